@@ -1,0 +1,41 @@
+"""Run a target from inside: ``python -m _reprokit.agent run SPEC.json`` and ``... env``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+
+
+def main(argv: list[str]) -> int:
+    """Give the exit status: 0 finished, 1 the target raised, 2 the target cannot be used."""
+    if argv[0] == "env":
+        from . import inventory
+
+        print(json.dumps(inventory.collect(), default=repr))
+        return 0
+    from . import exceptions, execute, journal
+    from .factory import BadTarget
+
+    with open(argv[1]) as file:
+        spec = json.load(file)
+    if sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
+        sys.path[0] = spec["cwd"]
+    try:
+        execute.run(spec)
+    except BadTarget as bad:
+        journal.write("bad_target", message=str(bad))
+        if bad.__cause__ is not None:
+            traceback.print_exception(bad.__cause__)
+        return 2
+    except Exception as error:
+        journal.write("exception", where="call", **exceptions.describe(error))
+        traceback.print_exc()
+        return 1
+    journal.write("finished")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

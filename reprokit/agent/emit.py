@@ -1,0 +1,200 @@
+"""Turn a graph and the metadata of its inputs into a script that depends on nothing but torch.
+
+Shapes are those of the recorded run; symbolic sizes stand as their hints, with a comment. Values are made
+anew: floats from a normal distribution, integers small and non-negative, so that they can index.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable
+from typing import Any
+
+_HEADER = '''"""{level} graph {cid}, recorded by reprokit before it was compiled."""
+'''
+
+
+def describe_input(value: Any) -> dict[str, Any]:
+    """Metadata of one graph input as JSON values; sizes and strides in elements, symbols as text."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return {
+            "kind": "tensor",
+            "shape": [_number(s) for s in value.shape],
+            "stride": [_number(s) for s in value.stride()] if value.layout is torch.strided else None,
+            "symbols": [str(s) if isinstance(s, torch.SymInt) else None for s in value.shape],
+            "dtype": str(value.dtype),
+            "device": str(value.device),
+            "layout": str(value.layout),
+            "requires_grad": bool(value.requires_grad),
+            "is_parameter": isinstance(value, torch.nn.Parameter),
+        }
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return {"kind": "symbol", "symbol": str(value), "value": _number(value)}
+    if isinstance(value, (bool, int, float)):
+        return {"kind": "number", "value": value}
+    return {"kind": "other", "type": f"{type(value).__module__}.{type(value).__qualname__}", "text": repr(value)[:500]}
+
+
+def _number(value: Any) -> Any:
+    """A plain number; for a symbol its hint, without adding a guard to the compile we watch."""
+    import torch
+
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        hint = getattr(value.node, "hint", None)
+        return hint if isinstance(hint, (bool, int, float)) else None
+    return value
+
+
+def standalone(gm: Any, inputs: list[dict[str, Any]], level: str, cid: str | None) -> str:
+    """Give a script with ``class Repro``, ``make_inputs`` and a main part that compiles and calls it."""
+    import torch
+
+    imports: set[str] = set()
+    classes: list[str] = []
+    _emit_class(gm, "Repro", imports, classes)
+    grad = torch.is_grad_enabled()
+    lines = [
+        _HEADER.format(level=level, cid=cid or "?"),
+        "import torch",
+        *sorted(imports),
+        "",
+        "",
+        "\n\n\n".join(classes),
+        "",
+        "",
+        "def make_inputs():",
+        "    torch.manual_seed(0)",
+        "    return [",
+        *(textwrap.indent(_input_line(facts), " " * 8) for facts in inputs),
+        "    ]",
+        "",
+        "",
+        'if __name__ == "__main__":',
+        f"    torch.set_grad_enabled({grad})",
+        *_main(level),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _main(level: str) -> list[str]:
+    if level == "dynamo":
+        return ["    compiled = torch.compile(Repro())", "    print(compiled(*make_inputs()))"]
+    return [
+        "    from torch._inductor.compile_fx import compile_fx_inner",
+        "    from torch.fx.experimental.proxy_tensor import make_fx",
+        "",
+        "    inputs = make_inputs()",
+        "    with torch.no_grad():",
+        '        graph = make_fx(Repro(), tracing_mode="fake")(*inputs)',
+        "        print(compile_fx_inner(graph, inputs)(inputs))",
+    ]
+
+
+def _emit_class(gm: Any, name: str, imports: set[str], classes: list[str]) -> None:
+    """Append the class for ``gm``, after those of the graph modules inside it (bodies of cond, map ...)."""
+    import torch
+
+    code = gm.graph.python_code("self")
+    for alias, value in code.globals.items():
+        imports.add(_import_line(alias, value))
+    body = []
+    for child_name, child in gm.named_children():
+        if isinstance(child, torch.fx.GraphModule):
+            child_class = f"{name}_" + re.sub(r"\W", "_", child_name)
+            _emit_class(child, child_class, imports, classes)
+            body.append(f"self.{child_name} = {child_class}()")
+        else:
+            body.append(f"self.{child_name} = {_one_line(repr(child))}")
+            imports.add("from torch.nn import *  # noqa: F403 - submodules below are written as torch prints them")
+    for attribute, value in [*gm.named_parameters(recurse=False), *gm.named_buffers(recurse=False)]:
+        if "." in attribute:
+            continue
+        made = _tensor_text(describe_input(value))
+        if isinstance(value, torch.nn.Parameter):
+            body.append(f"self.{attribute} = torch.nn.Parameter({made}, requires_grad={value.requires_grad})")
+        else:
+            body.append(f'self.register_buffer("{attribute}", {made})')
+    for attribute in _plain_tensors(gm):
+        body.append(f"self.{attribute} = {_tensor_text(describe_input(getattr(gm, attribute)))}")
+    init = (
+        ["    def __init__(self):", "        super().__init__()", *(f"        {row}" for row in body), ""]
+        if body
+        else []
+    )
+    source = re.sub(r"\A\s*", "", code.src)
+    classes.append("\n".join([f"class {name}(torch.nn.Module):", *init, textwrap.indent(source.rstrip(), "    ")]))
+
+
+def _plain_tensors(gm: Any) -> Iterable[str]:
+    import torch
+
+    names = {str(n.target) for n in gm.graph.nodes if n.op == "get_attr"}
+    registered = {n for n, _ in (*gm.named_parameters(), *gm.named_buffers())}
+    return sorted(n for n in names - registered if "." not in n and isinstance(getattr(gm, n, None), torch.Tensor))
+
+
+def _import_line(alias: str, value: Any) -> str:
+    """The import that gives ``alias`` in a fresh module; FX binds these names in the graph's globals."""
+    if alias in ("inf", "nan"):
+        return f"from math import {alias}"
+    if alias == "NoneType":
+        return "NoneType = type(None)"
+    module = getattr(value, "__module__", None)
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    if type(value).__name__ == "module":
+        return (
+            f"import {value.__name__}"
+            if alias == value.__name__.split(".")[0]
+            else f"import {value.__name__} as {alias}"
+        )
+    if module and name and "." not in name and module != "builtins" and "<" not in name:
+        return f"from {module} import {name}" if alias == name else f"from {module} import {name} as {alias}"
+    return f"# {alias} = {_one_line(repr(value))[:200]}  (cannot be written as an import)"
+
+
+def _input_line(facts: dict[str, Any]) -> str:
+    if facts["kind"] == "tensor":
+        named = [f"{size} is {symbol}" for size, symbol in zip(facts["shape"], facts["symbols"], strict=True) if symbol]
+        return f"{_tensor_text(facts)}," + (f"  # {', '.join(named)}" if named else "")
+    if facts["kind"] == "symbol":
+        return f"{facts['value']!r},  # {facts['symbol']}"
+    if facts["kind"] == "number":
+        return f"{facts['value']!r},"
+    return f"None,  # {facts['type']}: {_one_line(facts['text'])}"
+
+
+def _tensor_text(facts: dict[str, Any]) -> str:
+    shape = [2 if s is None else s for s in facts["shape"]]
+    dtype, device = facts["dtype"], facts["device"]
+    where = f"dtype={dtype}" + ("" if device == "cpu" else f', device="{device}"')
+    stride = facts["stride"]
+    is_plain = stride is None or None in stride or stride == _contiguous(shape)
+    size = (
+        shape
+        if is_plain
+        else [1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) if 0 not in shape else 0]
+    )
+    if dtype == "torch.bool" or re.fullmatch(r"torch\.(u?int\d+)", dtype):
+        text = f"torch.randint(0, 2, {size}, {where})"
+    elif re.fullmatch(r"torch\.(b?float\d+|half|double|complex\d+)", dtype):
+        text = f"torch.randn({size}, {where})"
+    else:
+        text = f"torch.zeros({size}, {where})"
+    if not is_plain:
+        text += f".as_strided({shape}, {stride})"
+    return text + (".requires_grad_()" if facts["requires_grad"] else "")
+
+
+def _contiguous(shape: list[int]) -> list[int]:
+    stride, step = [], 1
+    for size in reversed(shape):
+        stride.append(step)
+        step *= max(size, 1)
+    return stride[::-1]
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s+", " ", text)

@@ -1,0 +1,159 @@
+"""Build a target, compile it and make its calls, each step between two lines of the journal."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ..core import zoo
+from . import factory, journal, memory
+from .factory import BadTarget, Target
+
+FREE_SHARE = 0.8
+"""Real weights are taken when they need less than this share of the free memory."""
+
+
+def run(spec: dict[str, Any]) -> None:
+    """Run ``spec`` (the host's spec.json); raises BadTarget for what the user must mend."""
+    with _stage("import"):
+        torch = _import_torch()
+    device = _device(torch, spec["device"])
+    is_fake = _is_fake(torch, spec, device)
+    torch.manual_seed(0)
+    with contextlib.ExitStack() as stack:
+        if is_fake:
+            from torch._subclasses.fake_tensor import FakeTensorMode
+
+            from .codegen_only import codegen_only
+
+            stack.enter_context(codegen_only())
+            stack.enter_context(FakeTensorMode())
+        with _stage("build"):
+            target = build_target(torch, spec, device)
+        _describe(torch, target, bool(spec["train"] or target.train))
+        compiled = _compile(torch, target, spec) if spec["compile_it"] else target.model
+        is_train = bool(spec["train"] or target.train)
+        if hasattr(target.model, "train"):
+            target.model.train(is_train)
+        for number, (args, kwargs) in enumerate(target.calls):
+            with _stage(f"call-{number}" if spec["compile_it"] else f"eager-{number}"):
+                _call(torch, compiled, args, kwargs, is_train)
+
+
+def build_target(torch: Any, spec: dict[str, Any], device: str | None) -> Target:
+    """Make the model and its arguments, on ``device`` and with the knobs that were given."""
+    kind, place, name = spec["kind"], spec["place"], spec["name"]
+    knobs = {k: v for k, v in spec["knobs"].items() if v is not None}
+    default_dtype = torch.get_default_dtype()
+    with contextlib.ExitStack() as stack:
+        if device:
+            stack.enter_context(torch.device(device))
+        if kind == "zoo":
+            entry = zoo.ZOO[name]
+            knobs = {**entry.knobs, **knobs}
+            make = importlib.import_module(f"..models.{entry.source}", __name__).make
+            torch.set_default_dtype(getattr(torch, knobs.pop("dtype")))
+            stack.callback(torch.set_default_dtype, default_dtype)
+            return factory.call(make, name, knobs)
+        if "dtype" in knobs:
+            knobs["dtype"] = getattr(torch, knobs["dtype"])
+        make = factory.find(kind, place, name)
+        with contextlib.suppress(TypeError):
+            journal.write("source", file=inspect.getsourcefile(inspect.unwrap(make)))
+        return factory.call(make, f"{place}:{name}", knobs)
+
+
+def _import_torch() -> Any:
+    import sys
+
+    try:
+        import torch
+    except ImportError as problem:
+        raise BadTarget(
+            f"{sys.executable} cannot import torch ({problem}); install it there, or name another interpreter with --python"
+        ) from problem
+    major, minor = (int(n) for n in torch.__version__.split(".")[:2])
+    if (major, minor) < (2, 9):
+        raise BadTarget(f"{sys.executable} has torch {torch.__version__}; reprokit needs 2.9 or newer")
+    import torch._dynamo
+
+    return torch
+
+
+def _device(torch: Any, wanted: str | None) -> str | None:
+    if wanted is None:
+        return None
+    try:
+        device = torch.device(wanted)
+    except RuntimeError as problem:
+        raise BadTarget(f"--device {wanted}: torch knows no such device") from problem
+    if device.type == "meta":
+        raise BadTarget("--device meta computes nothing, so the compiler sees no real graph; use --weights fake")
+    if device.type != "cpu":
+        backend = getattr(torch, device.type, None)
+        if backend is None or not backend.is_available():
+            raise BadTarget(
+                f"--device {wanted}: this torch sees no such device here; leave the flag out to use what there is"
+            )
+    return wanted
+
+
+def _is_fake(torch: Any, spec: dict[str, Any], device: str | None) -> bool:
+    """Decide between real and fake tensors, and say so in the journal."""
+    wanted = spec["weights"]
+    if wanted != "auto":
+        journal.write("weights", kind=wanted, why=f"--weights {wanted}")
+        return bool(wanted == "fake")
+    if spec["kind"] != "zoo":
+        journal.write("weights", kind="real", why="the factory decides what it allocates")
+        return False
+    entry = zoo.ZOO[spec["name"]]
+    knobs = {**entry.knobs, **{k: v for k, v in spec["knobs"].items() if v is not None}}
+    needed = zoo.needed_bytes(entry, knobs, bool(spec["train"]))
+    on_gpu = device is not None and device.startswith("cuda")
+    free = torch.cuda.mem_get_info()[0] if on_gpu else memory.free_bytes()
+    is_fake = needed > FREE_SHARE * free
+    says = "do not fit in" if is_fake else "fit in"
+    why = f"real tensors need about {needed / 1e9:.1f} GB and {says} the {free / 1e9:.1f} GB that are free"
+    journal.write("weights", kind="fake" if is_fake else "real", why=why)
+    return is_fake
+
+
+def _describe(torch: Any, target: Target, is_train: bool) -> None:
+    is_module = isinstance(target.model, torch.nn.Module)
+    count = sum(p.numel() for p in target.model.parameters()) if is_module else 0  # type: ignore[attr-defined]
+    journal.write("target", form=target.form, is_module=is_module, train=is_train, parameters=count)
+
+
+def _compile(torch: Any, target: Target, spec: dict[str, Any]) -> Any:
+    options = {**target.compile, **spec["compile"]}
+    try:
+        return torch.compile(target.model, **options)
+    except Exception as problem:
+        text = " ".join(str(problem).split())[:300]
+        raise BadTarget(f"torch.compile refused {options}: {type(problem).__name__}: {text}") from problem
+
+
+def _call(torch: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], is_train: bool) -> None:
+    if not is_train:
+        with torch.no_grad():
+            model(*args, **kwargs)
+        return
+    out = model(*args, **kwargs)
+    floats = [t for t in torch.utils._pytree.tree_leaves(out) if isinstance(t, torch.Tensor) and t.requires_grad]
+    if not floats:
+        raise BadTarget("--train: no output of the model requires a gradient, so there is nothing to run backward")
+    loss = sum(t.float().pow(2).mean() if not t.is_complex() else t.abs().pow(2).mean() for t in floats)
+    loss.backward()
+
+
+@contextlib.contextmanager
+def _stage(name: str) -> Iterator[None]:
+    journal.write("begin", name=f"stage:{name}", cid=None, cpu=round(time.process_time(), 4))
+    yield
+    # not in a finally: a stage that an exception left stays open, and says where it happened
+    journal.write("end", name=f"stage:{name}", cpu=round(time.process_time(), 4))

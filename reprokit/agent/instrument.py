@@ -1,0 +1,255 @@
+"""Hooks on Dynamo and Inductor: phases, traced lines, lowered nodes, graphs, recompiles, failures.
+
+Each hook is tried alone; one that does not fit this torch is journalled as missing and the others stand.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import exceptions, journal, logs, recorder
+
+PROGRESS_EVERY_S = 0.5
+"""Lines and nodes are counted always and journalled at most this often."""
+
+
+def watch_dynamo() -> None:
+    """Install the hooks that need only ``torch._dynamo``, which has just been imported."""
+    import torch
+
+    if _version(torch.__version__) < (2, 9):
+        journal.write(
+            "agent_problem",
+            hook="watch_dynamo",
+            problem=f"torch {torch.__version__} is older than 2.9: phases and graphs are not recorded",
+        )
+        return
+    journal.write(
+        "torch",
+        version=torch.__version__,
+        file=torch.__file__,
+        cuda=torch.version.cuda,
+        hip=getattr(torch.version, "hip", None),
+    )
+    for hook in (_phases, _lines, _graphs, _failures, _recompiles, logs.send_to_file):
+        _try(hook)
+
+
+def watch_inductor() -> None:
+    """Install the hooks that need ``torch._inductor.compile_fx``."""
+    for hook in (_aten_graphs, _nodes):
+        _try(hook)
+
+
+def _try(hook: Callable[[], None]) -> None:
+    try:
+        hook()
+    except Exception as problem:  # the next torch may have moved it
+        journal.write("agent_problem", hook=hook.__name__, problem=repr(problem))
+
+
+def _version(text: str) -> tuple[int, int]:
+    major, minor = text.split(".")[:2]
+    return int(major), int(minor)
+
+
+def _wrap(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    real = getattr(owner, name)
+    setattr(owner, name, functools.wraps(real)(make(real)))
+
+
+def _phases() -> None:
+    from torch._dynamo.utils import ChromiumEventLogger
+
+    def start(real: Callable[..., Any]) -> Callable[..., Any]:
+        def log_event_start(self: Any, event_name: str, *args: Any, **kwargs: Any) -> Any:
+            result = real(self, event_name, *args, **kwargs)
+            journal.write("begin", name=event_name, cid=_compile_id(), cpu=round(time.process_time(), 4))
+            return result
+
+        return log_event_start
+
+    def end(real: Callable[..., Any]) -> Callable[..., Any]:
+        def log_event_end(self: Any, event_name: str, *args: Any, **kwargs: Any) -> Any:
+            result = real(self, event_name, *args, **kwargs)
+            journal.write("end", name=event_name, cpu=round(time.process_time(), 4))
+            return result
+
+        return log_event_end
+
+    _wrap(ChromiumEventLogger, "log_event_start", start)
+    _wrap(ChromiumEventLogger, "log_event_end", end)
+
+
+class _Progress:
+    """Counts something that advances and journals it now and then."""
+
+    def __init__(self, unit: str) -> None:
+        self.unit, self.count, self._next = unit, 0, 0.0
+
+    def step(self, where: Callable[[], str]) -> None:
+        self.count += 1
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + PROGRESS_EVERY_S
+            journal.write("progress", unit=self.unit, count=self.count, where=where())
+
+
+def _lines() -> None:
+    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+
+    progress = _Progress("line")
+
+    def make(real: Callable[..., Any]) -> Callable[..., Any]:
+        def starts_line(self: Any, lineno: int) -> Any:
+            progress.step(lambda: f"{self.f_code.co_filename}:{lineno} in {self.f_code.co_name}")
+            return real(self, lineno)
+
+        return starts_line
+
+    _wrap(InstructionTranslatorBase, "starts_line", make)
+
+
+def _nodes() -> None:
+    from torch._inductor.graph import GraphLowering
+
+    progress = _Progress("node")
+
+    def make(real: Callable[..., Any]) -> Callable[..., Any]:
+        def run_node(self: Any, n: Any) -> Any:
+            progress.step(lambda: f"node {n.name} ({n.target})"[:300])
+            return real(self, n)
+
+        return run_node
+
+    _wrap(GraphLowering, "run_node", make)
+
+
+def _graphs() -> None:
+    from torch._dynamo.output_graph import OutputGraph
+
+    def make(real: Callable[..., Any]) -> Callable[..., Any]:
+        def _call_user_compiler(self: Any, gm: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            number = recorder.record(gm, example_inputs, level="dynamo", cid=_compile_id(), is_backward=False)
+            result = real(self, gm, example_inputs, *args, **kwargs)
+            journal.write("graph_done", n=number)
+            return result
+
+        return _call_user_compiler
+
+    _wrap(OutputGraph, "_call_user_compiler", make)
+
+
+def _aten_graphs() -> None:
+    from torch._inductor import compile_fx
+
+    def make(real: Callable[..., Any]) -> Callable[..., Any]:
+        def _compile_fx_inner(gm: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            backward = bool(kwargs.get("is_backward"))
+            number = recorder.record(gm, example_inputs, level="aten", cid=_compile_id(), is_backward=backward)
+            result = real(gm, example_inputs, *args, **kwargs)
+            journal.write("graph_done", n=number)
+            return result
+
+        return _compile_fx_inner
+
+    _wrap(compile_fx, "_compile_fx_inner", make)
+
+
+def _failures() -> None:
+    """Hear every exception that leaves the compiler, while its frames are whole.
+
+    Dynamo strips frames before it raises to the user, and the user may catch what is left. Control flow
+    (restarts, skipped frames, graph breaks) is no failure.
+    """
+    from torch._dynamo import convert_frame, exc
+
+    names = (
+        "SkipFrame",
+        "RestartAnalysis",
+        "Unsupported",
+        "SkipCodeRecursiveException",
+        "RecompileLimitExceeded",
+        "ResumePrologueTracingError",
+    )
+    flow: tuple[type[BaseException], ...] = tuple(getattr(exc, n) for n in names if hasattr(exc, n))
+
+    def make(real: Callable[..., Any]) -> Callable[..., Any]:
+        def _compile(*args: Any, **kwargs: Any) -> Any:
+            tell_configs()  # before Dynamo patches some for the time of the compile
+            try:
+                return real(*args, **kwargs)
+            except flow:
+                raise
+            except Exception as error:
+                journal.write("compile_failed", where="compile", cid=_compile_id(), **exceptions.describe(error))
+                raise
+
+        return _compile
+
+    _wrap(convert_frame, "_compile", make)
+
+
+def _recompiles() -> None:
+    from torch._dynamo import convert_frame
+
+    def make(real: Callable[..., Any]) -> Callable[..., Any]:
+        def get_and_maybe_log_recompilation_reasons(entries: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
+            reasons = real(entries, frame, *args, **kwargs)
+            code = getattr(frame, "f_code", None)
+            journal.write(
+                "recompile",
+                function=getattr(code, "co_name", None),
+                file=getattr(code, "co_filename", None),
+                line=getattr(code, "co_firstlineno", None),
+                reasons=[str(r)[:2000] for r in reasons[:20]],
+            )
+            return reasons
+
+        return get_and_maybe_log_recompilation_reasons
+
+    _wrap(convert_frame, "get_and_maybe_log_recompilation_reasons", make)
+
+
+def _compile_id() -> str | None:
+    guards = sys.modules.get("torch._guards")
+    if guards is None:
+        return None
+    current = guards.CompileContext.current_compile_id()
+    return str(current) if current is not None else None
+
+
+_configs_told: dict[int, str] = {}
+
+
+def tell_configs() -> None:
+    """Journal the configuration values that are not torch's defaults, when they have changed."""
+    found = changed_configs()
+    text = repr(found)
+    if _configs_told.get(os.getpid()) != text:
+        _configs_told[os.getpid()] = text
+        journal.write("config", changed=found)
+
+
+def changed_configs() -> dict[str, dict[str, str]]:
+    """Non-default values of torch's compiler configurations, by module, as text."""
+    found: dict[str, dict[str, str]] = {}
+    for name in ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config"):
+        config: Any = sys.modules.get(name)
+        if config is None:
+            continue
+        rows = {}
+        for key in getattr(config, "_config", {}):
+            try:
+                if not config._is_default(key):
+                    rows[key] = repr(getattr(config, key))[:500]
+            except Exception as problem:  # deprecated and forward-looking keys may refuse to be read
+                rows[key] = f"<unreadable: {problem!r}>"
+        if rows:
+            found[name] = rows
+    return found

@@ -1,0 +1,109 @@
+"""Make this process dumpable and introduce it in the journal; runs just before torch is imported."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import faulthandler
+import os
+import platform
+import resource
+import signal
+import sys
+import threading
+import warnings
+from types import TracebackType
+from typing import IO, Any
+
+from . import exceptions, journal
+
+_fault_file: IO[str] | None = None
+
+
+def introduce() -> None:
+    """Journal who this is, let the host take stacks, and hear of uncaught exceptions and warnings."""
+    can_dump = _open_stack_files()
+    _allow_tracer()
+    journal.write(
+        "process",
+        ppid=os.getppid(),
+        argv=sys.orig_argv,
+        executable=sys.executable,
+        python=platform.python_version(),
+        cwd=os.getcwd(),
+        can_dump=can_dump,
+        rank=os.environ.get("RANK"),
+        world_size=os.environ.get("WORLD_SIZE"),
+    )
+    os.register_at_fork(after_in_child=_after_fork)
+    atexit.register(_leave)
+    _hear_exceptions()
+    _hear_warnings()
+
+
+def _open_stack_files() -> bool:
+    """faulthandler writes this process's stacks to files of its own; False where the user's handler stands."""
+    global _fault_file
+    folder = os.path.join(journal.run_dir(), "stacks")
+    try:
+        _fault_file = open(os.path.join(folder, f"faulthandler-{os.getpid()}.txt"), "a")  # noqa: SIM115 - lives as long as the process
+    except OSError:
+        return False
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file=_fault_file, all_threads=True)
+    if signal.getsignal(signal.SIGUSR2) is not signal.SIG_DFL:
+        return False
+    faulthandler.register(signal.SIGUSR2, file=_fault_file, all_threads=True, chain=False)
+    return True
+
+
+def _after_fork() -> None:
+    can_dump = _open_stack_files() if _fault_file is not None else False
+    _allow_tracer()
+    journal.write(
+        "process", ppid=os.getppid(), argv=sys.orig_argv, executable=sys.executable, forked=True, can_dump=can_dump
+    )
+
+
+def _allow_tracer() -> None:
+    """Under Yama's scope 1 only a parent may attach; PR_SET_PTRACER (0x59616d61) lets the watchdog."""
+    with contextlib.suppress(OSError, AttributeError, ValueError):
+        watchdog = int(os.environ.get("REPROKIT_WATCHDOG_PID", "0"))
+        if watchdog:
+            ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(watchdog), 0, 0, 0)
+
+
+def _leave() -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    journal.write("exit", cpu_s=used.ru_utime + used.ru_stime, max_rss_kib=used.ru_maxrss)
+
+
+def _hear_exceptions() -> None:
+    before = sys.excepthook
+
+    def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        journal.write("exception", where="uncaught", **exceptions.describe(error.with_traceback(trace)))
+        before(kind, error, trace)
+
+    sys.excepthook = excepthook
+    thread_before = threading.excepthook
+
+    def thread_excepthook(args: Any) -> None:
+        if args.exc_value is not None:
+            journal.write("exception", where="thread", **exceptions.describe(args.exc_value))
+        thread_before(args)
+
+    threading.excepthook = thread_excepthook
+
+
+def _hear_warnings() -> None:
+    before = warnings.showwarning
+
+    def showwarning(
+        message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
+        journal.write("warning", category=category.__name__, message=str(message)[:4000], file=filename, line=lineno)
+        before(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = showwarning

@@ -1,0 +1,56 @@
+"""Record each graph before it is compiled: source text and input metadata, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from . import emit, journal
+
+MAX_GRAPHS = 400
+"""A recompile storm must not fill the disk; later graphs are counted in the journal only."""
+
+_recorded = 0
+
+
+def record(gm: Any, example_inputs: Sequence[Any], level: str, cid: str | None, is_backward: bool) -> int | None:
+    """Write ``graphs/<n>/graph.py`` and ``inputs.json`` and journal the graph; gives n, or None if not written.
+
+    ``gm`` is an ``fx.GraphModule``; ``example_inputs`` are its inputs in order: tensors (fake or real) and
+    numbers (symbolic or not).
+    """
+    global _recorded
+    nodes = len(gm.graph.nodes)
+    head = {"level": level, "cid": cid, "nodes": nodes, "backward": is_backward}
+    number: int | None = None
+    try:
+        if _recorded < MAX_GRAPHS:
+            _recorded += 1
+            inputs = [emit.describe_input(value) for value in example_inputs]
+            source = emit.standalone(gm, inputs, level=level, cid=cid)
+            number = _write(source, {**head, "inputs": inputs})
+        journal.write("graph", n=number, **head)
+    except Exception as problem:  # some graphs have no source text; the compile must go on
+        journal.write("graph", n=number, problem=repr(problem)[:2000], **head)
+    return number
+
+
+def _write(source: str, facts: dict[str, Any]) -> int:
+    """Put both files into a folder of their own and give it the next free number."""
+    top = os.path.join(journal.run_dir(), "graphs")
+    draft = os.path.join(top, f".draft-{os.getpid()}-{_recorded}")
+    os.makedirs(draft)
+    for name, text in (("graph.py", source), ("inputs.json", json.dumps(facts, indent=1, default=repr))):
+        with open(os.path.join(draft, name), "w") as file:
+            file.write(text)
+    number = len(os.listdir(top))
+    while True:
+        try:
+            os.rename(draft, os.path.join(top, f"{number:04d}"))
+            return number
+        except OSError:  # another rank took the number; a folder with files in it is never replaced
+            if not os.path.isdir(draft):
+                raise
+            number += 1

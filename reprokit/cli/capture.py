@@ -1,0 +1,300 @@
+"""``reprokit capture``: from a target to a pack."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import screen
+
+EXIT_CODES = {"ok": 0, "unknown": 3}
+"""Every other kind is a captured failure: 1."""
+
+
+class _WithCommand(click.Command):
+    """Keeps what stands after ``--`` for the target, untouched."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            place = args.index("--")
+            ctx.meta["command"] = tuple(args[place + 1 :])
+            args = args[:place]
+        return super().parse_args(ctx, args)
+
+
+def _timeout(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    if not 0 < value < float("inf"):
+        raise click.BadParameter("give a number of seconds above 0", ctx=ctx, param=param)
+    return value
+
+
+@click.command(
+    cls=_WithCommand,
+    epilog="Exit codes: 0 no failure, 1 a failure was captured, 2 wrong usage, 3 unknown, 130 interrupted.",
+)
+@click.argument("target", required=False)
+@click.argument("rest", nargs=-1)
+@click.option(
+    "--model",
+    metavar="TARGET",
+    help="The same as TARGET: a zoo name (see reprokit models), file.py:factory or package.module:factory.",
+)
+@click.option("--layers", type=click.IntRange(1), help="Number of layers.")
+@click.option("--batch-size", type=click.IntRange(1), help="Batch size.")
+@click.option("--sequence-length", type=click.IntRange(1), help="Tokens in a sequence.")
+@click.option(
+    "--dtype", type=click.Choice(["float64", "float32", "bfloat16", "float16"]), help="Element type of the weights."
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]),
+    help="torch.compile(mode=...).",
+)
+@click.option("--backend", help="torch.compile(backend=...); default inductor.")
+@click.option(
+    "--dynamic/--no-dynamic", default=None, help="torch.compile(dynamic=True or False); default: as torch decides."
+)
+@click.option("--fullgraph", is_flag=True, help="torch.compile(fullgraph=True): a graph break is a failure.")
+@click.option("--train", is_flag=True, help="Run backward too, on the mean square of the outputs.")
+@click.option("--device", help="Build and run on this device, such as cpu or cuda:0.")
+@click.option(
+    "--weights",
+    type=click.Choice(["auto", "real", "fake"]),
+    default="auto",
+    show_default=True,
+    help="fake: no memory, compile to the end of code generation, run nothing. auto: fake when the zoo model would not fit in free memory.",
+)
+@click.option(
+    "--timeout",
+    type=float,
+    default=600.0,
+    show_default=True,
+    envvar="TORCH_COMPILE_TIMEOUT",
+    show_envvar=True,
+    callback=_timeout,
+    help="Deadline in seconds.",
+)
+@click.option(
+    "--logs", multiple=True, metavar="NAMES", help="More TORCH_LOGS for the log file, such as +inductor,guards."
+)
+@click.option("--no-trace", is_flag=True, help="Do not record TORCH_TRACE, which holds all model source.")
+@click.option(
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    help="Where the run directory and the pack go; default reprokit-out/<target>-<time>.",
+)
+@click.option("--python", help="Interpreter for a factory target; default: reprokit's own.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.pass_context
+def capture(
+    ctx: click.Context,
+    /,
+    target: str | None,
+    rest: tuple[str, ...],
+    model: str | None,
+    as_json: bool,
+    output_dir: Path | None,
+    **options: Any,
+) -> None:
+    """Run TARGET under instrumented torch.compile, say what happened, and leave a pack.
+
+    TARGET is a model of the zoo, a factory that returns (model, args), or a whole command after --.
+
+    \b
+    Examples:
+      reprokit capture --model llama40b
+      reprokit capture --model llama8b --layers 4 --train --backend aot_eager
+      reprokit capture model.py:make --dynamic --timeout 120
+      reprokit capture -- python train.py --steps 10
+      torchrun users: reprokit capture -- torchrun --nproc-per-node 2 train.py
+    """
+    from ..core.records import BadInput
+    from ..host import capture as line
+
+    try:
+        request = _request(ctx, target, rest, model, options)
+        with screen.Live(is_quiet=as_json) as live:
+            is_command = request.target.kind == "command"
+            quiet_say = (lambda text: None) if as_json else live.say
+            echo = (sys.stderr.buffer if as_json else sys.stdout.buffer, sys.stderr.buffer) if is_command else None
+            captured = line.capture(request, output_dir, quiet_say, None if is_command else live.show, echo)
+    except BadInput as problem:
+        if as_json:
+            screen.print_json(_refusal(str(problem)))
+        raise
+    if as_json:
+        screen.print_json(captured.to_json())
+    else:
+        _tell(captured)
+    ctx.exit(130 if captured.verdict.cause == "interrupted" else EXIT_CODES.get(captured.verdict.kind, 1))
+
+
+def _request(
+    ctx: click.Context, target: str | None, rest: tuple[str, ...], model: str | None, options: dict[str, Any]
+) -> Any:
+    from ..core.records import BadInput
+    from ..core.zoo import ZOO
+    from ..host.run import Request
+    from ..host.target import parse, parse_command
+
+    command = ctx.meta.get("command")
+    if rest:
+        raise BadInput(
+            f"{target!r} is followed by {rest[0]!r}; a command goes behind two dashes: reprokit capture -- {target} {' '.join(rest)}"
+        )
+    if sum(x is not None for x in (target, model, command)) != 1:
+        given = "more than one" if target or model or command is not None else "no"
+        raise BadInput(f"{given} target was given; name one: --model NAME, file.py:factory, or -- COMMAND")
+    knobs = {k: options[k] for k in ("layers", "batch_size", "sequence_length", "dtype") if options[k] is not None}
+    compile_with = {k: options[k] for k in ("mode", "backend", "dynamic") if options[k] is not None}
+    if options["fullgraph"]:
+        compile_with["fullgraph"] = True
+    if command is not None:
+        _refuse_with_command(ctx)
+        return Request(
+            parse_command(command),
+            deadline_s=options["timeout"],
+            logs=_logs(options["logs"]),
+            has_trace=not options["no_trace"],
+        )
+    parsed = parse(str(target or model))
+    if parsed.kind == "zoo":
+        unused = [k for k in knobs if k not in ZOO[parsed.name].knobs]
+        if unused:
+            raise BadInput(
+                f"{parsed.name} has no {' or '.join(k.replace('_', ' ') for k in unused)}, so {', '.join('--' + k.replace('_', '-') for k in unused)} cannot be used with it"
+            )
+    return Request(
+        parsed,
+        python=_python(options["python"]),
+        deadline_s=options["timeout"],
+        knobs=knobs,
+        compile=compile_with,
+        train=options["train"],
+        device=options["device"],
+        weights=options["weights"],
+        logs=_logs(options["logs"]),
+        has_trace=not options["no_trace"],
+    )
+
+
+def _refuse_with_command(ctx: click.Context) -> None:
+    """Options that only shape a factory target must not be silently ignored."""
+    from click.core import ParameterSource
+
+    from ..core.records import BadInput
+
+    shaping = (
+        "layers",
+        "batch_size",
+        "sequence_length",
+        "dtype",
+        "mode",
+        "backend",
+        "dynamic",
+        "fullgraph",
+        "train",
+        "device",
+        "weights",
+        "python",
+    )
+    used = [n for n in shaping if ctx.get_parameter_source(n) is ParameterSource.COMMANDLINE]
+    if used:
+        raise BadInput(
+            f"--{used[0].replace('_', '-')} shapes a model, and a command runs as it is; put it into the command, or leave it out"
+        )
+
+
+def _logs(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(n.strip() for v in values for n in v.split(",") if n.strip())
+
+
+def _python(name: str | None) -> str:
+    """Check that the interpreter runs and is new enough, before anything is started with it."""
+    from ..core.records import BadInput
+
+    if name is None:
+        return sys.executable
+    path = shutil.which(name)
+    if path is None:
+        raise BadInput(f"--python {name}: there is no such program; give the path of an interpreter")
+    said = ""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            [path, "-I", "-c", "import sys; print('%d %d' % sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        said = done.stdout.strip()
+    try:
+        version = tuple(int(n) for n in said.split())
+    except ValueError:
+        version = ()
+    if len(version) != 2:
+        raise BadInput(f"--python {name}: it does not behave like a Python interpreter")
+    if version < (3, 10):
+        raise BadInput(f"--python {name} is Python {version[0]}.{version[1]}; reprokit's agent needs 3.10 or newer")
+    return path
+
+
+def _refusal(why: str) -> dict[str, Any]:
+    empty = {"kind": None, "phase": None, "cause": None, "reason": None}
+    rest = dict.fromkeys(("run_dir", "pack", "issue", "repro", "seconds", "peak_rss_bytes"))
+    return {
+        "schema": 1,
+        "verdict": empty,
+        "signature": dict.fromkeys(("id", "title", "algorithm")),
+        **rest,
+        "missing": [{"what": "run", "why": why}],
+    }
+
+
+def _tell(captured: Any) -> None:
+    from rich.markup import escape
+
+    out = screen.console()
+    verdict, seen = captured.verdict, captured.seen
+    colour = {"ok": "green", "unknown": "yellow", "error-in-eager": "yellow"}.get(verdict.kind, "red")
+
+    def row(name: str, text: str) -> None:
+        out.print(f"{name:<10} {escape(screen.safe(text))}")
+
+    out.print(
+        f"[bold {colour}]{verdict.kind}[/]{'' if not verdict.phase else ' in ' + escape(verdict.phase)}: {escape(screen.safe(verdict.reason))}"
+    )
+    row("signature", f"{captured.signature.id}  {captured.signature.title}")
+    if captured.weights:
+        row("weights", captured.weights)
+    nodes = {level: sum(g.nodes for g in seen.graphs if g.level == level) for level in ("dynamo", "aten")}
+    row("cost", f"{seen.seconds:.1f} s, {seen.cpu_s:.1f} CPU-seconds, {seen.peak_rss_bytes / 1e6:.0f} MB at most")
+    if seen.graphs:
+        row("graphs", f"{len(seen.graphs)} recorded: {nodes['dynamo']} Dynamo nodes, {nodes['aten']} ATen nodes")
+    if seen.is_command:
+        row(
+            "exit",
+            f"the command's own exit status was {seen.exit_status}"
+            if seen.exit_status is not None
+            else "the command was ended at its deadline",
+        )
+    for name, path in (
+        ("run", captured.run_path),
+        ("pack", captured.pack_path),
+        ("issue", captured.issue_path),
+        ("repro", captured.repro_path),
+    ):
+        if path:
+            row(name, str(path))
+    if captured.url and verdict.kind not in ("ok", "error-in-eager"):
+        row("file it", captured.url)
+    for missing in captured.missing:
+        row("missing", f"{missing.what}: {missing.why}")
+    for trimmed in captured.trimmed:
+        row("trimmed", trimmed)

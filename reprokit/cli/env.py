@@ -1,0 +1,55 @@
+"""``reprokit env``: what a pack would say about this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from . import screen
+
+
+@click.command()
+@click.option("--python", help="Interpreter to ask; default: reprokit's own.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+def env(python: str | None, as_json: bool) -> None:
+    """Print what a pack would say about this machine and interpreter, redacted as a pack is.
+
+    \b
+    Examples:
+      reprokit env
+      reprokit env --python ~/other/venv/bin/python --json
+    """
+    from ..core.records import to_json
+    from ..core.redact import Redactor
+    from ..host import environment, private
+    from ..host.capture import redacted
+    from .capture import _python
+
+    path = _python(python) if python else sys.executable
+    with screen.Live(is_quiet=as_json) as live:
+        live.say("asking the machine and the interpreter (up to a minute)")
+        found = environment.collect(path)
+    redactor = Redactor(private.gather())
+    facts: dict[str, Any] = redacted(found.facts, redactor)
+    missing = redacted(to_json(found.missing), redactor)
+    if as_json:
+        screen.print_json(
+            {"schema": 1, "environment": facts, "collect_env": redactor.text(found.collect_env), "missing": missing}
+        )
+        return
+    from rich.markup import escape
+
+    out = screen.console()
+    for name, value in sorted(facts.items()):
+        if name in ("packages", "log_names"):
+            text = f"{len(value)} (all with --json)"
+        elif isinstance(value, dict):
+            text = "; ".join(f"{k} {v}" for k, v in value.items() if v not in (None, "", []))
+        else:
+            text = json.dumps(value, default=repr)
+        out.print(f"[bold]{name}[/]: {escape(screen.safe(text))}")
+    for row in missing:
+        out.print(f"missing {escape(screen.safe(row['what']))}: {escape(screen.safe(row['why']))}")

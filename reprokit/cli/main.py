@@ -1,0 +1,73 @@
+"""The command group; commands are imported when they are called, so that ``--help`` starts fast."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from .. import __version__
+
+COMMANDS = {
+    "capture": "Run a target under instrumented torch.compile and leave a pack.",
+    "env": "Print what a pack would say about this machine and interpreter.",
+    "models": "List the models that --model knows.",
+    "show": "Verify a pack and print what is in it.",
+}
+
+
+class _Lazy(click.Group):
+    """A group that knows its commands' names and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(f"reprokit.cli.{name}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.group(
+    cls=_Lazy,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 no failure, 1 a failure was captured, 2 wrong usage, 3 unknown, 130 interrupted.",
+)
+@click.version_option(__version__, prog_name="reprokit")
+def cli() -> None:
+    """Turn a failing, hanging or crashing torch.compile run into a reproduction pack for its maintainers.
+
+    \b
+    reprokit capture --model llama40b
+    reprokit capture model.py:make_model --mode max-autotune
+    reprokit capture -- python train.py --steps 10
+    """
+
+
+def main() -> None:
+    """Run the command line; wrong usage is one line on stderr and exit code 2."""
+    from ..core.records import BadInput
+
+    try:
+        status = cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        status = 130
+    except KeyboardInterrupt:
+        status = 130
+    except (click.UsageError, BadInput) as problem:
+        text = problem.format_message() if isinstance(problem, click.UsageError) else str(problem)
+        print(f"reprokit: {' '.join(text.split())}", file=sys.stderr)
+        status = 2
+    except click.exceptions.Exit as left:
+        status = left.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()
+        status = 0
+    sys.exit(status if isinstance(status, int) else 0)

@@ -1,0 +1,94 @@
+"""How commands talk: progress on stderr (a live line on a terminal, plain lines elsewhere), results on stdout."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
+
+    from ..host.run import Progress
+
+PLAIN_EVERY_S = 10.0
+
+
+def say(text: str) -> None:
+    """One line of progress."""
+    print(f"reprokit: {text}", file=sys.stderr, flush=True)
+
+
+def print_json(value: Any) -> None:
+    """The one object that ``--json`` prints."""
+    print(json.dumps(value, indent=1, default=repr), flush=True)
+
+
+def console() -> Console:
+    """The console for results; plain text when stdout is no terminal."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True)
+
+
+def safe(text: str) -> str:
+    """Text from a pack or a target without control characters, which could rewrite the terminal."""
+    return re.sub(r"[^\S \n\t]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "?", text)
+
+
+class Live:
+    """Shows phase, elapsed time and memory while the target runs."""
+
+    def __init__(self, is_quiet: bool = False) -> None:
+        self._is_terminal = sys.stderr.isatty() and not is_quiet
+        self._is_quiet = is_quiet
+        self._status: Status | None = None
+        self._next = PLAIN_EVERY_S
+
+    def __enter__(self) -> Live:
+        if self._is_terminal:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("starting")
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def show(self, progress: Progress) -> None:
+        """Redraw the line, or write one now and then where there is no terminal."""
+        if self._is_quiet:
+            return
+        if self._status is not None:
+            from rich.markup import escape
+
+            self._status.update(escape(safe(_line(progress))))
+        elif progress.elapsed_s >= self._next:
+            self._next = progress.elapsed_s + PLAIN_EVERY_S
+            say(safe(_line(progress)))
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if self._status is not None:
+            from rich.markup import escape
+
+            self._status.console.print(f"reprokit: {escape(safe(text))}", highlight=False, soft_wrap=True)
+            self._status.update(escape(safe(text)))
+        else:
+            say(text)
+        self._next = PLAIN_EVERY_S
+
+
+def _line(progress: Progress) -> str:
+    parts = [
+        f"{progress.elapsed_s:.0f} s",
+        f"{progress.rss_bytes / 1e6:.0f} MB",
+        progress.phase_event or "no phase yet",
+    ]
+    if progress.position:
+        parts.append(progress.position[-80:])
+    return ", ".join(parts)

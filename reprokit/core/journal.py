@@ -1,0 +1,71 @@
+"""The journal's format: one JSON object a line, so a file cut at any byte loses at most its last line.
+
+A writer appends each line with a single ``write(2)`` on an ``O_APPEND`` descriptor; the reader skips
+what does not parse and says how many lines that were.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+Event = dict[str, Any]
+
+MAX_LINE_BYTES = 1 << 20
+"""Longer events are replaced by a stub: a reader must never be made to hold an endless line."""
+
+
+def encode(event: Event) -> bytes:
+    """Give the line for ``event``; what JSON cannot say is said by ``repr``."""
+    line = json.dumps(event, default=repr, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+    if len(line) <= MAX_LINE_BYTES:
+        return line
+    kept = {k: event[k] for k in ("t", "pid", "tid", "ev") if k in event}
+    return json.dumps({**kept, "cut_bytes": len(line)}).encode() + b"\n"
+
+
+def decode(data: bytes) -> tuple[list[Event], int]:
+    """Read all whole lines of ``data``; the second value counts the lines that made no sense."""
+    events: list[Event] = []
+    bad = 0
+    for line in data.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            bad += 1
+            continue
+        if isinstance(event, dict) and isinstance(event.get("ev"), str):
+            events.append(event)
+        else:
+            bad += 1
+    return events, bad
+
+
+def open_events(events: list[Event]) -> list[Event]:
+    """The ``begin`` events that have no ``end``, outermost first, of the thread that wrote last.
+
+    Compile phases nest per thread. An exception may leave phases open that are not at work any more:
+    an ``end`` closes everything that was begun inside it.
+    """
+    stacks: dict[Any, list[Event]] = {}
+    last: Any = None
+    for event in events:
+        kind = event["ev"]
+        if kind not in ("begin", "end"):
+            continue
+        stack = stacks.setdefault(event.get("tid"), [])
+        if kind == "begin":
+            stack.append(event)
+            last = event.get("tid")
+            continue
+        for i in range(len(stack) - 1, -1, -1):
+            if stack[i].get("name") == event.get("name"):
+                del stack[i:]
+                break
+        if stack:
+            last = event.get("tid")
+    if stacks.get(last):
+        return stacks[last]
+    return next((s for s in stacks.values() if s), [])

@@ -1,0 +1,193 @@
+"""The records that travel down the line, one dataclass a station.
+
+Every record is frozen and turns into JSON with :func:`to_json`; nothing here reads a file or a clock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA = 1
+"""Version of every JSON document reprokit writes. It rises when a key changes its meaning."""
+
+FAILURE_KINDS = ("exception", "crash", "hang", "oom", "slow-compile", "error-in-eager")
+KINDS = ("ok", *FAILURE_KINDS, "unknown")
+
+
+class BadInput(Exception):
+    """The user asked for something that cannot be done; the message is one line: what and what to do."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One Python stack frame, innermost first wherever frames stand in a list."""
+
+    file: str
+    function: str
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class ThreadStack:
+    """One thread's stack in one dump."""
+
+    pid: int
+    thread: str
+    frames: tuple[Frame, ...]
+    is_main: bool = False
+    owns_gil: bool = False
+
+
+@dataclass(frozen=True)
+class Dump:
+    """What one tool said of one process at one time."""
+
+    number: int
+    """1, 2, 3 ... in the order in which the dumps were taken."""
+    tool: str
+    """``py-spy`` or ``faulthandler``."""
+    pid: int
+    threads: tuple[ThreadStack, ...] = ()
+    problem: str = ""
+    """Why there are no threads; empty when there are."""
+
+
+@dataclass(frozen=True)
+class Raised:
+    """One exception, innermost cause last in ``chain``."""
+
+    chain: tuple[Link, ...]
+    where: str = ""
+    """``uncaught``, ``call``, ``compile`` ...: which hook saw it."""
+    cid: str = ""
+    """Dynamo's compile id, such as ``0/1``."""
+
+    @property
+    def root(self) -> Link:
+        return self.chain[-1]
+
+
+@dataclass(frozen=True)
+class Link:
+    """One exception of a chain."""
+
+    type: str
+    """Qualified: ``torch._inductor.exc.InductorError``."""
+    message: str
+    frames: tuple[Frame, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fatal signal as faulthandler, or the C++ runtime on stderr, told it."""
+
+    pid: int
+    headline: str
+    frames: tuple[Frame, ...] = ()
+
+
+@dataclass(frozen=True)
+class GraphRecord:
+    """One graph that was recorded before it was compiled."""
+
+    number: int
+    level: str
+    """``dynamo`` or ``aten``."""
+    cid: str
+    nodes: int
+    is_backward: bool = False
+    is_done: bool = False
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something that could not be collected or done, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Observation:
+    """All that a run left, in the words of the rules. Derived: it can be made again from the run directory."""
+
+    exit_status: int | None = None
+    """Exit status of the target; negative is a signal; None when it never ended by itself."""
+    is_timed_out: bool = False
+    is_interrupted: bool = False
+    deadline_s: float = 0.0
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    peak_rss_bytes: int = 0
+    quiet_s: float | None = None
+    """Seconds from the last sign of progress in any journal to the deadline; None when there was none."""
+    quiet_limit_s: float = 60.0
+    """A run that was quiet for longer than this at its deadline did not advance."""
+    has_fine_heartbeat: bool = False
+    """The open phase reports each line or node, so a moving stack alone is no progress."""
+    is_busy: bool = False
+    """Some process of the tree wanted a processor while the dumps were taken."""
+    open_events: tuple[str, ...] = ()
+    """Names of the events begun and not ended in the process that failed, outermost first."""
+    position: str = ""
+    """The user line or graph node at work, when the journal told it."""
+    raised: Raised | None = None
+    """The exception that ended the target."""
+    compile_failures: tuple[Raised, ...] = ()
+    """Exceptions that left the compiler, whether or not the program caught them."""
+    faults: tuple[Fault, ...] = ()
+    dumps: tuple[Dump, ...] = ()
+    commands: dict[str, str] = field(default_factory=dict)
+    """pid -> command line, for every process alive at the deadline."""
+    main_pid: int | None = None
+    graphs: tuple[GraphRecord, ...] = ()
+    recompiles: int = 0
+    has_instrumentation: bool = False
+    """At least one process reported that the compiler is being watched."""
+    has_finished: bool = False
+    """The agent reported that every call of a factory target returned."""
+    is_command: bool = False
+    eager: str = ""
+    """The same target without compile: ``passes``, ``fails``, ``hangs`` or empty (not asked)."""
+    eager_detail: str = ""
+    stderr_tail: str = ""
+    oom_evidence: str = ""
+    """What says that the kernel's out-of-memory killer was at work; empty when nothing does."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What happened: kind x phase x cause, with the evidence for each."""
+
+    kind: str
+    phase: str | None
+    cause: str | None
+    reason: str
+    """One sentence."""
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The identity of a verdict: same bug, same signature, on any machine, at any size."""
+
+    id: str
+    """Twelve hexadecimal digits of the SHA-256 of ``algorithm`` and ``title``."""
+    title: str
+    """``kind: phase | frames or normalised message``."""
+    algorithm: int
+    explain: tuple[str, ...] = ()
+    """One line for each step that led from the evidence to the title."""
+
+
+def to_json(record: Any) -> Any:
+    """Turn a record, or a list of them, into plain JSON values."""
+    if dataclasses.is_dataclass(record) and not isinstance(record, type):
+        return {f.name: to_json(getattr(record, f.name)) for f in dataclasses.fields(record)}
+    if isinstance(record, dict):
+        return {str(k): to_json(v) for k, v in record.items()}
+    if isinstance(record, (list, tuple)):
+        return [to_json(v) for v in record]
+    return record

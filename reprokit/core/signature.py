@@ -1,0 +1,135 @@
+"""The identity of a verdict.
+
+Key insight: the innermost cause and the place in the compiler where it surfaced name a bug; everything
+that depends on the model, the machine or the run (sizes, generated names, paths, lines, the user's own
+frames, how exceptions were wrapped) is blanked. ``explain`` says which was which.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from . import frames as fr
+from .records import Frame, Observation, Raised, Signature, Verdict
+
+ALGORITHM = 1
+"""Rises whenever a title could change for the same evidence; ids of different algorithms never compare."""
+
+MESSAGE_CHARS = 160
+HANG_FRAMES = 3
+CRASH_FRAMES = 3
+EXCEPTION_FRAMES = 1
+
+_BOILERPLATE = (
+    r"\s*Set TORCHDYNAMO_VERBOSE=1.*",
+    r"\s*You can suppress this exception.*",
+    r"\s*To suppress .*",
+    r"\s*from user code:.*",
+    r"\s*For more details about this graph break.*",
+    r"\s*For even more developer context.*",
+)
+_CUT = re.compile("|".join(f"(?:{b})" for b in _BOILERPLATE), re.DOTALL)
+_COMPILER_ERROR = re.compile(r"(?:^|\s)(?:fatal )?error:\s*(?P<text>.+?)$", re.MULTILINE)
+_KEEP = r"(?:bfloat16|float\d+(?:_e\dm\d\w*)?|u?int\d+(?:_t)?|complex\d+|sm_\d+[af]?|compute_\d+[af]?|std\d+|fp\d+\w*|[iuf]\d{1,2}(?=\W)|c10d?|cu\d\d|dim\d?d|conv[123]d|pool[123]d|log1p|log2|log10|exp2|atan2|index_put2|SIG\w+)"
+_BLANK: tuple[tuple[str, str], ...] = (
+    (r"0x[0-9a-fA-F]+", "<addr>"),
+    (r"(?:(?:/|~/|<home>/)[\w.+@~-]+)+/?[\w.+@~-]*", "<path>"),
+    (r"\b[cf]?[a-z2-7]{45,}\b|\b[0-9a-f]{16,}\b", "<hash>"),
+    (r"\b[Ll]_\w+", "<input>"),
+    (r"torch\.Size\(\[[^\]]*\]\)", "<shape>"),
+    (r"[\[(]\s*-?[su]?\d+(?:\s*,\s*-?[su]?\d+)*\s*,?\s*[\])]", "<shape>"),
+    (r"\b(?:line|pid|process|thread) \d+", "<where>"),
+)
+_BLANKS = [(re.compile(pattern), text) for pattern, text in _BLANK]
+_NUMBER = re.compile(rf"(?P<keep>\b{_KEEP}\b)|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?:UL|L|u|l)?")
+
+
+def normalise_message(message: str) -> str:
+    """Reduce a message to what does not depend on the model, the machine or the run.
+
+    Compiler output (up to 96 kB, the command first) becomes its first ``error:`` line.
+    """
+    text = _CUT.sub("", message)
+    if found := _COMPILER_ERROR.search(text):
+        text = found["text"]
+    text = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    for pattern, blank in _BLANKS:
+        text = pattern.sub(blank, text)
+    text = _NUMBER.sub(lambda m: m["keep"] or "#", text)
+    text = re.sub(r"[‘’`]", "'", text)
+    text = re.sub(r"\s+", " ", text).strip()
+    return text if len(text) <= MESSAGE_CHARS else text[: MESSAGE_CHARS - 3] + "..."
+
+
+def sign(verdict: Verdict, seen: Observation) -> Signature:
+    """Give the signature of ``verdict``; a healthy run has one too, so that nothing needs a special case."""
+    what, explain = _identity(verdict, seen)
+    head = f"{verdict.kind}: {verdict.phase or 'no phase'}"
+    title = f"{head} | {what}" if what else head
+    digest = hashlib.sha256(f"{ALGORITHM}\n{title}".encode()).hexdigest()[:12]
+    return Signature(digest, title, ALGORITHM, (f"kind {verdict.kind}", f"phase {verdict.phase}", *explain))
+
+
+def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
+    if verdict.kind == "ok":
+        return "", ["a healthy run has no more identity than its kind"]
+    if verdict.kind in ("hang", "slow-compile"):
+        return _of_stacks(seen)
+    if verdict.kind == "crash":
+        return _of_crash(verdict, seen)
+    raised = seen.raised or (seen.compile_failures[-1] if seen.compile_failures else None)
+    if raised is not None and verdict.kind in ("exception", "error-in-eager", "oom"):
+        return _of_exception(raised)
+    return verdict.cause or "", ["no stack and no exception: the cause alone"]
+
+
+def _of_exception(raised: Raised) -> tuple[str, list[str]]:
+    root = raised.root
+    explain = [f"exception chain {' > '.join(link.type for link in raised.chain)}: the innermost names the bug"]
+    message = normalise_message(root.message)
+    explain.append(f"message {root.message[:80]!r} read as {message!r}")
+    places = [link.frames for link in reversed(raised.chain) if link.frames]
+    kept: list[Frame] = []
+    for frames in places:
+        kept, why = fr.RULES.significant(fr.normalise(frames), EXCEPTION_FRAMES)
+        explain += why
+        if kept:
+            break
+    name = root.type.removeprefix("builtins.")
+    what = f"{name}: {message}" if message else name
+    return (f"{what} @ {_names(kept)}" if kept else what), explain
+
+
+def _of_crash(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
+    cause = verdict.cause or "signal"
+    said = fr.parse_terminate(seen.stderr_tail)
+    if said:
+        return f"{cause} {normalise_message(said)}", [f"the C++ runtime said {said[:80]!r} before it aborted"]
+    fault = next((f for f in seen.faults if f.frames), None)
+    if fault is None:
+        return cause, ["no Python stack of the crash: the signal alone"]
+    kept, why = fr.RULES.significant(fr.normalise(fault.frames), CRASH_FRAMES)
+    return (f"{cause} in {_names(kept)}" if kept else cause), why
+
+
+def _of_stacks(seen: Observation) -> tuple[str, list[str]]:
+    stable = fr.stable_part(main_stacks(seen))
+    kept, why = fr.RULES.significant(stable, HANG_FRAMES)
+    return _names(kept), [f"{len(stable)} frames did not move between the dumps", *why]
+
+
+def main_stacks(seen: Observation) -> list[tuple[Frame, ...]]:
+    """Normalised stacks of the target's main thread, one a dump, from the tool that gave most of them."""
+    by_tool: dict[str, list[tuple[Frame, ...]]] = {}
+    for dump in seen.dumps:
+        if dump.pid != seen.main_pid:
+            continue
+        main = next((t for t in dump.threads if t.is_main and t.frames), None)
+        if main:
+            by_tool.setdefault(dump.tool, []).append(fr.normalise(main.frames))
+    return max(by_tool.values(), key=len, default=[])
+
+
+def _names(frames: list[Frame]) -> str:
+    return " < ".join(fr.show(f) for f in frames)

@@ -1,0 +1,337 @@
+"""What happened to a run: kind, phase, cause, and what says so.
+
+:func:`judge` asks its questions in a fixed order; the first that is answered with yes decides. Each
+answer carries its evidence, and ``unknown`` is an answer too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+
+from . import frames as fr
+from . import phases
+from .records import Frame, Link, Observation, Raised, Verdict
+from .signature import main_stacks
+
+_OOM_TYPES = {"MemoryError", "OutOfMemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError"}
+_OOM_WORDS = (
+    "CUDA out of memory",
+    "DefaultCPUAllocator: can't allocate memory",
+    "HIP out of memory",
+    "std::bad_alloc",
+    "Cannot allocate memory",
+)
+
+
+def judge(seen: Observation) -> Verdict:
+    """Give the verdict on one run; pure, so the same evidence always gets the same answer."""
+    for question in (_interrupted, _deadline, _out_of_memory, _eager_fails, _crash, _exception, _swallowed, _finished):
+        verdict = question(seen)
+        if verdict is not None:
+            return verdict
+    why = f"the target ended by itself with exit status {seen.exit_status} and no uncaught exception"
+    if not seen.is_command and seen.exit_status == 0:
+        why = "the target ended the process with status 0 before its calls returned"
+    return Verdict("unknown", _event_phase(seen), "exit", f"{_sentence(why)}", (f"exit status {seen.exit_status}",))
+
+
+def _interrupted(seen: Observation) -> Verdict | None:
+    if not seen.is_interrupted:
+        return None
+    phase, evidence = _where(seen)
+    return Verdict(
+        "unknown",
+        phase,
+        "interrupted",
+        _sentence(f"the run was interrupted after {seen.seconds:.0f} s, {_doing(phase, seen)}"),
+        evidence,
+    )
+
+
+def _deadline(seen: Observation) -> Verdict | None:
+    if not seen.is_timed_out:
+        return None
+    phase, evidence = _where(seen)
+    if seen.eager == "hangs":
+        return Verdict(
+            "error-in-eager",
+            "eager",
+            "hang",
+            f"The target does not finish within {seen.deadline_s:.0f} s without torch.compile either.",
+            (*evidence, seen.eager_detail),
+        )
+    moved = _moved(seen)
+    quiet = seen.quiet_s
+    is_fresh = quiet is not None and quiet < seen.quiet_limit_s
+    is_moving = moved and not (seen.has_fine_heartbeat and phase in phases.FINE_HEARTBEAT)
+    if quiet is not None:
+        evidence += (f"last progress {quiet:.1f} s before the deadline (limit {seen.quiet_limit_s:.0f} s)",)
+    stacks = len(main_stacks(seen))
+    if stacks > 1:
+        evidence += (f"the main thread's stack {'moved' if moved else 'did not move'} over {stacks} dumps",)
+    is_advancing = is_fresh or is_moving or (phase == "cpp-build" and seen.is_busy)
+    in_compiler = phase in phases.COMPILE_PHASES
+    if is_advancing and in_compiler:
+        return Verdict(
+            "slow-compile",
+            phase,
+            "deadline",
+            _sentence(
+                f"the {seen.deadline_s:.0f} s deadline came while the compiler was still advancing, {_doing(phase, seen)}"
+            ),
+            evidence,
+        )
+    if is_advancing:
+        return Verdict(
+            "unknown",
+            phase,
+            "deadline",
+            _sentence(
+                f"the {seen.deadline_s:.0f} s deadline came while the target was still advancing outside the compiler ({phase or 'no phase'}); raise --timeout"
+            ),
+            evidence,
+        )
+    if not seen.dumps and not seen.has_instrumentation:
+        return Verdict(
+            "unknown",
+            phase,
+            "deadline",
+            f"The {seen.deadline_s:.0f} s deadline came, and no process of the target could be watched.",
+            evidence,
+        )
+    still = f"no progress for {quiet:.0f} s" if quiet is not None else "no progress at all"
+    return Verdict(
+        "hang",
+        phase,
+        "busy" if seen.is_busy else "idle",
+        _sentence(f"{still} at the {seen.deadline_s:.0f} s deadline, {_doing(phase, seen)}"),
+        evidence,
+    )
+
+
+def _out_of_memory(seen: Observation) -> Verdict | None:
+    for raised in _raised(seen):
+        for link in raised.chain:
+            short = link.type.rsplit(".", 1)[-1]
+            if link.type in _OOM_TYPES or short in _OOM_TYPES or any(w in link.message for w in _OOM_WORDS):
+                phase = _raised_phase(raised, seen)
+                said = link.message.strip().splitlines()[0][:200] if link.message.strip() else ""
+                text = f"memory ran out ({short}{': ' + said if said else ''}), {_doing(phase, seen)}"
+                return Verdict("oom", phase, short, _sentence(text), _raised_evidence(raised))
+    if seen.oom_evidence and _signal_of(seen) in ("SIGKILL", None):
+        phase, evidence = _where(seen)
+        return Verdict(
+            "oom",
+            phase,
+            "killer",
+            _sentence(f"the kernel's out-of-memory killer ended the target, {_doing(phase, seen)}"),
+            (seen.oom_evidence, *evidence),
+        )
+    return None
+
+
+def _eager_fails(seen: Observation) -> Verdict | None:
+    if seen.eager != "fails":
+        return None
+    return Verdict(
+        "error-in-eager",
+        "eager",
+        _short_cause(seen),
+        _sentence(f"the target fails without torch.compile too, so this is no compiler bug: {seen.eager_detail}"),
+        (seen.eager_detail,),
+    )
+
+
+def _crash(seen: Observation) -> Verdict | None:
+    name = _signal_of(seen)
+    if name is None:
+        return None
+    fault = next((f for f in seen.faults if f.frames), None)
+    evidence: list[str] = [f"exit status {seen.exit_status}"]
+    phase: str | None = None
+    if fault is not None:
+        frames = fr.normalise(fault.frames)
+        found = phases.of_frames(frames)
+        evidence.append(f"faulthandler: {fault.headline}")
+        if found:
+            phase = found[0]
+            evidence.append(f"phase {phase} from frame {fr.show(found[1])}")
+        elif not fr.RULES.is_compiled(frames) and not seen.open_events:
+            return Verdict(
+                "error-in-eager",
+                "eager",
+                name,
+                f"The target died of {name} outside anything that torch.compile made.",
+                tuple(evidence),
+            )
+    phase = phase or _event_phase(seen)
+    said = fr.parse_terminate(seen.stderr_tail)
+    if said:
+        evidence.append(f"stderr: {said[:300]}")
+    how = f"the target died of {name}" + (f" ({said[:160]})" if said else "")
+    return Verdict("crash", phase, name, _sentence(f"{how}, {_doing(phase, seen)}"), tuple(evidence))
+
+
+def _exception(seen: Observation) -> Verdict | None:
+    raised = seen.raised
+    if raised is None or (seen.exit_status == 0 and seen.is_command):
+        return None
+    root = raised.root
+    said = _first_line(root)
+    short = root.type.rsplit(".", 1)[-1]
+    frames = fr.normalise(f for link in raised.chain for f in link.frames)
+    is_ours = fr.RULES.is_compiled(frames) or any(_same(raised, c) for c in seen.compile_failures)
+    if not is_ours and seen.eager != "passes":
+        return Verdict(
+            "error-in-eager",
+            "eager",
+            short,
+            _sentence(
+                f"{short} was raised outside anything that torch.compile made, so this is no compiler bug: {said}"
+            ),
+            _raised_evidence(raised),
+        )
+    phase = _raised_phase(raised, seen)
+    return Verdict(
+        "exception",
+        phase,
+        short,
+        _sentence(f"{short} was raised, {_doing(phase, seen)}: {said}"),
+        _raised_evidence(raised),
+    )
+
+
+def _swallowed(seen: Observation) -> Verdict | None:
+    if not seen.compile_failures:
+        return None
+    raised = seen.compile_failures[-1]
+    phase = _raised_phase(raised, seen)
+    short = raised.root.type.rsplit(".", 1)[-1]
+    return Verdict(
+        "exception",
+        phase,
+        short,
+        _sentence(f"{short} left the compiler and the program went on without it: {_first_line(raised.root)}"),
+        _raised_evidence(raised),
+    )
+
+
+def _finished(seen: Observation) -> Verdict | None:
+    if seen.exit_status != 0 or not (seen.is_command or seen.has_finished):
+        return None
+    compiled = [g for g in seen.graphs if g.level == "dynamo"]
+    if not compiled:
+        return Verdict(
+            "ok", None, None, "The target finished, and nothing in it was compiled.", ("no graph was recorded",)
+        )
+    return Verdict(
+        "ok",
+        None,
+        None,
+        f"The target finished; {len(compiled)} graph{'s were' if len(compiled) > 1 else ' was'} compiled.",
+        (),
+    )
+
+
+def _raised(seen: Observation) -> tuple[Raised, ...]:
+    return (seen.raised,) if seen.raised else (seen.compile_failures if seen.exit_status != 0 else ())
+
+
+def _same(a: Raised, b: Raised) -> bool:
+    return a.root.type == b.root.type and a.root.message[:200] == b.root.message[:200]
+
+
+def _signal_of(seen: Observation) -> str | None:
+    """The signal that ended the target; shells and torchrun say 128 + n for it."""
+    status = seen.exit_status
+    number = None
+    if status is not None and status < 0:
+        number = -status
+    elif status is not None and 128 < status < 128 + 65 and seen.raised is None:
+        number = status - 128
+    if number is None:
+        if seen.faults and status not in (0, None) and seen.raised is None:
+            return _fault_signal(seen.faults[0].headline)
+        return None
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _fault_signal(headline: str) -> str:
+    for words, name in (
+        ("Segmentation fault", "SIGSEGV"),
+        ("Aborted", "SIGABRT"),
+        ("Bus error", "SIGBUS"),
+        ("Floating", "SIGFPE"),
+        ("Illegal", "SIGILL"),
+    ):
+        if words in headline:
+            return name
+    return headline
+
+
+def _where(seen: Observation) -> tuple[str | None, tuple[str, ...]]:
+    """The phase at work, from the stacks first and from the journal otherwise, with what says so."""
+    stacks = main_stacks(seen)
+    if stacks:
+        found = phases.of_frames(stacks[-1])
+        if found:
+            return found[0], (f"phase {found[0]} from frame {fr.show(found[1])}",)
+    named = phases.of_events(seen.open_events)
+    if named:
+        return named[0], (f"phase {named[0]} from open event {named[1]}",)
+    if stacks:
+        return "eager", ("no frame of the compiler on the main thread's stack",)
+    return None, ()
+
+
+def _event_phase(seen: Observation) -> str | None:
+    found = phases.of_events(seen.open_events)
+    return found[0] if found else None
+
+
+def _raised_phase(raised: Raised, seen: Observation) -> str | None:
+    for link in reversed(raised.chain):
+        found = phases.of_frames(fr.normalise(link.frames))
+        if found:
+            return found[0]
+    for other in seen.compile_failures:
+        if other is not raised and _same(raised, other):
+            return _raised_phase(other, Observation())
+    return _event_phase(seen)
+
+
+def _raised_evidence(raised: Raised) -> tuple[str, ...]:
+    chain = " > ".join(link.type for link in raised.chain)
+    frames: tuple[Frame, ...] = next((link.frames for link in reversed(raised.chain) if link.frames), ())
+    found = phases.of_frames(fr.normalise(frames))
+    rows = [f"exception chain: {chain}", f"message: {_first_line(raised.root)[:300]}"]
+    if found:
+        rows.append(f"phase {found[0]} from frame {fr.show(found[1])}")
+    return tuple(rows)
+
+
+def _moved(seen: Observation) -> bool:
+    names = [[fr.show(f) for f in stack] for stack in main_stacks(seen)]
+    return any(a != b for a, b in itertools.pairwise(names))
+
+
+def _short_cause(seen: Observation) -> str | None:
+    return seen.raised.root.type.rsplit(".", 1)[-1] if seen.raised else _signal_of(seen)
+
+
+def _first_line(link: Link) -> str:
+    return next((line.strip() for line in link.message.splitlines() if line.strip()), link.type)[:300]
+
+
+def _doing(phase: str | None, seen: Observation) -> str:
+    at = f" at {seen.position}" if seen.position else ""
+    return f"in phase {phase}{at}" if phase else f"in no phase that could be told{at}"
+
+
+def _sentence(text: str) -> str:
+    text = text[0].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else text + "."

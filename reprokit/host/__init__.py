@@ -1,0 +1,1 @@
+"""Everything outside the watched process: run, watch, kill, judge, pack, render. Never imports torch."""

@@ -1,0 +1,212 @@
+"""Collect the environment of a target; every question has a deadline, and what has no answer says why."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ..core.records import Missing
+from . import private
+from .run import agent_folder
+
+QUESTION_S = 60.0
+"""Deadline of each question that starts a child; collect_env alone took 6.8 s on a loaded machine."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What is known of the machine and the interpreter."""
+
+    facts: dict[str, Any]
+    collect_env: str
+    """The text of ``python -m torch.utils.collect_env``; empty when it gave none."""
+    missing: tuple[Missing, ...]
+
+
+class NoAnswer(Exception):
+    """A question that could not be answered; the message says why."""
+
+
+def collect(python: str | None, folder: Path | None = None) -> Environment:
+    """Ask all questions side by side; ``python`` is the target's interpreter, None where there is none."""
+    questions: dict[str, Callable[[], Any]] = {
+        "os": _system,
+        "cpu": _cpu,
+        "memory": _memory,
+        "compiler": _compiler,
+        "gpus": _gpus,
+        "driver": _driver,
+        "variables": private.allowed_variables,
+    }
+    if python:
+        questions["inventory"] = lambda: _inventory(python, folder)
+        questions["collect_env"] = lambda: _collect_env(python)
+    facts: dict[str, Any] = {}
+    missing: list[Missing] = []
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        jobs = {name: pool.submit(question) for name, question in questions.items()}
+        for name, job in jobs.items():
+            try:
+                facts[name] = job.result()
+            except Exception as problem:  # a broken environment is what we are asked about
+                missing.append(Missing(f"environment: {name}", str(problem) or repr(problem)))
+    if not python:
+        missing.append(Missing("environment: Python and packages", "the command started no Python that imported torch"))
+    inventory = facts.pop("inventory", {})
+    facts.update(inventory.get("facts", {}))
+    missing += [Missing(f"environment: {n}", w) for n, w in sorted(inventory.get("problems", {}).items())]
+    return Environment(facts, facts.pop("collect_env", ""), tuple(missing))
+
+
+def _system() -> dict[str, Any]:
+    release = {}
+    with contextlib.suppress(OSError):
+        release = platform.freedesktop_os_release()
+    return {
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "libc": " ".join(platform.libc_ver()),
+        "distribution": release.get("PRETTY_NAME"),
+    }
+
+
+def _cpu() -> dict[str, Any]:
+    facts: dict[str, Any] = {"logical": psutil.cpu_count(), "physical": psutil.cpu_count(logical=False)}
+    with contextlib.suppress(AttributeError):
+        facts["usable"] = len(os.sched_getaffinity(0))
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if name.strip() in ("model name", "flags") and name.strip() not in facts:
+                facts[name.strip()] = value.strip()
+    flags = str(facts.pop("flags", "")).split()
+    facts["vector_flags"] = [
+        f for f in flags if f.startswith(("avx", "amx", "sse4", "fma", "f16c", "sve", "neon", "asimd"))
+    ]
+    return facts
+
+
+def _memory() -> dict[str, Any]:
+    memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+    facts: dict[str, Any] = {"total_bytes": memory.total, "swap_bytes": swap.total}
+    with contextlib.suppress(OSError), open("/sys/fs/cgroup/memory.max") as file:
+        facts["cgroup_limit"] = file.read().strip()
+    with contextlib.suppress(OSError):
+        facts["shm_bytes"] = shutil.disk_usage("/dev/shm").total  # noqa: S108 - asked for its size, not written to
+    return facts
+
+
+def _compiler() -> dict[str, str]:
+    name = os.environ.get("CXX") or "g++"
+    found = {name: _run([*name.split(), "--version"], 10).splitlines()[0]}
+    for other in ("clang++", "nvcc"):
+        if shutil.which(other):
+            with contextlib.suppress(NoAnswer, IndexError):
+                found[other] = _run([other, "--version"], 10).strip().splitlines()[-1 if other == "nvcc" else 0]
+    return found
+
+
+def _gpus() -> list[dict[str, Any]]:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as problem:
+        raise NoAnswer(f"no NVIDIA GPU can be asked: {problem}") from problem
+    try:
+        return [_gpu(pynvml, number) for number in range(pynvml.nvmlDeviceGetCount())]
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _gpu(nvml: Any, number: int) -> dict[str, Any]:
+    handle = nvml.nvmlDeviceGetHandleByIndex(number)
+    facts: dict[str, Any] = {}
+    questions: dict[str, Callable[[], Any]] = {
+        "name": lambda: nvml.nvmlDeviceGetName(handle),
+        "capability": lambda: ".".join(map(str, nvml.nvmlDeviceGetCudaComputeCapability(handle))),
+        "memory_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total,
+        "vbios": lambda: nvml.nvmlDeviceGetVbiosVersion(handle),
+        "persistence": lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)),
+        "mig": lambda: nvml.nvmlDeviceGetMigMode(handle)[0],
+    }
+    for name, question in questions.items():
+        with contextlib.suppress(nvml.NVMLError):
+            facts[name] = question()
+    return facts
+
+
+def _driver() -> dict[str, Any]:
+    import pynvml
+
+    facts: dict[str, Any] = {}
+    with contextlib.suppress(OSError):
+        facts["rocm"] = Path("/opt/rocm/.info/version").read_text().strip()
+    with contextlib.suppress(pynvml.NVMLError):
+        pynvml.nvmlInit()
+        facts["nvidia"] = pynvml.nvmlSystemGetDriverVersion()
+        version = pynvml.nvmlSystemGetCudaDriverVersion_v2()
+        facts["cuda_of_driver"] = f"{version // 1000}.{version % 1000 // 10}"
+        pynvml.nvmlShutdown()
+    if not facts:
+        raise NoAnswer("neither an NVIDIA driver nor ROCm was found")
+    return facts
+
+
+def _inventory(python: str, folder: Path | None) -> Any:
+    with contextlib.ExitStack() as stack:
+        place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reprokit-")))
+        environ = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(agent_folder(place)), os.environ.get("PYTHONPATH", "")]).rstrip(
+                os.pathsep
+            ),
+        }
+        for name in ("REPROKIT_RUN_DIR", "TORCH_TRACE", "TORCH_LOGS"):
+            environ.pop(name, None)
+        text = _run([python, "-m", "_reprokit.agent", "env"], QUESTION_S, environ)
+    try:
+        return json.loads(text.strip().splitlines()[-1])
+    except (ValueError, IndexError) as problem:
+        raise NoAnswer(f"{python} gave no inventory: {text[-300:]!r}") from problem
+
+
+def _collect_env(python: str) -> str:
+    environ = {k: v for k, v in os.environ.items() if k not in ("TORCH_TRACE", "TORCH_LOGS")}
+    return _run([python, "-m", "torch.utils.collect_env"], QUESTION_S, environ)
+
+
+def _run(command: list[str], timeout_s: float, environ: dict[str, str] | None = None) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            timeout=timeout_s,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as problem:
+        raise NoAnswer(f"{' '.join(command[:4])} gave nothing in {timeout_s:.0f} s") from problem
+    except OSError as problem:
+        raise NoAnswer(f"{command[0]}: {problem.strerror}") from problem
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise NoAnswer(
+            f"{' '.join(command[:4])} ended with status {done.returncode}: {said[-1][:300] if said else 'it said nothing'}"
+        )
+    return done.stdout.decode("utf-8", "replace")

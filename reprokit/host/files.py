@@ -1,0 +1,45 @@
+"""Files are written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def write_whole(path: Path, data: str | bytes) -> Path:
+    """Write under a temporary name and rename, so that no reader ever sees half a file."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    try:
+        draft.write_bytes(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def write_json(path: Path, value: Any) -> Path:
+    """Write ``value`` as indented JSON with a stable order of keys."""
+    return write_whole(path, json.dumps(value, indent=1, sort_keys=True, default=repr) + "\n")
+
+
+def read_text(path: Path, most_bytes: int = 64 << 20) -> str:
+    """Read a file that a target may have written: any bytes, any size, perhaps none."""
+    try:
+        with path.open("rb") as file:
+            return file.read(most_bytes).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def read_tail(path: Path, most_bytes: int) -> str:
+    """Read the last ``most_bytes`` of a file."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - most_bytes))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

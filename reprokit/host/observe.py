@@ -1,0 +1,170 @@
+"""Read a run directory into the one record that the rules judge."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core import frames as fr
+from ..core import phases
+from ..core.journal import Event, decode, open_events
+from ..core.records import Fault, Frame, GraphRecord, Link, Missing, Observation, Raised
+from . import files
+from .run import Outcome, Request
+
+STDERR_TAIL_BYTES = 64_000
+QUIET_LIMIT_S = 60.0
+_PROGRESS = {"begin", "end", "progress", "graph", "graph_done", "recompile"}
+
+
+@dataclass(frozen=True)
+class Journals:
+    """All journals of a run, by process."""
+
+    by_pid: dict[int, list[Event]]
+    bad_lines: int
+
+    def all(self, name: str) -> list[Event]:
+        """All events called ``name``, in the order of their times."""
+        found = [e for events in self.by_pid.values() for e in events if e["ev"] == name]
+        return sorted(found, key=_time)
+
+    def last(self, name: str) -> Event:
+        """The latest event called ``name``, or an empty one."""
+        found = self.all(name)
+        return found[-1] if found else {"ev": name}
+
+
+def read_journals(run_path: Path) -> Journals:
+    """Read every ``journal/<pid>.jsonl``, cut at any byte or not."""
+    by_pid: dict[int, list[Event]] = {}
+    bad = 0
+    for path in sorted((run_path / "journal").glob("*.jsonl")):
+        with contextlib.suppress(OSError, ValueError):
+            events, wrong = decode(path.read_bytes())
+            by_pid[int(path.stem)] = events
+            bad += wrong
+    return Journals(by_pid, bad)
+
+
+def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journals) -> Observation:
+    """Make the observation; what a run did not leave stays at its default."""
+    uncaught = [e for e in journals.all("exception") if e.get("where") in ("uncaught", "call")]
+    pid = _failing_pid(outcome, journals, uncaught)
+    events = journals.by_pid.get(pid, [])
+    opened = open_events(events)
+    names = tuple(str(e.get("name")) for e in opened)
+    quiet = _quiet(journals, outcome)
+    last = next((e for e in reversed(events) if e["ev"] == "progress"), None)
+    named = phases.of_events(names)
+    is_fine = named is not None and named[0] in phases.FINE_HEARTBEAT
+    dumps = outcome.dumps
+    return Observation(
+        exit_status=outcome.exit_status,
+        is_timed_out=outcome.is_timed_out,
+        is_interrupted=outcome.is_interrupted,
+        deadline_s=request.deadline_s,
+        seconds=outcome.seconds,
+        cpu_s=outcome.cpu_s,
+        peak_rss_bytes=outcome.peak_rss_bytes,
+        quiet_s=quiet,
+        quiet_limit_s=min(QUIET_LIMIT_S, request.deadline_s / 4),
+        has_fine_heartbeat=is_fine,
+        is_busy=dumps.is_busy if dumps else False,
+        open_events=names,
+        position=str(last.get("where", "")) if last and (is_fine or outcome.is_timed_out) else "",
+        raised=_raised(uncaught[-1]) if uncaught else None,
+        compile_failures=tuple(_raised(e) for e in journals.all("compile_failed")),
+        faults=tuple(_faults(run_path)),
+        dumps=dumps.dumps if dumps else (),
+        commands=dumps.commands if dumps else {},
+        main_pid=pid,
+        graphs=tuple(_graphs(journals)),
+        recompiles=len(journals.all("recompile")),
+        has_instrumentation=bool(journals.all("torch")),
+        has_finished=bool(journals.all("finished")),
+        is_command=request.target.kind == "command",
+        stderr_tail=files.read_tail(run_path / "logs" / "stderr.txt", STDERR_TAIL_BYTES),
+        oom_evidence=outcome.oom_evidence,
+    )
+
+
+def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Missing]:
+    """What the instrumentation could not do, in its own words."""
+    found = [Missing(f"hook {e.get('hook')}", str(e.get("problem"))) for e in journals.all("agent_problem")]
+    if journals.bad_lines:
+        found.append(Missing("journal", f"{journals.bad_lines} lines were cut or unreadable and were skipped"))
+    dropped = sum(int(e.get("dropped", 0)) for events in journals.by_pid.values() for e in events)
+    if dropped:
+        found.append(Missing("journal", f"{dropped} events could not be written (disk full?)"))
+    if text := files.read_text(run_path / "agent-problems.txt").strip():
+        found.append(Missing("instrumentation", text[:500]))
+    if not journals.by_pid:
+        why = "no process imported torch with the instrumentation on its path"
+        if request.target.kind == "command":
+            why += "; python -I, -E and a cleared environment keep it out"
+        found.append(Missing("journal", why))
+    return found
+
+
+def _time(event: Event) -> float:
+    value = event.get("t")
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def _failing_pid(outcome: Outcome, journals: Journals, uncaught: list[Event]) -> int:
+    """The process whose story is told: the one that raised, else the root, else the busiest compiler."""
+    if uncaught and isinstance(uncaught[-1].get("pid"), int):
+        return int(uncaught[-1]["pid"])
+    if outcome.main_pid in journals.by_pid:
+        return outcome.main_pid
+    compilers = {p: sum(e["ev"] in _PROGRESS for e in events) for p, events in journals.by_pid.items()}
+    return max(compilers, key=lambda p: compilers[p]) if compilers else outcome.main_pid
+
+
+def _quiet(journals: Journals, outcome: Outcome) -> float | None:
+    times = [_time(e) for events in journals.by_pid.values() for e in events if e["ev"] in _PROGRESS]
+    if not times:
+        return None
+    return max(0.0, round(outcome.ended - max(times), 3))
+
+
+def _raised(event: Event) -> Raised:
+    links = []
+    for link in event.get("chain") or []:
+        frames = tuple(Frame(str(f[0]), str(f[1]), int(f[2] or 0)) for f in link.get("frames", []) if len(f) == 3)
+        links.append(Link(str(link.get("type")), str(link.get("message")), frames))
+    return Raised(
+        tuple(links) or (Link("Exception", "its description was cut", ()),),
+        str(event.get("where", "")),
+        str(event.get("cid") or ""),
+    )
+
+
+def _faults(run_path: Path) -> list[Fault]:
+    found = []
+    for path in sorted((run_path / "stacks").glob("faulthandler-*.txt")):
+        fault = fr.parse_fatal(files.read_text(path), int(path.stem.split("-")[1]))
+        if fault:
+            found.append(fault)
+    fault = fr.parse_fatal(files.read_tail(run_path / "logs" / "stderr.txt", STDERR_TAIL_BYTES), 0)
+    return [*found, fault] if fault else found
+
+
+def _graphs(journals: Journals) -> list[GraphRecord]:
+    done = {e.get("n") for e in journals.all("graph_done")}
+    return [_graph(e, done) for e in journals.all("graph")]
+
+
+def _graph(event: Event, done: set[Any]) -> GraphRecord:
+    number = event.get("n")
+    return GraphRecord(
+        number=int(number) if isinstance(number, int) else -1,
+        level=str(event.get("level")),
+        cid=str(event.get("cid") or ""),
+        nodes=int(event.get("nodes") or 0),
+        is_backward=bool(event.get("backward")),
+        is_done=number in done,
+    )

@@ -1,0 +1,229 @@
+"""Make the pack: redacted copies of what the run left, a manifest, and a tarball of the same bytes every time."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..core.records import SCHEMA, Missing
+from ..core.redact import Redactor
+from . import files, render
+
+MOST_BYTES = 25_000_000
+"""GitHub takes attachments of up to 25 MB."""
+LOG_BYTES = 8 << 20
+TRACE_BYTES = 96 << 20
+
+ABOUT = (
+    ("issue.md", "the whole issue, with the headings of PyTorch's form"),
+    ("issue/", "one file for each field of the form, and the short URL"),
+    ("repro.py", "the program that shows the failure"),
+    ("command.txt", "the command line that was captured"),
+    ("verdict.json", "kind, phase, cause, reason, evidence"),
+    ("signature.json", "the identity of the failure and how it was found"),
+    ("observation.json", "all that the rules judged"),
+    ("run.json", "what was asked and how it ended"),
+    ("environment.json", "machine, packages, allow-listed variables, configuration"),
+    ("collect_env.txt", "PyTorch's own collect_env"),
+    ("logs/", "stdout, stderr, TORCH_LOGS, one file a process"),
+    ("stacks/", "stack dumps, one file a dump, tool and process"),
+    ("graphs/", "each graph as a script, with its inputs' metadata, recorded before it was compiled"),
+    ("trace/", "TORCH_TRACE, gzipped; tlparse reads it"),
+    ("journal/", "what the agent saw, one JSON object a line"),
+    ("samples.csv", "memory, processor time and state of each process, once a second"),
+)
+
+
+@dataclass
+class Draft:
+    """Files of a pack to be: name to redacted bytes."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    missing: list[Missing] = field(default_factory=list)
+    trimmed: list[str] = field(default_factory=list)
+
+    def add_text(self, name: str, text: str) -> None:
+        """Add a text that is redacted already."""
+        self.files[name] = text.encode("utf-8", "replace")
+
+    def add_json(self, name: str, value: Any) -> None:
+        """Add JSON that is redacted already."""
+        self.add_text(name, json.dumps(value, indent=1, sort_keys=True, default=repr) + "\n")
+
+
+def gather(run_path: Path, redactor: Redactor) -> Draft:
+    """Read, cut and redact what the run left; a file that cannot be read becomes a line in ``missing``."""
+    draft = Draft()
+    for folder, suffixes, most in (
+        ("logs", (".txt", ".log"), LOG_BYTES),
+        ("stacks", (".txt", ".json"), LOG_BYTES),
+        ("graphs", (".py", ".json"), LOG_BYTES),
+        ("journal", (".jsonl",), LOG_BYTES),
+        ("trace", (".log",), TRACE_BYTES),
+    ):
+        for path in sorted((run_path / folder).rglob("*")):
+            name = path.relative_to(run_path).as_posix()
+            if path.is_symlink() or not path.is_file() or path.suffix not in suffixes or "/." in f"/{name}":
+                continue
+            if path.stat().st_size == 0:
+                continue
+            try:
+                text = _read_middle_cut(path, most, draft, name)
+            except OSError as problem:
+                draft.missing.append(Missing(name, problem.strerror or str(problem)))
+                continue
+            draft.files[name] = redactor.text(text).encode("utf-8", "replace")
+    if samples := files.read_text(run_path / "samples.csv"):
+        draft.add_text("samples.csv", redactor.text(samples))
+    return draft
+
+
+def build(
+    draft: Draft, readme: Callable[[list[tuple[str, str]], list[str]], str], most_bytes: int = MOST_BYTES
+) -> bytes:
+    """Give the tarball, trimmed in a stated order until it is at most ``most_bytes`` long.
+
+    The order: chromium events of the traces, whole traces, samples, journals and logs to 200 kB each, graphs
+    but the last ten, all graphs, stacks but the last round.
+    """
+    _compress_traces(draft)
+    steps: list[Callable[[Draft], str]] = [
+        _drop_chromium,
+        _drop("trace/"),
+        _drop("samples.csv"),
+        _shorten("journal/"),
+        _shorten("logs/"),
+        _keep_last_graphs,
+        _drop("graphs/"),
+        _keep_last_stacks,
+    ]
+    while True:
+        data = _tar(draft, readme)
+        if len(data) <= most_bytes or not steps:
+            return data
+        said = steps.pop(0)(draft)
+        if said:
+            draft.trimmed.append(said)
+
+
+def _tar(draft: Draft, readme: Callable[[list[tuple[str, str]], list[str]], str]) -> bytes:
+    contents = [
+        (name, about)
+        for name, about in ABOUT
+        if any(f == name or (name.endswith("/") and f.startswith(name)) for f in draft.files)
+    ]
+    everything = {**draft.files, "README.md": readme(contents, draft.trimmed).encode()}
+    manifest = {
+        "schema": SCHEMA,
+        "made_by": f"reprokit {__version__}",
+        "trimmed": draft.trimmed,
+        "files": {n: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in sorted(everything.items())},
+    }
+    everything["manifest.json"] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
+    raw = io.BytesIO()
+    with (
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=9, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+    ):
+        for name in sorted(everything, key=lambda n: (n not in ("manifest.json", "README.md", "issue.md"), n)):
+            info = tarfile.TarInfo(name)
+            info.size, info.mode, info.mtime = len(everything[name]), 0o644, 0
+            tar.addfile(info, io.BytesIO(everything[name]))
+    return raw.getvalue()
+
+
+def write(data: bytes, output: Path, name: str) -> Path:
+    """Write the tarball whole or not at all."""
+    return files.write_whole(output / name, data)
+
+
+def _read_middle_cut(path: Path, most: int, draft: Draft, name: str) -> str:
+    size = path.stat().st_size
+    if size <= most:
+        return files.read_text(path, most)
+    with path.open("rb") as file:
+        head = file.read(most // 2)
+        file.seek(size - most // 2)
+        tail = file.read()
+    draft.trimmed.append(f"{name}: {size - most} bytes cut from its middle")
+    # cut at line ends: half a line must not hide half a secret
+    head = head[: head.rfind(b"\n") + 1]
+    tail = tail[tail.find(b"\n") + 1 :]
+    return (
+        head.decode("utf-8", "replace")
+        + f"<<cut {size - len(head) - len(tail)} bytes>>\n"
+        + tail.decode("utf-8", "replace")
+    )
+
+
+def _compress_traces(draft: Draft) -> None:
+    for name in [n for n in draft.files if n.startswith("trace/") and not n.endswith(".gz")]:
+        draft.files[name + ".gz"] = gzip.compress(draft.files.pop(name), compresslevel=6, mtime=0)
+
+
+def _drop_chromium(draft: Draft) -> str:
+    gone = 0
+    for name in [n for n in draft.files if n.startswith("trace/")]:
+        kept, is_skipping = [], False
+        for line in gzip.decompress(draft.files[name]).splitlines(keepends=True):
+            if not line.startswith(b"\t"):
+                is_skipping = b'"chromium_event"' in line
+                gone += is_skipping
+            if not is_skipping:
+                kept.append(line)
+        draft.files[name] = gzip.compress(b"".join(kept), compresslevel=6, mtime=0)
+    return f"trace: {gone} chromium events" if gone else ""
+
+
+def _drop(prefix: str) -> Callable[[Draft], str]:
+    def drop(draft: Draft) -> str:
+        names = [n for n in draft.files if n.startswith(prefix)]
+        size = sum(len(draft.files.pop(n)) for n in names)
+        return f"{prefix.rstrip('/')}: {len(names)} files, {size} bytes" if names else ""
+
+    return drop
+
+
+def _shorten(prefix: str, most: int = 200_000) -> Callable[[Draft], str]:
+    def shorten(draft: Draft) -> str:
+        long = [n for n in draft.files if n.startswith(prefix) and len(draft.files[n]) > most]
+        for name in long:
+            draft.files[name] = render.cut(draft.files[name].decode("utf-8", "replace"), most).encode()
+        return f"{prefix.rstrip('/')}: {len(long)} files cut in the middle to {most} bytes" if long else ""
+
+    return shorten
+
+
+def _keep_last_graphs(draft: Draft) -> str:
+    numbers = sorted({n.split("/")[1] for n in draft.files if n.startswith("graphs/")})
+    old = set(numbers[:-10])
+    for name in [n for n in draft.files if n.startswith("graphs/") and n.split("/")[1] in old]:
+        del draft.files[name]
+    return f"graphs: all but the last ten, {len(old)} gone" if old else ""
+
+
+def _keep_last_stacks(draft: Draft) -> str:
+    rounds = sorted({n.split("/")[1].split("-")[0] for n in draft.files if n.startswith("stacks/")})
+    last = rounds[-1] if rounds else ""
+    old = [n for n in draft.files if n.startswith("stacks/") and n.split("/")[1].split("-")[0] != last]
+    for name in old:
+        del draft.files[name]
+    return f"stacks: all but the last round, {len(old)} gone" if old else ""
+
+
+def unpack_beside(draft: Draft, folder: Path) -> None:
+    """Leave the redacted files on disk too, so that a person can read what leaves before it leaves."""
+    for name, data in draft.files.items():
+        path = folder / name
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.write_whole(path, data)

@@ -1,0 +1,228 @@
+"""Fill the templates: the three fields of PyTorch's form, the joined issue and the pack's own README.
+
+Every word that a reader of an issue sees stands in ``templates/``; an unknown name there is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import jinja2
+
+from .. import __version__
+from ..core.records import Missing, Observation, Signature, Verdict
+
+ISSUE_CHARS = 60_000
+"""GitHub refuses bodies over 65,536 characters; the rest is room for the human's words."""
+URL_CHARS = 8_000
+"""GitHub answers 414 to longer URLs (about 8,192 bytes)."""
+NEW_ISSUE = "https://github.com/pytorch/pytorch/issues/new"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What an issue is made of; all texts are redacted already."""
+
+    verdict: Verdict
+    signature: Signature
+    seen: Observation
+    command: str
+    repro: str
+    repro_about: str
+    is_simulated: bool
+    collect_env: str
+    environment: dict[str, Any]
+    variables: dict[str, str]
+    configs: dict[str, dict[str, str]]
+    missing: tuple[Missing, ...]
+
+
+@dataclass(frozen=True)
+class Issue:
+    """The paste-ready texts."""
+
+    describe: str
+    error_logs: str
+    versions: str
+    joined: str
+    url: str
+
+
+def issue(facts: Facts) -> Issue:
+    """Render the issue, cutting the longest parts in the middle until it fits."""
+    repro_chars, log_chars, env_chars = 24_000, 16_000, 12_000
+    while True:
+        rendered = _render(facts, repro_chars, log_chars, env_chars)
+        over = len(rendered.joined) - ISSUE_CHARS
+        if over <= 0 or repro_chars < 500:
+            return rendered
+        repro_chars, log_chars, env_chars = repro_chars * 3 // 4, log_chars * 3 // 4, env_chars * 3 // 4
+
+
+def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> Issue:
+    seen = facts.seen
+    is_long = len(facts.repro) > repro_chars
+    no_repro = (
+        f"repro.py in the pack is too long to stand here ({len(facts.repro)} characters)"
+        if is_long
+        else "see what is missing, in the pack"
+    )
+    describe = _fill(
+        "issue/describe.md.j2",
+        verdict=facts.verdict,
+        signature=facts.signature,
+        version=__version__,
+        eager=_eager(seen),
+        graphs=_graphs(seen),
+        seconds=seen.seconds,
+        cpu_s=seen.cpu_s,
+        peak_rss_bytes=seen.peak_rss_bytes,
+        evidence=facts.verdict.evidence[:8],
+        command=cut(facts.command, 2_000),
+        repro="" if is_long else facts.repro,
+        repro_about=facts.repro_about,
+        simulated=facts.is_simulated,
+        no_repro=no_repro,
+        configs=cut(_configs(facts.configs), 3_000),
+    )
+    stack, stack_about = _stack(seen)
+    error_logs = _fill(
+        "issue/error_logs.md.j2",
+        traceback=cut(_traceback(seen), log_chars // 2),
+        stack=cut(stack, log_chars // 2),
+        stack_about=stack_about,
+        stderr=cut(seen.stderr_tail.strip(), log_chars // 2),
+    )
+    versions = _fill(
+        "issue/versions.md.j2",
+        collect_env=cut(facts.collect_env.strip(), env_chars),
+        no_collect_env=next((m.why for m in facts.missing if "collect_env" in m.what), "it was not asked"),
+        facts=cut(json.dumps(facts.environment, indent=1, default=repr), env_chars // 2),
+        variables=cut("\n".join(f"{k}={v}" for k, v in facts.variables.items()), 3_000),
+    )
+    joined = _fill(
+        "issue/issue.md.j2", describe=describe.strip(), error_logs=error_logs.strip(), versions=versions.strip()
+    )
+    return Issue(describe, error_logs, versions, joined, url(facts.signature.title))
+
+
+def pack_readme(facts: Facts, contents: list[tuple[str, str]], trimmed: list[str]) -> str:
+    """The README that stands first in the pack."""
+    return _fill(
+        "pack_readme.md.j2", verdict=facts.verdict, signature=facts.signature, version=__version__, command=facts.command,
+        contents=contents, missing=facts.missing, trimmed=trimmed,
+    )  # fmt: skip
+
+
+def url(title: str) -> str:
+    """A short URL that opens the form with its title; the form's fields have no ids to prefill."""
+    most = 200
+    while True:
+        query = urlencode({"template": "pt2-bug-report.yml", "title": f"[torch.compile] {_one_line(title, most)}"})
+        if len(query) + len(NEW_ISSUE) < URL_CHARS:
+            return f"{NEW_ISSUE}?{query}"
+        most //= 2
+
+
+def cut(text: str, most: int) -> str:
+    """Keep head and tail of a long text and say how much was cut between them."""
+    if len(text) <= most:
+        return text
+    head = max(most * 2 // 3, 0)
+    tail = max(most - head - 40, 0)
+    gone = len(text[head : len(text) - tail].encode("utf-8", "replace"))
+    return f"{text[:head]}\n<<cut {gone} bytes>>\n{text[len(text) - tail :]}"
+
+
+def _eager(seen: Observation) -> str:
+    said = {"passes": "it passes", "fails": "it fails as well", "hangs": "it does not finish either"}.get(seen.eager)
+    if said:
+        return said
+    return "not tried (a command is run only once)" if seen.is_command else "not tried"
+
+
+def _graphs(seen: Observation) -> str:
+    parts = []
+    for level, about in (("dynamo", "Dynamo"), ("aten", "ATen")):
+        found = [g for g in seen.graphs if g.level == level]
+        if found:
+            nodes = sum(g.nodes for g in found)
+            parts.append(f"{len(found)} {about} graph{'s' if len(found) > 1 else ''} with {nodes} nodes")
+    text = ", ".join(parts) or "no graph was recorded"
+    return text + (f", {seen.recompiles} recompiles" if seen.recompiles else "")
+
+
+def _configs(configs: dict[str, dict[str, str]]) -> str:
+    return "\n".join(
+        f"{module}.{key} = {value}" for module, rows in sorted(configs.items()) for key, value in sorted(rows.items())
+    )
+
+
+def _traceback(seen: Observation) -> str:
+    raised = seen.raised or (seen.compile_failures[-1] if seen.compile_failures else None)
+    if raised is None:
+        return ""
+    rows = []
+    for link in raised.chain:
+        frames = link.frames
+        rows.append(f"{link.type}: {cut(link.message.strip(), 4_000)}")
+        rows += [f"  {f.file}:{f.line} in {f.function}" for f in frames[:30]]
+        if len(frames) > 30:
+            rows.append(f"  ... {len(frames) - 30} more frames")
+    return "\n".join(rows)
+
+
+def _stack(seen: Observation) -> tuple[str, str]:
+    """The main thread at the deadline, or the thread that died."""
+    for fault in seen.faults:
+        if fault.frames:
+            return "\n".join(
+                [fault.headline, *(f"  {f.file}:{f.line} in {f.function}" for f in fault.frames[:60])]
+            ), "at the fatal signal"
+    for dump in reversed(seen.dumps):
+        main = next((t for t in dump.threads if t.is_main and t.frames and dump.pid == seen.main_pid), None)
+        if main:
+            rows = [f"  {f.file}:{f.line} in {f.function}" for f in main.frames[:60]]
+            return "\n".join(rows), f"dump {dump.number} by {dump.tool}"
+    return "", ""
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    loader = jinja2.FunctionLoader(_read_template)
+    # Markdown, not HTML: escaping would mangle the code blocks
+    env = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)  # noqa: S701
+    env.filters["fence"] = _fence
+    env.filters["one_line"] = _one_line
+    return env
+
+
+def _read_template(name: str) -> str:
+    """From the installed package, where the wheel puts them, or from the source tree."""
+    inside = resources.files("reprokit").joinpath("templates", *name.split("/"))
+    if inside.is_file():
+        return inside.read_text(encoding="utf-8")
+    return (Path(__file__).resolve().parents[2] / "templates" / name).read_text(encoding="utf-8")
+
+
+def _fill(name: str, **values: Any) -> str:
+    return _templates().get_template(name).render(**values)
+
+
+def _fence(text: str, language: str) -> str:
+    """A code block that its content cannot close."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    ticks = "`" * (longest + 1)
+    return f"{ticks}{language}\n{text.rstrip()}\n{ticks}"
+
+
+def _one_line(text: str, most: int) -> str:
+    line = re.sub(r"\s+", " ", text).strip()
+    return line if len(line) <= most else line[: most - 3] + "..."

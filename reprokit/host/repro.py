@@ -1,0 +1,141 @@
+"""The program that shows the failure: the target's own source, or the graph that was being compiled."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+from ..core.records import Missing, Observation
+from ..core.zoo import ZOO
+from . import files
+from .observe import Journals
+from .run import Request
+
+MOST_LINES = 400
+"""A longer source is not inlined when a graph is at hand."""
+
+
+def make(request: Request, seen: Observation, journals: Journals, run_path: Path) -> tuple[str, str, list[Missing]]:
+    """Give the script, one line that says what it is, and what stood in the way of a better one."""
+    missing: list[Missing] = []
+    graph = _graph_script(seen, run_path)
+    if request.target.kind != "command":
+        source, why = _source(request, journals)
+        if source and (source.count("\n") <= MOST_LINES or not graph):
+            return _with_main(source, request, journals), "the target's own source, with the call that failed", missing
+        missing.append(Missing("repro from source", why or f"the source is longer than {MOST_LINES} lines"))
+    if graph:
+        return (
+            graph,
+            "the graph that was compiled last, with inputs made anew from their metadata (not minimised)",
+            missing,
+        )
+    missing.append(Missing("repro.py", "no graph was recorded and the target is not one self-contained file"))
+    return "", "", missing
+
+
+def _source(request: Request, journals: Journals) -> tuple[str, str]:
+    target = request.target
+    if target.kind == "zoo":
+        path = Path(__file__).resolve().parent.parent / "agent" / "models" / f"{ZOO[target.name].source}.py"
+    else:
+        file = target.place if target.kind == "file" else journals.last("source").get("file")
+        if not file:
+            return "", "the factory's source file is not known"
+        path = Path(str(file))
+    text = files.read_text(path)
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as problem:
+        return "", f"its source does not parse: {problem}"
+    foreign = sorted(_imports(tree) - set(sys.stdlib_module_names) - {"torch", "triton"})
+    if foreign:
+        return "", f"its source imports {', '.join(foreign[:6])}, so it does not stand alone"
+    return _without_main(text, tree), ""
+
+
+def _imports(tree: ast.Module) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add("(a relative import)" if node.level else (node.module or "").split(".")[0])
+    return found
+
+
+def _without_main(text: str, tree: ast.Module) -> str:
+    lines = text.splitlines()
+    for node in reversed(tree.body):
+        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+            del lines[node.lineno - 1 : node.end_lineno]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _with_main(source: str, request: Request, journals: Journals) -> str:
+    """Append the call, in as few lines as what the factory returned needs."""
+    target, made = request.target, journals.last("target")
+    knobs = {k: v for k, v in request.knobs.items() if v is not None}
+    rows = ["torch.manual_seed(0)"]
+    if target.kind == "zoo":
+        knobs = {**ZOO[target.name].knobs, **knobs}
+        rows.append(f"torch.set_default_dtype(torch.{knobs.pop('dtype')})")
+    if request.device:
+        rows.append(f'torch.set_default_device("{request.device}")')
+    if journals.last("weights").get("kind") == "fake":
+        rows += _FAKE
+    given = ", ".join(f"{k}={'torch.' + v if k == 'dtype' else repr(v)}" for k, v in knobs.items())
+    factory = f"{'make' if target.kind == 'zoo' else target.name}({given})"
+    options = "".join(f", {k}={v!r}" for k, v in request.compile.items())
+    is_train = bool(made.get("train"))
+    form = str(made.get("form", "dict"))
+    if form == "dict":
+        rows += [f"made = {factory}", 'model = made["model"]']
+        options = (
+            f', **{{**made.get("compile", {{}}), **dict({options[2:]})}}' if options else ', **made.get("compile", {})'
+        )
+        loop, call = 'for args, kwargs in made.get("calls", [((), {})]):', "compiled(*args, **kwargs)"
+    else:
+        names = "model, args, kwargs" if form == "args, kwargs" else "model, args"
+        rows.append(f"{names} = {factory}")
+        loop = ""
+        call = {"args": "compiled(*args)", "arg": "compiled(args)"}.get(form, "compiled(*args, **kwargs)")
+    if made.get("is_module"):
+        rows.append(f"model.{'train' if is_train else 'eval'}()")
+    rows.append(f"compiled = torch.compile(model{options})")
+    calls = _BACKWARD.format(call=call).splitlines() if is_train else ["with torch.no_grad():", f"    print({call})"]
+    rows += [loop, *(f"    {row}" for row in calls)] if loop else calls
+    head = "" if "import torch\n" in source else "import torch\n\n"
+    body = "\n".join(f"    {row}" if row else "" for row in rows)
+    return f'{head}{source}\n\nif __name__ == "__main__":\n{body}\n'
+
+
+_FAKE = (
+    "import torch._inductor.config as config",
+    "from torch._subclasses.fake_tensor import FakeTensorMode",
+    "",
+    "# The weights do not fit in memory: compile on fake tensors, and do not run what was compiled.",
+    "config.wrap_inductor_compiled_regions, config.shape_padding = True, False",
+    "FakeTensorMode().__enter__()",
+)
+_BACKWARD = """\
+leaves = torch.utils._pytree.tree_leaves({call})
+sum(t.float().pow(2).mean() for t in leaves if isinstance(t, torch.Tensor) and t.requires_grad).backward()"""
+
+
+def _graph_script(seen: Observation, run_path: Path) -> str:
+    """The script of the graph at work: the last one that was not done, preferring what Dynamo saw."""
+    graphs = [g for g in seen.graphs if g.number >= 0]
+    waiting = [g for g in graphs if not g.is_done]
+    backward = [g for g in waiting if g.is_backward]
+    order = (
+        backward
+        or [g for g in waiting if g.level == "dynamo"]
+        or waiting
+        or [g for g in graphs if g.level == "dynamo"]
+        or graphs
+    )
+    if not order:
+        return ""
+    return files.read_text(run_path / "graphs" / f"{order[-1].number:04d}" / "graph.py")

@@ -1,0 +1,80 @@
+"""One directory a run: where it lies, who holds it, and how it is laid out."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from ..core.records import BadInput
+
+FOLDERS = ("journal", "graphs", "stacks", "logs", "trace", "env")
+
+
+@dataclass
+class RunDir:
+    """The run directory, held under a lock for as long as reprokit works in it."""
+
+    output: Path
+    """Where the pack is left; what ``--output-dir`` names."""
+    path: Path
+    """``run-001`` below it: everything the run left, before redaction. Never leaves the machine."""
+    _lock: IO[str]
+
+    def release(self) -> None:
+        """Let the next capture in; the files stay."""
+        self._lock.close()
+        (self.output / ".lock").unlink(missing_ok=True)
+
+
+def create(output: Path | None, label: str) -> RunDir:
+    """Make a run directory below ``output`` (default ``reprokit-out/<label>-<time>``) or raise BadInput."""
+    place = output or Path("reprokit-out") / f"{label}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        place = place.resolve()
+        lock = _lock(place)
+        path = _next_run(place)
+        make_folders(path)
+    except OSError as problem:
+        where = "--output-dir" if output else "the current directory"
+        raise BadInput(
+            f"cannot write below {place}: {problem.strerror or problem}; name a writable --output-dir"
+            + ("" if output else f" ({where} is not)")
+        ) from problem
+    return RunDir(place, path, lock)
+
+
+def make_folders(path: Path) -> None:
+    """Make the folders that target and watcher write into."""
+    for name in FOLDERS:
+        (path / name).mkdir(parents=True, exist_ok=True)
+
+
+def _lock(place: Path) -> IO[str]:
+    file = (place / ".lock").open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as problem:
+        file.seek(0)
+        holder = file.read().strip() or "another process"
+        file.close()
+        raise BadInput(f"{place} is in use by {holder}; name another --output-dir, or wait for it") from problem
+    file.truncate(0)
+    file.write(f"reprokit, process {os.getpid()}")
+    file.flush()
+    return file
+
+
+def _next_run(place: Path) -> Path:
+    number = 1
+    while True:
+        path = place / f"run-{number:03d}"
+        try:
+            path.mkdir()
+            return path
+        except FileExistsError:
+            number += 1

@@ -1,0 +1,80 @@
+"""The target's processes: found through the family tree and through the run id in their environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable
+
+import psutil
+
+RUN_ID = "REPROKIT_RUN_ID"
+KILL_PATIENCE_S = 5.0
+
+
+def family(root_pid: int) -> list[psutil.Process]:
+    """The root and all its living descendants, parents first; zombies are not alive."""
+    with contextlib.suppress(psutil.Error):
+        root = psutil.Process(root_pid)
+        return [p for p in [root, *root.children(recursive=True)] if _is_alive(p)]
+    return []
+
+
+def marked(run_id: str) -> list[psutil.Process]:
+    """Processes that carry our run id in their environment, wherever in the tree they have gone."""
+    mark = f"{RUN_ID}={run_id}".encode()
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError, psutil.Error):
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if mark not in file.read().split(b"\0"):
+                    continue
+            process = psutil.Process(pid)
+            if _is_alive(process) and pid != os.getpid():
+                found.append(process)
+    return found
+
+
+def kill_all(root_pid: int, run_id: str) -> list[int]:
+    """End the whole tree; gives the pids that would not go (uninterruptible in the kernel).
+
+    A snapshot first: once the root is gone its children belong to init. SIGKILL also ends stopped
+    processes. The environment finds those that left session and family behind.
+    """
+    deadline = time.monotonic() + KILL_PATIENCE_S
+    while True:
+        victims = {p.pid: p for p in [*family(root_pid), *marked(run_id)]}
+        with contextlib.suppress(OSError):
+            os.killpg(root_pid, signal.SIGKILL)
+        _kill(victims.values())
+        if not victims:
+            return []
+        if time.monotonic() > deadline:
+            return sorted(victims)
+        psutil.wait_procs(list(victims.values()), timeout=0.2)
+
+
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD))
+    except psutil.Error:
+        return False
+
+
+def want_s(pid: int) -> float:
+    """Seconds that all threads of ``pid`` ran or waited for a processor (schedstat): load-proof, unlike cpu%."""
+    total = 0
+    with contextlib.suppress(OSError, ValueError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/schedstat") as file:
+                ran, waited, *_ = file.read().split()
+                total += int(ran) + int(waited)
+    return total / 1e9
