@@ -170,6 +170,8 @@ def _request(
             raise BadInput(
                 f"{parsed.name} has no {' or '.join(k.replace('_', ' ') for k in unused)}, so {', '.join('--' + k.replace('_', '-') for k in unused)} cannot be used with it"
             )
+        if options["train"] and not ZOO[parsed.name].can_train:
+            raise BadInput(f"{parsed.name} decodes, so it cannot be used with --train; llama-tiny can")
     return Request(
         parsed,
         python=_python(options["python"]),

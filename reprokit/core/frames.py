@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .records import Fault, Frame, ThreadStack
+from .records import Fault, Frame, Link, Raised, ThreadStack
 
 _GENERATED = re.compile(
     r".*/torchinductor_[^/]*/.*|.*/[a-z2-7]{2}/c[a-z2-7]{40,}(\.main)?\.(py|cpp)|<eval_with_key>.*|<string>|<lambda_?\w*>"
@@ -38,6 +38,11 @@ def normalise_file(file: str) -> str:
     return "<user>"
 
 
+def names_generated(text: str) -> bool:
+    """True where a message names a source file that Inductor wrote."""
+    return re.search(r"/[a-z2-7]{2}/c[a-z2-7]{40,}(?:\.main)?\.(?:py|cpp)", text) is not None
+
+
 def normalise(frames: Iterable[Frame]) -> tuple[Frame, ...]:
     """Normalise the files of ``frames``; lines are kept for people, never for identity."""
     return tuple(Frame(normalise_file(f.file), f.function, f.line) for f in frames)
@@ -50,6 +55,7 @@ class FrameRules:
         self._noise = [_rule(r) for r in data["noise"]]
         self._sentinels = [_rule(r) for r in data["sentinels"]]
         self._compiled = [_rule(r) for r in data["compiled"]]
+        self._relays = [re.compile(r["type"]) for r in data["relays"]]
 
     def significant(self, frames: Sequence[Frame], most: int) -> tuple[list[Frame], list[str]]:
         """The innermost ``most`` frames that name a bug, and why the others were passed over.
@@ -72,6 +78,11 @@ class FrameRules:
                 if len(kept) == most:
                     break
         return kept, why
+
+    def root(self, chain: Sequence[Link]) -> Link:
+        """The innermost exception that says something of its own."""
+        telling = [link for link in chain if not any(r.fullmatch(link.type) for r in self._relays)]
+        return (telling or list(chain))[-1]
 
     def is_compiled(self, frames: Iterable[Frame]) -> bool:
         """True where the compiler or code that it made is on the stack."""
@@ -96,6 +107,12 @@ def show(frame: Frame) -> str:
 
 
 RULES = FrameRules(json.loads(pkgutil.get_data(__package__, "data/frames.json") or b"{}"))
+
+
+def root(raised: Raised) -> Link:
+    """The exception of a chain that names the bug."""
+    return RULES.root(raised.chain)
+
 
 _FH_FRAME = re.compile(r'\s+File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
 _FH_THREAD = re.compile(
@@ -125,8 +142,10 @@ def parse_faulthandler(text: str, pid: int) -> list[ThreadStack]:
 
 
 _FATAL = re.compile(r"^Fatal Python error: (.*)$", re.MULTILINE)
+# Two threads may abort at once; their lines interleave.
 _TERMINATE = re.compile(
-    r"^terminate called after throwing an instance of '(?P<type>[^']*)'\s*\n\s*what\(\):\s*(?P<what>.*)$", re.MULTILINE
+    r"^terminate called after throwing an instance of '(?P<type>[^']*)'\s*\n(?:terminate called.*\n)*\s*what\(\):\s*(?P<what>.*)$",
+    re.MULTILINE,
 )
 
 

@@ -76,7 +76,8 @@ _BY_EVENT: tuple[tuple[str, str], ...] = (
     (r"backend_compile|OutputGraph\.call_user_compiler", "backend"),
     (r"stage:import", "import"),
     (r"stage:build", "build"),
-    (r"stage:eager", "eager"),
+    (r"stage:eager-\d+", "eager"),
+    (r"stage:call-\d+", "run"),
 )
 
 COMPILE_PHASES = frozenset(

@@ -64,10 +64,6 @@ class Raised:
     cid: str = ""
     """Dynamo's compile id, such as ``0/1``."""
 
-    @property
-    def root(self) -> Link:
-        return self.chain[-1]
-
 
 @dataclass(frozen=True)
 class Link:

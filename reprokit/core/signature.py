@@ -45,15 +45,20 @@ _BLANKS = [(re.compile(pattern), text) for pattern, text in _BLANK]
 _NUMBER = re.compile(rf"(?P<keep>\b{_KEEP}\b)|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?:UL|L|u|l)?")
 
 
+def telling_line(message: str) -> str:
+    """The line of a message that says what went wrong: a compiler's first ``error:``, else the first line."""
+    text = _CUT.sub("", message)
+    if found := _COMPILER_ERROR.search(text):
+        text = found["text"]
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
 def normalise_message(message: str) -> str:
     """Reduce a message to what does not depend on the model, the machine or the run.
 
     Compiler output (up to 96 kB, the command first) becomes its first ``error:`` line.
     """
-    text = _CUT.sub("", message)
-    if found := _COMPILER_ERROR.search(text):
-        text = found["text"]
-    text = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    text = telling_line(message)
     for pattern, blank in _BLANKS:
         text = pattern.sub(blank, text)
     text = _NUMBER.sub(lambda m: m["keep"] or "#", text)
@@ -85,11 +90,12 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
 
 
 def _of_exception(raised: Raised) -> tuple[str, list[str]]:
-    root = raised.root
+    root = fr.root(raised)
     explain = [f"exception chain {' > '.join(link.type for link in raised.chain)}: the innermost names the bug"]
     message = normalise_message(root.message)
     explain.append(f"message {root.message[:80]!r} read as {message!r}")
-    places = [link.frames for link in reversed(raised.chain) if link.frames]
+    inward = raised.chain[: raised.chain.index(root) + 1]
+    places = [link.frames for link in reversed(inward) if link.frames]
     kept: list[Frame] = []
     for frames in places:
         kept, why = fr.RULES.significant(fr.normalise(frames), EXCEPTION_FRAMES)

@@ -12,7 +12,7 @@ import signal
 from . import frames as fr
 from . import phases
 from .records import Frame, Link, Observation, Raised, Verdict
-from .signature import main_stacks
+from .signature import main_stacks, telling_line
 
 _OOM_TYPES = {"MemoryError", "OutOfMemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError"}
 _OOM_WORDS = (
@@ -165,8 +165,11 @@ def _crash(seen: Observation) -> Verdict | None:
                 f"The target died of {name} outside anything that torch.compile made.",
                 tuple(evidence),
             )
-    phase = phase or _event_phase(seen)
     said = fr.parse_terminate(seen.stderr_tail)
+    if phase is None and fr.names_generated(said):
+        phase = "kernel-run"
+        evidence.append("the message names a file that Inductor generated")
+    phase = phase or _event_phase(seen)
     if said:
         evidence.append(f"stderr: {said[:300]}")
     how = f"the target died of {name}" + (f" ({said[:160]})" if said else "")
@@ -177,7 +180,7 @@ def _exception(seen: Observation) -> Verdict | None:
     raised = seen.raised
     if raised is None or (seen.exit_status == 0 and seen.is_command):
         return None
-    root = raised.root
+    root = fr.root(raised)
     said = _first_line(root)
     short = root.type.rsplit(".", 1)[-1]
     frames = fr.normalise(f for link in raised.chain for f in link.frames)
@@ -207,12 +210,12 @@ def _swallowed(seen: Observation) -> Verdict | None:
         return None
     raised = seen.compile_failures[-1]
     phase = _raised_phase(raised, seen)
-    short = raised.root.type.rsplit(".", 1)[-1]
+    short = fr.root(raised).type.rsplit(".", 1)[-1]
     return Verdict(
         "exception",
         phase,
         short,
-        _sentence(f"{short} left the compiler and the program went on without it: {_first_line(raised.root)}"),
+        _sentence(f"{short} left the compiler and the program went on without it: {_first_line(fr.root(raised))}"),
         _raised_evidence(raised),
     )
 
@@ -239,7 +242,7 @@ def _raised(seen: Observation) -> tuple[Raised, ...]:
 
 
 def _same(a: Raised, b: Raised) -> bool:
-    return a.root.type == b.root.type and a.root.message[:200] == b.root.message[:200]
+    return fr.root(a).type == fr.root(b).type and fr.root(a).message[:200] == fr.root(b).message[:200]
 
 
 def _signal_of(seen: Observation) -> str | None:
@@ -308,23 +311,25 @@ def _raised_evidence(raised: Raised) -> tuple[str, ...]:
     chain = " > ".join(link.type for link in raised.chain)
     frames: tuple[Frame, ...] = next((link.frames for link in reversed(raised.chain) if link.frames), ())
     found = phases.of_frames(fr.normalise(frames))
-    rows = [f"exception chain: {chain}", f"message: {_first_line(raised.root)[:300]}"]
+    rows = [f"exception chain: {chain}", f"message: {_first_line(fr.root(raised))[:300]}"]
     if found:
         rows.append(f"phase {found[0]} from frame {fr.show(found[1])}")
     return tuple(rows)
 
 
 def _moved(seen: Observation) -> bool:
-    names = [[fr.show(f) for f in stack] for stack in main_stacks(seen)]
+    """Compiler frames changed between dumps. The user's frames, and libraries below the compiler, may spin in place."""
+    inside = [[f for f in stack if f.file.startswith(("torch/", "triton/"))] for stack in main_stacks(seen)]
+    names = [[fr.show(f) for f in stack] for stack in inside]
     return any(a != b for a, b in itertools.pairwise(names))
 
 
 def _short_cause(seen: Observation) -> str | None:
-    return seen.raised.root.type.rsplit(".", 1)[-1] if seen.raised else _signal_of(seen)
+    return fr.root(seen.raised).type.rsplit(".", 1)[-1] if seen.raised else _signal_of(seen)
 
 
 def _first_line(link: Link) -> str:
-    return next((line.strip() for line in link.message.splitlines() if line.strip()), link.type)[:300]
+    return (telling_line(link.message) or link.type)[:300]
 
 
 def _doing(phase: str | None, seen: Observation) -> str:

@@ -21,6 +21,11 @@ class ZooModel:
     """Defaults; ``batch_size``, ``sequence_length`` (tokens), ``layers``, ``dtype`` may be set from the command line."""
 
     @property
+    def can_train(self) -> bool:
+        """Decoding writes into its cache, which autograd cannot follow."""
+        return self.source != "decode"
+
+    @property
     def parameters(self) -> int:
         """How many parameters the network has with its default knobs."""
         return count_parameters(self, self.knobs)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from ..core import frames
 from ..core.records import SCHEMA, BadInput, Link, Missing, Observation, Raised, Signature, Verdict, to_json
 from ..core.redact import Redactor
 from ..core.signature import sign
@@ -277,7 +278,7 @@ def command_line(request: Request) -> str:
 def _eager_detail(eager: Observation) -> str:
     raised: Raised | None = eager.raised
     if raised is not None:
-        root: Link = raised.root
+        root: Link = frames.root(raised)
         line = next((row for row in root.message.splitlines() if row.strip()), "")
         return f"{root.type}: {line.strip()[:200]}"
     if eager.exit_status is not None and eager.exit_status < 0:

@@ -4,6 +4,7 @@ Runs as ``python -I -S guardian.py RUN_ID PGID`` with standard library only. SIG
 pipe; a normal end writes one byte first.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -19,10 +20,8 @@ def main() -> None:
         return
     for _ in range(25):
         found = False
-        try:
+        with contextlib.suppress(OSError):
             os.killpg(group, signal.SIGKILL)
-        except OSError:
-            pass
         for name in os.listdir("/proc"):
             if not name.isdigit() or int(name) == os.getpid():
                 continue

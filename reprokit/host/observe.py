@@ -57,7 +57,8 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
     opened = open_events(events)
     names = tuple(str(e.get("name")) for e in opened)
     quiet = _quiet(journals, outcome)
-    last = next((e for e in reversed(events) if e["ev"] == "progress"), None)
+    since = _time(opened[-1]) if opened else float("inf")
+    last = next((e for e in reversed(events) if e["ev"] == "progress" and _time(e) >= since), {})
     named = phases.of_events(names)
     is_fine = named is not None and named[0] in phases.FINE_HEARTBEAT
     dumps = outcome.dumps
@@ -74,7 +75,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         has_fine_heartbeat=is_fine,
         is_busy=dumps.is_busy if dumps else False,
         open_events=names,
-        position=str(last.get("where", "")) if last and (is_fine or outcome.is_timed_out) else "",
+        position=str(last.get("where", "")),
         raised=_raised(uncaught[-1]) if uncaught else None,
         compile_failures=tuple(_raised(e) for e in journals.all("compile_failed")),
         faults=tuple(_faults(run_path)),

@@ -27,6 +27,8 @@ from . import files, tree
 ROUNDS = 3
 GAP_S = 1.0
 PY_SPY_TIMEOUT_S = 10.0
+PY_SPY_TRIES = 3
+"""A running stack may change while it is read without stopping the process."""
 FAULTHANDLER_TIMEOUT_S = 1.0
 MOST_PROCESSES = 32
 
@@ -79,23 +81,26 @@ def py_spy() -> str | None:
 
 def _py_spy(tool: str, folder: Path, number: int, pid: int) -> Dump:
     command = [tool, "dump", "--nonblocking", "--json", "--full-filenames", "--pid", str(pid)]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, timeout=PY_SPY_TIMEOUT_S, stdin=subprocess.DEVNULL, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return Dump(number, "py-spy", pid, problem=f"gave nothing in {PY_SPY_TIMEOUT_S:.0f} s")
-    except OSError as problem:
-        return Dump(number, "py-spy", pid, problem=str(problem))
-    text = done.stdout.decode("utf-8", "replace")
-    try:
-        threads = fr.parse_py_spy(text, pid)
-    except ValueError:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return Dump(number, "py-spy", pid, problem=(said[0] if said else f"exit status {done.returncode}")[:300])
-    with contextlib.suppress(OSError):
-        files.write_whole(folder / f"{number}-py-spy-{pid}.json", text)
-    return Dump(number, "py-spy", pid, tuple(threads))
+    said = ""
+    for _ in range(PY_SPY_TRIES):
+        try:
+            done = subprocess.run(
+                command, capture_output=True, timeout=PY_SPY_TIMEOUT_S, stdin=subprocess.DEVNULL, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return Dump(number, "py-spy", pid, problem=f"gave nothing in {PY_SPY_TIMEOUT_S:.0f} s")
+        except OSError as problem:
+            return Dump(number, "py-spy", pid, problem=str(problem))
+        text = done.stdout.decode("utf-8", "replace")
+        try:
+            threads = fr.parse_py_spy(text, pid)
+        except ValueError:
+            said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0] or f"exit status {done.returncode}"
+            continue
+        with contextlib.suppress(OSError):
+            files.write_whole(folder / f"{number}-py-spy-{pid}.json", text)
+        return Dump(number, "py-spy", pid, tuple(threads))
+    return Dump(number, "py-spy", pid, problem=said[:300])
 
 
 def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
