@@ -15,7 +15,7 @@ from typing import Any
 from . import exceptions, journal, logs, recorder
 
 PROGRESS_EVERY_S = 0.5
-"""Lines and nodes are counted always and journalled at most this often."""
+"""Each line and node is told, and one is journalled at most this often."""
 
 
 def watch_dynamo() -> None:
@@ -87,17 +87,18 @@ def _phases() -> None:
 
 
 class _Progress:
-    """Counts something that advances and journals it now and then."""
+    """Tells each step of something that advances, and journals a step now and then."""
 
     def __init__(self, unit: str) -> None:
         self.unit, self.count, self._next = unit, 0, 0.0
 
-    def step(self, where: Callable[[], str]) -> None:
+    def step(self, where: str) -> None:
         self.count += 1
+        journal.now(self.unit, where)
         now = time.monotonic()
         if now >= self._next:
             self._next = now + PROGRESS_EVERY_S
-            journal.write("progress", unit=self.unit, count=self.count, where=where())
+            journal.write("progress", unit=self.unit, count=self.count, where=where)
 
 
 def _lines() -> None:
@@ -107,7 +108,7 @@ def _lines() -> None:
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def starts_line(self: Any, lineno: int) -> Any:
-            progress.step(lambda: f"{self.f_code.co_filename}:{lineno} in {self.f_code.co_name}")
+            progress.step(f"{self.f_code.co_filename}:{lineno} in {self.f_code.co_name}")
             return real(self, lineno)
 
         return starts_line
@@ -122,7 +123,7 @@ def _nodes() -> None:
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def run_node(self: Any, n: Any) -> Any:
-            progress.step(lambda: f"node {n.name} ({n.target})"[:300])
+            progress.step(f"node {n.name} ({n.target})"[:300])
             return real(self, n)
 
         return run_node

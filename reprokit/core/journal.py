@@ -15,6 +15,25 @@ MAX_LINE_BYTES = 1 << 20
 """Longer events are replaced by a stub: a reader must never be made to hold an endless line."""
 
 
+NOW_BYTES = 512
+"""Size of the one record, overwritten in place, that says what a process is at: its last line or node."""
+
+
+def encode_now(t: float, unit: str, where: str) -> bytes:
+    """Give the record for ``<pid>.now``: padded to one size, so that a shorter one leaves nothing behind."""
+    return f"{t:.3f} {unit} {where}".encode("utf-8", "replace")[:NOW_BYTES].ljust(NOW_BYTES, b"\0")
+
+
+def decode_now(data: bytes) -> tuple[float, str, str]:
+    """Read ``(t, unit, where)``; zeros and empty texts when there is nothing to read."""
+    t, _, rest = data.rstrip(b"\0").decode("utf-8", "replace").partition(" ")
+    unit, _, where = rest.partition(" ")
+    try:
+        return float(t), unit, where
+    except ValueError:
+        return 0.0, "", ""
+
+
 def encode(event: Event) -> bytes:
     """Give the line for ``event``; what JSON cannot say is said by ``repr``."""
     line = json.dumps(event, default=repr, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"

@@ -333,7 +333,7 @@ def _first_line(link: Link) -> str:
 
 
 def _doing(phase: str | None, seen: Observation) -> str:
-    at = f" at {seen.position}" if seen.position else ""
+    at = f" at {seen.position}" if seen.position and phase in phases.FINE_HEARTBEAT else ""
     return f"in phase {phase}{at}" if phase else f"in no phase that could be told{at}"
 
 

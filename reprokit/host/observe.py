@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core import frames as fr
 from ..core import phases
-from ..core.journal import Event, decode, open_events
+from ..core.journal import Event, decode, decode_now, open_events
 from ..core.records import Fault, Frame, GraphRecord, Link, Missing, Observation, Raised
 from . import files
 from .run import Outcome, Request
@@ -25,6 +25,8 @@ class Journals:
 
     by_pid: dict[int, list[Event]]
     bad_lines: int
+    now: dict[int, tuple[float, str, str]]
+    """What each process was at last: time, unit (``line`` or ``node``) and place."""
 
     def all(self, name: str) -> list[Event]:
         """All events called ``name``, in the order of their times."""
@@ -46,7 +48,11 @@ def read_journals(run_path: Path) -> Journals:
             events, wrong = decode(path.read_bytes())
             by_pid[int(path.stem)] = events
             bad += wrong
-    return Journals(by_pid, bad)
+    now = {}
+    for path in (run_path / "journal").glob("*.now"):
+        with contextlib.suppress(OSError, ValueError):
+            now[int(path.stem)] = decode_now(path.read_bytes())
+    return Journals(by_pid, bad, now)
 
 
 def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journals) -> Observation:
@@ -57,8 +63,8 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
     opened = open_events(events)
     names = tuple(str(e.get("name")) for e in opened)
     quiet = _quiet(journals, outcome)
+    at, _, where = journals.now.get(pid, (0.0, "", ""))
     since = _time(opened[-1]) if opened else float("inf")
-    last = next((e for e in reversed(events) if e["ev"] == "progress" and _time(e) >= since), {})
     named = phases.of_events(names)
     is_fine = named is not None and named[0] in phases.FINE_HEARTBEAT
     dumps = outcome.dumps
@@ -75,7 +81,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         has_fine_heartbeat=is_fine,
         is_busy=dumps.is_busy if dumps else False,
         open_events=names,
-        position=str(last.get("where", "")),
+        position=where if at >= since else "",
         raised=_raised(uncaught[-1]) if uncaught else None,
         compile_failures=tuple(_raised(e) for e in journals.all("compile_failed")),
         faults=tuple(_faults(run_path)),
@@ -127,6 +133,7 @@ def _failing_pid(outcome: Outcome, journals: Journals, uncaught: list[Event]) ->
 
 def _quiet(journals: Journals, outcome: Outcome) -> float | None:
     times = [_time(e) for events in journals.by_pid.values() for e in events if e["ev"] in _PROGRESS]
+    times += [t for t, _, _ in journals.now.values() if t]
     if not times:
         return None
     return max(0.0, round(outcome.ended - max(times), 3))
