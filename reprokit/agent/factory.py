@@ -66,7 +66,7 @@ def find(kind: str, place: str, name: str) -> Callable[..., Any]:
         ]
         raise BadTarget(f"{place} has no {name!r}" + (f"; it has {', '.join(sorted(near)[:8])}" if near else ""))
     if not callable(factory):
-        raise BadTarget(f"{where} is a {type(factory).__name__}, not a function that returns (model, args)")
+        raise BadTarget(f"{where} is {_a(factory)}, not a function that returns (model, args)")
     return factory  # type: ignore[no-any-return]
 
 
@@ -130,7 +130,7 @@ def check(made: Any, where: str) -> Target:
         options = made.get("compile", {})
         if not isinstance(options, dict):
             raise BadTarget(
-                f'{where} returned "compile" that is a {type(options).__name__}, not a dict of arguments for torch.compile'
+                f'{where} returned "compile" that is {_a(options)}, not a dict of arguments for torch.compile'
             )
         model: Any = made.get("model")
         target = Target(model, [(tuple(a), dict(k)) for a, k in calls], dict(options), bool(made.get("train", False)))
@@ -138,22 +138,16 @@ def check(made: Any, where: str) -> Target:
         kwargs = made[2] if len(made) == 3 else {}
         args = made[1] if isinstance(made[1], (list, tuple)) else (made[1],)
         if not isinstance(kwargs, dict):
-            raise BadTarget(f"{where} returned a {type(kwargs).__name__} where kwargs, a dict, belongs")
+            raise BadTarget(f"{where} returned {_a(kwargs)} where kwargs, a dict, belongs")
         form = "args, kwargs" if len(made) == 3 else "args" if args is made[1] else "arg"
         target = Target(made[0], [(tuple(args), dict(kwargs))], form=form)
     else:
-        said = (
-            f"a tuple of {len(made)}"
-            if isinstance(made, tuple)
-            else f"a {type(made).__name__}"
-            if made is not None
-            else "None"
-        )
+        said = f"a tuple of {len(made)}" if isinstance(made, tuple) else _a(made) if made is not None else "None"
         raise BadTarget(
             f"{where} returned {said}; a factory returns (model, args), (model, args, kwargs) or a dict with 'model'"
         )
     if not callable(target.model):
-        raise BadTarget(f"{where} returned a model that is a {type(target.model).__name__}, which cannot be called")
+        raise BadTarget(f"{where} returned a model that is {_a(target.model)}, which cannot be called")
     return target
 
 
@@ -162,3 +156,8 @@ def _say(problem: BaseException, where: str) -> str:
     line = f" (line {rows[-1].lineno} of {os.path.basename(rows[-1].filename)})" if rows else ""
     text = " ".join(str(problem).split())[:300]
     return f"{type(problem).__name__}: {text}{line}" if text else f"{type(problem).__name__}{line}"
+
+
+def _a(value: Any) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

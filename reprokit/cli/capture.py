@@ -51,11 +51,7 @@ def _timeout(ctx: click.Context, param: click.Parameter, value: float) -> float:
 @click.option(
     "--dtype", type=click.Choice(["float64", "float32", "bfloat16", "float16"]), help="Element type of the weights."
 )
-@click.option(
-    "--mode",
-    type=click.Choice(["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]),
-    help="torch.compile(mode=...).",
-)
+@click.option("--mode", help="torch.compile(mode=...), such as reduce-overhead or max-autotune.")
 @click.option("--backend", help="torch.compile(backend=...); default inductor.")
 @click.option(
     "--dynamic/--no-dynamic", default=None, help="torch.compile(dynamic=True or False); default: as torch decides."
@@ -270,7 +266,7 @@ def _tell(captured: Any) -> None:
         out.print(f"{name:<10} {escape(screen.safe(text))}")
 
     out.print(
-        f"[bold {colour}]{verdict.kind}[/]{'' if not verdict.phase else ' in ' + escape(verdict.phase)}: {escape(screen.safe(verdict.reason))}"
+        f"[bold {colour}]{verdict.kind}[/]{'' if verdict.phase in (None, 'eager') else ' in ' + escape(verdict.phase)}: {escape(screen.safe(verdict.reason))}"
     )
     row("signature", f"{captured.signature.id}  {captured.signature.title}")
     if captured.weights:
@@ -294,7 +290,7 @@ def _tell(captured: Any) -> None:
     ):
         if path:
             row(name, str(path))
-    if captured.url and verdict.kind not in ("ok", "error-in-eager"):
+    if captured.url and verdict.kind not in ("ok", "error-in-eager", "unknown"):
         row("file it", captured.url)
     for missing in captured.missing:
         row("missing", f"{missing.what}: {missing.why}")

@@ -61,7 +61,8 @@ class FrameRules:
         """The innermost ``most`` frames that name a bug, and why the others were passed over.
 
         ``frames`` are normalised, innermost first. The walk stops at a sentinel: what called the
-        compiler is the user's business.
+        compiler, or the code that it made, is the user's business. User code inside that door (a custom
+        pass, backend or operator) is part of the bug.
         """
         kept: list[Frame] = []
         why: list[str] = []
@@ -71,8 +72,6 @@ class FrameRules:
                 break
             if noise := _first(self._noise, frame):
                 why.append(f"skipped {show(frame)}: {noise}")
-            elif frame.file == "<user>":
-                why.append(f"skipped {frame.function}: the user's own code")
             elif not (kept and show(kept[-1]) == show(frame)):
                 kept.append(frame)
                 if len(kept) == most:

@@ -141,7 +141,9 @@ class Observation:
     graphs: tuple[GraphRecord, ...] = ()
     recompiles: int = 0
     has_instrumentation: bool = False
-    """At least one process reported that the compiler is being watched."""
+    """At least one process imported the compiler, so that it could be watched."""
+    is_watched: bool = False
+    """At least one process imported torch with the agent on its path."""
     has_finished: bool = False
     """The agent reported that every call of a factory target returned."""
     is_command: bool = False

@@ -165,6 +165,10 @@ def _crash(seen: Observation) -> Verdict | None:
                 f"The target died of {name} outside anything that torch.compile made.",
                 tuple(evidence),
             )
+    if seen.is_watched and not seen.has_instrumentation:
+        evidence.append("no process imported torch._dynamo")
+        why = f"The target died of {name} before anything was compiled, so this is no compiler bug."
+        return Verdict("error-in-eager", "eager", name, why, tuple(evidence))
     said = fr.parse_terminate(seen.stderr_tail)
     if phase is None and fr.names_generated(said):
         phase = "kernel-run"

@@ -91,6 +91,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         graphs=tuple(_graphs(journals)),
         recompiles=len(journals.all("recompile")),
         has_instrumentation=bool(journals.all("torch")),
+        is_watched=bool(journals.all("process")),
         has_finished=bool(journals.all("finished")),
         is_command=request.target.kind == "command",
         stderr_tail=files.read_tail(run_path / "logs" / "stderr.txt", STDERR_TAIL_BYTES),

@@ -32,7 +32,8 @@ class Target:
             "file": f"{Path(self.place).stem}-{self.name}",
             "module": f"{self.place}-{self.name}",
         }
-        text = words.get(self.kind) or " ".join(Path(w).name for w in self.command if not w.startswith("-"))
+        script = next((w for w in self.command if w.endswith(".py")), self.command[0] if self.command else "")
+        text = words.get(self.kind) or Path(script).stem
         return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.")[:40].rstrip("-.") or "target"
 
     @property
