@@ -136,7 +136,7 @@ def _request(
 ) -> Any:
     from ..core.records import BadInput
     from ..core.zoo import ZOO
-    from ..host.run import Request
+    from ..host.launch import Request
     from ..host.target import parse, parse_command
 
     command = ctx.meta.get("command")

@@ -79,7 +79,9 @@ def sign(verdict: Verdict, seen: Observation) -> Signature:
 def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
     if verdict.kind == "ok":
         return "", ["a healthy run has no more identity than its kind"]
-    if verdict.kind in ("hang", "slow-compile"):
+    if verdict.kind == "slow-compile":
+        return "", ["it was still advancing: where the deadline met it is chance, only the phase is kept"]
+    if verdict.kind == "hang":
         return _of_stacks(seen)
     if verdict.kind == "crash":
         return _of_crash(verdict, seen)
@@ -121,7 +123,9 @@ def _of_crash(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
 
 def _of_stacks(seen: Observation) -> tuple[str, list[str]]:
     stable = fr.stable_part(main_stacks(seen))
-    kept, why = fr.RULES.significant(stable, HANG_FRAMES)
+    # A library below the compiler may be met anywhere in its own loop; who called it stays the same.
+    inside = [f for f in stable if f.file.startswith(("torch/", "triton/", "<"))]
+    kept, why = fr.RULES.significant(inside, HANG_FRAMES)
     return _names(kept), [f"{len(stable)} frames did not move between the dumps", *why]
 
 

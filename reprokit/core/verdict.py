@@ -6,13 +6,12 @@ answer carries its evidence, and ``unknown`` is an answer too.
 
 from __future__ import annotations
 
-import itertools
 import signal
 
 from . import frames as fr
-from . import phases
-from .records import Frame, Link, Observation, Raised, Verdict
-from .signature import main_stacks, telling_line
+from . import phases, where
+from .records import Observation, Raised, Verdict
+from .signature import main_stacks
 
 _OOM_TYPES = {"MemoryError", "OutOfMemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError"}
 _OOM_WORDS = (
@@ -33,18 +32,20 @@ def judge(seen: Observation) -> Verdict:
     why = f"the target ended by itself with exit status {seen.exit_status} and no uncaught exception"
     if not seen.is_command and seen.exit_status == 0:
         why = "the target ended the process with status 0 before its calls returned"
-    return Verdict("unknown", _event_phase(seen), "exit", f"{_sentence(why)}", (f"exit status {seen.exit_status}",))
+    return Verdict(
+        "unknown", where.of_open_events(seen), "exit", f"{_sentence(why)}", (f"exit status {seen.exit_status}",)
+    )
 
 
 def _interrupted(seen: Observation) -> Verdict | None:
     if not seen.is_interrupted:
         return None
-    phase, evidence = _where(seen)
+    phase, evidence = where.at_work(seen)
     return Verdict(
         "unknown",
         phase,
         "interrupted",
-        _sentence(f"the run was interrupted after {seen.seconds:.0f} s, {_doing(phase, seen)}"),
+        _sentence(f"the run was interrupted after {seen.seconds:.0f} s, {where.doing(phase, seen)}"),
         evidence,
     )
 
@@ -52,7 +53,7 @@ def _interrupted(seen: Observation) -> Verdict | None:
 def _deadline(seen: Observation) -> Verdict | None:
     if not seen.is_timed_out:
         return None
-    phase, evidence = _where(seen)
+    phase, evidence = where.at_work(seen)
     if seen.eager == "hangs":
         return Verdict(
             "error-in-eager",
@@ -61,7 +62,7 @@ def _deadline(seen: Observation) -> Verdict | None:
             f"The target does not finish within {seen.deadline_s:.0f} s without torch.compile either.",
             (*evidence, seen.eager_detail),
         )
-    moved = _moved(seen)
+    moved = where.has_moved(seen)
     quiet = seen.quiet_s
     is_fresh = quiet is not None and quiet < seen.quiet_limit_s
     is_moving = moved and not (seen.has_fine_heartbeat and phase in phases.FINE_HEARTBEAT)
@@ -78,7 +79,7 @@ def _deadline(seen: Observation) -> Verdict | None:
             phase,
             "deadline",
             _sentence(
-                f"the {seen.deadline_s:.0f} s deadline came while the compiler was still advancing, {_doing(phase, seen)}"
+                f"the {seen.deadline_s:.0f} s deadline came while the compiler was still advancing, {where.doing(phase, seen)}"
             ),
             evidence,
         )
@@ -105,7 +106,7 @@ def _deadline(seen: Observation) -> Verdict | None:
         "hang",
         phase,
         "busy" if seen.is_busy else "idle",
-        _sentence(f"{still} at the {seen.deadline_s:.0f} s deadline, {_doing(phase, seen)}"),
+        _sentence(f"{still} at the {seen.deadline_s:.0f} s deadline, {where.doing(phase, seen)}"),
         evidence,
     )
 
@@ -115,17 +116,17 @@ def _out_of_memory(seen: Observation) -> Verdict | None:
         for link in raised.chain:
             short = link.type.rsplit(".", 1)[-1]
             if link.type in _OOM_TYPES or short in _OOM_TYPES or any(w in link.message for w in _OOM_WORDS):
-                phase = _raised_phase(raised, seen)
+                phase = where.of_exception(raised, seen)
                 said = link.message.strip().splitlines()[0][:200] if link.message.strip() else ""
-                text = f"memory ran out ({short}{': ' + said if said else ''}), {_doing(phase, seen)}"
-                return Verdict("oom", phase, short, _sentence(text), _raised_evidence(raised))
+                text = f"memory ran out ({short}{': ' + said if said else ''}), {where.doing(phase, seen)}"
+                return Verdict("oom", phase, short, _sentence(text), where.exception_evidence(raised))
     if seen.oom_evidence and _signal_of(seen) in ("SIGKILL", None):
-        phase, evidence = _where(seen)
+        phase, evidence = where.at_work(seen)
         return Verdict(
             "oom",
             phase,
             "killer",
-            _sentence(f"the kernel's out-of-memory killer ended the target, {_doing(phase, seen)}"),
+            _sentence(f"the kernel's out-of-memory killer ended the target, {where.doing(phase, seen)}"),
             (seen.oom_evidence, *evidence),
         )
     return None
@@ -173,11 +174,11 @@ def _crash(seen: Observation) -> Verdict | None:
     if phase is None and fr.names_generated(said):
         phase = "kernel-run"
         evidence.append("the message names a file that Inductor generated")
-    phase = phase or _event_phase(seen)
+    phase = phase or where.of_open_events(seen)
     if said:
         evidence.append(f"stderr: {said[:300]}")
     how = f"the target died of {name}" + (f" ({said[:160]})" if said else "")
-    return Verdict("crash", phase, name, _sentence(f"{how}, {_doing(phase, seen)}"), tuple(evidence))
+    return Verdict("crash", phase, name, _sentence(f"{how}, {where.doing(phase, seen)}"), tuple(evidence))
 
 
 def _exception(seen: Observation) -> Verdict | None:
@@ -185,10 +186,10 @@ def _exception(seen: Observation) -> Verdict | None:
     if raised is None or (seen.exit_status == 0 and seen.is_command):
         return None
     root = fr.root(raised)
-    said = _first_line(root)
+    said = where.first_line(root)
     short = root.type.rsplit(".", 1)[-1]
     frames = fr.normalise(f for link in raised.chain for f in link.frames)
-    is_ours = fr.RULES.is_compiled(frames) or any(_same(raised, c) for c in seen.compile_failures)
+    is_ours = fr.RULES.is_compiled(frames) or any(where.is_same(raised, c) for c in seen.compile_failures)
     if not is_ours and seen.eager != "passes":
         return Verdict(
             "error-in-eager",
@@ -197,15 +198,15 @@ def _exception(seen: Observation) -> Verdict | None:
             _sentence(
                 f"{short} was raised outside anything that torch.compile made, so this is no compiler bug: {said}"
             ),
-            _raised_evidence(raised),
+            where.exception_evidence(raised),
         )
-    phase = _raised_phase(raised, seen)
+    phase = where.of_exception(raised, seen)
     return Verdict(
         "exception",
         phase,
         short,
-        _sentence(f"{short} was raised, {_doing(phase, seen)}: {said}"),
-        _raised_evidence(raised),
+        _sentence(f"{short} was raised, {where.doing(phase, seen)}: {said}"),
+        where.exception_evidence(raised),
     )
 
 
@@ -213,14 +214,14 @@ def _swallowed(seen: Observation) -> Verdict | None:
     if not seen.compile_failures:
         return None
     raised = seen.compile_failures[-1]
-    phase = _raised_phase(raised, seen)
+    phase = where.of_exception(raised, seen)
     short = fr.root(raised).type.rsplit(".", 1)[-1]
     return Verdict(
         "exception",
         phase,
         short,
-        _sentence(f"{short} left the compiler and the program went on without it: {_first_line(fr.root(raised))}"),
-        _raised_evidence(raised),
+        _sentence(f"{short} left the compiler and the program went on without it: {where.first_line(fr.root(raised))}"),
+        where.exception_evidence(raised),
     )
 
 
@@ -243,10 +244,6 @@ def _finished(seen: Observation) -> Verdict | None:
 
 def _raised(seen: Observation) -> tuple[Raised, ...]:
     return (seen.raised,) if seen.raised else (seen.compile_failures if seen.exit_status != 0 else ())
-
-
-def _same(a: Raised, b: Raised) -> bool:
-    return fr.root(a).type == fr.root(b).type and fr.root(a).message[:200] == fr.root(b).message[:200]
 
 
 def _signal_of(seen: Observation) -> str | None:
@@ -280,65 +277,8 @@ def _fault_signal(headline: str) -> str:
     return headline
 
 
-def _where(seen: Observation) -> tuple[str | None, tuple[str, ...]]:
-    """The phase at work, from the stacks first and from the journal otherwise, with what says so."""
-    stacks = main_stacks(seen)
-    if stacks:
-        found = phases.of_frames(stacks[-1])
-        if found:
-            return found[0], (f"phase {found[0]} from frame {fr.show(found[1])}",)
-    named = phases.of_events(seen.open_events)
-    if named:
-        return named[0], (f"phase {named[0]} from open event {named[1]}",)
-    if stacks:
-        return "eager", ("no frame of the compiler on the main thread's stack",)
-    return None, ()
-
-
-def _event_phase(seen: Observation) -> str | None:
-    found = phases.of_events(seen.open_events)
-    return found[0] if found else None
-
-
-def _raised_phase(raised: Raised, seen: Observation) -> str | None:
-    for link in reversed(raised.chain):
-        found = phases.of_frames(fr.normalise(link.frames))
-        if found:
-            return found[0]
-    for other in seen.compile_failures:
-        if other is not raised and _same(raised, other):
-            return _raised_phase(other, Observation())
-    return _event_phase(seen)
-
-
-def _raised_evidence(raised: Raised) -> tuple[str, ...]:
-    chain = " > ".join(link.type for link in raised.chain)
-    frames: tuple[Frame, ...] = next((link.frames for link in reversed(raised.chain) if link.frames), ())
-    found = phases.of_frames(fr.normalise(frames))
-    rows = [f"exception chain: {chain}", f"message: {_first_line(fr.root(raised))[:300]}"]
-    if found:
-        rows.append(f"phase {found[0]} from frame {fr.show(found[1])}")
-    return tuple(rows)
-
-
-def _moved(seen: Observation) -> bool:
-    """Compiler frames changed between dumps. The user's frames, and libraries below the compiler, may spin in place."""
-    inside = [[f for f in stack if f.file.startswith(("torch/", "triton/"))] for stack in main_stacks(seen)]
-    names = [[fr.show(f) for f in stack] for stack in inside]
-    return any(a != b for a, b in itertools.pairwise(names))
-
-
 def _short_cause(seen: Observation) -> str | None:
     return fr.root(seen.raised).type.rsplit(".", 1)[-1] if seen.raised else _signal_of(seen)
-
-
-def _first_line(link: Link) -> str:
-    return (telling_line(link.message) or link.type)[:300]
-
-
-def _doing(phase: str | None, seen: Observation) -> str:
-    at = f" at {seen.position}" if seen.position and phase in phases.FINE_HEARTBEAT else ""
-    return f"in phase {phase}{at}" if phase else f"in no phase that could be told{at}"
 
 
 def _sentence(text: str) -> str:

@@ -22,7 +22,8 @@ from ..core.redact import Redactor
 from ..core.signature import sign
 from ..core.verdict import judge
 from . import environment, files, observe, pack, private, render, repro, run, rundir
-from .run import Outcome, Request
+from .launch import Request
+from .run import Outcome
 
 EAGER_KINDS = frozenset({"exception", "crash", "hang", "slow-compile", "oom"})
 """Verdicts that are only a compiler's fault if the target works without it."""

@@ -19,7 +19,7 @@ import psutil
 
 from ..core.records import Missing
 from . import private
-from .run import agent_folder
+from .launch import agent_folder
 
 QUESTION_S = 60.0
 """Deadline of each question that starts a child; collect_env alone took 6.8 s on a loaded machine."""

@@ -12,7 +12,8 @@ from ..core import phases
 from ..core.journal import Event, decode, decode_now, open_events
 from ..core.records import Fault, Frame, GraphRecord, Link, Missing, Observation, Raised
 from . import files
-from .run import Outcome, Request
+from .launch import Request
+from .run import Outcome
 
 STDERR_TAIL_BYTES = 64_000
 QUIET_LIMIT_S = 60.0

@@ -9,8 +9,8 @@ from pathlib import Path
 from ..core.records import Missing, Observation
 from ..core.zoo import ZOO
 from . import files
+from .launch import Request
 from .observe import Journals
-from .run import Request
 
 MOST_LINES = 400
 """A longer source is not inlined when a graph is at hand."""
