@@ -12,169 +12,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .redact import Private
 
-_COMMON_WORDS = frozenset(
-    [
-        "root",
-        "user",
-        "users",
-        "admin",
-        "ubuntu",
-        "debian",
-        "centos",
-        "fedora",
-        "runner",
-        "build",
-        "builder",
-        "test",
-        "tests",
-        "dev",
-        "work",
-        "home",
-        "main",
-        "local",
-        "localhost",
-        "host",
-        "node",
-        "torch",
-        "triton",
-        "cuda",
-        "cpu",
-        "gpu",
-        "python",
-        "python3",
-        "nvidia",
-        "amd",
-        "intel",
-        "arm",
-        "linux",
-        "kernel",
-        "model",
-        "models",
-        "data",
-        "train",
-        "lib",
-        "bin",
-        "usr",
-        "opt",
-        "tmp",
-        "var",
-        "src",
-        "inductor",
-        "dynamo",
-        "compile",
-        "compiler",
-        "graph",
-        "tensor",
-        "cache",
-        "code",
-        "core",
-        "agent",
-        "default",
-        "none",
-        "true",
-        "false",
-    ]
-) | frozenset(n.lower() for n in (*dir(builtins), *keyword.kwlist))
+Keep = Callable[[re.Match[str]], bool]
+Rule = tuple[tuple[str, ...], "re.Pattern[str]", str, "Keep | None"]
+
+# Words of torch's own paths and logs: a user or host of this name is hidden in nothing but the home.
+_PATH_WORDS = frozenset(
+    "root user users admin ubuntu debian centos fedora runner build builder test tests dev work home main local localhost "
+    "host node torch triton cuda cpu gpu python python3 nvidia amd intel arm linux kernel model models data train lib bin usr "
+    "opt tmp var src inductor dynamo compile compiler graph tensor cache code core agent default none".split()
+)
+# Words of code: such a name is hidden where it is a folder, not where it may be a call.
+_CODE_WORDS = frozenset(n.lower() for n in (*dir(builtins), *keyword.kwlist))
 
 _PLACEHOLDER = r"<[a-z]+(?:-\d+)?>"
 _VALUE = rf"(?!{_PLACEHOLDER})[^\s\"'`,;&<>\\]"
-
-
-Rule = tuple[tuple[str, ...], "re.Pattern[str]", str, "Callable[[re.Match[str]], bool] | None"]
-
-
-def make(private: Private) -> list[Rule]:
-    def rule(
-        kind: str,
-        pattern: str,
-        hint: tuple[str, ...] = (),
-        keep: Callable[[re.Match[str]], bool] | None = None,
-        flags: int = 0,
-    ) -> Rule:
-        return hint, re.compile(pattern, flags), kind, keep
-
-    rules: list[Rule] = []
-    for secret in sorted({s for s in private.secrets if len(s) >= 6}, key=len, reverse=True):
-        rules.append(rule("token", rf"(?P<secret>{re.escape(secret)})", (secret.lower(),)))
-    rules += [
-        rule(
-            "key",
-            r"(?P<secret>-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?:[A-Za-z0-9+/=\s\\]|(?:Proc-Type|DEK-Info|Version|Comment):[^\n\\\"]*)*(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----)?)",
-            ("private key",),
-        ),
-        rule(
-            "credentials",
-            rf"\b[a-z][a-z0-9+.-]*://(?P<secret>(?!{_PLACEHOLDER}@)[^\s/@\"'<>]+)@",
-            ("://",),
-            flags=re.IGNORECASE,
-        ),
-    ]
-    for hint, shape in _TOKEN_SHAPES:
-        rules.append(rule("token", shape, hint))
-    rules += [
-        rule("token", rf"\b(?:bearer|basic)\s+(?P<secret>{_VALUE}{{12,}})", ("bearer", "basic"), flags=re.IGNORECASE),
-        # FOO_TOKEN=value, export FOO_KEY="value", {"FOO_SECRET": "value"}
-        rule(
-            "token",
-            rf"\b[A-Z][A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|_KEY|_AUTH|_PAT|_PWD)[A-Z0-9_]*[\"']?\s*[=:]\s*[\"']?(?P<secret>{_VALUE}{{4,}})",
-            ("token", "secret", "passw", "passphrase", "credential", "key", "_auth", "_pat", "_pwd"),
-            _is_plain_value,
-        ),
-        rule("token", rf"\bKEY=[\"']?(?P<secret>{_VALUE}{{8,}})", ("key=",), _is_plain_value),
-        # password=value, "api_key": "value", token: value
-        rule(
-            "token",
-            rf"\b[\w.-]*(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token|access[_-]?token|refresh[_-]?token|(?<![a-z])token)[\"']?\s*[=:]\s*[\"']?(?P<secret>{_VALUE}{{4,}})",
-            ("passw", "passphrase", "secret", "key", "token"),
-            _is_plain_value,
-            re.IGNORECASE,
-        ),
-        # --token value, --api-key value
-        rule(
-            "token",
-            rf"(?<!\S)--?(?:[a-z]+-)*(?:password|passwd|secret|api-key|apikey|access-key|token|auth-token)(?:\s+|=)[\"']?(?P<secret>(?!-){_VALUE}{{4,}})",
-            ("--", " -"),
-            _is_plain_value,
-            re.IGNORECASE,
-        ),
-        rule(
-            "email",
-            r"(?<![\w.+/@-])(?P<secret>[A-Za-z0-9][\w.+-]*@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,24})\b(?![(\[=])",
-            ("@",),
-            _is_code,
-        ),
-        rule("ip", r"(?<![\w.])(?P<secret>(?:\d{1,3}\.){3}\d{1,3})(?![\w]|\.\d)", (), _is_version_or_local),
-        rule(
-            "ip",
-            r"(?<![\w:.])(?P<secret>(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4})(?![\w:])",
-            ("::", ":"),
-            _is_not_ipv6,
-        ),
-        rule("mac", r"(?<![\w:])(?P<secret>(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})(?![\w:])", (":",)),
-    ]
-    for home in sorted({h.rstrip("/") for h in private.homes if len(h.rstrip("/")) > 1}, key=len, reverse=True):
-        rules.append(rule("home", rf"(?<![\w./-])(?P<secret>{re.escape(home)})(?![\w.-])", (home.lower(),)))
-    rules.append(
-        rule("home", r"(?<![\w.-])(?P<secret>/(?:home|Users)/(?!<)[^\s/:;,'\"<>()\[\]\\]+)", ("/home/", "/users/"))
-    )
-    for user in _names(private.users):
-        rules.append(rule("user", rf"(?<=/)(?P<secret>{user})(?=/|$|[\s'\":,])", ("/",)))
-        rules.append(rule("user", rf"(?<![\w.%])(?P<secret>{user})(?![\w(=\[]|\.\w)", (), flags=re.IGNORECASE))
-    for host in _names(private.hosts):
-        rules.append(rule("host", rf"(?<![\w.%-])(?P<secret>{host})(?![\w(=\[-])", (), flags=re.IGNORECASE))
-    for host in private.hosts:
-        # short or common names only where nothing else can stand
-        rules.append(rule("host", rf"(?:\w@|\bLinux )(?P<secret>{re.escape(host)})(?![\w.-])", (host.lower(),)))
-    rules.append(
-        rule(
-            "host",
-            r"(?<![\w./-])(?P<secret>(?=[a-z0-9.]*[-\d])[a-z0-9][a-z0-9-]*(?:\.[a-z0-9-]+)*\.(?:internal|intranet|corp|lan|localdomain))\b(?![(\w])",
-            (".internal", ".intranet", ".corp", ".lan", ".localdomain"),
-            flags=re.IGNORECASE,
-        )
-    )
-    return rules
-
 
 _TOKEN_SHAPES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("gh",), r"\b(?P<secret>gh[opusr]_[A-Za-z0-9]{16,})"),
@@ -200,55 +51,126 @@ _TOKEN_SHAPES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
 )
 
+_PRIVATE_KEY = (
+    r"(?P<secret>-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:(?:Proc-Type|DEK-Info|Version|Comment):[^\n\\\"]*|[A-Za-z0-9+/=\s\\])*"
+    r"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----)?)"
+)
+_UPPER_NAMES = r"\b(?:KEY|[A-Z][A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|_KEY|_AUTH|_PAT|_PWD)[A-Z0-9_]*)"
+_LOWER_NAMES = (
+    r"\b[\w.-]*(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token"
+    r"|access[_-]?token|refresh[_-]?token|(?<![a-z])token)"
+)
+_FLAGS = r"(?<!\S)--?(?:[a-z]+-)*(?:password|passwd|secret|api-key|apikey|access-key|token|auth-token)"
 
-def _names(names: tuple[str, ...]) -> list[str]:
-    """Escaped names that cannot be taken for an ordinary word of code, longest first."""
-    usable = {n for n in names if len(n) >= 3 and n.lower() not in _COMMON_WORDS}
+
+def make(private: Private) -> list[Rule]:
+    """All rules in their order: whole blocks and token shapes, assignments, addresses, then names."""
+    rules: list[Rule] = []
+    for secret in sorted({s for s in private.secrets if len(s) >= 6}, key=len, reverse=True):
+        rules.append(rule("token", rf"(?P<secret>{re.escape(secret)})", (secret.lower(),)))
+    rules += [
+        rule("key", _PRIVATE_KEY, ("private key",)),
+        rule(
+            "credentials",
+            rf"\b[a-z][a-z0-9+.-]*://(?P<secret>(?!{_PLACEHOLDER}@)[^\s/@\"'<>]+)@",
+            ("://",),
+            flags=re.IGNORECASE,
+        ),
+        *(rule("token", shape, hint) for hint, shape in _TOKEN_SHAPES),
+        rule("token", rf"\b(?:bearer|basic)\s+(?P<secret>{_VALUE}{{12,}})", ("bearer", "basic"), flags=re.IGNORECASE),
+        # FOO_TOKEN=value, export FOO_KEY="value", {"FOO_SECRET": "value"}, password: value
+        *_assignment(_UPPER_NAMES, ("token", "secret", "pass", "credential", "key", "_auth", "_pat", "_pwd"), 0),
+        *_assignment(_LOWER_NAMES, ("passw", "passphrase", "secret", "key", "token"), re.IGNORECASE),
+        rule(
+            "token",
+            rf"{_FLAGS}(?:\s+|=)[\"']?(?P<secret>(?!-){_VALUE}{{4,}})",
+            ("--", " -"),
+            _is_setting,
+            re.IGNORECASE,
+        ),
+        rule(
+            "email",
+            r"(?<![\w.+/@-])(?P<secret>[A-Za-z0-9][\w.+-]*@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,24})\b(?![(\[=])",
+            ("@",),
+            _is_code,
+        ),
+        rule("ip", r"(?<![\w.])(?P<secret>(?:\d{1,3}\.){3}\d{1,3})(?![\w]|\.\d)", (), _is_version_or_local),
+        rule("ip", r"(?<![\w:.])(?P<secret>(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4})(?![\w:])", (":",), _is_not_ipv6),
+        rule("mac", r"(?<![\w:])(?P<secret>(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})(?![\w:])", (":",)),
+    ]
+    for home in sorted({h.rstrip("/") for h in private.homes if len(h.rstrip("/")) > 1}, key=len, reverse=True):
+        rules.append(rule("home", rf"(?<![\w./-])(?P<secret>{re.escape(home)})(?![\w.-])", (home.lower(),)))
+    rules.append(
+        rule(
+            "home",
+            r"(?<![\w.-])(?P<secret>/(?:home|Users)/(?!<)[^\s/:;,'\"<>()\[\]\\]+)",
+            ("/home/", "/users/"),
+        )
+    )
+    for user in _names(private.users, _PATH_WORDS):
+        rules.append(rule("user", rf"(?<=/)(?P<secret>{user})(?=/|$|[\s'\":,])", ("/",)))
+    for user in _names(private.users, _PATH_WORDS | _CODE_WORDS):
+        rules.append(rule("user", rf"(?<![\w.%])(?P<secret>{user})(?![\w(=\[]|\.\w)", flags=re.IGNORECASE))
+    for host in _names(private.hosts, _PATH_WORDS | _CODE_WORDS):
+        rules.append(rule("host", rf"(?<![\w.%-])(?P<secret>{host})(?![\w(=\[-])", flags=re.IGNORECASE))
+    for host in sorted(private.hosts):
+        # a short or common name, only where nothing else can stand
+        rules.append(rule("host", rf"(?:\w@|\bLinux )(?P<secret>{re.escape(host)})(?![\w.-])", (host.lower(),)))
+    inner = "internal intranet corp lan localdomain".split()
+    rules.append(
+        rule(
+            "host",
+            r"(?<![\w./-])(?P<secret>(?=[a-z0-9.]*[-\d])[a-z0-9][a-z0-9-]*(?:\.[a-z0-9-]+)*"
+            rf"\.(?:{'|'.join(inner)}))\b(?![(\w])",
+            tuple(f".{name}" for name in inner),
+            flags=re.IGNORECASE,
+        )
+    )
+    return rules
+
+
+def rule(kind: str, pattern: str, hint: tuple[str, ...] = (), keep: Keep | None = None, flags: int = 0) -> Rule:
+    """One rule: what stands in the group ``secret`` is hidden, unless ``keep`` says that it is none.
+
+    A text that holds none of the ``hint`` words (lower case) is not searched.
+    """
+    return hint, re.compile(pattern, flags), kind, keep
+
+
+def _assignment(names: str, hint: tuple[str, ...], flags: int) -> list[Rule]:
+    """``name = "a whole text"`` and ``name=value``; quotes may be escaped, as they are inside JSON."""
+    sign = rf"{names}(?:\\*[\"'])?\s*[=:]\s*"
+    quoted = rf"{sign}(?P<quote>\\*[\"'])(?!{_PLACEHOLDER})(?P<secret>(?:(?!(?P=quote))[^\n]){{4,}})"
+    bare = rf"{sign}(?P<secret>(?!{_PLACEHOLDER})(?:[^\s\"'`,;&<>\\]|[;&](?=[^\s\"'\\])){{4,}})"
+    return [rule("token", quoted, hint, _is_setting, flags), rule("token", bare, hint, _is_setting, flags)]
+
+
+def _names(names: tuple[str, ...], common: frozenset[str]) -> list[str]:
+    """Escaped names that are not ``common`` words, longest first."""
+    usable = {n for n in names if len(n) >= 3 and n.lower() not in common}
     return [re.escape(n) for n in sorted(usable, key=lambda n: (-len(n), n))]
 
 
-def _is_plain_value(found: re.Match[str]) -> bool:
+def _is_setting(found: re.Match[str]) -> bool:
     """True where an assignment is code or a setting, not a secret: calls, attributes, numbers, None."""
     value = found.group("secret")
-    if re.fullmatch(
-        r"-?[\d.,]+|None|null|True|False|true|false|str|int|bool|float|bytes|Optional\[.*|\*+|\.\.\.", value
-    ):
-        return True
-    after = found.string[found.end() : found.end() + 1]
     name = found.group(0)[: found.start("secret") - found.start()]
-    is_quoted = name.rstrip().endswith(('"', "'"))
-    if not is_quoted and ("(" in value or after == "(" or "[" in value):
-        return True  # token = tokenizer.encode(text)
-    is_code = not is_quoted and re.fullmatch(r"[a-z_]\w*(?:\.[A-Za-z_]\w*)+", value) is not None
-    return is_code and not re.search(r"passw|secret", name, re.IGNORECASE)  # token=self.token
+    if re.fullmatch(r"None|null|True|False|true|false|str|int|bool|float|bytes|Optional\[.*|\*+|\.\.\.", value):
+        return True
+    if re.search(r"passw|secret|passphrase", name, re.IGNORECASE):
+        return False
+    if re.fullmatch(r"-?[\d.,]+", value):
+        return True  # max_tokens=512
+    if name[:1].isupper() or name.rstrip().endswith(('"', "'")):
+        return False
+    after = found.string[found.end() : found.end() + 1]
+    is_attribute = re.fullmatch(r"[a-z_]\w*(?:\.[A-Za-z_]\w*)+", value) is not None
+    return "(" in value or after == "(" or "[" in value or is_attribute  # token = tokenizer.encode(text)
 
 
 _DOMAINS = frozenset(
-    [
-        "com",
-        "org",
-        "net",
-        "edu",
-        "gov",
-        "mil",
-        "int",
-        "io",
-        "ai",
-        "dev",
-        "app",
-        "info",
-        "biz",
-        "cloud",
-        "tech",
-        "xyz",
-        "example",
-        "invalid",
-        "test",
-        "local",
-        "internal",
-        "corp",
-        "lan",
-    ]
+    "com org net edu gov mil int io ai dev app info biz cloud tech xyz example invalid test local internal corp lan".split()
 )
 
 

@@ -1,0 +1,95 @@
+"""Stacks of every tool come into one form."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.core import frames as fr
+from reprokit.core import phases
+from reprokit.core.records import Frame
+
+V = "/opt/v/lib/python3.11/site-packages/"
+
+
+@pytest.mark.parametrize(
+    ("file", "normal"),
+    [
+        (V + "torch/_inductor/lowering.py", "torch/_inductor/lowering.py"),
+        ("/usr/lib/python3/dist-packages/torch/fx/graph.py", "torch/fx/graph.py"),
+        ("/work/pytorch/torch/_dynamo/guards.py", "torch/_dynamo/guards.py"),
+        ("/usr/lib/python3.12/threading.py", "<stdlib>/threading.py"),
+        ("/tmp/torchinductor_bob/ab/cabc.py", "<generated>"),
+        ("/x/hr/chrf36zexf6tocxzwaw5axb575c4z7tnyhhpqg2jpqix6fn5rwcg.main.cpp", "<generated>"),
+        ("<eval_with_key>.12", "<generated>"),
+        ("<frozen importlib._bootstrap>", "<frozen>"),
+        ("/run/agent/_reprokit/agent/instrument.py", "<agent>"),
+        ("/home/bob/train.py", "<user>"),
+    ],
+)
+def test_files_are_the_same_on_every_machine(file: str, normal: str) -> None:
+    """Where Python, torch and the cache lie is not part of a bug."""
+    assert fr.normalise_file(file) == normal
+
+
+FATAL = f"""Fatal Python error: Segmentation fault
+
+Thread 0x00007f623ce546c0 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 982 in run
+
+Current thread 0x00007f62629fab80 (most recent call first):
+  File "/tmp/torchinductor_bob/mj/cm.py", line 130 in call
+  File "{V}torch/_inductor/output_code.py", line 763 in __call__
+  File "{V}torch/_dynamo/eval_frame.py", line 1446 in _fn
+  File "/home/bob/x.py", line 15 in fn
+  File "{V}torch/_dynamo/eval_frame.py", line 1166 in compile_wrapper
+  File "/home/bob/x.py", line 5 in <module>
+
+Extension modules: numpy, torch._C (total: 20)
+"""
+
+
+def test_a_fatal_error_gives_the_thread_that_died() -> None:
+    """faulthandler's text of a crash, with the frames that name it."""
+    fault = fr.parse_fatal(FATAL, 7)
+    assert fault is not None
+    assert fault.headline == "Segmentation fault"
+    kept, _ = fr.RULES.significant(fr.normalise(fault.frames), 3)
+    assert [fr.show(f) for f in kept] == ["<generated>:call"]
+    found = phases.of_frames(fr.normalise(fault.frames))
+    assert found is not None and found[0] == "kernel-run"
+
+
+def test_a_fatal_error_that_was_cut_is_still_told() -> None:
+    """A second abort can cut the first one's dump."""
+    assert fr.parse_fatal("Fatal Python error: ", 7) is not None
+    assert fr.parse_fatal("", 7) is None
+
+
+@pytest.mark.parametrize("between", ["", "terminate called recursively\n"])
+def test_what_the_runtime_said_survives_interleaving(between: str) -> None:
+    """Two OpenMP threads may abort at once."""
+    text = f"terminate called after throwing an instance of 'std::runtime_error'\n{between}  what():  index out of bounds\n"
+    assert fr.parse_terminate(text) == "std::runtime_error: index out of bounds"
+
+
+def test_main_thread_of_a_dump() -> None:
+    """The main thread is found by its outermost frame, wherever it stands in the dump."""
+    threads = fr.parse_faulthandler(FATAL, 7)
+    assert [t.is_main for t in threads] == [False, True]
+
+
+def test_py_spy_json() -> None:
+    """py-spy's threads and frames; anything else is refused."""
+    text = '[{"pid": 5, "os_thread_id": 5, "thread_name": "MainThread", "owns_gil": true, "frames": [{"name": "f", "filename": "a.py", "line": 3}]}]'
+    (thread,) = fr.parse_py_spy(text, 5)
+    assert thread.is_main and thread.owns_gil and thread.frames == (Frame("a.py", "f", 3),)
+    with pytest.raises(ValueError):
+        fr.parse_py_spy("{}", 5)
+
+
+def test_stable_part_is_what_all_dumps_share() -> None:
+    """Frames are shared from the outermost inward."""
+    a = [Frame("t", "leaf1"), Frame("t", "loop"), Frame("t", "main")]
+    b = [Frame("t", "leaf2"), Frame("t", "loop", 9), Frame("t", "main")]
+    assert [f.function for f in fr.stable_part([a, b])] == ["loop", "main"]
+    assert fr.stable_part([]) == ()

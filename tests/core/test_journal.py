@@ -1,0 +1,65 @@
+"""A journal cut at any byte loses at most the line that was being written."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprokit.core.journal import MAX_LINE_BYTES, NOW_BYTES, decode, decode_now, encode, encode_now, open_events
+
+VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20), lambda v: st.lists(v, max_size=3), max_leaves=5
+)
+EVENT = st.builds(lambda extra: {**extra, "ev": "begin"}, st.dictionaries(st.text(max_size=8), VALUE, max_size=4))
+
+
+@given(st.lists(EVENT, max_size=6), st.integers(0, 2000))
+def test_a_journal_cut_at_any_byte_is_readable(events: list[dict[str, object]], cut: int) -> None:
+    """Every whole line before the cut comes back as it was written."""
+    lines = [encode(e) for e in events]
+    data = b"".join(lines)[:cut]
+    found, bad = decode(data)
+    whole = data.count(b"\n")
+    assert found[:whole] == events[:whole]
+    assert bad <= 1
+    assert len(found) + bad <= whole + 1
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_readable(data: bytes) -> None:
+    """Garbage is counted, never raised."""
+    found, bad = decode(data)
+    assert all(isinstance(e["ev"], str) for e in found)
+    assert bad >= 0
+
+
+def test_an_endless_event_becomes_a_stub() -> None:
+    """A reader is never made to hold an endless line."""
+    line = encode({"ev": "exception", "pid": 3, "text": "x" * (2 * MAX_LINE_BYTES)})
+    assert len(line) < 200
+    assert decode(line)[0][0]["pid"] == 3
+
+
+@given(st.text(max_size=900), st.floats(1e9, 2e9))
+def test_the_record_of_now_is_overwritten_whole(where: str, t: float) -> None:
+    """A shorter record leaves nothing of a longer one behind."""
+    data = bytearray(encode_now(1.0, "line", "y" * 1000))
+    data[:] = encode_now(t, "node", where)
+    assert len(data) == NOW_BYTES
+    assert abs(decode_now(bytes(data))[0] - t) < 0.01
+    assert decode_now(b"")[0] == 0.0
+
+
+def test_open_events_are_those_of_the_thread_that_wrote_last() -> None:
+    """What an exception left open is closed by the end of what it was begun in."""
+    rows = [
+        ("begin", "a", 1),
+        ("begin", "b", 1),
+        ("begin", "c", 1),
+        ("end", "b", 1),
+        ("begin", "x", 2),
+        ("begin", "d", 1),
+    ]
+    events = [{"ev": ev, "name": name, "tid": tid} for ev, name, tid in rows]
+    assert [e["name"] for e in open_events(events)] == ["a", "d"]
+    assert open_events([]) == []

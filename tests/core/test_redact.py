@@ -1,0 +1,206 @@
+"""Nothing secret leaves, and nothing that diagnoses a bug is mangled."""
+
+from __future__ import annotations
+
+import json
+import string
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reprokit.core.redact import ALLOWED_VARIABLES, SECRET_NAME, Private, Redactor
+
+LETTERS = string.ascii_letters + string.digits
+PRIVATE = Private(
+    users=("mkowalski", "max"),
+    hosts=("gpu-node-17", "vm"),
+    homes=("/root", "/data/people/mkowalski"),
+    secrets=("S3cr3tValueOfAVariable",),
+)
+
+
+def token(prefix: str, size: int, alphabet: str = LETTERS) -> st.SearchStrategy[str]:
+    return st.text(alphabet, min_size=size, max_size=size).map(lambda t: prefix + t)
+
+
+SECRETS = st.one_of(
+    token("ghp_", 36),
+    token("gho_", 36),
+    token("github_pat_", 40),
+    token("hf_", 34),
+    token("AKIA", 16, string.ascii_uppercase + string.digits),
+    token("sk-", 48),
+    token("sk-ant-api03-", 60),
+    token("sk-proj-", 48),
+    token("glpat-", 20),
+    token("xoxb-", 24, string.digits + "-").filter(lambda t: not t.endswith("-")),
+    token("AIza", 35),
+    token("npm_", 36),
+    token("nvapi-", 40),
+    st.just("S3cr3tValueOfAVariable"),
+)
+# Text in which a token can stand: its neighbours must not be letters that would make it another word.
+AROUND = (
+    st.text(string.printable, max_size=60).map(lambda t: t + " ")
+    | st.just("")
+    | st.sampled_from(["key: ", "'", '"', "(", "\n", "=", "token="])
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(AROUND, SECRETS, st.text(string.printable, max_size=60).map(lambda t: " " + t))
+def test_a_known_token_never_survives(before: str, secret: str, after: str) -> None:
+    """Whatever stands around a token, it is gone from the result."""
+    assert secret not in Redactor(PRIVATE).text(before + secret + after)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text(max_size=400))
+def test_redacting_twice_changes_nothing(text: str) -> None:
+    """Placeholders are not taken for secrets, so texts can pass through more than once."""
+    once = Redactor(PRIVATE).text(text)
+    assert Redactor(PRIVATE).text(once) == once
+
+
+@settings(max_examples=200, deadline=None)
+@given(SECRETS, SECRETS)
+def test_the_same_secret_has_the_same_placeholder(one: str, two: str) -> None:
+    """Placeholders can be followed through a pack: equal for equal secrets, different for different ones."""
+    redactor = Redactor(PRIVATE)
+    first, again, other = redactor.text(f"a {one} b"), redactor.text(f"a {one} b"), redactor.text(f"a {two} b")
+    assert first == again
+    assert (first == other) == (one == two)
+
+
+NAME = st.sampled_from(
+    ["HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "MY_PASSWORD", "DB_PASSWD", "SIGNING_KEY", "X_SECRET"]
+)
+VALUE = st.text(LETTERS + "+/._-", min_size=12, max_size=40).filter(
+    lambda v: any(c.isdigit() for c in v) and any(c.isalpha() for c in v)
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    NAME,
+    VALUE,
+    st.sampled_from(["{n}={v}", "export {n}={v}", "{n}='{v}'", '"{n}": "{v}"', "{n}: {v}", "-e {n}={v} run"]),
+)
+def test_an_assignment_to_a_secret_name_is_hidden(name: str, value: str, form: str) -> None:
+    """KEY=value, shell exports, YAML and JSON: the name stays, the value goes."""
+    text = Redactor().text(form.format(n=name, v=value))
+    assert value not in text
+    assert name in text
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(NAME, VALUE, min_size=1), st.integers(0, 4))
+def test_json_stays_json(values: dict[str, str], indent: int) -> None:
+    """A redacted JSON document still parses, and has the same keys."""
+    text = Redactor(PRIVATE).text(
+        json.dumps({"env": values, "path": "/home/bob/x", "log": "line\nmail bob@example.com"}, indent=indent)
+    )
+    assert set(json.loads(text)["env"]) == set(values)
+
+
+@pytest.mark.parametrize(
+    ("text", "gone"),
+    [
+        ("/home/alice/project/train.py", "alice"),
+        ("/Users/alice/project/train.py", "alice"),
+        ('File "/data/people/mkowalski/x.py", line 3', "people"),
+        ("ssh mkowalski@gpu-node-17 nvidia-smi", "mkowalski"),
+        ("ssh mkowalski@gpu-node-17 nvidia-smi", "gpu-node-17"),
+        ("MKOWALSKI ran it", "MKOWALSKI"),
+        ("/scratch/mkowalski/run", "mkowalski"),
+        ("/scratch/max/run", "max"),
+        ("DB_PASSWORD=12345678", "12345678"),
+        ('password: "correct horse battery"', "horse"),
+        ('{"log": "HF_TOKEN=\\"abcd1234efgh\\""}', "abcd1234efgh"),
+        ('{"log": "{\\"MY_KEY\\": \\"abcd1234efgh\\"}"}', "abcd1234efgh"),
+        ("DB_PASSWORD=abc;def&ghi", "ghi"),
+        ("Linux vm 6.18.44 #1 SMP", " vm "),
+        ("connect to 10.12.3.4:29500", "10.12.3.4"),
+        ("MASTER_ADDR=192.168.1.7", "192.168.1.7"),
+        ("peer 8.8.4.4 refused", "8.8.4.4"),
+        ("peer [fe80::1ff:fe23:4567:890a] refused", "fe80::1ff"),
+        ("peer 2001:db8:85a3:0:0:8a2e:370:7334 refused", "8a2e"),
+        ("ether 52:54:00:12:34:56 up", "52:54:00"),
+        ("write to jane.doe+x@sub.example.co.uk please", "jane"),
+        ("https://user:pa55word@git.example.com/x.git", "pa55word"),
+        ("postgresql://svc:hunter2@db/x", "hunter2"),
+        ("https://ghtoken123@github.com/o/r", "ghtoken123"),
+        ("Authorization: Bearer abcdef0123456789abcdef", "abcdef0123456789abcdef"),
+        ("password: hunter2hunter", "hunter2hunter"),
+        ("wandb login --relogin 0123456789abcdef0123456789abcdef01234567", "0123456789abcdef0123456789abcdef01234567"),
+        ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJalrXUtnFEMI"),
+        ("run --api-key Zx81abcd9 --steps 10", "Zx81abcd9"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNza\nQyNTUxOQ==\n-----END OPENSSH PRIVATE KEY-----", "b3BlbnNza"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nMIIEpAIBAAKCAQEA\n", "MIIEpAIBAAKCAQEA"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTYifQ.abc123", "eyJzdWIiOiIxMjM0NTYifQ"),
+        ("node compute-0-7.cluster.internal is down", "compute-0-7"),
+    ],
+)  # fmt: skip
+def test_what_is_private_is_hidden(text: str, gone: str) -> None:
+    """People, machines, addresses and credentials, in the forms that logs show them."""
+    assert gone not in Redactor(PRIVATE).text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'File "/usr/lib/python3.11/site-packages/torch/_inductor/lowering.py", line 12, in call_function',
+        "torch/_dynamo/symbolic_convert.py:1234 in step",
+        "triton_poi_fused_add_mul_relu_0.run(arg0_1, arg1_1, buf0, 4096, stream=stream0)",
+        "cpp_fused__softmax_add_index_put_0 = async_compile.cpp_pybinding(['const float*'], '''",
+        "KeyError: 'buf38'",
+        "git version 8b4a4ba39c1a1b8b7d5c7f1c9f6e3b4e5a6d7c8f",
+        "chrf36zexf6tocxzwaw5axb575c4z7tnyhhpqg2jpqix6fn5rwcg.main.cpp:50",
+        "nvidia-cublas-cu12==12.8.4.1",
+        "[pip3] nvidia-cudnn-cu12 9.10.2.21",
+        '"nvidia-nccl-cu13": "2.29.7.1"',
+        "cuDNN version: 9.1.0.70",
+        "libcudart.so.12.4.127.1",
+        "torch==2.13.0+cpu triton==3.7.1",
+        "q@k.transpose(-1, -2) + x@w.T",
+        "attn = q @ k.mT",
+        "@torch.compile(mode='max-autotune')",
+        "at::native::add c10d::allreduce_ std::vector<int64_t> a[::2]",
+        "12:34:56.789 I1121 compile",
+        "num_key_value_heads=8, key=lambda x: x, cache_key=abcd, KeyError, DispatchKey.CPU, max_tokens=512",
+        "token = tokenizer.encode(text); pad_token_id=0; eos_token=None",
+        "torch.max(x), max(1, 2), x.max(-1)",
+        "127.0.0.1:29500 0.0.0.0 localhost",
+        "sm_90a compute_100a 0x7f3c2a1b4c00",
+        "TORCH_LOGS=+dynamo TORCHINDUCTOR_MAX_AUTOTUNE=1 CUDA_VISIBLE_DEVICES=0,1",
+        "torch.threading.local() obj.internal",
+    ],
+)
+def test_what_diagnoses_is_left_alone(text: str) -> None:
+    """Torch paths, kernel names, hashes, versions and code come through to the letter."""
+    assert Redactor(PRIVATE).text(text) == text
+
+
+def test_a_user_named_like_a_package_hides_only_the_home() -> None:
+    """A user called torch must not cost us every torch path."""
+    redactor = Redactor(Private(users=("torch",), homes=("/home/torch",)))
+    assert redactor.text("/home/torch/x.py: torch/_dynamo/utils.py") == "<home>/x.py: torch/_dynamo/utils.py"
+
+
+def test_only_listed_variables_may_leave() -> None:
+    """The environment goes by an allow-list, and a secret's name overrules it."""
+    for name in (
+        "TORCH_LOGS",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "TRITON_PTXAS_PATH",
+        "CUDA_VISIBLE_DEVICES",
+        "NCCL_DEBUG",
+        "OMP_NUM_THREADS",
+        "HIP_PATH",
+    ):
+        assert ALLOWED_VARIABLES.fullmatch(name)
+    for name in ("HOME", "USER", "SSH_CONNECTION", "HF_TOKEN", "AWS_ACCESS_KEY_ID", "PATH", "MYTORCH_X"):
+        assert not ALLOWED_VARIABLES.fullmatch(name)
+    for name in ("HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "TORCH_HUB_TOKEN", "GITHUB_PAT", "DB_PASSWORD"):
+        assert SECRET_NAME.search(name)
