@@ -1,0 +1,89 @@
+"""A recorded graph is a script that runs with nothing but torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from reprokit.agent import emit
+
+
+def record(function: Any, *args: Any, **options: Any) -> str:
+    """Compile ``function`` with a backend that emits what it is given; the last graph's script."""
+    scripts: list[str] = []
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        scripts.append(emit.standalone(gm, [emit.describe_input(i) for i in inputs], level="dynamo", cid="0/0"))
+        return gm
+
+    torch._dynamo.reset()
+    torch.compile(function, backend=backend, **options)(*args)
+    return scripts[-1]
+
+
+def run(script: str, tmp_path: Path) -> str:
+    path = tmp_path / "graph.py"
+    path.write_text(script.replace("torch.compile(Repro())", 'torch.compile(Repro(), backend="eager")'))
+    done = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr + script
+    return done.stdout
+
+
+def branch(x: Any) -> Any:
+    return torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (x,))
+
+
+class Buffers(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(4)
+        self.register_buffer("scale", torch.ones(4))
+
+    def forward(self, x: Any) -> Any:
+        return self.norm(x) * self.scale
+
+
+CASES = {
+    "arithmetic": (lambda x: (x * 2 + float("inf")).relu(), torch.randn(3, 4)),
+    "no contiguous": (lambda x: x + 1, torch.randn(4, 6).t()[::2]),
+    "integers index": (lambda t, i: t[i], torch.randn(5, 2), torch.tensor([1, 4])),
+    "bool": (lambda m, x: torch.where(m, x, -x), torch.tensor([True, False]), torch.randn(2)),
+    "half": (lambda x: x @ x, torch.randn(4, 4, dtype=torch.float16)),
+    "complex": (lambda x: x.abs(), torch.randn(3, dtype=torch.complex64)),
+    "gradient": (lambda x: x.exp().sum(), torch.randn(3, requires_grad=True)),
+    "module with buffers": (Buffers(), torch.randn(2, 4)),
+    "branches": (branch, torch.randn(3)),
+    "device and dtype names": (lambda x: torch.zeros(3, dtype=torch.bfloat16, device=x.device) + x.to(torch.float64), torch.randn(3)),
+    "empty": (lambda x: x + 1, torch.empty(0, 3)),
+    "scalar": (lambda x: x * 3, torch.tensor(2.0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_graph_runs_alone(name: str, tmp_path: Path) -> None:
+    """Shapes, strides, element types and inner graphs come back; the script needs no reprokit."""
+    function, *args = CASES[name]
+    script = record(function, *args)
+    assert "reprokit" not in script.split("import torch", 1)[1]
+    assert run(script, tmp_path)
+
+
+def test_symbolic_sizes_stand_as_hints_and_are_named(tmp_path: Path) -> None:
+    """A dynamic graph takes its sizes as inputs; the script says which number is which symbol."""
+    script = record(lambda x: x.view(x.shape[0] * x.shape[1]), torch.randn(3, 7), dynamic=True)
+    assert "  # s" in script
+    assert run(script, tmp_path)
+
+
+def test_metadata_of_inputs() -> None:
+    """Shape, stride, dtype, device and requires_grad, as JSON values."""
+    x = torch.randn(4, 6, requires_grad=True)
+    facts = emit.describe_input(x)
+    assert (facts["shape"], facts["stride"], facts["dtype"], facts["requires_grad"]) == ([4, 6], [6, 1], "torch.float32", True)
+    assert emit.describe_input(3) == {"kind": "number", "value": 3}
+    assert emit.describe_input(object())["kind"] == "other"

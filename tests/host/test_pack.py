@@ -1,0 +1,103 @@
+"""The same run gives the same bytes; what is too big is trimmed in a stated order and said."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+from reprokit.core.redact import Private, Redactor
+from reprokit.host import archive, pack
+from reprokit.host.rundir import make_folders
+
+CHROMIUM = b'V1121 00:00:00 1 x.py:1] {"chromium_event": {}}\n\t{"name": "a"}\n'
+GRAPH = b'V1121 00:00:00 1 x.py:1] {"dynamo_output_graph": {}}\n\tclass G:\n'
+
+
+def readme(contents: list[tuple[str, str]], trimmed: list[str]) -> str:
+    return f"{[name for name, _ in contents]} {trimmed}"
+
+
+def a_run(path: Path) -> Path:
+    make_folders(path)
+    (path / "logs" / "stderr.txt").write_text("token ghp_" + "a" * 36 + "\n")
+    (path / "stacks" / "faulthandler-9.txt").write_text("")
+    (path / "journal" / "9.jsonl").write_text('{"ev":"begin","user":"mkowalski"}\n')
+    (path / "journal" / "9.now").write_bytes(b"1 line x")
+    (path / "trace" / "dedicated.log").write_bytes(CHROMIUM * 20 + GRAPH)
+    (path / "graphs" / "0001").mkdir()
+    (path / "graphs" / "0001" / "graph.py").write_text("import torch\n")
+    (path / "graphs" / ".draft-1-1").mkdir()
+    (path / "graphs" / ".draft-1-1" / "graph.py").write_text("half")
+    (path / "logs" / "link.txt").symlink_to("/etc/passwd")
+    (path / "samples.csv").write_text("t,pid\n")
+    return path
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
+    """No clock, no user, no order of the file system enters a pack."""
+    run = a_run(tmp_path)
+    packs = []
+    for _ in range(2):
+        packs.append(pack.build(pack.gather(run, Redactor()), readme))
+        os.utime(run / "logs" / "stderr.txt", (1, 1))
+    assert packs[0] == packs[1]
+
+
+def test_what_enters_is_redacted_and_whole(tmp_path: Path) -> None:
+    """Drafts, links and empty files stay out; secrets become placeholders; the manifest holds."""
+    path = tmp_path / "p.tar.gz"
+    path.write_bytes(pack.build(pack.gather(a_run(tmp_path / "run"), Redactor(Private(users=("mkowalski",)))), readme))
+    found = archive.read(path)
+    assert set(found.files) == {
+        "README.md", "manifest.json", "logs/stderr.txt", "journal/9.jsonl", "trace/dedicated.log.gz", "graphs/0001/graph.py", "samples.csv",
+    }  # fmt: skip
+    assert b"ghp_" not in found.files["logs/stderr.txt"]
+    assert b"mkowalski" not in found.files["journal/9.jsonl"]
+
+
+def draft_of(files: dict[str, bytes]) -> pack.Draft:
+    return pack.Draft(files=dict(files))
+
+
+def test_chromium_events_go_first(tmp_path: Path) -> None:
+    """They are four fifths of a trace and tell least; the graphs in it stay."""
+    noise = b"".join(b'V 1] {"chromium_event": {}}\n\t' + os.urandom(30).hex().encode() + b"\n" for _ in range(2000))
+    draft = draft_of({"trace/a.log": noise + GRAPH, "logs/stderr.txt": b"kept"})
+    data = pack.build(draft, readme, most_bytes=20_000)
+    assert len(data) <= 20_000
+    assert draft.trimmed == ["trace: 2000 chromium events"]
+    assert gzip.decompress(draft.files["trace/a.log.gz"]) == GRAPH
+
+
+def test_trimming_follows_its_order_until_it_fits() -> None:
+    """Traces, samples, journals, logs, graphs, stacks; the verdict, the issue and the repro never go."""
+    big = {
+        "trace/a.log": os.urandom(200_000).hex().encode(),
+        "samples.csv": os.urandom(100_000).hex().encode(),
+        "journal/1.jsonl": os.urandom(300_000).hex().encode(),
+        "logs/stderr.txt": os.urandom(300_000).hex().encode(),
+        "issue.md": b"issue",
+        "repro.py": b"repro",
+    }
+    big |= {f"graphs/{n:04d}/graph.py": os.urandom(40_000).hex().encode() for n in range(12)}
+    big |= {f"stacks/{n}-py-spy-1.json": os.urandom(40_000).hex().encode() for n in (1, 2, 3)}
+    draft = draft_of(big)
+    data = pack.build(draft, readme, most_bytes=300_000)
+    assert len(data) <= 300_000
+    assert [row.split(":")[0] for row in draft.trimmed] == ["trace", "samples.csv", "journal", "logs", "graphs", "graphs", "stacks"]
+    assert {"issue.md", "repro.py", "stacks/3-py-spy-1.json"} <= set(draft.files)
+    small = draft_of({"logs/stderr.txt": b"x"})
+    pack.build(small, readme)
+    assert small.trimmed == []
+
+
+def test_a_long_log_is_cut_at_line_ends(tmp_path: Path, monkeypatch: object) -> None:
+    """Half a line must not hide half a secret from the redaction."""
+    run = a_run(tmp_path)
+    line = "x" * 50 + " ghp_" + "a" * 36 + "\n"
+    (run / "logs" / "stderr.txt").write_text(line * (pack.LOG_BYTES // len(line) * 2))
+    draft = pack.gather(run, Redactor())
+    text = draft.files["logs/stderr.txt"].decode()
+    assert "<<cut " in text and "ghp_" not in text and "aaaa" not in text
+    assert draft.trimmed[0].startswith("logs/stderr.txt:")

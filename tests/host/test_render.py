@@ -1,0 +1,112 @@
+"""The issue has the form's headings and fits into GitHub's limits, whatever goes in."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import jinja2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reprokit.core.records import Link, Missing, Observation, Raised, Signature, Verdict
+from reprokit.host import render
+
+HEADINGS = ["### 🐛 Describe the bug", "### Error logs", "### Versions"]
+
+
+def facts(**changes: object) -> render.Facts:
+    values: dict[str, object] = {
+        "verdict": Verdict("exception", "codegen", "KeyError", "KeyError was raised.", ("evidence one",)),
+        "signature": Signature("0123456789ab", "exception: codegen | KeyError: 'buf#'", 1),
+        "seen": Observation(exit_status=1, raised=Raised((Link("KeyError", "'buf1'"),))),
+        "command": "reprokit capture x.py:make",
+        "repro": "import torch\n",
+        "repro_about": "the source",
+        "is_simulated": False,
+        "collect_env": "PyTorch version: 2.13.0",
+        "environment": {},
+        "variables": {"TORCH_LOGS": "+dynamo"},
+        "configs": {"torch._dynamo.config": {"recompile_limit": "3"}},
+        "missing": (),
+    }
+    return render.Facts(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def headings(text: str) -> list[str]:
+    """Headings outside of code blocks."""
+    found, fence = [], ""
+    for line in text.splitlines():
+        ticks = re.match(r"`{3,}", line)
+        if ticks and not fence:
+            fence = ticks.group()
+        elif fence and line.strip() == fence:
+            fence = ""
+        elif not fence and line.startswith("#"):
+            found.append(line)
+    return found
+
+
+def test_the_issue_has_exactly_the_headings_of_the_form() -> None:
+    """A submitted form becomes these three headings; the human's slot stands first."""
+    text = render.issue(facts()).joined
+    assert headings(text) == HEADINGS
+    first = text.split(HEADINGS[0])[1].strip()
+    assert first.startswith("<!-- human summary")
+    assert "```python\nimport torch\n```" in text
+    assert "torch._dynamo.config.recompile_limit = 3" in text
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text(max_size=200), st.integers(0, 200_000))
+def test_any_text_fits_and_cannot_break_out(text: str, size: int) -> None:
+    """Fences in a log or repro neither close the block nor add a heading; 60,000 characters hold."""
+    nasty = (text + "\n```\n### Versions\n````\n") * (size // (len(text) + 30) + 1)
+    seen = Observation(exit_status=1, raised=Raised((Link("E", nasty),)), stderr_tail=nasty)
+    issue = render.issue(facts(seen=seen, repro=nasty, collect_env=nasty, command=nasty))
+    assert len(issue.joined) <= render.ISSUE_CHARS
+    assert headings(issue.joined) == HEADINGS
+
+
+def test_logs_are_cut_in_the_middle() -> None:
+    """Head and tail of a log tell most; what is gone is counted."""
+    text = render.cut("head" + "x" * 100_000 + "tail", 1_000)
+    assert text.startswith("head") and text.endswith("tail") and re.search(r"<<cut \d+ bytes>>", text)
+    assert len(text) <= 1_000
+    assert render.cut("short", 1_000) == "short"
+
+
+@given(st.text(max_size=20_000))
+@settings(max_examples=50, deadline=None)
+def test_the_url_is_short_and_sets_no_labels(title: str) -> None:
+    """labels= is a 404 for those without rights; over 8,192 bytes is a 414."""
+    url = render.url(title)
+    assert len(url) < 8_192
+    assert url.startswith("https://github.com/pytorch/pytorch/issues/new?template=pt2-bug-report.yml&title=")
+    assert "labels=" not in url
+
+
+def test_a_failure_without_compile_says_that_it_is_no_compiler_bug() -> None:
+    """Nobody shall file it by mistake."""
+    text = render.issue(facts(verdict=Verdict("error-in-eager", "eager", "ValueError", "It fails.", ()))).joined
+    assert "not a compiler bug" in text
+
+
+def test_an_unknown_name_in_a_template_is_an_error() -> None:
+    """StrictUndefined: a typo in a template must not become an empty line in an issue."""
+    with pytest.raises(jinja2.UndefinedError):
+        render._templates().from_string("{{ nothing_of_this_name }}").render()
+
+
+def test_the_readme_lists_what_is_missing_and_trimmed() -> None:
+    """A reader sees at once what is not there."""
+    text = render.pack_readme(facts(missing=(Missing("gpus", "no driver"),)), [("repro.py", "the program")], ["trace: gone"])
+    assert "- gpus: no driver" in text and "- trace: gone" in text and "| `repro.py` | the program |" in text
+
+
+def test_templates_are_read_from_the_package_or_the_tree() -> None:
+    """Every template on disk renders from where this installation keeps it."""
+    folder = Path(__file__).resolve().parents[2] / "templates"
+    for path in folder.rglob("*.j2"):
+        assert render._read_template(path.relative_to(folder).as_posix()) == path.read_text(encoding="utf-8")
