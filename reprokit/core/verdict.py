@@ -25,7 +25,17 @@ _OOM_WORDS = (
 
 def judge(seen: Observation) -> Verdict:
     """Give the verdict on one run; pure, so the same evidence always gets the same answer."""
-    for question in (_interrupted, _deadline, _out_of_memory, _eager_fails, _crash, _exception, _swallowed, _finished):
+    for question in (
+        _interrupted,
+        _deadline,
+        _disk_full,
+        _out_of_memory,
+        _eager_fails,
+        _crash,
+        _exception,
+        _swallowed,
+        _finished,
+    ):
         verdict = question(seen)
         if verdict is not None:
             return verdict
@@ -109,6 +119,24 @@ def _deadline(seen: Observation) -> Verdict | None:
         _sentence(f"{still} at the {seen.deadline_s:.0f} s deadline, {where.doing(phase, seen)}"),
         evidence,
     )
+
+
+def _disk_full(seen: Observation) -> Verdict | None:
+    """A full disk makes any compiler fail; it is neither the target's fault nor the compiler's."""
+    for raised in _raised(seen):
+        root = fr.root(raised)
+        if any(
+            words in root.message for words in ("[Errno 28]", "[Errno 27]", "[Errno 122]", "No space left on device")
+        ):
+            text = f"the disk is full or a file reached its size limit: {where.first_line(root)}; free some space and run again"
+            return Verdict(
+                "unknown",
+                where.of_exception(raised, seen),
+                "disk-full",
+                _sentence(text),
+                where.exception_evidence(raised),
+            )
+    return None
 
 
 def _out_of_memory(seen: Observation) -> Verdict | None:

@@ -75,7 +75,12 @@ def capture(
     place = rundir.create(output, request.target.label)
     try:
         say(f"running {request.target.words} in {place.path}")
-        outcome = run.run(request, place.path, show, echo)
+        try:
+            outcome = run.run(request, place.path, show, echo)
+        except OSError as problem:
+            raise BadInput(
+                f"cannot start the target in {place.path}: {problem.strerror or problem}; free some space, or name another --output-dir"
+            ) from problem
         journals = observe.read_journals(place.path)
         refuse_bad_target(journals, place.path)
         seen = observe.observe(request, outcome, place.path, journals)

@@ -84,6 +84,11 @@ def test_metadata_of_inputs() -> None:
     """Shape, stride, dtype, device and requires_grad, as JSON values."""
     x = torch.randn(4, 6, requires_grad=True)
     facts = emit.describe_input(x)
-    assert (facts["shape"], facts["stride"], facts["dtype"], facts["requires_grad"]) == ([4, 6], [6, 1], "torch.float32", True)
+    assert (facts["shape"], facts["stride"], facts["dtype"], facts["requires_grad"]) == (
+        [4, 6],
+        [6, 1],
+        "torch.float32",
+        True,
+    )
     assert emit.describe_input(3) == {"kind": "number", "value": 3}
     assert emit.describe_input(object())["kind"] == "other"

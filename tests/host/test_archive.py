@@ -18,7 +18,9 @@ from reprokit.host import archive
 from ..conftest import reprokit
 
 
-def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", data: bytes = b"x") -> tuple[tarfile.TarInfo, bytes]:
+def member(
+    name: str, kind: bytes = tarfile.REGTYPE, link: str = "", data: bytes = b"x"
+) -> tuple[tarfile.TarInfo, bytes]:
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, link
     info.size = len(data) if kind == tarfile.REGTYPE else 0

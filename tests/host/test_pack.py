@@ -85,7 +85,15 @@ def test_trimming_follows_its_order_until_it_fits() -> None:
     draft = draft_of(big)
     data = pack.build(draft, readme, most_bytes=300_000)
     assert len(data) <= 300_000
-    assert [row.split(":")[0] for row in draft.trimmed] == ["trace", "samples.csv", "journal", "logs", "graphs", "graphs", "stacks"]
+    assert [row.split(":")[0] for row in draft.trimmed] == [
+        "trace",
+        "samples.csv",
+        "journal",
+        "logs",
+        "graphs",
+        "graphs",
+        "stacks",
+    ]
     assert {"issue.md", "repro.py", "stacks/3-py-spy-1.json"} <= set(draft.files)
     small = draft_of({"logs/stderr.txt": b"x"})
     pack.build(small, readme)

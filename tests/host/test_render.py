@@ -101,7 +101,9 @@ def test_an_unknown_name_in_a_template_is_an_error() -> None:
 
 def test_the_readme_lists_what_is_missing_and_trimmed() -> None:
     """A reader sees at once what is not there."""
-    text = render.pack_readme(facts(missing=(Missing("gpus", "no driver"),)), [("repro.py", "the program")], ["trace: gone"])
+    text = render.pack_readme(
+        facts(missing=(Missing("gpus", "no driver"),)), [("repro.py", "the program")], ["trace: gone"]
+    )
     assert "- gpus: no driver" in text and "- trace: gone" in text and "| `repro.py` | the program |" in text
 
 
