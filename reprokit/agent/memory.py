@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 
+_GROUPS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
 
 def free_bytes() -> int:
     """Available memory in bytes: the kernel's estimate, or less where a control group's limit is nearer."""
     free = _meminfo_available()
-    with contextlib.suppress(OSError, ValueError):
-        with open("/sys/fs/cgroup/memory.max") as file:
-            limit = int(file.read())
-        with open("/sys/fs/cgroup/memory.current") as file:
-            free = min(free, limit - int(file.read()))
-    return free
+    for limit, used in _GROUPS:
+        with contextlib.suppress(OSError, ValueError), open(limit) as limit_file, open(used) as used_file:
+            free = min(free, int(limit_file.read()) - int(used_file.read()))
+    return max(free, 0)
 
 
 def _meminfo_available() -> int:

@@ -86,6 +86,9 @@ COMPILE_PHASES = frozenset(
 )
 """Phases in which the compiler works, as opposed to the target or the code it made."""
 
+WAITS_FOR_CHILD = frozenset({"cpp-build", "worker-wait", "triton-compile"})
+"""Phases in which the work may be done by another process."""
+
 FINE_HEARTBEAT = frozenset({"dynamo-trace", "lowering"})
 """Phases that journal each user line or each graph node."""
 

@@ -123,8 +123,8 @@ class Observation:
     """A run that was quiet for longer than this at its deadline did not advance."""
     has_fine_heartbeat: bool = False
     """The open phase reports each line or node, so a moving stack alone is no progress."""
-    is_busy: bool = False
-    """Some process of the tree wanted a processor while the dumps were taken."""
+    busy_pids: tuple[int, ...] = ()
+    """Processes of the tree that wanted most of a processor while the dumps were taken."""
     open_events: tuple[str, ...] = ()
     """Names of the events begun and not ended in the process that failed, outermost first."""
     position: str = ""

@@ -61,7 +61,7 @@ _LOWER_NAMES = (
     r"\b[\w.-]*(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token"
     r"|access[_-]?token|refresh[_-]?token|(?<![a-z])token)"
 )
-_FLAGS = r"(?<!\S)--?(?:[a-z]+-)*(?:password|passwd|secret|api-key|apikey|access-key|token|auth-token)"
+_FLAGS = r"(?<![\w-])--?(?:[a-z]+-)*(?:password|passwd|secret|api-key|apikey|access-key|token|auth-token)"
 
 
 def make(private: Private) -> list[Rule]:
@@ -84,7 +84,7 @@ def make(private: Private) -> list[Rule]:
         *_assignment(_LOWER_NAMES, ("passw", "passphrase", "secret", "key", "token"), re.IGNORECASE),
         rule(
             "token",
-            rf"{_FLAGS}(?:\s+|=)[\"']?(?P<secret>(?!-){_VALUE}{{4,}})",
+            rf"{_FLAGS}(?:\\*[\"']\s*,\s*\\*[\"']|\s+|=)[\"']?(?P<secret>(?!-){_VALUE}{{4,}})",
             ("--", " -"),
             _is_setting,
             re.IGNORECASE,

@@ -131,14 +131,17 @@ def _of_stacks(seen: Observation) -> tuple[str, list[str]]:
 
 def main_stacks(seen: Observation) -> list[tuple[Frame, ...]]:
     """Normalised stacks of the target's main thread, one a dump, from the tool that gave most of them."""
-    by_tool: dict[str, list[tuple[Frame, ...]]] = {}
+    return max(stacks_by_tool(seen).values(), key=len, default=[])
+
+
+def stacks_by_tool(seen: Observation) -> dict[str, list[tuple[Frame, ...]]]:
+    """Normalised stacks of the target's main thread, in the order of the dumps, by the tool that took them."""
+    found: dict[str, list[tuple[Frame, ...]]] = {}
     for dump in seen.dumps:
-        if dump.pid != seen.main_pid:
-            continue
         main = next((t for t in dump.threads if t.is_main and t.frames), None)
-        if main:
-            by_tool.setdefault(dump.tool, []).append(fr.normalise(main.frames))
-    return max(by_tool.values(), key=len, default=[])
+        if main and dump.pid == seen.main_pid:
+            found.setdefault(dump.tool, []).append(fr.normalise(main.frames))
+    return found
 
 
 def _names(frames: list[Frame]) -> str:

@@ -72,7 +72,7 @@ def _deadline(seen: Observation) -> Verdict | None:
             f"The target does not finish within {seen.deadline_s:.0f} s without torch.compile either.",
             (*evidence, seen.eager_detail),
         )
-    moved = where.has_moved(seen)
+    moved = where.has_moved(seen, phase)
     quiet = seen.quiet_s
     is_fresh = quiet is not None and quiet < seen.quiet_limit_s
     is_moving = moved and not (seen.has_fine_heartbeat and phase in phases.FINE_HEARTBEAT)
@@ -81,7 +81,7 @@ def _deadline(seen: Observation) -> Verdict | None:
     stacks = len(main_stacks(seen))
     if stacks > 1:
         evidence += (f"the main thread's stack {'moved' if moved else 'did not move'} over {stacks} dumps",)
-    is_advancing = is_fresh or is_moving or (phase == "cpp-build" and seen.is_busy)
+    is_advancing = is_fresh or is_moving or (phase in phases.WAITS_FOR_CHILD and where.has_working_child(seen))
     in_compiler = phase in phases.COMPILE_PHASES
     if is_advancing and in_compiler:
         return Verdict(
@@ -115,7 +115,7 @@ def _deadline(seen: Observation) -> Verdict | None:
     return Verdict(
         "hang",
         phase,
-        "busy" if seen.is_busy else "idle",
+        "busy" if seen.busy_pids else "idle",
         _sentence(f"{still} at the {seen.deadline_s:.0f} s deadline, {where.doing(phase, seen)}"),
         evidence,
     )

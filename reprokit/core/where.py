@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from . import frames as fr
 from . import phases
 from .records import Frame, Link, Observation, Raised
-from .signature import main_stacks, telling_line
+from .signature import main_stacks, stacks_by_tool, telling_line
 
 
 def at_work(seen: Observation) -> tuple[str | None, tuple[str, ...]]:
@@ -51,11 +52,34 @@ def exception_evidence(raised: Raised) -> tuple[str, ...]:
     return tuple(rows)
 
 
-def has_moved(seen: Observation) -> bool:
-    """Compiler frames changed between dumps. The user's frames, and libraries below the compiler, may spin in place."""
-    inside = [[f for f in stack if f.file.startswith(("torch/", "triton/"))] for stack in main_stacks(seen)]
-    names = [[fr.show(f) for f in stack] for stack in inside]
-    return any(a != b for a, b in itertools.pairwise(names))
+def has_moved(seen: Observation, phase: str | None) -> bool:
+    """Some tool saw the main thread's stack change between two dumps.
+
+    Inside the compiler only compiler frames count: a custom pass, or a library below the compiler, may spin
+    in place. Outside of it any other line is movement.
+    """
+    for stacks in stacks_by_tool(seen).values():
+        if phase in phases.COMPILE_PHASES:
+            views: list[list[object]] = [
+                [fr.show(f) for f in stack if f.file.startswith(("torch/", "triton/"))] for stack in stacks
+            ]
+        else:
+            views = [list(stack) for stack in stacks]
+        if any(a != b for a, b in itertools.pairwise(views)):
+            return True
+    return False
+
+
+def has_working_child(seen: Observation) -> bool:
+    """A child is at work: a compiler that burns a processor, or a Python worker whose stack changes.
+
+    g++ and ptxas may be silent for minutes; a worker that spins in one place is no progress.
+    """
+    dumped = {d.pid for d in seen.dumps if d.threads}
+    for pid in seen.busy_pids:
+        if pid != seen.main_pid and (pid not in dumped or has_moved(replace(seen, main_pid=pid), None)):
+            return True
+    return False
 
 
 def is_same(a: Raised, b: Raised) -> bool:

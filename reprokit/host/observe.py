@@ -80,7 +80,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         quiet_s=quiet,
         quiet_limit_s=min(QUIET_LIMIT_S, request.deadline_s / 4),
         has_fine_heartbeat=is_fine,
-        is_busy=dumps.is_busy if dumps else False,
+        busy_pids=dumps.busy_pids if dumps else (),
         open_events=names,
         position=where if at >= since else "",
         raised=_raised(uncaught[-1]) if uncaught else None,

@@ -31,6 +31,7 @@ PY_SPY_TRIES = 3
 """A running stack may change while it is read without stopping the process."""
 FAULTHANDLER_TIMEOUT_S = 1.0
 MOST_PROCESSES = 32
+BUSY_SHARE = 0.6
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class Stacks:
 
     dumps: tuple[Dump, ...]
     commands: dict[str, str]
-    is_busy: bool
-    """The tree wanted more than 60 % of one processor while the dumps were taken."""
+    busy_pids: tuple[int, ...]
+    """Processes that wanted more than 60 % of one processor while the dumps were taken."""
     problems: tuple[str, ...]
 
 
@@ -52,7 +53,7 @@ def take(run_path: Path, root_pid: int, can_dump: frozenset[int]) -> Stacks:
     folder = run_path / "stacks"
     dumps: list[Dump] = []
     problems: list[str] = []
-    wanted, began = _want(processes), time.monotonic()
+    wanted, began = {p.pid: tree.want_s(p.pid) for p in processes}, time.monotonic()
     tool = py_spy()
     if tool is None:
         problems.append("py-spy is not installed beside reprokit: stacks from outside are missing")
@@ -65,9 +66,10 @@ def take(run_path: Path, root_pid: int, can_dump: frozenset[int]) -> Stacks:
             dumps += [job.result() for job in jobs]
             if number < ROUNDS:
                 time.sleep(GAP_S)
-    share = (_want(processes) - wanted) / max(time.monotonic() - began, 1e-3)
+    span = max(time.monotonic() - began, 1e-3)
+    busy = tuple(pid for pid, before in wanted.items() if (tree.want_s(pid) - before) / span > BUSY_SHARE)
     problems += sorted({f"{d.tool} of process {d.pid}: {d.problem}" for d in dumps if d.problem})
-    return Stacks(tuple(dumps), commands, share > 0.6, tuple(problems))
+    return Stacks(tuple(dumps), commands, busy, tuple(problems))
 
 
 def py_spy() -> str | None:
@@ -150,7 +152,3 @@ def _command(process: psutil.Process) -> str:
         return " ".join(process.cmdline())[:2000] or f"[{process.name()}]"
     except psutil.Error as problem:
         return f"<{problem}>"
-
-
-def _want(processes: list[psutil.Process]) -> float:
-    return sum(tree.want_s(p.pid) for p in processes)

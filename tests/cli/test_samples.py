@@ -34,11 +34,24 @@ def test_sample(name: str, tmp_path: Path) -> None:
     """From the file to the pack, and from the pack's repro to the same failure."""
     kind, status, title, words = SAMPLES[name]
     timeout = "30" if name == "hang" else "300"
-    done = reprokit("capture", ROOT / "samples" / f"{name}.py:make", "--timeout", timeout, "--output-dir", tmp_path, "--json")
+    done = reprokit(
+        "capture", ROOT / "samples" / f"{name}.py:make", "--timeout", timeout, "--output-dir", tmp_path, "--json"
+    )
     assert (done.status, done.kind) == (status, kind), done.out + done.err
     found = done.json
     assert found["signature"]["title"].startswith(title)
-    assert set(found) == {"schema", "verdict", "signature", "run_dir", "pack", "issue", "repro", "missing", "seconds", "peak_rss_bytes"}
+    assert set(found) == {
+        "schema",
+        "verdict",
+        "signature",
+        "run_dir",
+        "pack",
+        "issue",
+        "repro",
+        "missing",
+        "seconds",
+        "peak_rss_bytes",
+    }
     assert Path(found["pack"]).name == f"reprokit-{name}-make-{kind}-{found['signature']['id']}.tar.gz"
     pack = archive.read(Path(found["pack"]))
     for part in ("issue.md", "issue/describe.md", "issue/error_logs.md", "issue/versions.md", "issue/url.txt", "repro.py", "command.txt",
@@ -51,11 +64,15 @@ def test_sample(name: str, tmp_path: Path) -> None:
         assert pack.json("observation.json")["eager"] == "passes"
     if kind in ("exception", "crash"):
         environ = clean_environ(TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"))
-        again = subprocess.run([sys.executable, found["repro"]], capture_output=True, text=True, env=environ, check=False)
+        again = subprocess.run(
+            [sys.executable, found["repro"]], capture_output=True, text=True, env=environ, check=False
+        )
         assert again.returncode not in (0, 2)
         assert words in again.stderr
     if name == "hang":
-        assert {n.split("-", 1)[1].rsplit("-", 1)[0] for n in pack.files if n.startswith("stacks/") and n[7].isdigit()} == {"py-spy", "faulthandler"}
+        assert {
+            n.split("-", 1)[1].rsplit("-", 1)[0] for n in pack.files if n.startswith("stacks/") and n[7].isdigit()
+        } == {"py-spy", "faulthandler"}
 
 
 BUGS = ROOT / "tests" / "bugs"
@@ -72,4 +89,7 @@ def test_a_buried_bug_has_the_signature_of_the_small_one(buried: str, sample: st
 def test_two_threads_that_abort_at_once(tmp_path: Path) -> None:
     """What the C++ runtime said names the crash, whatever the dump lost."""
     done = reprokit("capture", BUGS / "abort_in_parallel_loop.py:make", "--output-dir", tmp_path, "--json")
-    assert done.json["signature"]["title"] == "crash: kernel-run | SIGABRT std::runtime_error: kernel, <path>:#, index out of bounds: # <= tmp# < #"
+    assert (
+        done.json["signature"]["title"]
+        == "crash: kernel-run | SIGABRT std::runtime_error: kernel, <path>:#, index out of bounds: # <= tmp# < #"
+    )

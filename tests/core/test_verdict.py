@@ -77,9 +77,9 @@ def test_kind_and_phase(seen: Observation, kind: str, phase: str | None) -> None
 def test_a_compiler_that_burns_its_child_is_slow_not_stuck() -> None:
     """g++ may be silent for minutes on a loaded machine."""
     build = (Frame(SITE + "torch/_inductor/cpp_builder.py", "run_compile_cmd"),)
-    busy = Observation(**DEADLINE, quiet_s=60, dumps=dumps(build, build), is_busy=True)
+    busy = Observation(**DEADLINE, quiet_s=60, dumps=dumps(build, build), busy_pids=(6,))
     assert judge(busy).kind == "slow-compile"
-    idle = Observation(**DEADLINE, quiet_s=60, dumps=dumps(build, build), is_busy=False)
+    idle = Observation(**DEADLINE, quiet_s=60, dumps=dumps(build, build))
     assert judge(idle).kind == "hang"
 
 
@@ -100,3 +100,17 @@ def test_evidence_names_what_was_believed() -> None:
     verdict = judge(Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a"), leaf("a"))))
     text = " / ".join(verdict.evidence)
     assert "torch/_inductor/ir.py:a" in text and "60.0 s" in text and "did not move over 2 dumps" in text
+
+
+def test_a_worker_that_spins_in_place_is_stuck() -> None:
+    """The compiler waits for a worker process: only a worker whose stack moves is progress."""
+    wait = dumps(*[(Frame(SITE + "torch/_inductor/async_compile.py", "wait"),)] * 2)
+
+    def worker(*names: str) -> tuple[Dump, ...]:
+        threads = [(ThreadStack(6, "MainThread", (Frame("/x/jobs.py", n),), is_main=True),) for n in names]
+        return tuple(Dump(i, "py-spy", 6, t) for i, t in enumerate(threads))
+
+    spins = Observation(**DEADLINE, quiet_s=60, dumps=(*wait, *worker("spin", "spin")), busy_pids=(6,))
+    assert judge(spins).kind == "hang"
+    works = Observation(**DEADLINE, quiet_s=60, dumps=(*wait, *worker("parse", "emit")), busy_pids=(6,))
+    assert judge(works).kind == "slow-compile"

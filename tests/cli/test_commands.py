@@ -1,0 +1,255 @@
+"""A whole program behind ``--``: unmodified, instrumented through the environment alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.host import archive
+
+from ..conftest import clean_environ, reprokit, reprokit_command
+
+COMPILES = """
+import sys, torch
+f = torch.compile(lambda x: x.sin() + 1, backend={backend})
+print("value", float(f(torch.zeros(2)).sum()), sys.argv[1:])
+"""
+
+
+def journal(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for p in (run / "journal").glob("*.jsonl") for line in p.read_text().splitlines()]
+
+
+def test_arguments_output_and_graphs(write: Any, tmp_path: Path) -> None:
+    """Odd arguments arrive as they are, both streams come through live, graphs are recorded before compiling."""
+    script = write("train.py", COMPILES.format(backend="'aot_eager'") + "print('to stderr', file=sys.stderr)\n")
+    words = ["--flag", "a b", "--", "$HOME", "-h"]
+    done = reprokit("capture", "--output-dir", tmp_path / "out", "--", sys.executable, script, *words, cwd=tmp_path)
+    assert done.status == 0, done.err
+    assert f"value 2.0 {words}" in done.out
+    assert "to stderr" in done.err
+    run = tmp_path / "out" / "run-001"
+    events = journal(run)
+    names = [e["ev"] for e in events]
+    assert names.index("process") < names.index("graph") < names.index("graph_done") < names.index("exit")
+    (graph,) = [e for e in events if e["ev"] == "graph"]
+    assert graph["level"] == "dynamo" and graph["cid"] == "0/0"
+    assert "class Repro(torch.nn.Module):" in (run / "graphs" / f"{graph['n']:04d}" / "graph.py").read_text()
+    facts = json.loads((run / "graphs" / f"{graph['n']:04d}" / "inputs.json").read_text())
+    assert facts["inputs"][0]["shape"] == [2]
+    assert (run / "logs" / "stdout.txt").read_text() == done.out[: len((run / "logs" / "stdout.txt").read_text())]
+    assert json.loads((run / "run.json").read_text())["argv"][2:] == words
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind", "exit_code"), [("sys.exit(0)", 0, "ok", 0), ("sys.exit(7)", 7, "unknown", 3)]
+)
+def test_its_own_exit_status_is_kept(code: str, status: int, kind: str, exit_code: int, tmp_path: Path) -> None:
+    """A program that leaves by itself is no failure of the compiler; its status is in the report."""
+    done = reprokit("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", f"import sys; {code}")
+    assert (done.status, done.kind) == (exit_code, kind)
+    assert json.loads((done.run_dir / "run.json").read_text())["exit_status"] == status
+
+
+def test_json_keeps_stdout_for_the_object(tmp_path: Path) -> None:
+    """The program's own stdout goes to stderr, so that a machine can read ours."""
+    done = reprokit("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", "print('chatter')")
+    assert done.json["verdict"]["kind"] == "ok"
+    assert "chatter" in done.err
+
+
+def test_output_is_live(tmp_path: Path) -> None:
+    """A line is shown when it is printed, not when the program ends."""
+    code = "import time; print('first'); time.sleep(30)"
+    command = reprokit_command("capture", "--output-dir", str(tmp_path), "--", sys.executable, "-c", code)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=clean_environ()) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"first\n"
+        assert process.poll() is None
+        process.terminate()
+        assert process.wait(60) == 130
+
+
+def test_the_hidden_sitecustomize_runs_first(write: Any, tmp_path: Path) -> None:
+    """A user's own sitecustomize keeps its effect, and stays the module of that name."""
+    write("sitecustomize.py", "import os; os.environ['SEEN'] = 'yes'; MINE = 1\n")
+    env = clean_environ(PYTHONPATH=str(tmp_path))
+    code = "import os, sitecustomize; print(os.environ['SEEN'], sitecustomize.MINE, sitecustomize.__file__)"
+    done = reprokit("capture", "--output-dir", tmp_path / "out", "--", sys.executable, "-c", code, env=env)
+    assert f"yes 1 {tmp_path}/sitecustomize.py" in done.out
+
+
+def test_a_program_without_torch_is_left_alone(tmp_path: Path) -> None:
+    """Inert: no journal, no import of ours but the waiter, nothing changed that the program can trip over."""
+    code = "import sys; print(sorted(m for m in sys.modules if 'torch' in m), 'faulthandler' in sys.modules, sys.excepthook is sys.__excepthook__)"
+    done = reprokit("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", code)
+    assert "[] False True" in done.err
+    assert not list((done.run_dir / "journal").iterdir())
+    assert any(m["what"] == "journal" for m in done.json["missing"])
+
+
+def test_children_are_watched_too(write: Any, tmp_path: Path) -> None:
+    """A launcher's children write journals of their own, with their ranks."""
+    worker = write("worker.py", COMPILES.format(backend="'eager'"))
+    launcher = write(
+        "launch.py",
+        "import os, subprocess, sys\n"
+        f"for r in '01': subprocess.run([sys.executable, {str(worker)!r}], env={{**os.environ, 'RANK': r, 'WORLD_SIZE': '2'}}, check=True)\n",
+    )
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, launcher)
+    ranks = {e["rank"] for e in journal(done.run_dir) if e["ev"] == "process"}
+    assert ranks == {"0", "1"}
+    assert len({e["pid"] for e in journal(done.run_dir) if e["ev"] == "graph"}) == 2
+
+
+FAILS_TO_COMPILE = """
+import torch
+def backend(gm, inputs):
+    raise ValueError("no lowering for 17 nodes")
+try:
+    torch.compile(lambda x: x + 1, backend=backend)(torch.zeros(2))
+except Exception:
+    {after}
+"""
+
+
+@pytest.mark.parametrize("after", ["raise", "print('went on')"])
+def test_a_compile_that_fails_is_found_even_if_it_is_swallowed(after: str, write: Any, tmp_path: Path) -> None:
+    """Frameworks fall back to eager without a word; the verdict is the same, and so is the signature."""
+    script = write("train.py", FAILS_TO_COMPILE.format(after=after))
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    assert (done.status, done.kind) == (1, "exception"), done.out
+    assert (
+        done.json["signature"]["title"] == "exception: backend | ValueError: no lowering for # nodes @ <user>:backend"
+    )
+
+
+def test_an_exception_elsewhere_is_no_compiler_bug(write: Any, tmp_path: Path) -> None:
+    """FileNotFoundError in train.py is told as what it is."""
+    script = write("train.py", COMPILES.format(backend="'eager'") + "open('/no/such/file')\n")
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    assert (done.status, done.kind) == (1, "error-in-eager")
+    assert "no compiler bug" in done.json["verdict"]["reason"]
+
+
+def test_a_crash_before_torch_is_no_compiler_bug(write: Any, tmp_path: Path) -> None:
+    """A segmentation fault with no compiler in sight."""
+    script = write("train.py", "import torch, ctypes\nctypes.string_at(0)\n")
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    assert (done.status, done.kind) == (1, "error-in-eager"), done.out
+
+
+def test_an_interpreter_that_ignores_us_is_told(tmp_path: Path) -> None:
+    """python -I keeps every PYTHONPATH out, and so the instrumentation: said, not hidden."""
+    done = reprokit("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-I", "-c", "pass")
+    assert any("-I" in m["why"] for m in done.json["missing"] if m["what"] == "journal")
+
+
+def test_logs_go_to_files_and_unknown_names_are_told(write: Any, tmp_path: Path) -> None:
+    """TORCH_LOGS that we want are not printed by the target; a name its torch does not have is said."""
+    script = write(
+        "train.py",
+        "import torch\nf = torch.compile(lambda x: x + 1, backend='eager')\nf(torch.zeros(2)); f(torch.zeros(3)); f(torch.zeros(2, 2))\n",
+    )
+    done = reprokit(
+        "capture",
+        "--json",
+        "--logs",
+        "guards,no_such_log",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        sys.executable,
+        script,
+    )
+    logs = "".join(p.read_text() for p in (done.run_dir / "logs").glob("torch-*.log"))
+    assert "__recompiles" in logs and "__guards" in logs
+    assert "recompiles" not in done.err and "guards" not in done.err
+    assert any("no_such_log" in m["why"] for m in done.json["missing"])
+    recompiles = [e for e in journal(done.run_dir) if e["ev"] == "recompile"]
+    assert len(recompiles) == 2 and recompiles[0]["function"] == "<lambda>" and recompiles[0]["reasons"]
+
+
+def test_the_targets_own_torch_logs_still_reach_its_stderr(write: Any, tmp_path: Path) -> None:
+    """What the user switched on stays where the user wants it."""
+    script = write("train.py", COMPILES.format(backend="'eager'"))
+    env = clean_environ(TORCH_LOGS="graph_code")
+    done = reprokit("capture", "--output-dir", tmp_path / "out", "--", sys.executable, script, env=env)
+    assert "__graph_code" in done.err
+    assert "__recompiles" not in done.err and "INFO" not in done.err
+
+
+def test_no_secret_enters_a_pack(write: Any, tmp_path: Path) -> None:
+    """Not from the environment, the arguments, the output, the source or the traceback."""
+    token, home = "hf_" + "Q7" * 17, "/home/janedoe"
+    script = write(
+        "train.py",
+        f"import torch, warnings\nTOKEN = {token!r}\nwarnings.warn('mail jane@corp.example.com')\nprint(TOKEN, '{home}/data', '10.20.30.40')\n"
+        f"def backend(gm, i): raise ValueError('cannot read {home}/x with ' + TOKEN)\n"
+        "torch.compile(lambda x: x + 1, backend=backend)(torch.zeros(2))\n",
+    )
+    env = clean_environ(HF_TOKEN=token, MY_DB_PASSWORD="correcthorse", AWS_SECRET_ACCESS_KEY="x" * 40)
+    done = reprokit(
+        "capture",
+        "--json",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        sys.executable,
+        script,
+        "--api-key",
+        "Zx81abcd9",
+        env=env,
+    )
+    pack = archive.read(Path(done.json["pack"]))
+    for name, data in pack.files.items():
+        if name.startswith("trace/"):
+            import gzip
+
+            data = gzip.decompress(data)
+        for secret in (token, "janedoe", "10.20.30.40", "jane@corp", "correcthorse", "x" * 40, "Zx81abcd9"):
+            assert secret.encode() not in data, (name, secret)
+    assert b"<token-1>" in pack.files["logs/stdout.txt"]
+    # what stays on disk beside the run is what is in the pack
+    assert "janedoe" not in Path(done.json["issue"]).read_text()
+
+
+@pytest.mark.slow
+def test_compile_workers_are_no_surprise(write: Any, tmp_path: Path) -> None:
+    """Inductor's own worker processes carry the instrumentation and leave nothing behind."""
+    script = write("train.py", COMPILES.format(backend="'inductor'"))
+    env = clean_environ(TORCHINDUCTOR_COMPILE_THREADS="2", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"))
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script, env=env)
+    assert (done.status, done.kind) == (0, "ok"), done.out
+    assert not (done.run_dir / "agent-problems.txt").exists()
+    assert (tmp_path / "cache").is_dir(), "the user's cache directory is the user's"
+    assert {e["level"] for e in journal(done.run_dir) if e["ev"] == "graph"} == {"dynamo", "aten"}
+
+
+@pytest.mark.slow
+def test_two_ranks_under_torchrun(write: Any, tmp_path: Path) -> None:
+    """torchrun starts two gloo ranks; each compiles, journals and is stated."""
+    script = write(
+        "ranks.py",
+        "import torch, torch.distributed as dist\ndist.init_process_group('gloo')\n"
+        "f = torch.compile(lambda x: x + dist.get_rank(), backend='eager')\nprint(f(torch.zeros(2)))\ndist.destroy_process_group()\n",
+    )
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", script]
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", *words, env=clean_environ(OMP_NUM_THREADS="1")
+    )
+    assert done.status == 0, done.err
+    assert {e["rank"] for e in journal(done.run_dir) if e["ev"] == "process" and e["rank"]} == {"0", "1"}
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
+    """``reprokit show PACK | head -1`` ends quietly."""
+    done = reprokit("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", "pass")
+    command = " ".join([sys.executable, "-m", "reprokit", "show", done.json["pack"], "|", "head", "-1"])
+    piped = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=clean_environ(), check=False)
+    assert piped.returncode == 0 and "Traceback" not in piped.stderr

@@ -1,0 +1,272 @@
+"""However a run ends: stacks first, a pack always, no process left behind, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.host import archive
+
+from ..conftest import ROOT, clean_environ, reprokit, reprokit_command, survivors, wait_until
+
+HANGS_IN_BACKEND = """
+import os, subprocess, sys, torch
+{before}
+def backend(gm, inputs):
+    open({mark!r}, "w").close()
+    {body}
+    return gm
+def make():
+    return (lambda x: x + 1), (torch.zeros(2),)
+if __name__ == "__main__":
+    torch.compile(make()[0], backend=backend)(*make()[1])
+"""
+BODIES = {
+    "sleep": "import time; time.sleep(1000)",
+    "loop": "while True: pass",
+    "native code that holds the GIL": "import re; re.match('(a+)+$', 'a' * 64 + 'b')",
+    "stopped": "import signal; os.kill(os.getpid(), signal.SIGSTOP)",
+    "child": "subprocess.run(['sleep', '1000'])",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", BODIES)
+def test_stacks_of_a_hang(body: str, write: Any, tmp_path: Path) -> None:
+    """py-spy and faulthandler say where it stands, also with the GIL held; then the whole tree is gone."""
+    mark, env = str(tmp_path / "mark"), clean_environ(HANG_MARK=uuid.uuid4().hex)
+    script = write("hang.py", HANGS_IN_BACKEND.format(before="", mark=mark, body=BODIES[body]))
+    done = reprokit(
+        "capture", "--json", "--timeout", "14", "--output-dir", tmp_path / "out", "--", sys.executable, script, env=env
+    )
+    assert (done.status, done.kind) == (1, "hang"), done.out
+    assert os.path.exists(mark)
+    assert done.json["signature"]["title"].startswith("hang: backend | <user>:backend")
+    pack = archive.read(Path(done.json["pack"]))
+    dumps = {(d["tool"], d["number"]): d for d in pack.json("observation.json")["dumps"] if d["threads"]}
+    assert ("py-spy", 1) in dumps and ("py-spy", 3) in dumps
+    if body != "stopped":
+        assert ("faulthandler", 3) in dumps
+    else:
+        assert any(m["what"] == "stacks" and "stopped" in m["why"] for m in done.json["missing"])
+    if body == "child":
+        assert "sleep 1000" in pack.json("observation.json")["commands"].values()
+    assert survivors(env["HANG_MARK"]) == []
+
+
+def test_nothing_is_left_of_a_tree_that_tries_to_leave(write: Any, tmp_path: Path) -> None:
+    """Children in sessions of their own, orphans, and processes that ignore SIGTERM are ended too."""
+    before = (
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "subprocess.Popen(['sleep', '997'], start_new_session=True)\n"
+        "if os.fork() == 0:\n    os.setsid()\n    if os.fork(): os._exit(0)\n    import time; time.sleep(1000)\n"
+    )
+    env = clean_environ(HANG_MARK=uuid.uuid4().hex)
+    script = write("hang.py", HANGS_IN_BACKEND.format(before=before, mark=str(tmp_path / "m"), body=BODIES["sleep"]))
+    done = reprokit(
+        "capture", "--json", "--timeout", "10", "--output-dir", tmp_path / "out", "--", sys.executable, script, env=env
+    )
+    assert done.kind == "hang"
+    assert survivors(env["HANG_MARK"]) == []
+
+
+def start_hang(tmp_path: Path, write: Any, env: dict[str, str], *words: str) -> subprocess.Popen[str]:
+    """Start a capture of a target that hangs, and wait until it does."""
+    mark = tmp_path / "mark"
+    script = write("hang.py", HANGS_IN_BACKEND.format(before="", mark=str(mark), body=BODIES["sleep"]))
+    command = reprokit_command(
+        "capture", "--json", "--output-dir", str(tmp_path / "out"), *words, "--", sys.executable, str(script)
+    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    assert wait_until(mark.exists), "the target never came to its hang"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_leaves_a_pack(number: signal.Signals, write: Any, tmp_path: Path) -> None:
+    """Ctrl-C on a hang: what there is, stacks included, exit code 130."""
+    env = clean_environ(HANG_MARK=uuid.uuid4().hex)
+    process = start_hang(tmp_path, write, env)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    found = json.loads(out)
+    assert found["verdict"]["cause"] == "interrupted"
+    assert found["verdict"]["phase"] == "backend"
+    pack = archive.read(Path(found["pack"]))
+    assert any(n.startswith("stacks/1-py-spy") for n in pack.files)
+    assert survivors(env["HANG_MARK"]) == []
+
+
+def test_sigkill_of_reprokit_leaves_no_orphan_and_loses_nothing(write: Any, tmp_path: Path) -> None:
+    """The guardian ends the target; the journal and the graph are on disk."""
+    env = clean_environ(HANG_MARK=uuid.uuid4().hex)
+    process = start_hang(tmp_path, write, env)
+    process.kill()
+    process.communicate(timeout=60)
+    assert wait_until(lambda: not survivors(env["HANG_MARK"])), survivors(env["HANG_MARK"])
+    run = tmp_path / "out" / "run-001"
+    events = [json.loads(line) for p in (run / "journal").glob("*.jsonl") for line in p.read_text().splitlines()]
+    assert "graph" in {e["ev"] for e in events}
+    assert next((run / "graphs").glob("*/graph.py")).read_text()
+    # and the directory can be used again
+    again = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, "-c", "pass")
+    assert again.run_dir.name == "run-002"
+
+
+def test_a_run_directory_in_use_is_refused(write: Any, tmp_path: Path) -> None:
+    """Two captures never mix; the second is told who holds the place, and the first goes on."""
+    env = clean_environ(HANG_MARK=uuid.uuid4().hex)
+    process = start_hang(tmp_path, write, env)
+    second = reprokit("capture", "--output-dir", tmp_path / "out", "--", sys.executable, "-c", "pass")
+    assert second.status == 2
+    assert f"in use by reprokit, process {process.pid}" in second.err
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(120) == 130
+
+
+def test_a_compile_that_advances_is_slow_not_hung(write: Any, tmp_path: Path) -> None:
+    """New graphs until the deadline: slow-compile, with the phase it was in."""
+    script = write(
+        "slow.py",
+        "import torch\ni = 0\nwhile True:\n    i += 1\n    torch._dynamo.reset()\n    def f(x, c=i):\n"
+        "        for j in range(60): x = x.sin() + (c + j)\n        return x\n    torch.compile(f, backend='aot_eager')(torch.zeros(2))\n",
+    )
+    done = reprokit(
+        "capture", "--json", "--timeout", "15", "--output-dir", tmp_path / "out", "--", sys.executable, script
+    )
+    assert (done.status, done.kind) == (1, "slow-compile"), done.out
+    assert done.json["verdict"]["phase"]
+
+
+def test_a_program_that_runs_past_the_deadline_is_no_hang(write: Any, tmp_path: Path) -> None:
+    """A training loop outside the compiler that still moves: unknown, and what to do."""
+    functions = "".join(f"def f{i}(): sum(range(9999))\n" for i in range(20))
+    loop = (
+        "import random\nall = ["
+        + ", ".join(f"f{i}" for i in range(20))
+        + "]\nwhile True:\n    f(torch.zeros(2)); random.choice([%s])()\n" % ", ".join(f"f{i}" for i in range(20))
+    )
+    script = write("train.py", "import torch\nf = torch.compile(lambda x: x + 1, backend='eager')\n" + functions + loop)
+    done = reprokit(
+        "capture", "--json", "--timeout", "10", "--output-dir", tmp_path / "out", "--", sys.executable, script
+    )
+    assert done.kind == "unknown", done.out
+    assert "--timeout" in done.json["verdict"]["reason"]
+
+
+def test_memory_that_runs_out_is_named(write: Any, tmp_path: Path) -> None:
+    """A real MemoryError inside the compiler."""
+    script = write("oom.py", "import torch\ndef backend(gm, i):\n    bytearray(1 << 60)\ndef make():\n    return torch.nn.Identity(), (torch.zeros(2),)\n"
+                   "torch.compile(lambda x: x + 1, backend=backend)(torch.zeros(2))\n")  # fmt: skip
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    assert (done.status, done.kind) == (1, "oom")
+    assert done.json["signature"]["title"] == "oom: backend | MemoryError @ <user>:backend"
+
+
+@pytest.fixture
+def small_memory() -> Any:
+    """A control group of 600 MB; only root may make one."""
+    for top, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = Path(top) / f"reprokit-test-{uuid.uuid4().hex[:8]}"
+        try:
+            group.mkdir()
+            (group / limit).write_text(str(600 << 20))
+        except OSError:
+            if group.is_dir():
+                group.rmdir()
+            continue
+        yield group
+        wait_until(lambda place=group: not (place / "cgroup.procs").read_text().strip(), 10)
+        group.rmdir()
+        return
+    pytest.skip("may not make a control group here; the rule itself is tested in tests/core/test_verdict.py")
+
+
+def test_the_killer_is_named(small_memory: Path, write: Any, tmp_path: Path) -> None:
+    """The kernel's out-of-memory killer in a real control group."""
+    script = write("eat.py", "import torch, torch._dynamo\nx = [b'x' * (1 << 24) for _ in range(10000)]\n")
+    command = f"echo $$ > {small_memory}/cgroup.procs; exec {sys.executable} {script}"
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", "sh", "-c", command)
+    assert (done.status, done.kind) == (1, "oom"), done.out
+    assert done.json["verdict"]["cause"] == "killer"
+
+
+def limit_files() -> None:
+    """Let no file grow beyond 40 kB in this process and its children."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+
+
+@pytest.mark.slow
+def test_files_that_cannot_grow(tmp_path: Path) -> None:
+    """A file-size limit in the middle of everything: a verdict, clear words, no traceback, what could be written is whole."""
+    words = ("capture", "--json", "--model", "llama-tiny", "--backend", "aot_eager", "--output-dir", tmp_path)
+    done = reprokit(*words, preexec_fn=limit_files)
+    assert done.status in (0, 1, 3)
+    assert done.json["verdict"]["kind"] in ("ok", "unknown")
+    if done.json["pack"] is None:
+        assert any(m["what"] == "pack" for m in done.json["missing"])
+    else:
+        archive.read(Path(done.json["pack"]))
+    for path in done.run_dir.rglob("*.draft"):
+        pytest.fail(f"{path} is half a file")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Any:
+    """A real file system of 600 kB; only root may mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", place], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("may not mount a tmpfs here; test_files_that_cannot_grow covers the same errors")
+    yield place
+    subprocess.run(["umount", "-l", place], check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("free_kb", [0, 150, 450])
+def test_a_full_disk(small_disk: Path, free_kb: int) -> None:
+    """Full from the start or in the middle: one clear line or a verdict that says it, never a traceback."""
+    ballast = (600 - free_kb) * 1024
+    (small_disk / "ballast").write_bytes(b"x" * max(0, ballast - 8192)) if free_kb else fill(small_disk / "ballast")
+    done = reprokit("capture", "--model", "llama-tiny", "--backend", "aot_eager", "--output-dir", small_disk / "out")
+    assert done.status in (0, 1, 2, 3)
+    if done.status == 2:
+        assert done.err.strip().splitlines()[-1].startswith("reprokit: cannot")
+    else:
+        assert "missing" in done.out
+    assert survivors(str(small_disk)) == []
+
+
+def fill(path: Path) -> None:
+    """Write until the disk is full."""
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 4096)
+        except OSError:
+            return
+
+
+def test_samples_hang_is_ended_by_the_environments_deadline(tmp_path: Path) -> None:
+    """TORCH_COMPILE_TIMEOUT is the default of --timeout."""
+    env = clean_environ(TORCH_COMPILE_TIMEOUT="3")
+    done = reprokit("capture", "--json", "--output-dir", tmp_path, "--", "sleep", "100", env=env)
+    assert done.json["seconds"] < 60
+    assert json.loads((done.run_dir / "run.json").read_text())["deadline_s"] == 3.0
+    assert (ROOT / "samples" / "hang.py").exists()
