@@ -25,7 +25,9 @@ def codegen_only() -> Iterator[None]:
         raise BadTarget(
             f"torch {torch.__version__} cannot run compiled regions on fake tensors; use --weights real, or torch 2.10 or newer"
         )
-    real = codecache.PyCodeCache.load_by_key_path
+    from torch._inductor.cpu_vec_isa import VecISA
+
+    real, real_check = codecache.PyCodeCache.load_by_key_path, VecISA.check_build
 
     def load_by_key_path(key: str, path: str, *args: Any, **kwargs: Any) -> Any:
         return _Unloaded(key, path)
@@ -33,16 +35,18 @@ def codegen_only() -> Iterator[None]:
     settings = {
         "wrap_inductor_compiled_regions": True,  # fake outputs come from metadata, not from a call
         "compile_threads": 1,
-        "cpp.vec_isa_ok": True,  # the question is answered by building C++
+        "cpp.vec_isa_ok": True,  # the question whether vectors work is answered by building C++
         "shape_padding": False,  # pad_mm decides by timing real tensors
         "force_disable_caches": True,  # a cached artifact would hide lowering and code generation
     }
     codecache.PyCodeCache.load_by_key_path = staticmethod(load_by_key_path)
+    VecISA.check_build = lambda self, code: True  # the same question for bf16, VNNI and AMX
     try:
         with config.patch(settings):
             yield
     finally:
         codecache.PyCodeCache.load_by_key_path = real
+        VecISA.check_build = real_check
 
 
 class _Unloaded(SimpleNamespace):

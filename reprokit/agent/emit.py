@@ -8,23 +8,35 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 _HEADER = '''"""{level} graph {cid}, recorded by reprokit before it was compiled."""
 '''
 
 
-def describe_input(value: Any) -> dict[str, Any]:
-    """Metadata of one graph input as JSON values; sizes and strides in elements, symbols as text."""
+def describe_inputs(gm: Any, example_inputs: Sequence[Any]) -> list[dict[str, Any]]:
+    """Metadata of each input of ``gm``; which size is which symbol stands at the graph's placeholders."""
+    places = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    traced = [n.meta.get("example_value", n.meta.get("val")) for n in places]
+    traced += [None] * (len(example_inputs) - len(traced))
+    return [describe_input(value, as_traced) for value, as_traced in zip(example_inputs, traced, strict=False)]
+
+
+def describe_input(value: Any, as_traced: Any = None) -> dict[str, Any]:
+    """Metadata of one graph input as JSON values; sizes and strides in elements, symbols as text.
+
+    ``as_traced`` is the same input as the tracer saw it: a fake tensor that may have symbolic sizes.
+    """
     import torch
 
     if isinstance(value, torch.Tensor):
+        sizes = as_traced.shape if isinstance(as_traced, torch.Tensor) else value.shape
         return {
             "kind": "tensor",
             "shape": [_number(s) for s in value.shape],
             "stride": [_number(s) for s in value.stride()] if value.layout is torch.strided else None,
-            "symbols": [str(s) if isinstance(s, torch.SymInt) else None for s in value.shape],
+            "symbols": [str(s) if isinstance(s, torch.SymInt) else None for s in sizes],
             "dtype": str(value.dtype),
             "device": str(value.device),
             "layout": str(value.layout),

@@ -28,7 +28,7 @@ def record(gm: Any, example_inputs: Sequence[Any], level: str, cid: str | None, 
     try:
         if _recorded < MAX_GRAPHS:
             _recorded += 1
-            inputs = [emit.describe_input(value) for value in example_inputs]
+            inputs = emit.describe_inputs(gm, example_inputs)
             source = emit.standalone(gm, inputs, level=level, cid=cid)
             number = _write(source, {**head, "inputs": inputs})
         journal.write("graph", n=number, **head)

@@ -25,7 +25,6 @@ def env(python: str | None, as_json: bool) -> None:
     from ..core.records import to_json
     from ..core.redact import Redactor
     from ..host import environment, private
-    from ..host.capture import redacted
     from .capture import _python
 
     path = _python(python) if python else sys.executable
@@ -33,8 +32,8 @@ def env(python: str | None, as_json: bool) -> None:
         live.say("asking the machine and the interpreter (up to a minute)")
         found = environment.collect(path)
     redactor = Redactor(private.gather())
-    facts: dict[str, Any] = redacted(found.facts, redactor)
-    missing = redacted(to_json(found.missing), redactor)
+    facts: dict[str, Any] = private.redacted(found.facts, redactor)
+    missing = private.redacted(to_json(found.missing), redactor)
     if as_json:
         screen.print_json(
             {"schema": 1, "environment": facts, "collect_env": redactor.text(found.collect_env), "missing": missing}

@@ -51,6 +51,15 @@ def cli() -> None:
     """
 
 
+def _keep_traceback() -> str:
+    import tempfile
+    import traceback
+
+    with tempfile.NamedTemporaryFile("w", prefix="reprokit-defect-", suffix=".txt", delete=False) as file:
+        traceback.print_exc(file=file)
+    return file.name
+
+
 def main() -> None:
     """Run the command line; wrong usage is one line on stderr and exit code 2."""
     from ..core.records import BadInput
@@ -67,7 +76,10 @@ def main() -> None:
         status = 2
     except click.exceptions.Exit as left:
         status = left.exit_code
-    except BrokenPipeError:
+    except BrokenPipeError:  # the reader has left: reprokit show PACK | head
         sys.stderr.close()
         status = 0
+    except Exception:  # a defect of ours: keep the traceback, spare the user
+        status = 3
+        print(f"reprokit: this is a defect of reprokit; please report it with {_keep_traceback()}", file=sys.stderr)
     sys.exit(status if isinstance(status, int) else 0)

@@ -22,7 +22,7 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
     (
         "kernel-run",
         r"torch/_functorch/_aot_autograd/(runtime_wrappers|subclass_codegen)\.py.*",
-        r".*runtime_wrapper|__call__|forward|backward|run.*",
+        r".*runtime_wrapper|__call__|__torch_dispatch__|forward|backward|run.*",
     ),
     ("aot", r"torch/_functorch/.*|torch/_export/.*", r".*"),
     ("fx-passes", r"torch/_inductor/(fx_passes/.*|pattern_matcher\.py|constant_folding\.py|freezing\.py)", r".*"),

@@ -6,10 +6,8 @@ answer carries its evidence, and ``unknown`` is an answer too.
 
 from __future__ import annotations
 
-import signal
-
 from . import frames as fr
-from . import phases, where
+from . import phases, signals, where
 from .records import Observation, Raised, Verdict
 from .signature import main_stacks
 
@@ -148,7 +146,7 @@ def _out_of_memory(seen: Observation) -> Verdict | None:
                 said = link.message.strip().splitlines()[0][:200] if link.message.strip() else ""
                 text = f"memory ran out ({short}{': ' + said if said else ''}), {where.doing(phase, seen)}"
                 return Verdict("oom", phase, short, _sentence(text), where.exception_evidence(raised))
-    if seen.oom_evidence and _signal_of(seen) in ("SIGKILL", None):
+    if seen.oom_evidence and signals.of(seen) in ("SIGKILL", None):
         phase, evidence = where.at_work(seen)
         return Verdict(
             "oom",
@@ -173,7 +171,7 @@ def _eager_fails(seen: Observation) -> Verdict | None:
 
 
 def _crash(seen: Observation) -> Verdict | None:
-    name = _signal_of(seen)
+    name = signals.of(seen)
     if name is None:
         return None
     fault = next((f for f in seen.faults if f.frames), None)
@@ -274,39 +272,8 @@ def _raised(seen: Observation) -> tuple[Raised, ...]:
     return (seen.raised,) if seen.raised else (seen.compile_failures if seen.exit_status != 0 else ())
 
 
-def _signal_of(seen: Observation) -> str | None:
-    """The signal that ended the target; shells and torchrun say 128 + n for it."""
-    status = seen.exit_status
-    number = None
-    if status is not None and status < 0:
-        number = -status
-    elif status is not None and 128 < status < 128 + 65 and seen.raised is None:
-        number = status - 128
-    if number is None:
-        if seen.faults and status not in (0, None) and seen.raised is None:
-            return _fault_signal(seen.faults[0].headline)
-        return None
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _fault_signal(headline: str) -> str:
-    for words, name in (
-        ("Segmentation fault", "SIGSEGV"),
-        ("Aborted", "SIGABRT"),
-        ("Bus error", "SIGBUS"),
-        ("Floating", "SIGFPE"),
-        ("Illegal", "SIGILL"),
-    ):
-        if words in headline:
-            return name
-    return headline
-
-
 def _short_cause(seen: Observation) -> str | None:
-    return fr.root(seen.raised).type.rsplit(".", 1)[-1] if seen.raised else _signal_of(seen)
+    return fr.root(seen.raised).type.rsplit(".", 1)[-1] if seen.raised else signals.of(seen)
 
 
 def _sentence(text: str) -> str:

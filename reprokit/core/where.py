@@ -39,6 +39,9 @@ def of_exception(raised: Raised, seen: Observation) -> str | None:
     for other in seen.compile_failures:
         if other is not raised and is_same(raised, other):
             return of_exception(other, Observation())
+    # Dynamo strips its frames from what it raises to the user; its own exceptions tell all the same.
+    if any(link.type.startswith("torch._dynamo.exc.") for link in raised.chain):
+        return "dynamo-trace"
     return of_open_events(seen)
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import shlex
-import shutil
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,8 @@ from .run import Outcome
 
 EAGER_KINDS = frozenset({"exception", "crash", "hang", "slow-compile", "oom"})
 """Verdicts that are only a compiler's fault if the target works without it."""
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
 
 Say = Callable[[str], None]
 
@@ -78,8 +79,10 @@ def capture(
         try:
             outcome = run.run(request, place.path, show, echo)
         except OSError as problem:
+            if problem.errno not in NO_ROOM:
+                raise
             raise BadInput(
-                f"cannot start the target in {place.path}: {problem.strerror or problem}; free some space, or name another --output-dir"
+                f"cannot write in {place.path}: {problem.strerror}; free some space, or name another --output-dir"
             ) from problem
         journals = observe.read_journals(place.path)
         refuse_bad_target(journals, place.path)
@@ -155,7 +158,11 @@ def collect_environment(
     if outcome.is_interrupted:
         captured.missing.append(Missing("environment: Python and packages", "not asked after an interrupt"))
         python = None
-    found = environment.collect(python, run_path)
+    try:
+        found = environment.collect(python, run_path)
+    except KeyboardInterrupt:
+        captured.missing.append(Missing("environment", "interrupted"))
+        return environment.Environment({}, "", ())
     captured.missing += (
         found.missing if not outcome.is_interrupted else [m for m in found.missing if "Python" not in m.what]
     )
@@ -178,20 +185,22 @@ def make_pack(
     captured.missing += missing
     command = command_line(request)
     configs = journals.last("config").get("changed") or {}
-    seen = redacted(captured.seen, redactor)
+    seen = private.redacted(captured.seen, redactor)
     facts = render.Facts(
-        verdict=redacted(verdict, redactor),
-        signature=redacted(signature, redactor),
+        verdict=private.redacted(verdict, redactor),
+        signature=private.redacted(signature, redactor),
         seen=seen,
         command=redactor.text(command),
         repro=redactor.text(script),
         repro_about=about,
         is_simulated=journals.last("weights").get("kind") == "fake",
         collect_env=redactor.text(found.collect_env),
-        environment=redacted({k: v for k, v in found.facts.items() if k not in ("packages", "log_names")}, redactor),
-        variables=redacted(found.facts.get("variables", {}), redactor),
-        configs=redacted(configs, redactor),
-        missing=tuple(redacted(captured.missing, redactor)),
+        environment=private.redacted(
+            {k: v for k, v in found.facts.items() if k not in ("packages", "log_names")}, redactor
+        ),
+        variables=private.redacted(found.facts.get("variables", {}), redactor),
+        configs=private.redacted(configs, redactor),
+        missing=tuple(private.redacted(captured.missing, redactor)),
     )
     try:
         issue = render.issue(facts)
@@ -215,7 +224,11 @@ def make_pack(
     draft.add_json("observation.json", to_json(seen))
     draft.add_json(
         "environment.json",
-        {**redacted(found.facts, redactor), "changed_in_target": facts.configs, "missing": to_json(facts.missing)},
+        {
+            **private.redacted(found.facts, redactor),
+            "changed_in_target": facts.configs,
+            "missing": to_json(facts.missing),
+        },
     )
     draft.add_text("run.json", redactor.text(files.read_text(place.path / "run.json")))
     for name, value in (("observation.json", captured.seen), ("verdict.json", verdict), ("signature.json", signature)):
@@ -238,22 +251,6 @@ def make_pack(
             )
         )
     captured.trimmed = draft.trimmed
-    shutil.rmtree(place.path / "agent", ignore_errors=True)
-
-
-def redacted(value: Any, redactor: Redactor) -> Any:
-    """Redact every text inside a record or JSON value, and give the same kind of value back."""
-    if isinstance(value, str):
-        return redactor.text(value)
-    if isinstance(value, dict):
-        return {redacted(k, redactor): redacted(v, redactor) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(redacted(v, redactor) for v in value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.replace(
-            value, **{f.name: redacted(getattr(value, f.name), redactor) for f in dataclasses.fields(value)}
-        )
-    return value
 
 
 def command_line(request: Request) -> str:
@@ -290,9 +287,3 @@ def _eager_detail(eager: Observation) -> str:
     if eager.exit_status is not None and eager.exit_status < 0:
         return f"it died of signal {-eager.exit_status}"
     return f"it ended with exit status {eager.exit_status}"
-
-
-def last_words(problem: BaseException, run_path: Path) -> None:
-    """Keep the traceback of a defect of our own beside the run, for our own issue tracker."""
-    with contextlib.suppress(OSError):
-        files.write_whole(run_path / "reprokit-defect.txt", "".join(traceback.format_exception(problem)))

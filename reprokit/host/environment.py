@@ -7,8 +7,8 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ import psutil
 
 from ..core.records import Missing
 from . import private
-from .launch import agent_folder
+from .launch import agent_folder, python_path
 
 QUESTION_S = 60.0
 """Deadline of each question that starts a child; collect_env alone took 6.8 s on a loaded machine."""
@@ -60,6 +60,10 @@ def collect(python: str | None, folder: Path | None = None) -> Environment:
         for name, job in jobs.items():
             try:
                 facts[name] = job.result()
+            except KeyboardInterrupt:  # the pool would wait for the children that we start
+                for child in tuple(_running):
+                    _end(child)
+                raise
             except Exception as problem:  # a broken environment is what we are asked about
                 missing.append(Missing(f"environment: {name}", str(problem) or repr(problem)))
     if not python:
@@ -167,17 +171,8 @@ def _driver() -> dict[str, Any]:
 
 
 def _inventory(python: str, folder: Path | None) -> Any:
-    with contextlib.ExitStack() as stack:
-        place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reprokit-")))
-        environ = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(agent_folder(place)), os.environ.get("PYTHONPATH", "")]).rstrip(
-                os.pathsep
-            ),
-        }
-        for name in ("REPROKIT_RUN_DIR", "TORCH_TRACE", "TORCH_LOGS"):
-            environ.pop(name, None)
-        text = _run([python, "-m", "_reprokit.agent", "env"], QUESTION_S, environ)
+    with agent_folder(folder) as agent:
+        text = _run([python, "-m", "_reprokit.agent", "env"], QUESTION_S, {"PYTHONPATH": python_path(agent)})
     try:
         return json.loads(text.strip().splitlines()[-1])
     except (ValueError, IndexError) as problem:
@@ -185,28 +180,42 @@ def _inventory(python: str, folder: Path | None) -> Any:
 
 
 def _collect_env(python: str) -> str:
-    environ = {k: v for k, v in os.environ.items() if k not in ("TORCH_TRACE", "TORCH_LOGS")}
-    return _run([python, "-m", "torch.utils.collect_env"], QUESTION_S, environ)
+    return _run([python, "-m", "torch.utils.collect_env"], QUESTION_S)
 
 
-def _run(command: list[str], timeout_s: float, environ: dict[str, str] | None = None) -> str:
+_running: set[subprocess.Popen[bytes]] = set()
+
+
+def _run(command: list[str], timeout_s: float, more: dict[str, str] | None = None) -> str:
+    """The stdout of ``command``; at its deadline its whole process group goes."""
+    environ = {k: v for k, v in os.environ.items() if k not in ("REPROKIT_RUN_DIR", "TORCH_TRACE", "TORCH_LOGS")}
     try:
-        done = subprocess.run(
+        child = subprocess.Popen(
             command,
-            capture_output=True,
-            timeout=timeout_s,
-            env=environ,
+            env={**environ, **(more or {})},
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             start_new_session=True,
-            check=False,
         )
-    except subprocess.TimeoutExpired as problem:
-        raise NoAnswer(f"{' '.join(command[:4])} gave nothing in {timeout_s:.0f} s") from problem
     except OSError as problem:
         raise NoAnswer(f"{command[0]}: {problem.strerror}") from problem
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise NoAnswer(
-            f"{' '.join(command[:4])} ended with status {done.returncode}: {said[-1][:300] if said else 'it said nothing'}"
-        )
-    return done.stdout.decode("utf-8", "replace")
+    _running.add(child)
+    try:
+        out, err = child.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired as problem:
+        raise NoAnswer(f"{' '.join(command[:4])} gave nothing in {timeout_s:.0f} s") from problem
+    finally:
+        _end(child)
+        _running.discard(child)
+    if child.returncode:
+        said = err.decode("utf-8", "replace").strip().splitlines()
+        why = said[-1][:300] if said else "it said nothing"
+        raise NoAnswer(f"{' '.join(command[:4])} ended with status {child.returncode}: {why}")
+    return out.decode("utf-8", "replace")
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()

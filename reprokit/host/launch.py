@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,21 +54,39 @@ def describe(request: Request) -> dict[str, Any]:
     }
 
 
-def agent_folder(place: Path) -> Path:
-    """Copy core and agent, and nothing else of reprokit, into a folder for the target's path alone."""
-    folder = place / "agent"
-    package = folder / "_reprokit"
-    source = Path(__file__).resolve().parent.parent
-    if not package.exists():
+@contextlib.contextmanager
+def agent_folder(place: Path | None = None) -> Iterator[Path]:
+    """A folder for the target's path alone, holding core and agent and nothing else of reprokit; gone afterwards.
+
+    It lies below ``place``, except where that path holds a colon: PYTHONPATH cannot say such a path.
+    """
+    with contextlib.ExitStack() as stack:
+        if place is None or os.pathsep in str(place):
+            folder = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="reprokit-", ignore_cleanup_errors=True))
+            )
+        else:
+            folder = place / "agent"
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        package = folder / "_reprokit"
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
-        for name in ("core", "agent"):
-            shutil.copytree(source / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
+        source = Path(__file__).resolve().parent.parent
+        for path in sorted(p for ring in ("core", "agent") for p in (source / ring).rglob("*.*") if p.suffix != ".pyc"):
+            copy = package / path.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
         (package / "agent" / "sitecustomize.py").rename(folder / "sitecustomize.py")
-    return folder
+        yield folder
+
+
+def python_path(agent: Path) -> str:
+    """PYTHONPATH with the agent's folder before the user's own."""
+    return os.pathsep.join([str(agent), *(p for p in (os.environ.get("PYTHONPATH"),) if p)])
 
 
 def command(request: Request, run_path: Path) -> list[str]:
+    """The command line: the user's own, or the agent with a spec of the factory target."""
     if request.target.kind == "command":
         return list(request.target.command)
     target = request.target
@@ -75,12 +95,11 @@ def command(request: Request, run_path: Path) -> list[str]:
     return [request.python, "-m", "_reprokit.agent", "run", str(run_path / "spec.json")]
 
 
-def environment(request: Request, run_path: Path, run_id: str) -> tuple[dict[str, str], list[Missing]]:
+def environment(request: Request, run_path: Path, agent: Path, run_id: str) -> tuple[dict[str, str], list[Missing]]:
     """The target's environment: the user's own, plus our folder on PYTHONPATH and where to write."""
     missing: list[Missing] = []
     environ = dict(os.environ)
-    path = [str(agent_folder(run_path)), *(p for p in (environ.get("PYTHONPATH"),) if p)]
-    environ["PYTHONPATH"] = os.pathsep.join(path)
+    environ["PYTHONPATH"] = python_path(agent)
     environ["REPROKIT_RUN_DIR"] = str(run_path)
     environ["REPROKIT_WATCHDOG_PID"] = str(os.getpid())
     environ[tree.RUN_ID] = run_id
@@ -101,11 +120,12 @@ def environment(request: Request, run_path: Path, run_id: str) -> tuple[dict[str
     return environ, missing
 
 
-def start_guardian(run_id: str, group: int) -> subprocess.Popen[bytes] | None:
+def start_guardian(run_id: str) -> subprocess.Popen[bytes] | None:
+    """Start the process that ends everything that carries ``run_id`` if this one dies without :func:`dismiss`."""
     script = Path(__file__).with_name("guardian.py")
     try:
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", str(script), run_id, str(group)],
+            [sys.executable, "-I", "-S", str(script), run_id],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
     except OSError:
@@ -113,6 +133,7 @@ def start_guardian(run_id: str, group: int) -> subprocess.Popen[bytes] | None:
 
 
 def dismiss(guardian: subprocess.Popen[bytes] | None) -> None:
+    """Tell the guardian that all is clean."""
     if guardian is None or guardian.stdin is None:
         return
     with contextlib.suppress(OSError):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import getpass
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
-from ..core.redact import ALLOWED_VARIABLES, SECRET_NAME, Private
+from ..core.redact import ALLOWED_VARIABLES, SECRET_NAME, Private, Redactor
 
 
 def gather() -> Private:
@@ -28,6 +30,21 @@ def gather() -> Private:
 def allowed_variables() -> dict[str, str]:
     """The environment variables that may leave the machine; their values are still redacted."""
     return {n: v for n, v in sorted(os.environ.items()) if ALLOWED_VARIABLES.fullmatch(n) and not SECRET_NAME.search(n)}
+
+
+def redacted(value: Any, redactor: Redactor) -> Any:
+    """Redact every text inside a record or JSON value, and give the same kind of value back."""
+    if isinstance(value, str):
+        return redactor.text(value)
+    if isinstance(value, dict):
+        return {redacted(k, redactor): redacted(v, redactor) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(redacted(v, redactor) for v in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(
+            value, **{f.name: redacted(getattr(value, f.name), redactor) for f in dataclasses.fields(value)}
+        )
+    return value
 
 
 def _sorted(values: set[str]) -> tuple[str, ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -66,74 +68,72 @@ def run(
     live, beside the copies in ``logs/``.
     """
     run_id = uuid.uuid4().hex
-    environ, missing = launch.environment(request, run_path, run_id)
-    argv = launch.command(request, run_path)
-    files.write_json(
-        run_path / "run.json", {**launch.describe(request), "argv": argv, "started": time.time(), "run_id": run_id}
-    )
-    started, began = time.time(), time.monotonic()
-    child = subprocess.Popen(
-        argv,
-        env=environ,
-        stdin=None if request.target.kind == "command" else subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    watcher = watch.Watch(run_path / "samples.csv", child.pid)
-    pumps = output.pump(child, run_path / "logs", echo)
-    guardian = launch.start_guardian(run_id, child.pid)
-    oom_before = oom.kills()
+    with contextlib.ExitStack() as stack:
+        agent = stack.enter_context(launch.agent_folder(run_path))
+        environ, missing = launch.environment(request, run_path, agent, run_id)
+        argv = launch.command(request, run_path)
+        asked = {**launch.describe(request), "argv": argv, "started": time.time(), "run_id": run_id}
+        files.write_json(run_path / "run.json", asked)
+        guardian = launch.start_guardian(run_id)
+        stack.callback(launch.dismiss, guardian)
+        # The compiler's private cache can be hundreds of megabytes and proves nothing that the trace does not.
+        stack.callback(shutil.rmtree, run_path / "cache", ignore_errors=True)
+        outcome = _execute(request, run_path, argv, environ, run_id, missing, show, echo)
+    ending = dataclasses.asdict(dataclasses.replace(outcome, dumps=None))
+    kept = ("exit_status", "is_timed_out", "is_interrupted", "seconds", "cpu_s", "peak_rss_bytes", "main_pid", "ended")
+    with contextlib.suppress(OSError):
+        files.write_json(run_path / "run.json", {**asked, **{name: ending[name] for name in kept}})
+    return outcome
+
+
+def _execute(
+    request: Request,
+    run_path: Path,
+    argv: list[str],
+    environ: dict[str, str],
+    run_id: str,
+    missing: list[Missing],
+    show: Show | None,
+    echo: tuple[IO[bytes], IO[bytes]] | None,
+) -> Outcome:
     is_timed_out = is_interrupted = False
     dumped: stacks.Stacks | None = None
-    status: int | None = None
-    usage = None
-    decided: float | None = None
-    try:
-        with _interruptible():
-            follower = Follower(run_path / "journal")
+    ended: float | None = None
+    oom_before, started = oom.kills(), time.time()
+    with _interruptible():
+        child = subprocess.Popen(
+            argv,
+            env=environ,
+            stdin=None if request.target.kind == "command" else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        watcher = watch.Watch(run_path / "samples.csv", child.pid)
+        pumps = output.pump(child, run_path / "logs", echo)
+        try:
             try:
-                while True:
-                    pid, raw, used = os.wait4(child.pid, os.WNOHANG)
-                    if pid:
-                        status, usage = os.waitstatus_to_exitcode(raw), used
-                        break
-                    watcher.tick()
-                    elapsed = time.monotonic() - began
-                    if elapsed >= request.deadline_s:
-                        is_timed_out = True
-                        break
-                    if show:
-                        show(Progress(elapsed, watcher.samples.last_rss_bytes, *follower.look()))
-                    time.sleep(POLL_S)
+                is_timed_out = not _wait(child.pid, request.deadline_s, watcher, Follower(run_path / "journal"), show)
             except KeyboardInterrupt:
                 is_interrupted = True
-        decided = time.time()
-        if status is None:
-            # A second Ctrl-C here ends the dump, never the clean-up below.
-            with contextlib.suppress(KeyboardInterrupt), _interruptible():
-                dumped = stacks.take(run_path, child.pid, can_dump(run_path))
-                missing += [Missing("stacks", p) for p in dumped.problems]
-    finally:
-        ended = decided or time.time()
-        stubborn = tree.kill_all(child.pid, run_id)
-        if status is None:
-            with contextlib.suppress(ChildProcessError):
-                _, raw, usage = os.wait4(child.pid, 0 if child.pid not in stubborn else os.WNOHANG)
-                if not (is_timed_out or is_interrupted):
-                    status = os.waitstatus_to_exitcode(raw)
-        child.returncode = status if status is not None else -signal.SIGKILL
-        launch.dismiss(guardian)
-        for pump in pumps:
-            pump.join(DRAIN_S)
-        watcher.close()
-        # The compiler's private cache can be hundreds of megabytes and proves nothing that the trace does not.
-        shutil.rmtree(run_path / "cache", ignore_errors=True)
+            ended = time.time()
+            if is_timed_out or is_interrupted:
+                # A second Ctrl-C ends the dump, never the clean-up below.
+                with contextlib.suppress(KeyboardInterrupt):
+                    dumped = stacks.take(run_path, child.pid, can_dump(run_path))
+                    missing += [Missing("stacks", p) for p in dumped.problems]
+        finally:
+            status, usage, stubborn = _end(child, run_id)
+            for pump in pumps:
+                pump.join(DRAIN_S)
+            watcher.close()
+    ended = ended or time.time()
     if stubborn:
-        missing.append(
-            Missing("clean end", f"processes {stubborn} are in an uninterruptible wait and could not be ended")
-        )
-    outcome = Outcome(
+        why = f"processes {stubborn} are in an uninterruptible wait and could not be ended"
+        missing.append(Missing("clean end", why))
+    if is_timed_out or is_interrupted:
+        status = None  # the signal that ended it was ours
+    return Outcome(
         exit_status=status,
         is_timed_out=is_timed_out,
         is_interrupted=is_interrupted,
@@ -147,22 +147,30 @@ def run(
         oom_evidence=oom.evidence(oom_before, status, watcher.samples),
         missing=tuple(missing),
     )
-    ending = {
-        "exit_status": status,
-        "is_timed_out": is_timed_out,
-        "is_interrupted": is_interrupted,
-        "seconds": outcome.seconds,
-        "cpu_s": outcome.cpu_s,
-        "peak_rss_bytes": outcome.peak_rss_bytes,
-        "main_pid": child.pid,
-        "ended": ended,
-    }
-    with contextlib.suppress(OSError):
-        files.write_json(
-            run_path / "run.json",
-            {**launch.describe(request), "argv": argv, "started": started, "run_id": run_id, **ending},
-        )
-    return outcome
+
+
+def _wait(pid: int, deadline_s: float, watcher: watch.Watch, follower: Follower, show: Show | None) -> bool:
+    """True when the target ended by itself, False at its deadline. It is not reaped: its pid must stay its own."""
+    began = time.monotonic()
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        watcher.tick()
+        elapsed = time.monotonic() - began
+        if elapsed >= deadline_s:
+            return False
+        if show:
+            show(Progress(elapsed, watcher.samples.last_rss_bytes, *follower.look()))
+        time.sleep(POLL_S)
+    return True
+
+
+def _end(child: subprocess.Popen[bytes], run_id: str) -> tuple[int | None, resource.struct_rusage | None, list[int]]:
+    """End the whole tree and reap the root: its exit status, what it used, and the pids that would not go."""
+    stubborn = tree.kill_all(child.pid, run_id)
+    pid, raw, usage = os.wait4(child.pid, os.WNOHANG if child.pid in stubborn else 0)
+    if not pid:
+        return None, None, stubborn
+    child.returncode = os.waitstatus_to_exitcode(raw)
+    return child.returncode, usage, stubborn
 
 
 @contextlib.contextmanager

@@ -41,19 +41,20 @@ def kill_all(root_pid: int, run_id: str) -> list[int]:
     """End the whole tree; gives the pids that would not go (uninterruptible in the kernel).
 
     A snapshot first: once the root is gone its children belong to init. SIGKILL also ends stopped
-    processes. The environment finds those that left session and family behind.
+    processes. The environment finds those that left session and family behind. The root must not have been
+    reaped yet, so that its pid cannot be anybody else's.
     """
     deadline = time.monotonic() + KILL_PATIENCE_S
     while True:
         victims = {p.pid: p for p in [*family(root_pid), *marked(run_id)]}
+        if not victims:
+            return []
         with contextlib.suppress(OSError):
             os.killpg(root_pid, signal.SIGKILL)
         _kill(victims.values())
-        if not victims:
-            return []
         if time.monotonic() > deadline:
             return sorted(victims)
-        psutil.wait_procs(list(victims.values()), timeout=0.2)
+        time.sleep(0.02)  # not psutil's wait: it would reap the root
 
 
 def _kill(processes: Iterable[psutil.Process]) -> None:

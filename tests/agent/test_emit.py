@@ -18,7 +18,7 @@ def record(function: Any, *args: Any, **options: Any) -> str:
     scripts: list[str] = []
 
     def backend(gm: Any, inputs: Any) -> Any:
-        scripts.append(emit.standalone(gm, [emit.describe_input(i) for i in inputs], level="dynamo", cid="0/0"))
+        scripts.append(emit.standalone(gm, emit.describe_inputs(gm, inputs), level="dynamo", cid="0/0"))
         return gm
 
     torch._dynamo.reset()
@@ -76,7 +76,7 @@ def test_a_graph_runs_alone(name: str, tmp_path: Path) -> None:
 def test_symbolic_sizes_stand_as_hints_and_are_named(tmp_path: Path) -> None:
     """A dynamic graph takes its sizes as inputs; the script says which number is which symbol."""
     script = record(lambda x: x.view(x.shape[0] * x.shape[1]), torch.randn(3, 7), dynamic=True)
-    assert "  # s" in script
+    assert "# 3 is s" in script and ", 7 is s" in script
     assert run(script, tmp_path)
 
 

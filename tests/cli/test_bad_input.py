@@ -1,0 +1,193 @@
+"""Bad input gets one clear line that says what was wrong and what to do, exit code 2, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..conftest import clean_environ, reprokit, survivors
+
+TARGETS = """
+import os, sys
+import torch
+def raises(): raise ValueError("no weights\\nhere")
+def number(): return 42
+def empty(): pass
+def not_callable(): return {"model": 3}
+def unknown_key(): return {"model": len, "inputs": ()}
+def bad_calls(): return {"model": len, "calls": [1]}
+def bad_compile(): return {"model": len, "compile": "fast"}
+def bad_kwargs(): return len, (), 3
+def exits(): sys.exit(3)
+def exits_well(): sys.exit(0)
+def no_gradient(): return (lambda x: x.detach()), (torch.zeros(2),)
+def good(layers=1): return (lambda x: x + layers), (torch.zeros(2),)
+thing = 3
+"""
+
+# command line -> words of the one line
+LINES = {
+    ("--model", "llama41b"): "did you mean llama40b",
+    ("no_such.py:make",): "there is no file no_such.py",
+    ("target.py:make",): "there is no file target.py; did you mean targets.py",
+    ("targets.py",): "names a file but no factory",
+    ("targets.py:not a name",): "is not a Python name",
+    ("no_such_module.x:make",): "there is no module 'no_such_module'",
+    ("targets.py:nothing",): "has no 'nothing'; it has",
+    ("targets.py:thing",): "is an int, not a function",
+    ("targets.py:raises",): "failed: ValueError: no weights here (line 4 of targets.py)",
+    ("targets.py:number",): "returned an int; a factory returns (model, args)",
+    ("targets.py:empty",): "returned None; a factory returns",
+    ("targets.py:not_callable",): "a model that is an int, which cannot be called",
+    ("targets.py:unknown_key",): "unknown keys inputs",
+    ("targets.py:bad_calls",): "not a list of (args, kwargs)",
+    ("targets.py:bad_compile",): "not a dict of arguments for torch.compile",
+    ("targets.py:bad_kwargs",): "where kwargs, a dict, belongs",
+    ("targets.py:exits",): "called sys.exit(3)",
+    ("targets.py:exits_well",): "called sys.exit(0)",
+    ("targets.py:no_gradient", "--train"): "nothing to run backward",
+    ("targets.py:good", "--batch-size", "3"): "takes no batch_size, so --batch-size cannot be used",
+    ("broken.py:make",): "SyntaxError",
+    ("leaves.py:make",): "importing it called sys.exit",
+    ("--model", "llama-tiny", "--backend", "nonsense"): "Invalid backend",
+    ("--model", "llama-tiny", "--mode", "nonsense"): "torch.compile refused",
+    ("--model", "llama-tiny", "--device", "cuda:7"): "this torch sees no such device",
+    ("--model", "llama-tiny", "--device", "toaster"): "torch knows no such device",
+    ("--model", "llama-tiny", "--device", "meta"): "use --weights fake",
+    ("--model", "convnet", "--sequence-length", "4"): "convnet has no sequence length",
+    ("--model", "llama-decode", "--train"): "cannot be used with --train",
+    ("--model", "llama-tiny", "--python", "/no/such/python"): "there is no such program",
+    ("--model", "llama-tiny", "--python", "/bin/ls"): "does not behave like a Python interpreter",
+    ("--model", "llama-tiny", "--output-dir", "/proc/no"): "cannot write below /proc/no",
+    ("--model", "llama-tiny", "--output-dir", "targets.py/x"): "cannot write below",
+    ("--model", "llama-tiny", "--timeout", "0"): "seconds above 0",
+    ("--model", "llama-tiny", "--timeout", "nan"): "seconds above 0",
+    ("--model", "llama-tiny", "--layers", "0"): "--layers",
+    ("--model", "llama-tiny", "--dtype", "int8"): "--dtype",
+    (): "no target was given",
+    ("--model", "llama-tiny", "targets.py:good"): "more than one target",
+    ("python", "train.py"): "reprokit capture -- python train.py",
+    ("--",): "there is no command after --",
+    ("--", "no-such-program"): "there is no program 'no-such-program'",
+    ("--layers", "2", "--", "python", "x.py"): "--layers shapes a model",
+    ("--no-such-option",): "No such option",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("bad")
+    (place / "targets.py").write_text(TARGETS)
+    (place / "broken.py").write_text("def make(:\n")
+    (place / "leaves.py").write_text("import sys\nsys.exit(1)\n")
+    return place
+
+
+@pytest.mark.parametrize("words", LINES, ids=" ".join)
+def test_one_clear_line(words: tuple[str, ...], folder: Path) -> None:
+    """What was wrong and what to do; nothing is left running."""
+    env = clean_environ(BAD_MARK=uuid.uuid4().hex)
+    done = reprokit("capture", *words, cwd=folder, env=env)
+    assert done.status == 2, done.out + done.err
+    last = done.err.strip().splitlines()[-1]
+    assert last.startswith("reprokit: ") and LINES[words] in last, done.err
+    assert sum("running" not in line for line in done.err.strip().splitlines()) == 1, done.err
+    assert done.out == ""
+    assert survivors(env["BAD_MARK"]) == []
+
+
+def test_json_refuses_in_json(folder: Path) -> None:
+    """A machine gets the same object with nulls, and the line on stderr."""
+    done = reprokit("capture", "targets.py:number", "--json", cwd=folder)
+    assert done.status == 2
+    assert done.json["verdict"]["kind"] is None
+    assert "returned an int" in done.json["missing"][0]["why"]
+    assert "returned an int" in done.err
+
+
+def test_what_the_factory_printed_is_kept(folder: Path, tmp_path: Path) -> None:
+    """The whole traceback stays in the run directory, which the line names."""
+    done = reprokit("capture", "targets.py:raises", "--output-dir", tmp_path / "out", cwd=folder)
+    log = tmp_path / "out" / "run-001" / "logs" / "stderr.txt"
+    assert str(log) in done.err
+    assert "Traceback" in log.read_text()
+
+
+def test_an_interpreter_without_torch(tmp_path: Path) -> None:
+    """--python of an environment that has no torch."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    done = reprokit(
+        "capture",
+        "--model",
+        "llama-tiny",
+        "--python",
+        tmp_path / "bare" / "bin" / "python",
+        "--output-dir",
+        tmp_path / "o",
+    )
+    assert done.status == 2
+    assert "cannot import torch" in done.err and "--python" in done.err
+
+
+def test_an_unwritable_folder(tmp_path: Path) -> None:
+    """A folder without write permission, as far as root lets one be."""
+    place = tmp_path / "locked"
+    place.mkdir()
+    place.chmod(0o500)
+    if os.access(place, os.W_OK):
+        pytest.skip("this user may write anywhere; /proc/no is tested above")
+    done = reprokit("capture", "--model", "llama-tiny", "--output-dir", place / "x")
+    assert done.status == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("hard_exit", "unknown"), ("hard_exit_in_call", "unknown"), ("eager_fails", "error-in-eager")]
+)
+def test_targets_that_fail_by_themselves(name: str, kind: str, write: Any, tmp_path: Path) -> None:
+    """Neither usage nor a compiler bug: a verdict, and a pack of what there is."""
+    path = write(
+        "t.py",
+        "import os, torch\ndef hard_exit(): os._exit(0)\n"
+        "def hard_exit_in_call(): return (lambda x: os._exit(5)), (torch.zeros(2),)\n"
+        "def eager_fails(): return (lambda x: x @ torch.ones(5, 5)), (torch.zeros(3, 3),)\n",
+    )
+    done = reprokit("capture", f"{path}:{name}", "--output-dir", tmp_path / "out", "--json")
+    assert (done.status, done.kind) == ({"unknown": 3, "error-in-eager": 1}[kind], kind)
+    assert Path(done.json["pack"]).is_file()
+
+
+def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> None:
+    """Cut the journal of a real failure anywhere: the reader, the rules and the signature never break."""
+    from reprokit.core.signature import sign
+    from reprokit.core.verdict import judge
+    from reprokit.host import observe
+    from reprokit.host.launch import Request
+    from reprokit.host.run import Outcome
+    from reprokit.host.target import Target
+
+    path = write(
+        "t.py",
+        "import torch\ndef backend(gm, i): raise ValueError('x')\ntorch.compile(lambda x: x + 1, backend=backend)(torch.zeros(2))\n",
+    )
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, path)
+    journal = next((done.run_dir / "journal").glob("*.jsonl"))
+    whole = journal.read_bytes()
+    pid = int(journal.stem)
+    outcome = Outcome(1, False, False, 3.0, 2.0, 1, 0.0, 3.0, pid, None, "", ())
+    request = Request(Target("command", command=("python",)))
+    kinds = set()
+    for cut in range(0, len(whole) + 1, max(1, len(whole) // 400)):
+        journal.write_bytes(whole[:cut])
+        seen = observe.observe(request, outcome, done.run_dir, observe.read_journals(done.run_dir))
+        verdict = judge(seen)
+        assert sign(verdict, seen).id
+        kinds.add(verdict.kind)
+    assert kinds == {"unknown", "exception"}
+    assert json.loads((done.run_dir / "verdict.json").read_text())["kind"] == "exception"
