@@ -72,10 +72,11 @@ def agent_folder(place: Path | None = None) -> Iterator[Path]:
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
         source = Path(__file__).resolve().parent.parent
-        for path in sorted(p for ring in ("core", "agent") for p in (source / ring).rglob("*.*") if p.suffix != ".pyc"):
-            copy = package / path.relative_to(source)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copy)
+        for ring in ("core", "agent"):
+            for path in sorted((source / ring).rglob("*.*")):
+                copy = package / path.relative_to(source)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, copy)  # with its time: compiled files beside it stay valid
         (package / "agent" / "sitecustomize.py").rename(folder / "sitecustomize.py")
         yield folder
 

@@ -1,0 +1,103 @@
+"""What the documents say is true: every command, option, kind and exit code stands in the README."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from reprokit.cli.main import COMMANDS, cli
+from reprokit.core.phases import COMPILE_PHASES
+from reprokit.core.records import KINDS
+
+from .conftest import ROOT, reprokit
+
+README = (ROOT / "README.md").read_text()
+
+
+def commands() -> list[tuple[str, click.Command]]:
+    context = click.Context(cli)
+    found = [(name, cli.get_command(context, name)) for name in cli.list_commands(context)]  # type: ignore[attr-defined]
+    return [(name, command) for name, command in found if command is not None]
+
+
+@pytest.mark.parametrize(("name", "command"), commands(), ids=lambda x: x if isinstance(x, str) else "")
+def test_every_command_and_option_is_documented(name: str, command: click.Command) -> None:
+    """README has a section for each command and names each of its options; --help has examples."""
+    section = README.split(f"### `reprokit {name}`")[1].split("\n### ")[0]
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            for word in (*parameter.opts, *parameter.secondary_opts):
+                assert word in section, f"{name} {word} is not in the README"
+            assert parameter.help, f"{name} {parameter.name} has no help"
+    done = reprokit(name, "--help")
+    assert done.status == 0
+    assert "Example" in done.out and "--json" in done.out
+
+
+def test_help_is_what_the_commands_say() -> None:
+    """The lazy group's one-line texts exist for every command, and the group's help shows them."""
+    done = reprokit("--help")
+    for name, about in COMMANDS.items():
+        assert name in done.out and about.split(".")[0].split()[0] in done.out
+    assert set(COMMANDS) == {p.stem for p in (ROOT / "reprokit" / "cli").glob("*.py")} - {"__init__", "main", "screen"}
+    assert reprokit("--version").out.startswith("reprokit, version ")
+
+
+def test_every_kind_phase_and_exit_code_is_documented() -> None:
+    """The tables of the README are those of the code."""
+    for kind in KINDS:
+        assert f"| `{kind}` |" in README
+    for phase in COMPILE_PHASES:
+        assert phase in README
+    for code in ("0", "1", "2", "3", "130"):
+        assert re.search(rf"^\| {code} \|", README, re.MULTILINE)
+
+
+def test_the_two_commands_of_the_readme_are_what_ci_runs() -> None:
+    """The install and test lines cannot drift from .ci/run."""
+    script = (ROOT / ".ci" / "run").read_text()
+    for words in ("python3 -m venv .venv", "-c constraints.txt -e '.[dev]'", ".venv/bin/python -m pytest -n 2"):
+        assert words in README and words in script
+
+
+def test_links_lead_somewhere() -> None:
+    """Relative links of the documents name files that exist."""
+    for document in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+            if "://" not in target:
+                assert (document.parent / target).exists(), target
+
+
+def test_templates_are_inside_a_built_wheel(tmp_path: Path) -> None:
+    """Build the wheel, install it elsewhere, render an issue from it: no source tree is near."""
+    built = subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path / "dist", ROOT],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    site = tmp_path / "site"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", site, wheel], check=True)
+    code = (
+        "import reprokit, pathlib, sys; from reprokit.host import render, launch\n"
+        f"assert pathlib.Path(reprokit.__file__).is_relative_to({str(site)!r}), reprokit.__file__\n"
+        "for n in ('issue/describe.md.j2', 'issue/issue.md.j2', 'pack_readme.md.j2'): assert render._read_template(n)\n"
+        f"assert not (pathlib.Path({str(site)!r}).parent / 'templates').exists()\n"
+        "with launch.agent_folder() as f: assert (f / '_reprokit' / 'core' / 'data' / 'frames.json').is_file() and (f / 'sitecustomize.py').is_file()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
