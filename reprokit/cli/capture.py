@@ -115,11 +115,10 @@ def capture(
 
     try:
         request = _request(ctx, target, rest, model, options)
-        with screen.Live(is_quiet=as_json) as live:
-            is_command = request.target.kind == "command"
-            quiet_say = (lambda text: None) if as_json else live.say
-            echo = (sys.stderr.buffer if as_json else sys.stdout.buffer, sys.stderr.buffer) if is_command else None
-            captured = line.capture(request, output_dir, quiet_say, None if is_command else live.show, echo)
+        is_command = request.target.kind == "command"
+        with screen.Live(is_quiet=as_json, is_plain=is_command) as live:
+            streams = (sys.stderr.buffer if as_json else sys.stdout.buffer, sys.stderr.buffer)
+            captured = line.capture(request, output_dir, live.say, live.show, streams if is_command else None)
     except BadInput as problem:
         if as_json:
             screen.print_json(_refusal(str(problem)))

@@ -41,8 +41,9 @@ def safe(text: str) -> str:
 class Live:
     """Shows phase, elapsed time and memory while the target runs."""
 
-    def __init__(self, is_quiet: bool = False) -> None:
-        self._is_terminal = sys.stderr.isatty() and not is_quiet
+    def __init__(self, is_quiet: bool = False, is_plain: bool = False) -> None:
+        """``is_plain`` writes lines even on a terminal: a program of its own writes there too."""
+        self._is_terminal = sys.stderr.isatty() and not is_quiet and not is_plain
         self._is_quiet = is_quiet
         self._status: Status | None = None
         self._next = PLAIN_EVERY_S
@@ -73,6 +74,8 @@ class Live:
 
     def say(self, text: str) -> None:
         """A line that stays."""
+        if self._is_quiet:
+            return
         if self._status is not None:
             from rich.markup import escape
 

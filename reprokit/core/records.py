@@ -180,6 +180,17 @@ class Signature:
     """One line for each step that led from the evidence to the title."""
 
 
+@dataclass(frozen=True)
+class Private:
+    """What is known to be private on the machine where a pack is made."""
+
+    users: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    homes: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    """Values of environment variables with secret names, literally."""
+
+
 def to_json(record: Any) -> Any:
     """Turn a record, or a list of them, into plain JSON values."""
     if dataclasses.is_dataclass(record) and not isinstance(record, type):

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from . import redact_rules
+from .records import Private
 
 SECRET_NAME = re.compile(
     r"(?:TOKEN|SECRET|PASSWO?R?D|PASSPHRASE|CREDENTIAL|COOKIE|(?:^|_)(?:API|ACCESS|PRIVATE|SIGNING|ENCRYPTION|AUTH|LICENSE|SSH|GPG)_?KEY|_KEY$|^KEY$|APIKEY|_AUTH$|_PAT$)",
@@ -27,24 +27,13 @@ ALLOWED_VARIABLES = re.compile(
 """Environment variables that may enter a pack, by full match. Everything else stays at home."""
 
 
-@dataclass(frozen=True)
-class Private:
-    """What is known to be private on the machine where a pack is made."""
-
-    users: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    homes: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
-    """Values of environment variables with secret names, literally."""
-
-
 class Redactor:
     """Hides private text; one instance for one pack, so that equal secrets get equal placeholders."""
 
-    def __init__(self, private: Private = Private()) -> None:
+    def __init__(self, private: Private | None = None) -> None:
         self._numbers: dict[tuple[str, str], str] = {}
         self._counts: dict[str, int] = {}
-        self._rules = redact_rules.make(private)
+        self._rules = redact_rules.make(private or Private())
 
     def text(self, text: str) -> str:
         """Give ``text`` without what is private; giving the result again changes nothing."""

@@ -7,10 +7,8 @@ import ipaddress
 import keyword
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .redact import Private
+from .records import Private
 
 Keep = Callable[[re.Match[str]], bool]
 Rule = tuple[tuple[str, ...], "re.Pattern[str]", str, "Keep | None"]

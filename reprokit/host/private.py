@@ -10,7 +10,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from ..core.redact import ALLOWED_VARIABLES, SECRET_NAME, Private, Redactor
+from ..core.records import Private
+from ..core.redact import ALLOWED_VARIABLES, SECRET_NAME, Redactor
 
 
 def gather() -> Private:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core.redact import ALLOWED_VARIABLES, SECRET_NAME, Private, Redactor
+from reprokit.core.records import Private
+from reprokit.core.redact import ALLOWED_VARIABLES, SECRET_NAME, Redactor
 
 LETTERS = string.ascii_letters + string.digits
 PRIVATE = Private(
