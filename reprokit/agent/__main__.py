@@ -20,8 +20,8 @@ def main(argv: list[str]) -> int:
 
     with open(argv[1]) as file:
         spec = json.load(file)
-    if sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
-        sys.path[0] = spec["cwd"]
+    if spec["kind"] != "module" and sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
+        del sys.path[0]  # -m put the working directory there; a folder torch/ in it must not shadow torch
     try:
         execute.run(spec)
     except BadTarget as bad:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
+
+Hooks = tuple[Callable[[], None] | None, Callable[[], None] | None]
+"""What to call before and after a module is executed."""
 
 
 class _ThenLoader(Loader):
-    """A loader that calls ``before`` and ``after`` around the real one's ``exec_module``."""
+    """A loader that calls ``before`` and ``after`` around the real one's ``exec_module``, the first time."""
 
-    def __init__(self, inner: Loader, before: Callable[[], None] | None, after: Callable[[ModuleType], None] | None):
-        self._inner, self._before, self._after = inner, before, after
+    def __init__(self, inner: Loader, name: str, hooks: dict[str, Hooks]) -> None:
+        self._inner, self._name, self._hooks = inner, name, hooks
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._inner.create_module(spec)
@@ -23,19 +30,19 @@ class _ThenLoader(Loader):
         module.__loader__ = self._inner
         if module.__spec__ is not None:
             module.__spec__.loader = self._inner
-        if self._before:
-            _quietly(self._before)
+        before, after = self._hooks.pop(self._name, (None, None))
+        if before:
+            _quietly(before)
         self._inner.exec_module(module)
-        if self._after:
-            after = self._after
-            _quietly(lambda: after(module))
+        if after:
+            _quietly(after)
 
 
 class _Waiter(MetaPathFinder):
-    """Watches for three imports, each once, and then leaves ``sys.meta_path``."""
+    """Watches for three imports. Looking for a module (``find_spec``) is not importing it: many programs only ask."""
 
     def __init__(self) -> None:
-        self._hooks: dict[str, tuple[Callable[[], None] | None, Callable[[ModuleType], None] | None]] = {
+        self._hooks: dict[str, Hooks] = {
             "torch": (_before_torch, None),
             "torch._dynamo": (None, _after_dynamo),
             "torch._inductor.compile_fx": (None, _after_inductor),
@@ -44,15 +51,16 @@ class _Waiter(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        hooks = self._hooks.pop(fullname, None)
-        if hooks is None:
+        if fullname not in self._hooks:
             return None
-        if not self._hooks and self in sys.meta_path:
-            sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _ThenLoader(spec.loader, *hooks)
-        return spec
+        for finder in sys.meta_path:  # an editable torch has a finder of its own
+            if finder is not self and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(fullname, path, target)
+                if spec is not None:
+                    if spec.loader is not None:
+                        spec.loader = _ThenLoader(spec.loader, fullname, self._hooks)
+                    return spec
+        return None
 
 
 def wait_for_torch() -> None:
@@ -67,13 +75,13 @@ def _before_torch() -> None:
     process.introduce()
 
 
-def _after_dynamo(_: ModuleType) -> None:
+def _after_dynamo() -> None:
     from . import instrument
 
     instrument.watch_dynamo()
 
 
-def _after_inductor(_: ModuleType) -> None:
+def _after_inductor() -> None:
     from . import instrument
 
     instrument.watch_inductor()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..core import zoo
-from . import factory, journal, memory
+from . import factory, instrument, journal, memory
 from .factory import BadTarget, Target
 
 FREE_SHARE = 0.8
@@ -76,8 +76,7 @@ def _import_torch() -> Any:
         raise BadTarget(
             f"{sys.executable} cannot import torch ({problem}); install it there, or name another interpreter with --python"
         ) from problem
-    major, minor = (int(n) for n in torch.__version__.split(".")[:2])
-    if (major, minor) < (2, 9):
+    if instrument.version(torch.__version__) < instrument.OLDEST_TORCH:
         raise BadTarget(f"{sys.executable} has torch {torch.__version__}; reprokit needs 2.9 or newer")
     import torch._dynamo
 

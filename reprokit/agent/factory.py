@@ -34,9 +34,6 @@ class Target:
     """What the factory returned: ``dict``, ``args``, ``arg`` (a single one that is no tuple) or ``args, kwargs``."""
 
 
-KNOBS = ("layers", "batch_size", "sequence_length", "dtype")
-
-
 def find(kind: str, place: str, name: str) -> Callable[..., Any]:
     """Import the factory ``name`` of a ``file`` or a ``module``."""
     where = f"{place}:{name}"
@@ -109,6 +106,12 @@ def call(factory: Callable[..., Any], where: str, knobs: dict[str, Any]) -> Targ
     except SystemExit as left:
         raise BadTarget(f"{where} called sys.exit({left.code!r}) instead of returning (model, args)") from left
     except Exception as problem:
+        if (
+            isinstance(problem, MemoryError)
+            or "can't allocate memory" in str(problem)
+            or "out of memory" in str(problem)
+        ):
+            raise  # a verdict, not a mistake in the factory
         raise BadTarget(f"the factory {where} failed: {_say(problem, where)}") from problem
     return check(made, where)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from . import exceptions, journal, logs, recorder
 
+OLDEST_TORCH = (2, 9)
 PROGRESS_EVERY_S = 0.5
 """Each line and node is told, and one is journalled at most this often."""
 
@@ -22,7 +23,7 @@ def watch_dynamo() -> None:
     """Install the hooks that need only ``torch._dynamo``, which has just been imported."""
     import torch
 
-    if _version(torch.__version__) < (2, 9):
+    if version(torch.__version__) < OLDEST_TORCH:
         journal.write(
             "agent_problem",
             hook="watch_dynamo",
@@ -53,7 +54,8 @@ def _try(hook: Callable[[], None]) -> None:
         journal.write("agent_problem", hook=hook.__name__, problem=repr(problem))
 
 
-def _version(text: str) -> tuple[int, int]:
+def version(text: str) -> tuple[int, int]:
+    """``2.13.0+cpu`` as ``(2, 13)``."""
     major, minor = text.split(".")[:2]
     return int(major), int(minor)
 

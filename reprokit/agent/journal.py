@@ -14,9 +14,8 @@ _now_fd: int | None = None
 _dropped = 0
 
 
-def run_dir() -> str:
-    """The run directory, as the host gave it through the environment."""
-    return os.environ["REPROKIT_RUN_DIR"]
+RUN_DIR = os.environ.get("REPROKIT_RUN_DIR", "")
+"""The run directory, read once: the target may clear its environment at any time."""
 
 
 def _after_fork() -> None:
@@ -41,7 +40,7 @@ def write(event: str, **values: Any) -> None:
             head["dropped"] = _dropped
         os.write(_fd, encode({**head, **values}))
         _dropped = 0
-    except (OSError, ValueError, RecursionError):
+    except Exception:  # whatever it is, the target goes on
         _dropped += 1
 
 
@@ -55,10 +54,10 @@ def now(unit: str, where: str) -> None:
         if _now_fd is None:
             _now_fd = _open("now", 0)
         os.pwrite(_now_fd, encode_now(time.time(), unit, where), 0)
-    except OSError:
+    except Exception:  # as above
         return
 
 
 def _open(suffix: str, flags: int) -> int:
-    path = os.path.join(run_dir(), "journal", f"{os.getpid()}.{suffix}")
+    path = os.path.join(RUN_DIR, "journal", f"{os.getpid()}.{suffix}")
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)

@@ -24,7 +24,7 @@ def send_to_file() -> None:
     wanted = [*DEFAULT, *(n.strip() for n in os.environ.get("REPROKIT_LOGS", "").split(",") if n.strip())]
     import torch._logging._internal as internal
 
-    path = os.path.join(journal.run_dir(), "logs", f"torch-{os.getpid()}.log")
+    path = os.path.join(journal.RUN_DIR, "logs", f"torch-{os.getpid()}.log")
     real = internal._init_logs
 
     def _init_logs(*args: Any, **kwargs: Any) -> None:

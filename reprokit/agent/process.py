@@ -19,6 +19,7 @@ from typing import IO, Any
 from . import exceptions, journal
 
 _fault_file: IO[str] | None = None
+_is_enabled_by_us = False
 
 
 def introduce() -> None:
@@ -44,14 +45,15 @@ def introduce() -> None:
 
 def _open_stack_files() -> bool:
     """faulthandler writes this process's stacks to files of its own; False where the user's handler stands."""
-    global _fault_file
-    folder = os.path.join(journal.run_dir(), "stacks")
+    global _fault_file, _is_enabled_by_us
+    folder = os.path.join(journal.RUN_DIR, "stacks")
     try:
         _fault_file = open(os.path.join(folder, f"faulthandler-{os.getpid()}.txt"), "a")  # noqa: SIM115 - lives as long as the process
     except OSError:
         return False
-    if not faulthandler.is_enabled():
+    if _is_enabled_by_us or not faulthandler.is_enabled():  # after a fork it still writes to the parent's file
         faulthandler.enable(file=_fault_file, all_threads=True)
+        _is_enabled_by_us = True
     if signal.getsignal(signal.SIGUSR2) is not signal.SIG_DFL:
         return False
     faulthandler.register(signal.SIGUSR2, file=_fault_file, all_threads=True, chain=False)

@@ -39,7 +39,7 @@ def record(gm: Any, example_inputs: Sequence[Any], level: str, cid: str | None, 
 
 def _write(source: str, facts: dict[str, Any]) -> int:
     """Put both files into a folder of their own and give it the next free number."""
-    top = os.path.join(journal.run_dir(), "graphs")
+    top = os.path.join(journal.RUN_DIR, "graphs")
     draft = os.path.join(top, f".draft-{os.getpid()}-{_recorded}")
     os.makedirs(draft)
     for name, text in (("graph.py", source), ("inputs.json", json.dumps(facts, indent=1, default=repr))):

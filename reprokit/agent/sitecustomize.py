@@ -11,8 +11,10 @@ def _run_hidden() -> None:
     import os
     import sys
 
-    here = os.path.dirname(os.path.abspath(__file__))
-    others = [p for p in sys.path if os.path.abspath(p or ".") != here]
+    if getattr(sys, "_reprokit_was_here", False):  # a second one of ours, or of a tool that chains as we do
+        return
+    sys._reprokit_was_here = True  # type: ignore[attr-defined]
+    others = [p for p in sys.path if not os.path.isdir(os.path.join(p or ".", "_reprokit"))]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
     if spec is None or spec.loader is None:
         return

@@ -19,7 +19,9 @@ _GENERATED = re.compile(
     r".*/torchinductor_[^/]*/.*|.*/[a-z2-7]{2}/c[a-z2-7]{40,}(\.main)?\.(py|cpp)|<eval_with_key>.*|<string>|<lambda_?\w*>"
 )
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/(.+)")
-_TORCH_TREE = re.compile(r".*/(torch/(?:_dynamo|_inductor|_functorch|_subclasses|fx|_ops|nn|utils|distributed)[/.].*)")
+_TORCH_TREE = re.compile(
+    r".*/(torch/(?:_\w+|fx|nn|utils|distributed|autograd|cuda|func|export|optim|library|functional)[/.].*)"
+)
 _STDLIB = re.compile(r".*/lib(?:64)?/python3\.\d+t?/(.+)")
 _AGENT = re.compile(r".*/(?:_reprokit|reprokit/(?:agent|core))/.*")
 
@@ -80,8 +82,11 @@ class FrameRules:
 
     def root(self, chain: Sequence[Link]) -> Link:
         """The innermost exception that says something of its own."""
-        telling = [link for link in chain if not any(r.fullmatch(link.type) for r in self._relays)]
-        return (telling or list(chain))[-1]
+        return next((link for link in reversed(chain) if not self.is_relay(link)), chain[-1])
+
+    def is_relay(self, link: Link) -> bool:
+        """True for an exception that only says that another one happened, in a child or below."""
+        return any(r.fullmatch(link.type) for r in self._relays)
 
     def is_compiled(self, frames: Iterable[Frame]) -> bool:
         """True where the compiler or code that it made is on the stack."""
@@ -191,3 +196,22 @@ def stable_part(stacks: Sequence[Sequence[Frame]]) -> tuple[Frame, ...]:
             break
         shared.append(level[0])
     return tuple(reversed(shared))
+
+
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$", re.MULTILINE)
+_TB_FRAME = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
+_TB_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
+
+
+def parse_traceback(text: str) -> Link | None:
+    """The last traceback in a text: for exceptions that no hook of ours has heard."""
+    found = list(_TRACEBACK.finditer(text))
+    if not found:
+        return None
+    frames: list[Frame] = []
+    for line in text[found[-1].end() :].splitlines():
+        if row := _TB_FRAME.fullmatch(line):
+            frames.append(Frame(row["file"], row["function"], int(row["line"])))
+        elif frames and (error := _TB_ERROR.match(line)):
+            return Link(error["type"], error["message"] or "", tuple(reversed(frames)))
+    return None

@@ -13,7 +13,7 @@ from .records import Frame
 
 # (phase, file, function), first match wins; both are regular expressions on the normalised frame.
 _BY_FRAME: tuple[tuple[str, str, str], ...] = (
-    ("collective", r"torch/distributed/.*|torch/_C/_distributed.*", r".*"),
+    ("collective", r"torch/distributed/(?!elastic/|launcher/|run\.py).*|torch/_C/_distributed.*", r".*"),
     ("collective", r".*", r"wait_tensor"),
     ("guards", r"torch/_dynamo/guards\.py|torch/_dynamo/.*guard.*\.py", r".*"),
     ("dynamo-trace", r"torch/_dynamo/(symbolic_convert|bytecode_.*|side_effects|codegen)\.py", r".*"),

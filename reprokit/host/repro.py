@@ -47,7 +47,7 @@ def _source(request: Request, journals: Journals) -> tuple[str, str]:
     text = files.read_text(path)
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError) as problem:
+    except (SyntaxError, ValueError, RecursionError) as problem:
         return "", f"its source does not parse: {problem}"
     foreign = sorted(_imports(tree) - set(sys.stdlib_module_names) - {"torch", "triton"})
     if foreign:
@@ -63,6 +63,14 @@ def _imports(tree: ast.Module) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             found.add("(a relative import)" if node.level else (node.module or "").split(".")[0])
     return found
+
+
+def _imports_torch(source: str) -> bool:
+    """True where the module itself, not only a function in it, binds the name ``torch``."""
+    return any(
+        isinstance(n, ast.Import) and any(a.name == "torch" and not a.asname for a in n.names)
+        for n in ast.parse(source).body
+    )
 
 
 def _without_main(text: str, tree: ast.Module) -> str:
@@ -106,9 +114,10 @@ def _with_main(source: str, request: Request, journals: Journals) -> str:
     rows.append(f"compiled = torch.compile(model{options})")
     calls = _BACKWARD.format(call=call).splitlines() if is_train else ["with torch.no_grad():", f"    print({call})"]
     rows += [loop, *(f"    {row}" for row in calls)] if loop else calls
-    head = "" if "import torch\n" in source else "import torch\n\n"
+    if not _imports_torch(source):
+        rows.insert(0, "import torch")
     body = "\n".join(f"    {row}" if row else "" for row in rows)
-    return f'{head}{source}\n\nif __name__ == "__main__":\n{body}\n'
+    return f'{source}\n\nif __name__ == "__main__":\n{body}\n'
 
 
 _FAKE = (
