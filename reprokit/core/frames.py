@@ -181,6 +181,7 @@ def parse_py_spy(text: str, pid: int) -> list[ThreadStack]:
             tuple(Frame(f.get("filename") or "", f.get("name") or "", f.get("line") or 0) for f in t.get("frames", [])),
             is_main=t.get("os_thread_id") == pid or t.get("thread_name") == "MainThread",
             owns_gil=bool(t.get("owns_gil")),
+            tid=int(t.get("os_thread_id") or 0),
         )
         for t in data
     ]

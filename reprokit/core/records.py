@@ -38,6 +38,8 @@ class ThreadStack:
     frames: tuple[Frame, ...]
     is_main: bool = False
     owns_gil: bool = False
+    tid: int = 0
+    """The kernel's thread id, where the tool tells it."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,11 @@ class Observation:
     commands: dict[str, str] = field(default_factory=dict)
     """pid -> command line, for every process alive at the deadline."""
     main_pid: int | None = None
+    """The process whose story is told: the one that raised, or that is inside the compiler."""
+    working_tid: int = 0
+    """The thread of ``main_pid`` that has compiler phases open; 0 when it is the main one or none is."""
+    silent_s: float | None = None
+    """Seconds from the last byte of output to the end; None when the target wrote nothing."""
     graphs: tuple[GraphRecord, ...] = ()
     recompiles: int = 0
     has_instrumentation: bool = False

@@ -17,7 +17,8 @@ def of(seen: Observation) -> str | None:
         number = status - 128
     if number is None:
         if seen.faults and status not in (0, None) and seen.raised is None:
-            return _of_headline(seen.faults[0].headline)
+            own = [f for f in seen.faults if f.pid == seen.main_pid]
+            return _of_headline((own or list(seen.faults))[0].headline)
         return None
     try:
         return signal.Signals(number).name

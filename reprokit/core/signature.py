@@ -11,7 +11,7 @@ import hashlib
 import re
 
 from . import frames as fr
-from .records import Frame, Observation, Raised, Signature, Verdict
+from .records import Fault, Frame, Observation, Raised, Signature, Verdict
 
 ALGORITHM = 1
 """Rises whenever a title could change for the same evidence; ids of different algorithms never compare."""
@@ -85,7 +85,7 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
         return _of_stacks(seen)
     if verdict.kind == "crash":
         return _of_crash(verdict, seen)
-    raised = seen.raised or (seen.compile_failures[-1] if seen.compile_failures else None)
+    raised = blamed(seen)
     if raised is not None and verdict.kind in ("exception", "error-in-eager", "oom"):
         return _of_exception(raised)
     return verdict.cause or "", ["no stack and no exception: the cause alone"]
@@ -114,7 +114,7 @@ def _of_crash(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
     said = fr.parse_terminate(seen.stderr_tail)
     if said:
         return f"{cause} {normalise_message(said)}", [f"the C++ runtime said {said[:80]!r} before it aborted"]
-    fault = next((f for f in seen.faults if f.frames), None)
+    fault = fatal(seen)
     if fault is None:
         return cause, ["no Python stack of the crash: the signal alone"]
     kept, why = fr.RULES.significant(fr.normalise(fault.frames), CRASH_FRAMES)
@@ -129,18 +129,51 @@ def _of_stacks(seen: Observation) -> tuple[str, list[str]]:
     return _names(kept), [f"{len(stable)} frames did not move between the dumps", *why]
 
 
+def blamed(seen: Observation) -> Raised | None:
+    """The exception that the verdict is about.
+
+    A program may wrap what the compiler raised (``except Exception: raise MyError``) or fail later because of it:
+    what left the compiler counts then.
+    """
+    raised, failures = seen.raised, seen.compile_failures
+    if raised is None or not failures:
+        return raised or (failures[-1] if failures else None)
+    frames = fr.normalise(f for link in raised.chain for f in link.frames)
+    is_compilers = fr.RULES.is_compiled(frames) or any(is_same(raised, failure) for failure in failures)
+    return raised if is_compilers else failures[-1]
+
+
+def is_same(a: Raised, b: Raised) -> bool:
+    """Two hooks saw one exception."""
+    one, two = fr.root(a), fr.root(b)
+    return one.type == two.type and one.message[:200] == two.message[:200]
+
+
+def fatal(seen: Observation) -> Fault | None:
+    """The fatal signal's stack: of the process whose story is told, if it left one."""
+    own = [f for f in seen.faults if f.frames and f.pid == seen.main_pid]
+    return next(iter(own), next((f for f in seen.faults if f.frames), None))
+
+
 def main_stacks(seen: Observation) -> list[tuple[Frame, ...]]:
     """Normalised stacks of the target's main thread, one a dump, from the tool that gave most of them."""
     return max(stacks_by_tool(seen).values(), key=len, default=[])
 
 
 def stacks_by_tool(seen: Observation) -> dict[str, list[tuple[Frame, ...]]]:
-    """Normalised stacks of the target's main thread, in the order of the dumps, by the tool that took them."""
+    """Normalised stacks of the thread at work, in the order of the dumps, by the tool that took them.
+
+    That is the thread with compiler phases open, else the main one; faulthandler does not tell threads apart.
+    """
     found: dict[str, list[tuple[Frame, ...]]] = {}
     for dump in seen.dumps:
-        main = next((t for t in dump.threads if t.is_main and t.frames), None)
-        if main and dump.pid == seen.main_pid:
-            found.setdefault(dump.tool, []).append(fr.normalise(main.frames))
+        if dump.pid != seen.main_pid or (seen.working_tid and dump.tool == "faulthandler"):
+            continue
+        wanted = [
+            t for t in dump.threads if t.frames and (t.tid == seen.working_tid if seen.working_tid else t.is_main)
+        ]
+        if wanted:
+            found.setdefault(dump.tool, []).append(fr.normalise(wanted[0].frames))
     return found
 
 

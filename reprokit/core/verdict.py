@@ -9,7 +9,7 @@ from __future__ import annotations
 from . import frames as fr
 from . import phases, signals, where
 from .records import Observation, Raised, Verdict
-from .signature import main_stacks
+from .signature import blamed, fatal, is_same, main_stacks
 
 _OOM_TYPES = {"MemoryError", "OutOfMemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError"}
 _OOM_WORDS = (
@@ -23,17 +23,18 @@ _OOM_WORDS = (
 
 def judge(seen: Observation) -> Verdict:
     """Give the verdict on one run; pure, so the same evidence always gets the same answer."""
-    for question in (
+    questions = (
         _interrupted,
+        _eager_fails,
         _deadline,
         _disk_full,
         _out_of_memory,
-        _eager_fails,
         _crash,
         _exception,
         _swallowed,
         _finished,
-    ):
+    )
+    for question in questions:
         verdict = question(seen)
         if verdict is not None:
             return verdict
@@ -59,64 +60,35 @@ def _interrupted(seen: Observation) -> Verdict | None:
 
 
 def _deadline(seen: Observation) -> Verdict | None:
-    if not seen.is_timed_out:
-        return None
+    if not seen.is_timed_out or seen.raised is not None:
+        return None  # an exception that came before a shutdown that hangs is the story
     phase, evidence = where.at_work(seen)
+    limit = f"the {seen.deadline_s:.0f} s deadline"
     if seen.eager == "hangs":
-        return Verdict(
-            "error-in-eager",
-            "eager",
-            "hang",
-            f"The target does not finish within {seen.deadline_s:.0f} s without torch.compile either.",
-            (*evidence, seen.eager_detail),
-        )
-    moved = where.has_moved(seen, phase)
-    quiet = seen.quiet_s
-    is_fresh = quiet is not None and quiet < seen.quiet_limit_s
-    is_moving = moved and not (seen.has_fine_heartbeat and phase in phases.FINE_HEARTBEAT)
+        why = f"The target does not finish within {seen.deadline_s:.0f} s without torch.compile either."
+        return Verdict("error-in-eager", "eager", "hang", why, (*evidence, seen.eager_detail))
+    if not seen.dumps and not seen.has_instrumentation:
+        why = f"{limit} came, and no process of the target could be watched"
+        return Verdict("unknown", phase, "deadline", _sentence(why), evidence)
+    moved, quiet = where.has_moved(seen, phase), seen.quiet_s
     if quiet is not None:
         evidence += (f"last progress {quiet:.1f} s before the deadline (limit {seen.quiet_limit_s:.0f} s)",)
     stacks = len(main_stacks(seen))
     if stacks > 1:
-        evidence += (f"the main thread's stack {'moved' if moved else 'did not move'} over {stacks} dumps",)
-    is_advancing = is_fresh or is_moving or (phase in phases.WAITS_FOR_CHILD and where.has_working_child(seen))
-    in_compiler = phase in phases.COMPILE_PHASES
-    if is_advancing and in_compiler:
-        return Verdict(
-            "slow-compile",
-            phase,
-            "deadline",
-            _sentence(
-                f"the {seen.deadline_s:.0f} s deadline came while the compiler was still advancing, {where.doing(phase, seen)}"
-            ),
-            evidence,
-        )
-    if is_advancing:
-        return Verdict(
-            "unknown",
-            phase,
-            "deadline",
-            _sentence(
-                f"the {seen.deadline_s:.0f} s deadline came while the target was still advancing outside the compiler ({phase or 'no phase'}); raise --timeout"
-            ),
-            evidence,
-        )
-    if not seen.dumps and not seen.has_instrumentation:
-        return Verdict(
-            "unknown",
-            phase,
-            "deadline",
-            f"The {seen.deadline_s:.0f} s deadline came, and no process of the target could be watched.",
-            evidence,
-        )
+        evidence += (f"the stack at work {'moved' if moved else 'did not move'} over {stacks} dumps",)
+    is_fresh = quiet is not None and quiet < seen.quiet_limit_s
+    is_moving = moved and not (seen.has_fine_heartbeat and phase in phases.FINE_HEARTBEAT)
+    has_child = phase in phases.WAITS_FOR_CHILD and where.has_working_child(seen)
+    if phase in phases.COMPILE_PHASES:
+        if is_fresh or is_moving or has_child:
+            why = f"{limit} came while the compiler was still advancing, {where.doing(phase, seen)}"
+            return Verdict("slow-compile", phase, "deadline", _sentence(why), evidence)
+    elif is_fresh or is_moving or where.may_be_running(seen, phase):
+        why = f"{limit} came while the target was still running outside the compiler ({phase or 'no phase'}); raise --timeout"
+        return Verdict("unknown", phase, "deadline", _sentence(why), evidence)
     still = f"no progress for {quiet:.0f} s" if quiet is not None else "no progress at all"
-    return Verdict(
-        "hang",
-        phase,
-        "busy" if seen.busy_pids else "idle",
-        _sentence(f"{still} at the {seen.deadline_s:.0f} s deadline, {where.doing(phase, seen)}"),
-        evidence,
-    )
+    why = f"{still} at {limit}, {where.doing(phase, seen)}"
+    return Verdict("hang", phase, "busy" if seen.busy_pids else "idle", _sentence(why), evidence)
 
 
 def _disk_full(seen: Observation) -> Verdict | None:
@@ -174,7 +146,7 @@ def _crash(seen: Observation) -> Verdict | None:
     name = signals.of(seen)
     if name is None:
         return None
-    fault = next((f for f in seen.faults if f.frames), None)
+    fault = fatal(seen)
     evidence: list[str] = [f"exit status {seen.exit_status}"]
     phase: str | None = None
     if fault is not None:
@@ -208,31 +180,28 @@ def _crash(seen: Observation) -> Verdict | None:
 
 
 def _exception(seen: Observation) -> Verdict | None:
-    raised = seen.raised
-    if raised is None or (seen.exit_status == 0 and seen.is_command):
+    raised = blamed(seen)
+    if raised is None or seen.raised is None or (seen.exit_status == 0 and seen.is_command):
         return None
     root = fr.root(raised)
     said = where.first_line(root)
     short = root.type.rsplit(".", 1)[-1]
-    frames = fr.normalise(f for link in raised.chain for f in link.frames)
-    is_ours = fr.RULES.is_compiled(frames) or any(where.is_same(raised, c) for c in seen.compile_failures)
-    if not is_ours and seen.eager != "passes":
-        return Verdict(
-            "error-in-eager",
-            "eager",
-            short,
-            _sentence(
-                f"{short} was raised outside anything that torch.compile made, so this is no compiler bug: {said}"
-            ),
-            where.exception_evidence(raised),
+    evidence = where.exception_evidence(raised)
+    if seen.is_timed_out:
+        evidence += (f"the target did not exit before its {seen.deadline_s:.0f} s deadline",)
+    if raised is not seen.raised:
+        evidence += (
+            f"the program then ended with {fr.root(seen.raised).type}: {where.first_line(fr.root(seen.raised))}",
         )
+    frames = fr.normalise(f for link in raised.chain for f in link.frames)
+    is_compilers = fr.RULES.is_compiled(frames) or any(is_same(raised, c) for c in seen.compile_failures)
     phase = where.of_exception(raised, seen)
+    is_compilers = is_compilers or phase in phases.COMPILE_PHASES
+    if not is_compilers and seen.eager != "passes":
+        why = f"{short} was raised outside anything that torch.compile made, so this is no compiler bug: {said}"
+        return Verdict("error-in-eager", "eager", short, _sentence(why), evidence)
     return Verdict(
-        "exception",
-        phase,
-        short,
-        _sentence(f"{short} was raised, {where.doing(phase, seen)}: {said}"),
-        where.exception_evidence(raised),
+        "exception", phase, short, _sentence(f"{short} was raised, {where.doing(phase, seen)}: {said}"), evidence
     )
 
 
@@ -240,14 +209,11 @@ def _swallowed(seen: Observation) -> Verdict | None:
     if not seen.compile_failures:
         return None
     raised = seen.compile_failures[-1]
-    phase = where.of_exception(raised, seen)
     short = fr.root(raised).type.rsplit(".", 1)[-1]
+    then = "went on without it" if seen.exit_status in (0, None) else f"ended with exit status {seen.exit_status}"
+    why = f"{short} left the compiler and the program {then}: {where.first_line(fr.root(raised))}"
     return Verdict(
-        "exception",
-        phase,
-        short,
-        _sentence(f"{short} left the compiler and the program went on without it: {where.first_line(fr.root(raised))}"),
-        where.exception_evidence(raised),
+        "exception", where.of_exception(raised, seen), short, _sentence(why), where.exception_evidence(raised)
     )
 
 

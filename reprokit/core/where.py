@@ -8,7 +8,7 @@ from dataclasses import replace
 from . import frames as fr
 from . import phases
 from .records import Frame, Link, Observation, Raised
-from .signature import main_stacks, stacks_by_tool, telling_line
+from .signature import is_same, main_stacks, stacks_by_tool, telling_line
 
 
 def at_work(seen: Observation) -> tuple[str | None, tuple[str, ...]]:
@@ -73,6 +73,16 @@ def has_moved(seen: Observation, phase: str | None) -> bool:
     return False
 
 
+def may_be_running(seen: Observation, phase: str | None) -> bool:
+    """Outside of the compiler nothing is journalled: output, or a processor at work, may be a long healthy run.
+
+    A kernel that stands on one line in every dump is believed to be stuck all the same, unless the target talks.
+    """
+    if seen.silent_s is not None and seen.silent_s < seen.quiet_limit_s:
+        return True
+    return phase != "kernel-run" and seen.main_pid in seen.busy_pids
+
+
 def has_working_child(seen: Observation) -> bool:
     """A child is at work: a compiler that burns a processor, or a Python worker whose stack changes.
 
@@ -80,13 +90,9 @@ def has_working_child(seen: Observation) -> bool:
     """
     dumped = {d.pid for d in seen.dumps if d.threads}
     for pid in seen.busy_pids:
-        if pid != seen.main_pid and (pid not in dumped or has_moved(replace(seen, main_pid=pid), None)):
+        if pid != seen.main_pid and (pid not in dumped or has_moved(replace(seen, main_pid=pid, working_tid=0), None)):
             return True
     return False
-
-
-def is_same(a: Raised, b: Raised) -> bool:
-    return fr.root(a).type == fr.root(b).type and fr.root(a).message[:200] == fr.root(b).message[:200]
 
 
 def first_line(link: Link) -> str:

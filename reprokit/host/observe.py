@@ -58,10 +58,11 @@ def read_journals(run_path: Path) -> Journals:
 
 def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journals) -> Observation:
     """Make the observation; what a run did not leave stays at its default."""
-    uncaught = [e for e in journals.all("exception") if e.get("where") in ("uncaught", "call")]
-    pid = _failing_pid(outcome, journals, uncaught)
+    raised, raiser = _ending_exception(outcome, journals, run_path)
+    pid = raiser or _telling_pid(outcome, journals)
     events = journals.by_pid.get(pid, [])
     opened = open_events(events)
+    tid = opened[-1].get("tid", 0) if opened and phases.of_events([str(opened[-1].get("name"))]) else 0
     names = tuple(str(e.get("name")) for e in opened)
     quiet = _quiet(journals, outcome)
     at, _, where = journals.now.get(pid, (0.0, "", ""))
@@ -83,12 +84,14 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         busy_pids=dumps.busy_pids if dumps else (),
         open_events=names,
         position=where if at >= since else "",
-        raised=_raised(uncaught[-1]) if uncaught else None,
+        raised=raised,
         compile_failures=tuple(_raised(e) for e in journals.all("compile_failed")),
         faults=tuple(_faults(run_path)),
         dumps=dumps.dumps if dumps else (),
         commands=dumps.commands if dumps else {},
         main_pid=pid,
+        working_tid=tid if isinstance(tid, int) and tid != pid else 0,
+        silent_s=round(outcome.ended - outcome.last_output, 3) if outcome.last_output else None,
         graphs=tuple(_graphs(journals)),
         recompiles=len(journals.all("recompile")),
         has_instrumentation=bool(journals.all("torch")),
@@ -123,14 +126,31 @@ def _time(event: Event) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _failing_pid(outcome: Outcome, journals: Journals, uncaught: list[Event]) -> int:
-    """The process whose story is told: the one that raised, else the root, else the busiest compiler."""
-    if uncaught and isinstance(uncaught[-1].get("pid"), int):
-        return int(uncaught[-1]["pid"])
-    if outcome.main_pid in journals.by_pid:
-        return outcome.main_pid
-    compilers = {p: sum(e["ev"] in _PROGRESS for e in events) for p, events in journals.by_pid.items()}
-    return max(compilers, key=lambda p: compilers[p]) if compilers else outcome.main_pid
+def _ending_exception(outcome: Outcome, journals: Journals, run_path: Path) -> tuple[Raised | None, int | None]:
+    """The exception that ended the target, and who raised it: the first that is more than a launcher's relay."""
+    uncaught = [e for e in journals.all("exception") if e.get("where") in ("uncaught", "call")]
+    told = [(_raised(e), int(e["pid"])) for e in uncaught if isinstance(e.get("pid"), int)]
+    first = [(r, p) for r, p in told if not fr.RULES.is_relay(fr.root(r))]
+    if first or told:
+        return (first or told)[0]
+    if outcome.exit_status not in (0, None):
+        # raised before torch was imported, or kept from our hook by another excepthook
+        link = fr.parse_traceback(files.read_tail(run_path / "logs" / "stderr.txt", STDERR_TAIL_BYTES))
+        if link is not None and not fr.RULES.is_relay(link):
+            return Raised((link,), "stderr"), None
+    return None, None
+
+
+def _telling_pid(outcome: Outcome, journals: Journals) -> int:
+    """The process whose story is told when none raised: one inside the compiler, else the busiest, else the root."""
+
+    def weight(pid: int) -> tuple[bool, int, bool]:
+        events = journals.by_pid[pid]
+        found = phases.of_events([str(e.get("name")) for e in open_events(events)])
+        is_inside = found is not None and found[0] in phases.COMPILE_PHASES
+        return is_inside, sum(e["ev"] in _PROGRESS for e in events), pid == outcome.main_pid
+
+    return max(journals.by_pid, key=weight, default=outcome.main_pid)
 
 
 def _quiet(journals: Journals, outcome: Outcome) -> float | None:
@@ -164,7 +184,7 @@ def _faults(run_path: Path) -> list[Fault]:
 
 
 def _graphs(journals: Journals) -> list[GraphRecord]:
-    done = {e.get("n") for e in journals.all("graph_done")}
+    done = {e["n"] for e in journals.all("graph_done") if isinstance(e.get("n"), int)}
     return [_graph(e, done) for e in journals.all("graph")]
 
 

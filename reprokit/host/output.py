@@ -6,47 +6,51 @@ import contextlib
 import os
 import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import IO
 
 
-def pump(
-    child: subprocess.Popen[bytes], logs: Path, echo: tuple[IO[bytes], IO[bytes]] | None
-) -> list[threading.Thread]:
-    threads = []
-    for number, (name, pipe) in enumerate((("stdout", child.stdout), ("stderr", child.stderr))):
-        live = echo[number] if echo else None
-        thread = threading.Thread(
-            target=_copy, args=(pipe, logs / f"{name}.txt", live), daemon=True, name=f"pump-{name}"
-        )
-        thread.start()
-        threads.append(thread)
-    return threads
+class Pump(threading.Thread):
+    """Copies one stream until it ends; a full disk or a closed screen must not stop the target."""
 
+    def __init__(self, pipe: IO[bytes], path: Path, live: IO[bytes] | None) -> None:
+        super().__init__(daemon=True, name=f"pump-{path.stem}")
+        self._pipe, self._path, self._live = pipe, path, live
+        self.last_output = 0.0
+        """When the last byte came, in seconds since the epoch; 0 before the first."""
 
-def _copy(pipe: IO[bytes], path: Path, live: IO[bytes] | None) -> None:
-    """Copy a stream to its file and to the screen; a full disk or a closed screen must not stop the target."""
-    file: IO[bytes] | None = None
-    with contextlib.suppress(OSError):
-        file = path.open("ab", buffering=0)
-    while True:
-        try:
-            data = os.read(pipe.fileno(), 1 << 16)
-        except (OSError, ValueError):
-            break
-        if not data:
-            break
-        if file is not None:
-            try:
-                file.write(data)
-            except OSError:
-                file = None
-        if live is not None:
-            try:
-                live.write(data)
-                live.flush()
-            except (OSError, ValueError):
-                live = None
-    if file is not None:
+    def run(self) -> None:
+        """Copy until the end of the stream."""
+        file: IO[bytes] | None = None
         with contextlib.suppress(OSError):
-            file.close()
+            file = self._path.open("ab", buffering=0)
+        live = self._live
+        with contextlib.suppress(OSError, ValueError):
+            while data := os.read(self._pipe.fileno(), 1 << 16):
+                self.last_output = time.time()
+                file, live = _write(file, data), _write(live, data)
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.close()
+
+
+def _write(stream: IO[bytes] | None, data: bytes) -> IO[bytes] | None:
+    """Write what can be written; a stream that fails once is given up."""
+    if stream is not None:
+        try:
+            stream.write(data)
+            stream.flush()
+        except (OSError, ValueError):
+            return None
+    return stream
+
+
+def pump(child: subprocess.Popen[bytes], logs: Path, echo: tuple[IO[bytes], IO[bytes]] | None) -> list[Pump]:
+    """Start copying both streams of ``child``."""
+    assert child.stdout is not None and child.stderr is not None
+    streams = (("stdout", child.stdout), ("stderr", child.stderr))
+    pumps = [Pump(pipe, logs / f"{name}.txt", echo[n] if echo else None) for n, (name, pipe) in enumerate(streams)]
+    for thread in pumps:
+        thread.start()
+    return pumps

@@ -43,6 +43,8 @@ class Outcome:
     main_pid: int
     dumps: stacks.Stacks | None
     oom_evidence: str
+    last_output: float
+    """When the target last wrote to stdout or stderr; 0 when it never did."""
     missing: tuple[Missing, ...]
 
 
@@ -144,6 +146,7 @@ def _execute(
         ended=ended,
         main_pid=child.pid,
         dumps=dumped,
+        last_output=max(pump.last_output for pump in pumps),
         oom_evidence=oom.evidence(oom_before, status, watcher.samples),
         missing=tuple(missing),
     )

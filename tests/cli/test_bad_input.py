@@ -180,7 +180,7 @@ def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> N
     journal = next((done.run_dir / "journal").glob("*.jsonl"))
     whole = journal.read_bytes()
     pid = int(journal.stem)
-    outcome = Outcome(1, False, False, 3.0, 2.0, 1, 0.0, 3.0, pid, None, "", ())
+    outcome = Outcome(1, False, False, 3.0, 2.0, 1, 0.0, 3.0, pid, None, "", 0.0, ())
     request = Request(Target("command", command=("python",)))
     kinds = set()
     for cut in range(0, len(whole) + 1, max(1, len(whole) // 400)):
