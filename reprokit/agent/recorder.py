@@ -42,8 +42,11 @@ def _write(source: str, facts: dict[str, Any]) -> int:
     top = os.path.join(journal.RUN_DIR, "graphs")
     draft = os.path.join(top, f".draft-{os.getpid()}-{_recorded}")
     os.makedirs(draft)
-    for name, text in (("graph.py", source), ("inputs.json", json.dumps(facts, indent=1, default=repr))):
-        with open(os.path.join(draft, name), "w") as file:
+    for name, text in (
+        ("graph.py", source),
+        ("inputs.json", json.dumps(facts, indent=1, default=repr, ensure_ascii=False)),
+    ):
+        with open(os.path.join(draft, name), "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     number = len(os.listdir(top))
     while True:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -135,6 +132,7 @@ def _request(
 ) -> Any:
     from ..core.records import BadInput
     from ..core.zoo import ZOO
+    from ..host import interpreter
     from ..host.launch import Request
     from ..host.target import parse, parse_command
 
@@ -169,7 +167,7 @@ def _request(
             raise BadInput(f"{parsed.name} decodes, so it cannot be used with --train; llama-tiny can")
     return Request(
         parsed,
-        python=_python(options["python"]),
+        python=interpreter.check(options["python"]),
         deadline_s=options["timeout"],
         knobs=knobs,
         compile=compile_with,
@@ -210,36 +208,6 @@ def _refuse_with_command(ctx: click.Context) -> None:
 
 def _logs(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(n.strip() for v in values for n in v.split(",") if n.strip())
-
-
-def _python(name: str | None) -> str:
-    """Check that the interpreter runs and is new enough, before anything is started with it."""
-    from ..core.records import BadInput
-
-    if name is None:
-        return sys.executable
-    path = shutil.which(name)
-    if path is None:
-        raise BadInput(f"--python {name}: there is no such program; give the path of an interpreter")
-    said = ""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(
-            [path, "-I", "-c", "import sys; print('%d %d' % sys.version_info[:2])"],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-        said = done.stdout.strip()
-    try:
-        version = tuple(int(n) for n in said.split())
-    except ValueError:
-        version = ()
-    if len(version) != 2:
-        raise BadInput(f"--python {name}: it does not behave like a Python interpreter")
-    if version < (3, 10):
-        raise BadInput(f"--python {name} is Python {version[0]}.{version[1]}; reprokit's agent needs 3.10 or newer")
-    return path
 
 
 def _refusal(why: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import click
@@ -24,10 +23,9 @@ def env(python: str | None, as_json: bool) -> None:
     """
     from ..core.records import to_json
     from ..core.redact import Redactor
-    from ..host import environment, private
-    from .capture import _python
+    from ..host import environment, interpreter, private
 
-    path = _python(python) if python else sys.executable
+    path = interpreter.check(python)
     with screen.Live(is_quiet=as_json) as live:
         live.say("asking the machine and the interpreter (up to a minute)")
         found = environment.collect(path)

@@ -55,9 +55,12 @@ def _keep_traceback() -> str:
     import tempfile
     import traceback
 
-    with tempfile.NamedTemporaryFile("w", prefix="reprokit-defect-", suffix=".txt", delete=False) as file:
-        traceback.print_exc(file=file)
-    return file.name
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="reprokit-defect-", suffix=".txt", delete=False) as file:
+            traceback.print_exc(file=file)
+        return file.name
+    except OSError as problem:  # no room even for that
+        return f"its last words, {traceback.format_exc().strip().splitlines()[-1]} ({problem.strerror})"
 
 
 def main() -> None:

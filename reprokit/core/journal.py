@@ -36,7 +36,9 @@ def decode_now(data: bytes) -> tuple[float, str, str]:
 
 def encode(event: Event) -> bytes:
     """Give the line for ``event``; what JSON cannot say is said by ``repr``."""
-    line = json.dumps(event, default=repr, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+    # not escaped to ASCII: a name that is to be redacted must read in a file as it reads anywhere
+    text = json.dumps(event, default=repr, ensure_ascii=False, separators=(",", ":"))
+    line = text.encode("utf-8", "backslashreplace") + b"\n"
     if len(line) <= MAX_LINE_BYTES:
         return line
     kept = {k: event[k] for k in ("t", "pid", "tid", "ev") if k in event}

@@ -24,7 +24,12 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
         r"torch/_functorch/_aot_autograd/(runtime_wrappers|subclass_codegen)\.py.*",
         r".*runtime_wrapper|__call__|__torch_dispatch__|forward|backward|run.*",
     ),
-    ("aot", r"torch/_functorch/.*|torch/_export/.*", r".*"),
+    (
+        "aot",
+        # not the function transforms (vmap, grad ...), which eager code uses too
+        r"torch/_functorch/(?!(apis|eager_transforms|vmap|autograd_function|pyfunctorch|functional_call|deprecated|predispatch|utils)\.py).*|torch/_export/.*",
+        r".*",
+    ),
     ("fx-passes", r"torch/_inductor/(fx_passes/.*|pattern_matcher\.py|constant_folding\.py|freezing\.py)", r".*"),
     ("fx-passes", r"torch/_inductor/compile_fx\.py", r"_recursive_.*_passes"),
     ("cpp-build", r"torch/_inductor/(cpp_builder|cpu_vec_isa)\.py", r".*"),

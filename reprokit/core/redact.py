@@ -44,10 +44,6 @@ class Redactor:
             text = pattern.sub(lambda m, kind=kind, keep=keep: self._replace(m, kind, keep), text)  # type: ignore[misc]
         return text
 
-    def counts(self) -> dict[str, int]:
-        """How many different secrets of each kind were hidden so far."""
-        return dict(sorted(self._counts.items()))
-
     def _replace(self, found: re.Match[str], kind: str, keep: Callable[[re.Match[str]], bool] | None) -> str:
         if keep is not None and keep(found):
             return found.group(0)

@@ -56,8 +56,8 @@ _PRIVATE_KEY = (
 )
 _UPPER_NAMES = r"\b(?:KEY|[A-Z][A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|_KEY|_AUTH|_PAT|_PWD)[A-Z0-9_]*)"
 _LOWER_NAMES = (
-    r"\b[\w.-]*(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token"
-    r"|access[_-]?token|refresh[_-]?token|(?<![a-z])token)"
+    r"(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token"
+    r"|access[_-]?token|refresh[_-]?token|(?<![A-Za-z])token)"
 )
 _FLAGS = r"(?<![\w-])--?(?:[a-z]+-)*(?:password|passwd|secret|api-key|apikey|access-key|token|auth-token)"
 
@@ -71,7 +71,7 @@ def make(private: Private) -> list[Rule]:
         rule("key", _PRIVATE_KEY, ("private key",)),
         rule(
             "credentials",
-            rf"\b[a-z][a-z0-9+.-]*://(?P<secret>(?!{_PLACEHOLDER}@)[^\s/@\"'<>]+)@",
+            rf"\b[a-z][a-z0-9+.-]{{0,20}}://(?P<secret>(?!{_PLACEHOLDER}@)[^\s/@\"'<>]+)@",
             ("://",),
             flags=re.IGNORECASE,
         ),
@@ -102,7 +102,7 @@ def make(private: Private) -> list[Rule]:
     rules.append(
         rule(
             "home",
-            r"(?<![\w.-])(?P<secret>/(?:home|Users)/(?!<)[^\s/:;,'\"<>()\[\]\\]+)",
+            r"(?<![\w.-])(?P<secret>/(?:home|Users)/(?!<)(?:[^\s/:;,'\"<>()\[\]\\]|\\u[0-9a-fA-F]{4})+)",
             ("/home/", "/users/"),
         )
     )

@@ -31,26 +31,26 @@ class ZooModel:
         return count_parameters(self, self.knobs)
 
 
-def _llama(name: str, about: str, source: str = "llama", **knobs: Any) -> ZooModel:
+def _model(name: str, about: str, source: str = "llama", **knobs: Any) -> ZooModel:
     return ZooModel(name, source, about, knobs)
 
 
 ZOO: dict[str, ZooModel] = {
     model.name: model
     for model in (
-        _llama(
+        _model(
             "llama-tiny", "Llama-style, small enough for real weights on a laptop", layers=2, hidden=64, heads=4,
             kv_heads=2, intermediate=176, vocab=256, batch_size=2, sequence_length=32, dtype="float32",
         ),
-        _llama(
+        _model(
             "llama8b", "Llama-style: 32 layers, hidden 4096", layers=32, hidden=4096, heads=32,
             kv_heads=8, intermediate=14336, vocab=128256, batch_size=1, sequence_length=8192, dtype="bfloat16",
         ),
-        _llama(
+        _model(
             "llama40b", "Llama-style: 48 layers, hidden 8192", layers=48, hidden=8192, heads=64,
             kv_heads=8, intermediate=28672, vocab=32000, batch_size=4, sequence_length=8192, dtype="bfloat16",
         ),
-        _llama(
+        _model(
             "llama70b", "Llama-style: 80 layers, hidden 8192", layers=80, hidden=8192, heads=64,
             kv_heads=8, intermediate=28672, vocab=128256, batch_size=4, sequence_length=8192, dtype="bfloat16",
         ),
@@ -58,7 +58,7 @@ ZOO: dict[str, ZooModel] = {
             "convnet", "convnet", "residual convolutional network, 3 stages, batch norm, 64 x 64 images",
             {"layers": 6, "channels": 32, "image": 64, "classes": 10, "batch_size": 4, "dtype": "float32"},
         ),
-        _llama(
+        _model(
             "llama-decode", "prefill, then token by token with a static KV cache that is mutated in place", "decode",
             layers=2, hidden=64, heads=4, kv_heads=2, intermediate=176, vocab=256, batch_size=2, sequence_length=32,
             steps=4, dtype="float32",

@@ -114,8 +114,10 @@ def _verify(path: Path, found: dict[str, bytes]) -> Pack:
     try:
         manifest = json.loads(found["manifest.json"])
         rows = manifest["files"]
+        if not all(isinstance(row, str) for row in manifest.setdefault("trimmed", [])):
+            raise ValueError("trimmed is no list of texts")
         claims = {str(n): (int(r["size"]), str(r["sha256"])) for n, r in rows.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
         raise BadInput(f"{path} has a manifest.json that cannot be read: {problem}") from problem
     if manifest.get("schema") != SCHEMA:
         raise BadInput(f"{path} has schema {manifest.get('schema')!r}; this reprokit reads {SCHEMA}")

@@ -9,27 +9,27 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from ..core import frames
-from ..core.records import SCHEMA, BadInput, Link, Missing, Observation, Raised, Signature, Verdict, to_json
-from ..core.redact import Redactor
+from ..core.records import SCHEMA, BadInput, Missing, Observation, Signature, Verdict, to_json
 from ..core.signature import sign
 from ..core.verdict import judge
-from . import environment, files, observe, pack, private, render, repro, run, rundir
+from . import bundle, environment, files, interrupts, observe, run, rundir
 from .launch import Request
 from .run import Outcome
 
 EAGER_KINDS = frozenset({"exception", "crash", "hang", "slow-compile", "oom"})
 """Verdicts that are only a compiler's fault if the target works without it."""
-
+BEFORE_COMPILE = frozenset({"build", "import"})
+"""Phases of a factory target in which nothing was compiled yet."""
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass
@@ -73,41 +73,58 @@ def capture(
     echo: tuple[IO[bytes], IO[bytes]] | None = None,
 ) -> Captured:
     """Run the whole line; raises BadInput only for what the user must mend."""
-    place = rundir.create(output, request.target.label)
-    try:
-        say(f"running {request.target.words} in {place.path}")
+    with interrupts.held():
+        place = rundir.create(output, request.target.label)
         try:
-            outcome = run.run(request, place.path, show, echo)
-        except OSError as problem:
-            if problem.errno not in NO_ROOM:
-                raise
-            raise BadInput(
-                f"cannot write in {place.path}: {problem.strerror}; free some space, or name another --output-dir"
-            ) from problem
-        journals = observe.read_journals(place.path)
-        refuse_bad_target(journals, place.path)
-        seen = observe.observe(request, outcome, place.path, journals)
-        verdict = judge(seen)
-        if verdict.kind in EAGER_KINDS and request.target.kind != "command" and not outcome.is_interrupted:
-            say(f"{verdict.kind}; running once more without torch.compile")
-            seen = check_eager(request, seen, place.path, show)
+            say(f"running {request.target.words} in {place.path}")
+            outcome = run_target(request, place.path, show, echo)
+            journals = observe.read_journals(place.path)
+            refuse_bad_target(journals, place.path)
+            missing = [*outcome.missing, *observe.missing_of(journals, place.path, request)]
+            seen = observe.observe(request, outcome, place.path, journals)
             verdict = judge(seen)
-        signature = sign(verdict, seen)
-        captured = Captured(
-            verdict,
-            signature,
-            seen,
-            place.path,
-            missing=[*outcome.missing, *observe.missing_of(journals, place.path, request)],
-        )
-        captured.weights = str(journals.last("weights").get("why") or "") if request.target.kind == "zoo" else ""
-        say("collecting the environment")
-        found = collect_environment(request, journals, place.path, captured, outcome)
-        say("packing")
-        make_pack(request, captured, found, journals, place)
-        return captured
-    finally:
-        place.release()
+            if wants_eager(request, verdict, outcome):
+                say(f"{verdict.kind}; running once more without torch.compile")
+                first = seen
+                seen = attempt("eager run", missing, lambda: check_eager(request, first, place.path, show), first)
+                verdict = judge(seen)
+            captured = Captured(verdict, sign(verdict, seen), seen, place.path, missing=missing)
+            captured.weights = str(journals.last("weights").get("why") or "") if request.target.kind == "zoo" else ""
+            say("collecting the environment")
+            nothing = environment.Environment({}, "", ())
+            found = attempt("environment", missing, lambda: ask(request, journals, place.path, outcome), nothing)
+            missing += found.missing
+            say("packing")
+            attempt("pack", missing, lambda: leave(request, captured, found, journals, place), None)
+            return captured
+        finally:
+            place.release()
+
+
+def attempt(what: str, missing: list[Missing], step: Callable[[], T], otherwise: T) -> T:
+    """Do one step; when it cannot be done, say why and give ``otherwise``, so that the line goes on."""
+    try:
+        return step()
+    except KeyboardInterrupt:
+        missing.append(Missing(what, "interrupted"))
+    except OSError as problem:
+        missing.append(Missing(what, problem.strerror or str(problem)))
+    except Exception as problem:
+        missing.append(Missing(what, f"a defect of reprokit: {problem!r}"))
+    return otherwise
+
+
+def run_target(
+    request: Request, run_path: Path, show: run.Show | None, echo: tuple[IO[bytes], IO[bytes]] | None
+) -> Outcome:
+    """Run it; a place that cannot be written to is the user's to mend."""
+    try:
+        return run.run(request, run_path, show, echo)
+    except OSError as problem:
+        if problem.errno not in NO_ROOM:
+            raise
+        why = f"cannot write in {run_path}: {problem.strerror}; free some space, or name another --output-dir"
+        raise BadInput(why) from problem
 
 
 def refuse_bad_target(journals: observe.Journals, run_path: Path) -> None:
@@ -128,160 +145,62 @@ def refuse_bad_target(journals: observe.Journals, run_path: Path) -> None:
             )
 
 
+def wants_eager(request: Request, verdict: Verdict, outcome: Outcome) -> bool:
+    """Whether only a run without torch.compile can tell whose fault it is. A command is run only once."""
+    if request.target.kind == "command" or outcome.is_interrupted:
+        return False
+    return verdict.kind in EAGER_KINDS and verdict.phase not in BEFORE_COMPILE
+
+
 def check_eager(request: Request, seen: Observation, run_path: Path, show: run.Show | None) -> Observation:
     """Run the same target without compile, in a child of its own: a bug of the compiler needs a healthy eager run."""
     folder = run_path / "eager"
     rundir.make_folders(folder)
     plain = dataclasses.replace(request, compile_it=False)
     outcome = run.run(plain, folder, show)
-    journals = observe.read_journals(folder)
-    eager = observe.observe(plain, outcome, folder, journals)
+    eager = observe.observe(plain, outcome, folder, observe.read_journals(folder))
     if outcome.is_interrupted:
         return dataclasses.replace(seen, eager_detail="the run without torch.compile was interrupted")
     if outcome.is_timed_out:
-        return dataclasses.replace(
-            seen, eager="hangs", eager_detail=f"no end within {request.deadline_s:.0f} s without torch.compile"
-        )
+        detail = f"no end within {request.deadline_s:.0f} s without torch.compile"
+        return dataclasses.replace(seen, eager="hangs", eager_detail=detail)
     if eager.has_finished and eager.exit_status == 0:
         return dataclasses.replace(seen, eager="passes", eager_detail=f"it passed in {outcome.seconds:.1f} s")
     detail = _eager_detail(eager)
     return dataclasses.replace(seen, eager="fails", eager_detail=detail, raised=eager.raised or seen.raised)
 
 
-def collect_environment(
-    request: Request, journals: observe.Journals, run_path: Path, captured: Captured, outcome: Outcome
-) -> environment.Environment:
-    """Ask the machine and the interpreter that the target used."""
-    python: str | None = request.python
-    if request.target.kind == "command":
-        python = journals.last("process").get("executable")
+def ask(request: Request, journals: observe.Journals, run_path: Path, outcome: Outcome) -> environment.Environment:
+    """Ask the machine, and the interpreter that the target used."""
+    python = journals.last("process").get("executable") if request.target.kind == "command" else request.python
     if outcome.is_interrupted:
-        captured.missing.append(Missing("environment: Python and packages", "not asked after an interrupt"))
-        python = None
-    try:
-        found = environment.collect(python, run_path)
-    except KeyboardInterrupt:
-        captured.missing.append(Missing("environment", "interrupted"))
-        return environment.Environment({}, "", ())
-    captured.missing += (
-        found.missing if not outcome.is_interrupted else [m for m in found.missing if "Python" not in m.what]
-    )
-    return found
+        found = environment.collect(None, run_path)
+        why = Missing("environment: Python and packages", "not asked after an interrupt")
+        return dataclasses.replace(found, missing=(*(m for m in found.missing if m.what != why.what), why))
+    return environment.collect(python, run_path)
 
 
-def make_pack(
+def leave(
     request: Request,
     captured: Captured,
     found: environment.Environment,
     journals: observe.Journals,
     place: rundir.RunDir,
 ) -> None:
-    """Redact, render and pack; whatever fails is told, and what was made stays."""
-    redactor = Redactor(private.gather())
-    verdict, signature = captured.verdict, captured.signature
-    draft = pack.gather(place.path, redactor)
-    captured.missing += draft.missing
-    script, about, missing = repro.make(request, captured.seen, journals, place.path)
-    captured.missing += missing
-    command = command_line(request)
-    configs = journals.last("config").get("changed") or {}
-    seen = private.redacted(captured.seen, redactor)
-    facts = render.Facts(
-        verdict=private.redacted(verdict, redactor),
-        signature=private.redacted(signature, redactor),
-        seen=seen,
-        command=redactor.text(command),
-        repro=redactor.text(script),
-        repro_about=about,
-        is_simulated=journals.last("weights").get("kind") == "fake",
-        collect_env=redactor.text(found.collect_env),
-        environment=private.redacted(
-            {k: v for k, v in found.facts.items() if k not in ("packages", "log_names")}, redactor
-        ),
-        variables=private.redacted(found.facts.get("variables", {}), redactor),
-        configs=private.redacted(configs, redactor),
-        missing=tuple(private.redacted(captured.missing, redactor)),
-    )
-    try:
-        issue = render.issue(facts)
-        captured.url = issue.url
-        for name, text in (
-            ("issue.md", issue.joined),
-            ("issue/describe.md", issue.describe),
-            ("issue/error_logs.md", issue.error_logs),
-            ("issue/versions.md", issue.versions),
-            ("issue/url.txt", issue.url + "\n"),
-        ):
-            draft.add_text(name, text)
-    except Exception as problem:  # a pack without an issue is better than none
-        captured.missing.append(Missing("issue.md", f"rendering failed: {problem!r}"))
-    if script:
-        draft.add_text("repro.py", facts.repro)
-    draft.add_text("command.txt", facts.command + "\n")
-    draft.add_text("collect_env.txt", facts.collect_env)
-    draft.add_json("verdict.json", to_json(facts.verdict))
-    draft.add_json("signature.json", to_json(facts.signature))
-    draft.add_json("observation.json", to_json(seen))
-    draft.add_json(
-        "environment.json",
-        {
-            **private.redacted(found.facts, redactor),
-            "changed_in_target": facts.configs,
-            "missing": to_json(facts.missing),
-        },
-    )
-    draft.add_text("run.json", redactor.text(files.read_text(place.path / "run.json")))
-    for name, value in (("observation.json", captured.seen), ("verdict.json", verdict), ("signature.json", signature)):
-        with contextlib.suppress(OSError):
-            files.write_json(place.path / name, to_json(value))
-    folder = place.path / "pack"
-    pack.unpack_beside(draft, folder)
-    captured.issue_path = folder / "issue.md" if (folder / "issue.md").exists() else None
-    captured.repro_path = folder / "repro.py" if (folder / "repro.py").exists() else None
-    try:
-        data = pack.build(draft, lambda contents, trimmed: render.pack_readme(facts, contents, trimmed))
-        captured.pack_path = pack.write(
-            data, place.output, f"reprokit-{request.target.label}-{verdict.kind}-{signature.id}.tar.gz"
-        )
-    except OSError as problem:
-        captured.missing.append(
-            Missing(
-                "pack",
-                f"it could not be written: {problem.strerror or problem}; free some space and pack again from {place.path}",
-            )
-        )
-    captured.trimmed = draft.trimmed
-
-
-def command_line(request: Request) -> str:
-    """The command that makes this capture again."""
-    words = ["reprokit", "capture"]
-    for name, value in (*request.knobs.items(), *request.compile.items()):
-        flag = "--" + name.replace("_", "-")
-        if value is True:
-            words.append(flag)
-        elif value is False:
-            words.append("--no-" + flag[2:])
-        elif value is not None:
-            words += [flag, str(value)]
-    if request.train:
-        words.append("--train")
-    if request.device:
-        words += ["--device", request.device]
-    if request.weights != "auto":
-        words += ["--weights", request.weights]
-    target = request.target
-    return (
-        shlex.join(words) + " " + target.words
-        if target.kind == "command"
-        else shlex.join([*words, "--model", target.words])
-    )
+    """Make the pack and say where it lies."""
+    records = {"observation": captured.seen, "verdict": captured.verdict, "signature": captured.signature}
+    for name, record in records.items():
+        with contextlib.suppress(OSError):  # they can be made again, and are in the pack
+            files.write_json(place.path / f"{name}.json", to_json(record))
+    story = bundle.Story(request, captured.verdict, captured.signature, captured.seen, journals, found)
+    made = bundle.make(story, captured.missing, place)
+    captured.pack_path, captured.issue_path, captured.repro_path = made.pack, made.issue, made.repro
+    captured.url, captured.trimmed = made.url, made.trimmed
 
 
 def _eager_detail(eager: Observation) -> str:
-    raised: Raised | None = eager.raised
-    if raised is not None:
-        root: Link = frames.root(raised)
+    if eager.raised is not None:
+        root = frames.root(eager.raised)
         line = next((row for row in root.message.splitlines() if row.strip()), "")
         return f"{root.type}: {line.strip()[:200]}"
     if eager.exit_status is not None and eager.exit_status < 0:

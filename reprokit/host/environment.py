@@ -9,6 +9,7 @@ import platform
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any
 import psutil
 
 from ..core.records import Missing
-from . import private
+from . import interrupts, private
 from .launch import agent_folder, python_path
 
 QUESTION_S = 60.0
@@ -47,7 +48,7 @@ def collect(python: str | None, folder: Path | None = None) -> Environment:
         "memory": _memory,
         "compiler": _compiler,
         "gpus": _gpus,
-        "driver": _driver,
+        "rocm": _rocm,
         "variables": private.allowed_variables,
     }
     if python:
@@ -59,7 +60,8 @@ def collect(python: str | None, folder: Path | None = None) -> Environment:
         jobs = {name: pool.submit(question) for name, question in questions.items()}
         for name, job in jobs.items():
             try:
-                facts[name] = job.result()
+                with interrupts.heard():
+                    facts[name] = job.result()
             except KeyboardInterrupt:  # the pool would wait for the children that we start
                 for child in tuple(_running):
                     _end(child)
@@ -123,51 +125,16 @@ def _compiler() -> dict[str, str]:
     return found
 
 
-def _gpus() -> list[dict[str, Any]]:
-    import pynvml
+def _gpus() -> Any:
+    place = str(Path(__file__).resolve().parents[2])
+    return json.loads(_run([sys.executable, "-m", "reprokit.host.gpus"], QUESTION_S, {"PYTHONPATH": place}))
 
+
+def _rocm() -> str:
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as problem:
-        raise NoAnswer(f"no NVIDIA GPU can be asked: {problem}") from problem
-    try:
-        return [_gpu(pynvml, number) for number in range(pynvml.nvmlDeviceGetCount())]
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _gpu(nvml: Any, number: int) -> dict[str, Any]:
-    handle = nvml.nvmlDeviceGetHandleByIndex(number)
-    facts: dict[str, Any] = {}
-    questions: dict[str, Callable[[], Any]] = {
-        "name": lambda: nvml.nvmlDeviceGetName(handle),
-        "capability": lambda: ".".join(map(str, nvml.nvmlDeviceGetCudaComputeCapability(handle))),
-        "memory_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total,
-        "vbios": lambda: nvml.nvmlDeviceGetVbiosVersion(handle),
-        "persistence": lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)),
-        "mig": lambda: nvml.nvmlDeviceGetMigMode(handle)[0],
-    }
-    for name, question in questions.items():
-        with contextlib.suppress(nvml.NVMLError):
-            facts[name] = question()
-    return facts
-
-
-def _driver() -> dict[str, Any]:
-    import pynvml
-
-    facts: dict[str, Any] = {}
-    with contextlib.suppress(OSError):
-        facts["rocm"] = Path("/opt/rocm/.info/version").read_text().strip()
-    with contextlib.suppress(pynvml.NVMLError):
-        pynvml.nvmlInit()
-        facts["nvidia"] = pynvml.nvmlSystemGetDriverVersion()
-        version = pynvml.nvmlSystemGetCudaDriverVersion_v2()
-        facts["cuda_of_driver"] = f"{version // 1000}.{version % 1000 // 10}"
-        pynvml.nvmlShutdown()
-    if not facts:
-        raise NoAnswer("neither an NVIDIA driver nor ROCm was found")
-    return facts
+        return Path("/opt/rocm/.info/version").read_text().strip()
+    except OSError as problem:
+        raise NoAnswer("ROCm was not found") from problem
 
 
 def _inventory(python: str, folder: Path | None) -> Any:
@@ -210,8 +177,8 @@ def _run(command: list[str], timeout_s: float, more: dict[str, str] | None = Non
         _running.discard(child)
     if child.returncode:
         said = err.decode("utf-8", "replace").strip().splitlines()
-        why = said[-1][:300] if said else "it said nothing"
-        raise NoAnswer(f"{' '.join(command[:4])} ended with status {child.returncode}: {why}")
+        why = said[-1][:300] if said else f"it ended with status {child.returncode} and said nothing"
+        raise NoAnswer(f"{' '.join(command[1:4])}: {why}")
     return out.decode("utf-8", "replace")
 
 

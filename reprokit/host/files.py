@@ -12,7 +12,7 @@ def write_whole(path: Path, data: str | bytes) -> Path:
     """Write under a temporary name and rename, so that no reader ever sees half a file."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
-        draft.write_bytes(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
+        draft.write_bytes(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
         os.replace(draft, path)
     except OSError:
         draft.unlink(missing_ok=True)
@@ -22,7 +22,7 @@ def write_whole(path: Path, data: str | bytes) -> Path:
 
 def write_json(path: Path, value: Any) -> Path:
     """Write ``value`` as indented JSON with a stable order of keys."""
-    return write_whole(path, json.dumps(value, indent=1, sort_keys=True, default=repr) + "\n")
+    return write_whole(path, json.dumps(value, indent=1, sort_keys=True, default=repr, ensure_ascii=False) + "\n")
 
 
 def read_text(path: Path, most_bytes: int = 64 << 20) -> str:

@@ -74,9 +74,10 @@ def agent_folder(place: Path | None = None) -> Iterator[Path]:
         source = Path(__file__).resolve().parent.parent
         for ring in ("core", "agent"):
             for path in sorted((source / ring).rglob("*.*")):
-                copy = package / path.relative_to(source)
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(path, copy)  # with its time: compiled files beside it stay valid
+                if path.suffix in (".py", ".json", ".pyc"):
+                    copy = package / path.relative_to(source)
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(path, copy)  # with its time: compiled files beside it stay valid
         (package / "agent" / "sitecustomize.py").rename(folder / "sitecustomize.py")
         yield folder
 

@@ -23,6 +23,18 @@ MOST_BYTES = 25_000_000
 LOG_BYTES = 8 << 20
 TRACE_BYTES = 96 << 20
 
+EVIDENCE = (
+    ("logs", (".txt", ".log"), LOG_BYTES),
+    ("stacks", (".txt", ".json"), LOG_BYTES),
+    ("graphs", (".py", ".json"), LOG_BYTES),
+    ("journal", (".jsonl",), LOG_BYTES),
+    ("trace", (".log",), TRACE_BYTES),
+    ("eager/logs", (".txt",), LOG_BYTES),
+    ("eager/stacks", (".txt", ".json"), LOG_BYTES),
+    ("eager/journal", (".jsonl",), LOG_BYTES),
+)
+"""Folders of a run directory whose files enter a pack: with which endings, and cut to how many bytes each."""
+
 ABOUT = (
     ("issue.md", "the whole issue, with the headings of PyTorch's form"),
     ("issue/", "one file for each field of the form, and the short URL"),
@@ -39,6 +51,7 @@ ABOUT = (
     ("graphs/", "each graph as a script, with its inputs' metadata, recorded before it was compiled"),
     ("trace/", "TORCH_TRACE, gzipped; tlparse reads it"),
     ("journal/", "what the agent saw, one JSON object a line"),
+    ("eager/", "the same of the run without torch.compile"),
     ("samples.csv", "memory, processor time and state of each process, once a second"),
 )
 
@@ -57,26 +70,20 @@ class Draft:
 
     def add_json(self, name: str, value: Any) -> None:
         """Add JSON that is redacted already."""
-        self.add_text(name, json.dumps(value, indent=1, sort_keys=True, default=repr) + "\n")
+        self.add_text(name, json.dumps(value, indent=1, sort_keys=True, default=repr, ensure_ascii=False) + "\n")
 
 
 def gather(run_path: Path, redactor: Redactor) -> Draft:
     """Read, cut and redact what the run left; a file that cannot be read becomes a line in ``missing``."""
     draft = Draft()
-    for folder, suffixes, most in (
-        ("logs", (".txt", ".log"), LOG_BYTES),
-        ("stacks", (".txt", ".json"), LOG_BYTES),
-        ("graphs", (".py", ".json"), LOG_BYTES),
-        ("journal", (".jsonl",), LOG_BYTES),
-        ("trace", (".log",), TRACE_BYTES),
-    ):
+    for folder, suffixes, most in EVIDENCE:
         for path in sorted((run_path / folder).rglob("*")):
             name = path.relative_to(run_path).as_posix()
-            if path.is_symlink() or not path.is_file() or path.suffix not in suffixes or "/." in f"/{name}":
-                continue
-            if path.stat().st_size == 0:
+            if path.is_symlink() or path.suffix not in suffixes or "/." in f"/{name}":
                 continue
             try:
+                if not path.is_file() or path.stat().st_size == 0:
+                    continue
                 text = _read_middle_cut(path, most, draft, name)
             except OSError as problem:
                 draft.missing.append(Missing(name, problem.strerror or str(problem)))

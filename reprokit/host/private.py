@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import getpass
+import json
 import os
 import socket
 from pathlib import Path
@@ -22,6 +23,7 @@ def gather() -> Private:
     homes = {os.environ.get("HOME", "")}
     with contextlib.suppress(RuntimeError):
         homes.add(str(Path.home()))
+        homes.add(str(Path.home().resolve()))
     host = socket.gethostname()
     hosts = {host, host.split(".")[0], os.environ.get("HOSTNAME", "")}
     secrets = {v for n, v in os.environ.items() if SECRET_NAME.search(n)}
@@ -49,4 +51,6 @@ def redacted(value: Any, redactor: Redactor) -> Any:
 
 
 def _sorted(values: set[str]) -> tuple[str, ...]:
-    return tuple(sorted(v for v in values if v))
+    """The values, and how they stand inside a JSON string, escaped to ASCII or not."""
+    escaped = {json.dumps(v, ensure_ascii=ascii_only)[1:-1] for v in values for ascii_only in (True, False)}
+    return tuple(sorted(v for v in values | escaped if v))

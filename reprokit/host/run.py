@@ -8,9 +8,7 @@ import json
 import os
 import resource
 import shutil
-import signal
 import subprocess
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -19,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..core.records import Missing
-from . import files, launch, oom, output, stacks, tree, watch
+from . import files, interrupts, launch, oom, output, stacks, tree, watch
 from .follow import Follower, can_dump
 from .launch import Request
 
@@ -102,33 +100,33 @@ def _execute(
     dumped: stacks.Stacks | None = None
     ended: float | None = None
     oom_before, started = oom.kills(), time.time()
-    with _interruptible():
-        child = subprocess.Popen(
-            argv,
-            env=environ,
-            stdin=None if request.target.kind == "command" else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        watcher = watch.Watch(run_path / "samples.csv", child.pid)
-        pumps = output.pump(child, run_path / "logs", echo)
+    child = subprocess.Popen(
+        argv,
+        env=environ,
+        stdin=None if request.target.kind == "command" else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    watcher = watch.Watch(run_path / "samples.csv", child.pid)
+    pumps = output.pump(child, run_path / "logs", echo)
+    try:
         try:
-            try:
+            with interrupts.heard():
                 is_timed_out = not _wait(child.pid, request.deadline_s, watcher, Follower(run_path / "journal"), show)
-            except KeyboardInterrupt:
-                is_interrupted = True
-            ended = time.time()
-            if is_timed_out or is_interrupted:
-                # A second Ctrl-C ends the dump, never the clean-up below.
-                with contextlib.suppress(KeyboardInterrupt):
-                    dumped = stacks.take(run_path, child.pid, can_dump(run_path))
-                    missing += [Missing("stacks", p) for p in dumped.problems]
-        finally:
-            status, usage, stubborn = _end(child, run_id)
-            for pump in pumps:
-                pump.join(DRAIN_S)
-            watcher.close()
+        except KeyboardInterrupt:
+            is_interrupted = True
+        ended = time.time()
+        if is_timed_out or is_interrupted:
+            # A second Ctrl-C ends the dump, never the clean-up below.
+            with contextlib.suppress(KeyboardInterrupt), interrupts.heard():
+                dumped = stacks.take(run_path, child.pid, can_dump(run_path))
+                missing += [Missing("stacks", p) for p in dumped.problems]
+    finally:
+        status, usage, stubborn = _end(child, run_id)
+        for pump in pumps:
+            pump.join(DRAIN_S)
+        watcher.close()
     ended = ended or time.time()
     if stubborn:
         why = f"processes {stubborn} are in an uninterruptible wait and could not be ended"
@@ -174,24 +172,6 @@ def _end(child: subprocess.Popen[bytes], run_id: str) -> tuple[int | None, resou
         return None, None, stubborn
     child.returncode = os.waitstatus_to_exitcode(raw)
     return child.returncode, usage, stubborn
-
-
-@contextlib.contextmanager
-def _interruptible() -> Any:
-    """SIGTERM and SIGHUP end a run as Ctrl-C does: with a pack of what there is."""
-
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {n: signal.signal(n, interrupt) for n in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def read_run(run_path: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import IO
 
 from ..core.records import BadInput
 
-FOLDERS = ("journal", "graphs", "stacks", "logs", "trace", "env")
+FOLDERS = ("journal", "graphs", "stacks", "logs", "trace")
 
 
 @dataclass
@@ -26,8 +26,8 @@ class RunDir:
 
     def release(self) -> None:
         """Let the next capture in; the files stay."""
-        self._lock.close()
         (self.output / ".lock").unlink(missing_ok=True)
+        self._lock.close()
 
 
 def create(output: Path | None, label: str) -> RunDir:
@@ -58,11 +58,13 @@ def _lock(place: Path) -> IO[str]:
     file = (place / ".lock").open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as problem:
+    except BlockingIOError as problem:
         file.seek(0)
         holder = file.read().strip() or "another process"
         file.close()
         raise BadInput(f"{place} is in use by {holder}; name another --output-dir, or wait for it") from problem
+    except OSError:  # some network file systems have no locks; run directories have their own numbers all the same
+        return file
     file.truncate(0)
     file.write(f"reprokit, process {os.getpid()}")
     file.flush()

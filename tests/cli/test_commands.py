@@ -144,6 +144,57 @@ def test_a_crash_before_torch_is_no_compiler_bug(write: Any, tmp_path: Path) -> 
     assert (done.status, done.kind) == (1, "error-in-eager"), done.out
 
 
+def test_a_program_that_only_asks_for_torch_first(write: Any, tmp_path: Path) -> None:
+    """``find_spec("torch")`` before the import, as many libraries do, keeps nothing out."""
+    script = write(
+        "t.py",
+        "import importlib.util\nassert importlib.util.find_spec('torch').origin\n"
+        + COMPILES.format(backend="'eager'")
+        + "raise ValueError('late')\n",
+    )
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    assert {"process", "torch", "graph", "exception"} <= {e["ev"] for e in journal(done.run_dir)}
+
+
+def test_a_program_that_clears_its_environment(write: Any, tmp_path: Path) -> None:
+    """The journal goes on, and the compile does not notice."""
+    script = write("t.py", "import os, torch\nos.environ.clear()\n" + COMPILES.format(backend="'eager'"))
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    assert (done.status, done.kind) == (0, "ok"), done.out
+    assert "graph" in {e["ev"] for e in journal(done.run_dir)}
+
+
+def test_a_compile_failure_that_the_program_wraps(write: Any, tmp_path: Path) -> None:
+    """The signature is that of what left the compiler."""
+    script = write("train.py", FAILS_TO_COMPILE.format(after="raise RuntimeError('step 3 failed')"))
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    assert (
+        done.json["signature"]["title"] == "exception: backend | ValueError: no lowering for # nodes @ <user>:backend"
+    )
+
+
+def test_a_failure_before_torch_is_told(write: Any, tmp_path: Path) -> None:
+    """A typo above ``import torch`` is no unknown ending."""
+    script = write("train.py", "import no_such_dependency\nimport torch\n")
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    assert (done.status, done.kind) == (1, "error-in-eager"), done.out
+    assert "ModuleNotFoundError" in done.json["verdict"]["reason"]
+
+
+def test_reprokit_under_reprokit(tmp_path: Path) -> None:
+    """Two sitecustomizes of ours do not run each other for ever."""
+    inner = [sys.executable, "-m", "reprokit", "models", "--json"]
+    done = reprokit(
+        "capture",
+        "--json",
+        "--output-dir",
+        tmp_path,
+        "--",
+        *reprokit_command("capture", "--output-dir", str(tmp_path / "in"), "--", *inner),
+    )
+    assert done.status == 0 and "RecursionError" not in done.err, done.err
+
+
 def test_an_interpreter_that_ignores_us_is_told(tmp_path: Path) -> None:
     """python -I keeps every PYTHONPATH out, and so the instrumentation: said, not hidden."""
     done = reprokit("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-I", "-c", "pass")
@@ -245,6 +296,41 @@ def test_two_ranks_under_torchrun(write: Any, tmp_path: Path) -> None:
     )
     assert done.status == 0, done.err
     assert {e["rank"] for e in journal(done.run_dir) if e["ev"] == "process" and e["rank"]} == {"0", "1"}
+
+
+@pytest.mark.slow
+def test_a_rank_that_fails_to_compile_under_torchrun(write: Any, tmp_path: Path) -> None:
+    """The launcher's ChildFailedError only relays; the rank's own failure is the verdict."""
+    script = write("rank.py", FAILS_TO_COMPILE.format(after="raise"))
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", script]
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", *words, env=clean_environ(OMP_NUM_THREADS="1")
+    )
+    assert (
+        done.json["signature"]["title"] == "exception: backend | ValueError: no lowering for # nodes @ <user>:backend"
+    ), done.out
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_under_torchrun(write: Any, tmp_path: Path) -> None:
+    """The launcher waits; the rank inside the compiler is the one whose story is told."""
+    script = write(
+        "rank.py",
+        "import torch\ndef backend(gm, i):\n    import time; time.sleep(1000)\ntorch.compile(lambda x: x + 1, backend=backend)(torch.zeros(2))\n",
+    )
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", script]
+    done = reprokit(
+        "capture",
+        "--json",
+        "--timeout",
+        "24",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        *words,
+        env=clean_environ(OMP_NUM_THREADS="1"),
+    )
+    assert done.json["signature"]["title"].startswith("hang: backend | <user>:backend"), done.out
 
 
 def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:

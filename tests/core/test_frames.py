@@ -93,3 +93,17 @@ def test_stable_part_is_what_all_dumps_share() -> None:
     b = [Frame("t", "leaf2"), Frame("t", "loop", 9), Frame("t", "main")]
     assert [f.function for f in fr.stable_part([a, b])] == ["loop", "main"]
     assert fr.stable_part([]) == ()
+
+
+def test_the_last_traceback_of_a_text() -> None:
+    """For exceptions that no hook heard: raised before torch, or under another excepthook."""
+    text = (
+        "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nKeyError: 'x'\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    f()\n    ^^^\n'
+        '  File "b.py", line 7, in f\n    raise ValueError("no: way")\nValueError: no: way\nbye\n'
+    )
+    link = fr.parse_traceback(text)
+    assert link is not None
+    assert (link.type, link.message, link.frames[0].function) == ("ValueError", "no: way", "f")
+    assert fr.parse_traceback("nothing here") is None

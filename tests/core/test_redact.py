@@ -208,3 +208,28 @@ def test_only_listed_variables_may_leave() -> None:
         assert not ALLOWED_VARIABLES.fullmatch(name)
     for name in ("HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "TORCH_HUB_TOKEN", "GITHUB_PAT", "DB_PASSWORD"):
         assert SECRET_NAME.search(name)
+
+
+@pytest.mark.parametrize(
+    "unit", ["a.", "-0.1234", "A_", "a@", "1:", "a://", "--a-", "x=", '\\"', "/home/", "::", "secret"]
+)
+def test_hostile_text_takes_linear_time(unit: str) -> None:
+    """Twice the text takes about twice as long: no rule may scan a long run again and again."""
+    import time
+
+    def cpu_s(size: int) -> float:
+        text = "token password key " + unit * (size // len(unit))
+        redactor, began = Redactor(PRIVATE), time.process_time()
+        redactor.text(text)
+        return time.process_time() - began
+
+    cpu_s(1_000)
+    # quadratic growth over a factor of 16 would be 256; the floor keeps the clock's grain out
+    assert cpu_s(160_000) < 60 * max(cpu_s(10_000), 0.01)
+
+
+def test_names_that_json_would_escape() -> None:
+    """A name outside ASCII is hidden in JSON texts too, escaped or not."""
+    redactor = Redactor(PRIVATE)
+    assert "rg" not in redactor.text('{"path": "/home/j\\u00f6rg/x"}')
+    assert "jörg" not in redactor.text("/home/jörg/x")

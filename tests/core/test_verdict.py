@@ -114,3 +114,63 @@ def test_a_worker_that_spins_in_place_is_stuck() -> None:
     assert judge(spins).kind == "hang"
     works = Observation(**DEADLINE, quiet_s=60, dumps=(*wait, *worker("parse", "emit")), busy_pids=(6,))
     assert judge(works).kind == "slow-compile"
+
+
+def test_what_left_the_compiler_is_blamed_for_what_the_program_made_of_it() -> None:
+    """``except Exception: raise MyError`` does not clear the compiler."""
+    failure = raised("ValueError", "no lowering", LOWERING)
+    seen = Observation(
+        exit_status=1, is_command=True, raised=raised("MyError", "step failed", USER), compile_failures=(failure,)
+    )
+    verdict = judge(seen)
+    assert (verdict.kind, verdict.phase, verdict.cause) == ("exception", "lowering", "ValueError")
+    assert any("MyError: step failed" in row for row in verdict.evidence)
+
+
+def test_eager_code_that_passes_through_dynamos_wrappers_is_eager() -> None:
+    """Optimizers and function transforms live in torch/_dynamo and torch/_functorch paths without a compiler."""
+    for file, function in (
+        ("_dynamo/eval_frame.py", "_fn"),
+        ("_functorch/vmap.py", "_flat_vmap"),
+        ("_functorch/apis.py", "wrapped"),
+    ):
+        frame = Frame(SITE + "torch/" + file, function)
+        assert (
+            judge(Observation(exit_status=1, raised=raised("ValueError", "x", frame, USER))).kind == "error-in-eager"
+        ), file
+
+
+def test_an_exception_before_a_shutdown_that_hangs_is_the_story() -> None:
+    """The deadline only ended what the exception had left."""
+    verdict = judge(Observation(**DEADLINE, quiet_s=60, raised=raised("ValueError", "x", LOWERING)))
+    assert verdict.kind == "exception"
+    assert any("did not exit" in row for row in verdict.evidence)
+
+
+def test_a_busy_or_talking_program_outside_the_compiler_is_not_called_hung() -> None:
+    """Steady-state training journals nothing: a processor at work, or fresh output, is doubt enough."""
+    step = dumps((USER,), (USER,))
+    assert judge(Observation(**DEADLINE, quiet_s=60, dumps=step)).kind == "hang"
+    assert judge(Observation(**DEADLINE, quiet_s=60, dumps=step, busy_pids=(5,))).kind == "unknown"
+    assert judge(Observation(**DEADLINE, quiet_s=60, dumps=step, silent_s=1.0)).kind == "unknown"
+    kernel = dumps((Frame("/tmp/torchinductor_x/ab/c.py", "call"),), (Frame("/tmp/torchinductor_x/ab/c.py", "call"),))
+    assert judge(Observation(**DEADLINE, quiet_s=60, dumps=kernel, busy_pids=(5,))).kind == "hang"
+
+
+def test_memory_that_eager_lacks_too_is_no_compiler_bug() -> None:
+    """The eager run decides before the kind does."""
+    seen = Observation(
+        exit_status=1, raised=raised("MemoryError", "", LOWERING), eager="fails", eager_detail="MemoryError: "
+    )
+    assert judge(seen).kind == "error-in-eager"
+
+
+def test_a_hang_in_a_thread_is_told_from_that_thread() -> None:
+    """torch.compile in a worker thread: the thread with open compiler phases, not the main one that waits."""
+    threads = (
+        ThreadStack(5, "MainThread", (Frame("/usr/lib/python3.11/threading.py", "join"),), is_main=True, tid=5),
+        ThreadStack(5, "worker", leaf("stuck"), tid=9),
+    )
+    both = tuple(Dump(i, "py-spy", 5, threads) for i in (1, 2))
+    verdict = judge(Observation(**DEADLINE, quiet_s=60, dumps=both, working_tid=9))
+    assert (verdict.kind, verdict.phase) == ("hang", "lowering")

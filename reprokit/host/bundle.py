@@ -1,0 +1,129 @@
+"""From a judged run to the pack: redact, write the issue, lay the files out, tar them."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..core.records import Missing, Observation, Signature, Verdict, to_json
+from ..core.redact import Redactor
+from . import environment, files, observe, pack, private, render, repro, rundir
+from .launch import Request
+
+
+@dataclass(frozen=True)
+class Story:
+    """All that is known of one capture, before redaction."""
+
+    request: Request
+    verdict: Verdict
+    signature: Signature
+    seen: Observation
+    journals: observe.Journals
+    environment: environment.Environment
+
+
+@dataclass
+class Made:
+    """Where the files lie; None for what could not be made."""
+
+    pack: Path | None = None
+    issue: Path | None = None
+    repro: Path | None = None
+    url: str = ""
+    trimmed: list[str] = field(default_factory=list)
+
+
+def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
+    """Leave ``<run>/pack/`` and the tarball of the same files; what fails becomes a line of ``missing``."""
+    made = Made()
+    redactor = Redactor(private.gather())
+    draft = pack.gather(place.path, redactor)
+    missing += draft.missing
+    script, about, why = repro.make(story.request, story.seen, story.journals, place.path)
+    missing += why
+    facts = _facts(story, script, about, missing, redactor)
+    try:
+        issue = render.issue(facts)
+    except Exception as problem:  # a pack without an issue is better than none
+        missing.append(Missing("issue.md", f"it could not be rendered: {problem!r}"))
+    else:
+        made.url = issue.url
+        draft.add_text("issue.md", issue.joined)
+        for name in ("describe", "error_logs", "versions"):
+            draft.add_text(f"issue/{name}.md", getattr(issue, name))
+        draft.add_text("issue/url.txt", issue.url + "\n")
+    if script:
+        draft.add_text("repro.py", facts.repro)
+    draft.add_text("command.txt", facts.command + "\n")
+    draft.add_text("collect_env.txt", facts.collect_env)
+    draft.add_text("run.json", redactor.text(files.read_text(place.path / "run.json")))
+    draft.add_json("verdict.json", to_json(facts.verdict))
+    draft.add_json("signature.json", to_json(facts.signature))
+    draft.add_json("observation.json", to_json(facts.seen))
+    known = private.redacted(story.environment.facts, redactor)
+    told = to_json(private.redacted(tuple(missing), redactor))
+    draft.add_json("environment.json", {**known, "changed_in_target": facts.configs, "missing": told})
+    folder = place.path / "pack"
+    pack.unpack_beside(draft, folder)
+    made.issue, made.repro = (p if (p := folder / name).exists() else None for name in ("issue.md", "repro.py"))
+    try:
+        data = pack.build(draft, lambda contents, trimmed: render.pack_readme(facts, contents, trimmed))
+        name = f"reprokit-{story.request.target.label}-{story.verdict.kind}-{story.signature.id}.tar.gz"
+        made.pack = pack.write(data, place.output, name)
+    except OSError as problem:
+        text = f"it could not be written: {problem.strerror}; free some space, and capture again; the run is in {place.path}"
+        missing.append(Missing("pack", text))
+    made.trimmed = draft.trimmed
+    return made
+
+
+def _facts(story: Story, script: str, about: str, missing: list[Missing], redactor: Redactor) -> render.Facts:
+    known, journals = story.environment.facts, story.journals
+    shown = {k: v for k, v in known.items() if k not in ("packages", "log_names")}
+    return render.Facts(
+        verdict=private.redacted(story.verdict, redactor),
+        signature=private.redacted(story.signature, redactor),
+        seen=private.redacted(story.seen, redactor),
+        command=redactor.text(command_line(story.request)),
+        repro=redactor.text(script),
+        repro_about=about,
+        is_simulated=journals.last("weights").get("kind") == "fake",
+        collect_env=redactor.text(story.environment.collect_env),
+        environment=private.redacted(shown, redactor),
+        variables=private.redacted(known.get("variables", {}), redactor),
+        configs=private.redacted(journals.last("config").get("changed") or {}, redactor),
+        missing=private.redacted(tuple(missing), redactor),
+    )
+
+
+def command_line(request: Request) -> str:
+    """The command that makes this capture again."""
+    words = ["reprokit", "capture"]
+    for name, value in (*request.knobs.items(), *request.compile.items()):
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(flag)
+        elif value is False:
+            words.append("--no-" + flag[2:])
+        elif value is not None:
+            words += [flag, str(value)]
+    if request.train:
+        words.append("--train")
+    if request.device:
+        words += ["--device", request.device]
+    if request.weights != "auto":
+        words += ["--weights", request.weights]
+    if request.deadline_s != Request.deadline_s:
+        words += ["--timeout", f"{request.deadline_s:g}"]
+    if request.logs:
+        words += ["--logs", ",".join(request.logs)]
+    if not request.has_trace:
+        words.append("--no-trace")
+    target = request.target
+    return (
+        shlex.join(words) + " " + target.words
+        if target.kind == "command"
+        else shlex.join([*words, "--model", target.words])
+    )

@@ -1,0 +1,38 @@
+"""The interpreter that ``--python`` names."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sys
+
+from ..core.records import BadInput
+
+
+def check(name: str | None) -> str:
+    """Check that the interpreter runs and is new enough, before anything is started with it."""
+    if name is None:
+        return sys.executable
+    path = shutil.which(name)
+    if path is None:
+        raise BadInput(f"--python {name}: there is no such program; give the path of an interpreter")
+    said = ""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            [path, "-I", "-c", "import sys; print('%d %d' % sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        said = done.stdout.strip()
+    try:
+        version = tuple(int(n) for n in said.split())
+    except ValueError:
+        version = ()
+    if len(version) != 2:
+        raise BadInput(f"--python {name}: it does not behave like a Python interpreter")
+    if version < (3, 10):
+        raise BadInput(f"--python {name} is Python {version[0]}.{version[1]}; reprokit's agent needs 3.10 or newer")
+    return path

@@ -1,0 +1,55 @@
+"""Ctrl-C, SIGTERM and SIGHUP: heard where a step can be given up, and kept for later everywhere else.
+
+A pack is always left: an interrupt ends the target, or a question, never the clean-up and never the packing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+_is_heard = False
+_is_waiting = False
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    global _is_waiting
+    if _is_heard:
+        raise KeyboardInterrupt
+    _is_waiting = True
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Keep interrupts back for the whole line; what was ignored before (nohup) stays ignored."""
+    global _is_waiting
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _is_waiting = False
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {n: signal.getsignal(n) for n in numbers if signal.getsignal(n) is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, _on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def heard() -> Iterator[None]:
+    """Let an interrupt raise KeyboardInterrupt inside this block; one that is waiting raises at once."""
+    global _is_heard, _is_waiting
+    _is_heard = True
+    try:
+        if _is_waiting:
+            _is_waiting = False
+            raise KeyboardInterrupt
+        yield
+    finally:
+        _is_heard = False
