@@ -30,8 +30,8 @@ def env(python: str | None, as_json: bool) -> None:
         live.say("asking the machine and the interpreter (up to a minute)")
         found = environment.collect(path)
     redactor = Redactor(private.gather())
-    facts: dict[str, Any] = private.redacted(found.facts, redactor)
-    missing = private.redacted(to_json(found.missing), redactor)
+    facts: dict[str, Any] = redactor.value(found.facts)
+    missing = redactor.value(to_json(found.missing))
     if as_json:
         screen.print_json(
             {"schema": 1, "environment": facts, "collect_env": redactor.text(found.collect_env), "missing": missing}

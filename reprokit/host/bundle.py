@@ -58,12 +58,12 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
         draft.add_text("repro.py", facts.repro)
     draft.add_text("command.txt", facts.command + "\n")
     draft.add_text("collect_env.txt", facts.collect_env)
-    draft.add_text("run.json", redactor.text(files.read_text(place.path / "run.json")))
+    draft.add_text("run.json", redactor.json(files.read_text(place.path / "run.json")))
     draft.add_json("verdict.json", to_json(facts.verdict))
     draft.add_json("signature.json", to_json(facts.signature))
     draft.add_json("observation.json", to_json(facts.seen))
-    known = private.redacted(story.environment.facts, redactor)
-    told = to_json(private.redacted(tuple(missing), redactor))
+    known = redactor.value(story.environment.facts)
+    told = to_json(redactor.value(tuple(missing)))
     draft.add_json("environment.json", {**known, "changed_in_target": facts.configs, "missing": told})
     folder = place.path / "pack"
     pack.unpack_beside(draft, folder)
@@ -83,18 +83,18 @@ def _facts(story: Story, script: str, about: str, missing: list[Missing], redact
     known, journals = story.environment.facts, story.journals
     shown = {k: v for k, v in known.items() if k not in ("packages", "log_names")}
     return render.Facts(
-        verdict=private.redacted(story.verdict, redactor),
-        signature=private.redacted(story.signature, redactor),
-        seen=private.redacted(story.seen, redactor),
+        verdict=redactor.value(story.verdict),
+        signature=redactor.value(story.signature),
+        seen=redactor.value(story.seen),
         command=redactor.text(command_line(story.request)),
         repro=redactor.text(script),
         repro_about=about,
         is_simulated=journals.last("weights").get("kind") == "fake",
         collect_env=redactor.text(story.environment.collect_env),
-        environment=private.redacted(shown, redactor),
-        variables=private.redacted(known.get("variables", {}), redactor),
-        configs=private.redacted(journals.last("config").get("changed") or {}, redactor),
-        missing=private.redacted(tuple(missing), redactor),
+        environment=redactor.value(shown),
+        variables=redactor.value(known.get("variables", {})),
+        configs=redactor.value(journals.last("config").get("changed") or {}),
+        missing=redactor.value(tuple(missing)),
     )
 
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import getpass
 import json
 import os
 import socket
 from pathlib import Path
-from typing import Any
 
 from ..core.records import Private
-from ..core.redact import ALLOWED_VARIABLES, SECRET_NAME, Redactor
+from ..core.redact import ALLOWED_VARIABLES, SECRET_NAME
 
 
 def gather() -> Private:
     """Names of this machine and its user, and the values of secret variables of this environment."""
-    users = {os.environ.get(n, "") for n in ("USER", "LOGNAME", "SUDO_USER", "USERNAME")}
+    users = {os.environ.get(n, "") for n in ("USER", "LOGNAME", "SUDO_USER", "USERNAME", "SLURM_JOB_USER")}
     with contextlib.suppress(Exception):  # no passwd entry: a container's bare uid
         users.add(getpass.getuser())
     homes = {os.environ.get("HOME", "")}
@@ -25,7 +23,8 @@ def gather() -> Private:
         homes.add(str(Path.home()))
         homes.add(str(Path.home().resolve()))
     host = socket.gethostname()
-    hosts = {host, host.split(".")[0], os.environ.get("HOSTNAME", "")}
+    hosts = {host, host.split(".")[0], *(os.environ.get(n, "") for n in ("HOSTNAME", "MASTER_ADDR", "SLURMD_NODENAME"))}
+    hosts = {h for h in hosts if not h.replace(".", "").isdigit()}
     secrets = {v for n, v in os.environ.items() if SECRET_NAME.search(n)}
     return Private(_sorted(users), _sorted(hosts), _sorted(homes), _sorted(secrets))
 
@@ -33,21 +32,6 @@ def gather() -> Private:
 def allowed_variables() -> dict[str, str]:
     """The environment variables that may leave the machine; their values are still redacted."""
     return {n: v for n, v in sorted(os.environ.items()) if ALLOWED_VARIABLES.fullmatch(n) and not SECRET_NAME.search(n)}
-
-
-def redacted(value: Any, redactor: Redactor) -> Any:
-    """Redact every text inside a record or JSON value, and give the same kind of value back."""
-    if isinstance(value, str):
-        return redactor.text(value)
-    if isinstance(value, dict):
-        return {redacted(k, redactor): redacted(v, redactor) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(redacted(v, redactor) for v in value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.replace(
-            value, **{f.name: redacted(getattr(value, f.name), redactor) for f in dataclasses.fields(value)}
-        )
-    return value
 
 
 def _sorted(values: set[str]) -> tuple[str, ...]:

@@ -144,6 +144,47 @@ def test_json_stays_json(values: dict[str, str], indent: int) -> None:
         ("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nMIIEpAIBAAKCAQEA\n", "MIIEpAIBAAKCAQEA"),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTYifQ.abc123", "eyJzdWIiOiIxMjM0NTYifQ"),
         ("node compute-0-7.cluster.internal is down", "compute-0-7"),
+        (r'{"log": "line1\nhf_abcdefghijklmnopqrstuvwxyz12345678"}', "hf_abc"),
+        (r'{"log": "x\nmkowalski: hi\ngpu-node-17:123 up\n10.1.2.3:29500"}', "10.1.2.3"),
+        (r'{"log": "x\nmkowalski: hi"}', "mkowalski"),
+        (r'{"log": "x\n/home/alice/y"}', "alice"),
+        (r'{"log": "x\tKEY=abcdefgh1234"}', "abcdefgh1234"),
+        (r'{"password": "abcd\"efgh1234"}', "efgh1234"),
+        ('os.environ["HF_TOKEN"] = "abcdefgh12345678"', "abcdefgh12345678"),
+        ("os.getenv('HF_TOKEN', 'abcdefgh12345678')", "abcdefgh12345678"),
+        ('token: str = "abcdefgh12345678"', "abcdefgh12345678"),
+        ("HF_TOKEN=b'abcdefgh12345678'", "abcdefgh12345678"),
+        ('HF_TOKEN = """abcdefgh12345678"""', "abcdefgh12345678"),
+        ("run --hf_token abcdefgh12345678", "abcdefgh12345678"),
+        ("run --wandb-key abcdefgh12345678 --auth hunter2hunter", "hunter2hunter"),
+        ("curl -u bob:hunter2hunter https://x", "hunter2hunter"),
+        ("docker login -u bob -p hunter2hunter", "hunter2hunter"),
+        ("Cookie: sessionid=abcdefgh12345678; csrftoken=zzzz99998888", "zzzz99998888"),
+        ("Authorization: token abcdefgh12345678", "abcdefgh12345678"),
+        ("AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq==", "Eby8vdM02"),
+        ("https://x.blob/y?sv=2020&sig=abcDEF123%2Bzz%3D", "abcDEF123"),
+        ("Server=db;User=sa;Pwd=hunter2hunter;", "hunter2hunter"),
+        ("secret_key=wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY", "wJalrXUtn"),
+        ("machine github.com login bob password hunter2hunter", "hunter2hunter"),
+        ("wandb.login(key='0123456789abcdef0123456789abcdef01234567')", "0123456789abcdef"),
+        ("ENV HF_TOKEN abcdefgh12345678", "abcdefgh12345678"),
+        ("- name: HF_TOKEN\n  value: abcdefgh12345678", "abcdefgh12345678"),
+        ("[rank0]: -----BEGIN PRIVATE KEY-----\n[rank0]: MIIEvQ\n[rank0]: -----END PRIVATE KEY-----", "MIIEvQ"),
+        ("g++ -I/home/alice/include -o x", "alice"),
+        ("/mnt/home/alice/x and /gpfs/users/alice/y", "alice"),
+        (r"C:\Users\alice\x", "alice"),
+        ("/tmp/torchinductor_mkowalski/xx/cxx.py", "mkowalski"),
+        ("/tmp/mkowalski.log job_mkowalski_1", "mkowalski"),
+        ("gpu-node-17-ib0 trace-gpu-node-17.log", "gpu-node-17"),
+        ("gpu-node-18:12345:12400 [0] NCCL INFO Bootstrap", "gpu-node-18"),
+        ("failed to connect to [gpu-node-18.cluster.example.com]:29500", "gpu-node-18"),
+        ("export MASTER_ADDR=node01", "node01"),
+        ("SLURM_NODELIST=gpu-node-[17-20]", "17-20"),
+        ("torch 10.0.3.7 libfabric: 10.0.3.7", "10.0.3.7"),
+        ("NCCL INFO eth0:fe80::f816:3eff:fe12:3456%eth0<0>", "f816"),
+        ("HWaddr:52:54:00:12:34:56", "52:54"),
+        ("https://hooks.slack.com/services/T0AAAAAAA/B0BBBBBBB/abcdefghijklmnop", "abcdefghijklmnop"),
+        ("Al <alice@acme.online>, bob@corp.systems", "alice"),
     ],
 )  # fmt: skip
 def test_what_is_private_is_hidden(text: str, gone: str) -> None:
@@ -178,7 +219,17 @@ def test_what_is_private_is_hidden(text: str, gone: str) -> None:
         "127.0.0.1:29500 0.0.0.0 localhost",
         "sm_90a compute_100a 0x7f3c2a1b4c00",
         "TORCH_LOGS=+dynamo TORCHINDUCTOR_MAX_AUTOTUNE=1 CUDA_VISIBLE_DEVICES=0,1",
-        "torch.threading.local() obj.internal",
+        "torch.threading.local() obj.internal self.x1.internal attr0.internal = 3",
+        "LD_LIBRARY_PATH=/usr/local/cuda/lib64 TRITON_PTXAS_PATH=/opt/ptxas CACHE_DUMP_FILE_PATH=/x/y",
+        "PRE_GRAD_PATTERNS['x'] = POSITIONAL_OR_KEYWORD:\n    raise X",
+        'cls_token: "f32[1, 1, 768][768, 768, 1]cuda:0" = L_self_cls_token',
+        "token = sample; size mismatch for cls_token: copying",
+        "a basic implementation of bearer authentication failed",
+        "nvidia-cublas-cu12 (12.8.4.1), opencv-python 4.10.0.84",
+        "CUDA_VISIBLE_DEVICES=0:1:2:3:4:5:6:7 a[1:2:3:4:5:6:7:8]",
+        "(q@k.mT), out = x@w.to",
+        "NVIDIA A100 80GB, model hf_BigBirdPegasusForCausalLM",
+        '"cache_key": "fxgraph1234abcd", CACHE_KEY=short',
     ],
 )
 def test_what_diagnoses_is_left_alone(text: str) -> None:
@@ -233,3 +284,21 @@ def test_names_that_json_would_escape() -> None:
     redactor = Redactor(PRIVATE)
     assert "rg" not in redactor.text('{"path": "/home/j\\u00f6rg/x"}')
     assert "jörg" not in redactor.text("/home/jörg/x")
+
+
+def test_structure_tells_secrets_that_text_does_not() -> None:
+    """The value of a secret's key and the word after a secret's flag, in records and JSON documents."""
+    redactor = Redactor(PRIVATE)
+    value = {"HF_TOKEN": "plainwords", "argv": ["x", "--api-key", "words"], "max_tokens": "512", "cache": "kept"}
+    assert redactor.value(value) == {
+        "HF_TOKEN": "<token-1>",
+        "argv": ["x", "--api-key", "<token-2>"],
+        "max_tokens": "512",
+        "cache": "kept",
+    }
+    line = json.dumps({"log": "Enter password: ", "x": 'pa"ss at /home/bob/x\nbob@corp.example.com wrote'})
+    assert (
+        json.loads(redactor.json_lines(line + "\n{cut")[: -len("\n{cut")])["x"] == 'pa"ss at <home>/x\n<email-1> wrote'
+    )
+    assert json.loads(redactor.json('{"a": [1, "/home/bob"]}')) == {"a": [1, "<home>"]}
+    assert "bob" not in redactor.json('{"a": "/home/bob')
