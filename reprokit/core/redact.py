@@ -12,7 +12,7 @@ import json
 import re
 from typing import Any
 
-from . import redact_rules
+from . import lookalikes, redact_rules
 from .records import Private
 
 SECRET_NAME = re.compile(
@@ -94,7 +94,7 @@ class Redactor:
 
     def _value_of(self, key: Any, value: Any) -> Any:
         if isinstance(key, str) and isinstance(value, str) and SECRET_NAME.search(key) and len(value) >= 4:
-            return value if redact_rules.is_setting_value(value) else self._placeholder("token", value)
+            return value if lookalikes.is_setting_value(value) else self._placeholder("token", value)
         return self.value(value)
 
     def _after(self, before: Any, value: Any) -> Any:
