@@ -26,11 +26,11 @@ from reprokit.host import launch, rundir
 from reprokit.host.target import Target
 
 MODELS = {
-    "llama, 8 layers, inductor": """
+    "llama, 4 layers, inductor": """
 import torch, sys
 sys.path.insert(0, {models!r})
 import llama
-model, args = llama.make(layers=8, hidden=64, heads=4, kv_heads=2, intermediate=176, vocab=256, batch_size=2, sequence_length=32)
+model, args = llama.make(layers=4, hidden=64, heads=4, kv_heads=2, intermediate=176, vocab=256, batch_size=2, sequence_length=32)
 with torch.no_grad():
     torch.compile(model)(*args)
 """,
@@ -38,7 +38,7 @@ with torch.no_grad():
 import torch, sys
 sys.path.insert(0, {models!r})
 import convnet
-model, args = convnet.make(layers=6, channels=16, image=16, classes=10, batch_size=2)
+model, args = convnet.make(layers=4, channels=16, image=16, classes=10, batch_size=2)
 torch.compile(model)(*args).sum().backward()
 """,
     "llama, 24 layers, aot_eager": """
