@@ -121,6 +121,10 @@ def run_target(
     try:
         return run.run(request, run_path, show, echo)
     except OSError as problem:
+        if problem.errno in (errno.ENOEXEC, errno.E2BIG, errno.ENOENT):
+            raise BadInput(
+                f"cannot start {request.target.words}: {problem.strerror}; name a program that runs"
+            ) from problem
         if problem.errno not in NO_ROOM:
             raise
         why = f"cannot write in {run_path}: {problem.strerror}; free some space, or name another --output-dir"

@@ -120,6 +120,16 @@ def test_what_the_factory_printed_is_kept(folder: Path, tmp_path: Path) -> None:
     assert "Traceback" in log.read_text()
 
 
+def test_a_file_that_is_no_program(tmp_path: Path) -> None:
+    """Executable, but without a first line that says with what."""
+    script = tmp_path / "no_shebang"
+    script.write_text("echo hello\n")
+    script.chmod(0o755)
+    done = reprokit("capture", "--output-dir", tmp_path / "o", "--", script)
+    assert done.status == 2
+    assert done.err.strip().splitlines()[-1].startswith("reprokit: cannot start")
+
+
 def test_an_interpreter_without_torch(tmp_path: Path) -> None:
     """--python of an environment that has no torch."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
