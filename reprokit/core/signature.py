@@ -138,9 +138,13 @@ def blamed(seen: Observation) -> Raised | None:
     raised, failures = seen.raised, seen.compile_failures
     if raised is None or not failures:
         return raised or (failures[-1] if failures else None)
+    return raised if is_compilers(raised, seen) else failures[-1]
+
+
+def is_compilers(raised: Raised, seen: Observation) -> bool:
+    """The exception came from the compiler, or from code that it made."""
     frames = fr.normalise(f for link in raised.chain for f in link.frames)
-    is_compilers = fr.RULES.is_compiled(frames) or any(is_same(raised, failure) for failure in failures)
-    return raised if is_compilers else failures[-1]
+    return fr.RULES.is_compiled(frames) or any(is_same(raised, failure) for failure in seen.compile_failures)
 
 
 def is_same(a: Raised, b: Raised) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from . import frames as fr
 from . import phases, signals, where
 from .records import Observation, Raised, Verdict
-from .signature import blamed, fatal, is_same, main_stacks
+from .signature import blamed, fatal, is_compilers, main_stacks
 
 _OOM_TYPES = {"MemoryError", "OutOfMemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError"}
 _OOM_WORDS = (
@@ -193,11 +193,9 @@ def _exception(seen: Observation) -> Verdict | None:
         evidence += (
             f"the program then ended with {fr.root(seen.raised).type}: {where.first_line(fr.root(seen.raised))}",
         )
-    frames = fr.normalise(f for link in raised.chain for f in link.frames)
-    is_compilers = fr.RULES.is_compiled(frames) or any(is_same(raised, c) for c in seen.compile_failures)
     phase = where.of_exception(raised, seen)
-    is_compilers = is_compilers or phase in phases.COMPILE_PHASES
-    if not is_compilers and seen.eager != "passes":
+    is_ours = is_compilers(raised, seen) or phase in phases.COMPILE_PHASES
+    if not is_ours and seen.eager != "passes":
         why = f"{short} was raised outside anything that torch.compile made, so this is no compiler bug: {said}"
         return Verdict("error-in-eager", "eager", short, _sentence(why), evidence)
     return Verdict(

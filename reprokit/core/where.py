@@ -27,11 +27,13 @@ def at_work(seen: Observation) -> tuple[str | None, tuple[str, ...]]:
 
 
 def of_open_events(seen: Observation) -> str | None:
+    """The phase that the journal left open."""
     found = phases.of_events(seen.open_events)
     return found[0] if found else None
 
 
 def of_exception(raised: Raised, seen: Observation) -> str | None:
+    """The phase in which an exception was raised, from its innermost frames that tell one."""
     for link in reversed(raised.chain):
         found = phases.of_frames(fr.normalise(link.frames))
         if found:
@@ -46,6 +48,7 @@ def of_exception(raised: Raised, seen: Observation) -> str | None:
 
 
 def exception_evidence(raised: Raised) -> tuple[str, ...]:
+    """What a reader needs to check a verdict on an exception."""
     chain = " > ".join(link.type for link in raised.chain)
     frames: tuple[Frame, ...] = next((link.frames for link in reversed(raised.chain) if link.frames), ())
     found = phases.of_frames(fr.normalise(frames))
@@ -96,9 +99,11 @@ def has_working_child(seen: Observation) -> bool:
 
 
 def first_line(link: Link) -> str:
+    """The words of an exception that say most, in one line."""
     return (telling_line(link.message) or link.type)[:300]
 
 
 def doing(phase: str | None, seen: Observation) -> str:
+    """``in phase lowering at node add_3``: the end of a verdict's sentence."""
     at = f" at {seen.position}" if seen.position and phase in phases.FINE_HEARTBEAT else ""
     return f"in phase {phase}{at}" if phase else f"in no phase that could be told{at}"

@@ -26,7 +26,7 @@ class Follower:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + self.EVERY_S
             with contextlib.suppress(OSError):
-                for path in self._folder.iterdir():
+                for path in self._folder.glob("*.jsonl"):
                     self._read(path)
         return (self._open[-1] if self._open else ""), self._position
 

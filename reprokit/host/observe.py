@@ -58,7 +58,8 @@ def read_journals(run_path: Path) -> Journals:
 
 def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journals) -> Observation:
     """Make the observation; what a run did not leave stays at its default."""
-    raised, raiser = _ending_exception(outcome, journals, run_path)
+    stderr_tail = files.read_tail(run_path / "logs" / "stderr.txt", STDERR_TAIL_BYTES)
+    raised, raiser = _ending_exception(outcome, journals, stderr_tail)
     pid = raiser or _telling_pid(outcome, journals)
     events = journals.by_pid.get(pid, [])
     opened = open_events(events)
@@ -86,7 +87,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         position=where if at >= since else "",
         raised=raised,
         compile_failures=tuple(_raised(e) for e in journals.all("compile_failed")),
-        faults=tuple(_faults(run_path)),
+        faults=tuple(_faults(run_path, stderr_tail)),
         dumps=dumps.dumps if dumps else (),
         commands=dumps.commands if dumps else {},
         main_pid=pid,
@@ -98,7 +99,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         is_watched=bool(journals.all("process")),
         has_finished=bool(journals.all("finished")),
         is_command=request.target.kind == "command",
-        stderr_tail=files.read_tail(run_path / "logs" / "stderr.txt", STDERR_TAIL_BYTES),
+        stderr_tail=stderr_tail,
         oom_evidence=outcome.oom_evidence,
     )
 
@@ -126,7 +127,7 @@ def _time(event: Event) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _ending_exception(outcome: Outcome, journals: Journals, run_path: Path) -> tuple[Raised | None, int | None]:
+def _ending_exception(outcome: Outcome, journals: Journals, stderr_tail: str) -> tuple[Raised | None, int | None]:
     """The exception that ended the target, and who raised it: the first that is more than a launcher's relay."""
     uncaught = [e for e in journals.all("exception") if e.get("where") in ("uncaught", "call")]
     told = [(_raised(e), int(e["pid"])) for e in uncaught if isinstance(e.get("pid"), int)]
@@ -135,7 +136,7 @@ def _ending_exception(outcome: Outcome, journals: Journals, run_path: Path) -> t
         return (first or told)[0]
     if outcome.exit_status not in (0, None):
         # raised before torch was imported, or kept from our hook by another excepthook
-        link = fr.parse_traceback(files.read_tail(run_path / "logs" / "stderr.txt", STDERR_TAIL_BYTES))
+        link = fr.parse_traceback(stderr_tail)
         if link is not None and not fr.RULES.is_relay(link):
             return Raised((link,), "stderr"), None
     return None, None
@@ -173,13 +174,13 @@ def _raised(event: Event) -> Raised:
     )
 
 
-def _faults(run_path: Path) -> list[Fault]:
+def _faults(run_path: Path, stderr_tail: str) -> list[Fault]:
     found = []
     for path in sorted((run_path / "stacks").glob("faulthandler-*.txt")):
         fault = fr.parse_fatal(files.read_text(path), int(path.stem.split("-")[1]))
         if fault:
             found.append(fault)
-    fault = fr.parse_fatal(files.read_tail(run_path / "logs" / "stderr.txt", STDERR_TAIL_BYTES), 0)
+    fault = fr.parse_fatal(stderr_tail, 0)
     return [*found, fault] if fault else found
 
 
