@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..core.records import Missing, Observation, Signature, Verdict, to_json
 from ..core.redact import Redactor
@@ -43,7 +44,8 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     missing += draft.missing
     script, about, why = repro.make(story.request, story.seen, story.journals, place.path)
     missing += why
-    facts = _facts(story, script, about, missing, redactor)
+    known = redactor.value(story.environment.facts)
+    facts = _facts(story, known, script, about, missing, redactor)
     try:
         issue = render.issue(facts)
     except Exception as problem:  # a pack without an issue is better than none
@@ -62,7 +64,6 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     draft.add_json("verdict.json", to_json(facts.verdict))
     draft.add_json("signature.json", to_json(facts.signature))
     draft.add_json("observation.json", to_json(facts.seen))
-    known = redactor.value(story.environment.facts)
     told = to_json(redactor.value(tuple(missing)))
     draft.add_json("environment.json", {**known, "changed_in_target": facts.configs, "missing": told})
     folder = place.path / "pack"
@@ -79,9 +80,10 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     return made
 
 
-def _facts(story: Story, script: str, about: str, missing: list[Missing], redactor: Redactor) -> render.Facts:
-    known, journals = story.environment.facts, story.journals
-    shown = {k: v for k, v in known.items() if k not in ("packages", "log_names")}
+def _facts(
+    story: Story, known: dict[str, Any], script: str, about: str, missing: list[Missing], redactor: Redactor
+) -> render.Facts:
+    journals = story.journals
     return render.Facts(
         verdict=redactor.value(story.verdict),
         signature=redactor.value(story.signature),
@@ -91,8 +93,8 @@ def _facts(story: Story, script: str, about: str, missing: list[Missing], redact
         repro_about=about,
         is_simulated=journals.last("weights").get("kind") == "fake",
         collect_env=redactor.text(story.environment.collect_env),
-        environment=redactor.value(shown),
-        variables=redactor.value(known.get("variables", {})),
+        environment={k: v for k, v in known.items() if k not in ("packages", "log_names")},
+        variables=known.get("variables", {}),
         configs=redactor.value(journals.last("config").get("changed") or {}),
         missing=redactor.value(tuple(missing)),
     )

@@ -178,9 +178,7 @@ def ask(request: Request, journals: observe.Journals, run_path: Path, outcome: O
     """Ask the machine, and the interpreter that the target used."""
     python = journals.last("process").get("executable") if request.target.kind == "command" else request.python
     if outcome.is_interrupted:
-        found = environment.collect(None, run_path)
-        why = Missing("environment: Python and packages", "not asked after an interrupt")
-        return dataclasses.replace(found, missing=(*(m for m in found.missing if m.what != why.what), why))
+        return environment.collect(None, run_path, "not asked after an interrupt")
     return environment.collect(python, run_path)
 
 

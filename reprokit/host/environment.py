@@ -40,8 +40,11 @@ class NoAnswer(Exception):
     """A question that could not be answered; the message says why."""
 
 
-def collect(python: str | None, folder: Path | None = None) -> Environment:
-    """Ask all questions side by side; ``python`` is the target's interpreter, None where there is none."""
+NO_PYTHON = "the command started no Python that imported torch"
+
+
+def collect(python: str | None, folder: Path | None = None, why_none: str = NO_PYTHON) -> Environment:
+    """Ask all questions side by side; ``python`` is the target's interpreter, None (and why) where there is none."""
     questions: dict[str, Callable[[], Any]] = {
         "os": _system,
         "cpu": _cpu,
@@ -69,7 +72,7 @@ def collect(python: str | None, folder: Path | None = None) -> Environment:
             except Exception as problem:  # a broken environment is what we are asked about
                 missing.append(Missing(f"environment: {name}", str(problem) or repr(problem)))
     if not python:
-        missing.append(Missing("environment: Python and packages", "the command started no Python that imported torch"))
+        missing.append(Missing("environment: Python and packages", why_none))
     inventory = facts.pop("inventory", {})
     facts.update(inventory.get("facts", {}))
     missing += [Missing(f"environment: {n}", w) for n, w in sorted(inventory.get("problems", {}).items())]
