@@ -15,6 +15,8 @@ from typing import Any
 from . import exceptions, journal, logs, recorder
 
 OLDEST_TORCH = (2, 9)
+BACKEND = os.environ.get("REPROKIT_BACKEND", "")
+"""``eager``: whatever backend the program asked for, Dynamo's graphs are run as they are."""
 PROGRESS_EVERY_S = 0.5
 """Each line and node is told, and one is journalled at most this often."""
 
@@ -71,6 +73,7 @@ def _phases() -> None:
     def start(real: Callable[..., Any]) -> Callable[..., Any]:
         def log_event_start(self: Any, event_name: str, *args: Any, **kwargs: Any) -> Any:
             result = real(self, event_name, *args, **kwargs)
+            journal.start_heartbeat()
             journal.write("begin", name=event_name, cid=_compile_id(), cpu=round(time.process_time(), 4))
             return result
 
@@ -94,9 +97,9 @@ class _Progress:
     def __init__(self, unit: str) -> None:
         self.unit, self.count, self._next = unit, 0, 0.0
 
-    def step(self, where: str) -> None:
+    def step(self, where: str, repeats: int = 0, repeated: str = "") -> None:
         self.count += 1
-        journal.now(self.unit, where)
+        journal.now(self.unit, where, repeats, repeated)
         now = time.monotonic()
         if now >= self._next:
             self._next = now + PROGRESS_EVERY_S
@@ -104,13 +107,23 @@ class _Progress:
 
 
 def _lines() -> None:
+    """Tell each user line that Dynamo traces, and how often a loop has come back to the same one.
+
+    The count is that of one traced frame, or of a frame that called it: a function that many layers call is no
+    loop, and a loop that calls functions is one.
+    """
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 
     progress = _Progress("line")
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def starts_line(self: Any, lineno: int) -> Any:
-            progress.step(f"{self.f_code.co_filename}:{lineno} in {self.f_code.co_name}")
+            where = f"{self.f_code.co_filename}:{lineno} in {self.f_code.co_name}"
+            counts = self.__dict__.setdefault("_reprokit_counts", {})
+            counts[lineno] = count = counts.get(lineno, 0) + 1
+            most = max((count, where), getattr(getattr(self, "parent", None), "_reprokit_most", (0, "")))
+            self._reprokit_most = most
+            progress.step(where, *most)
             return real(self, lineno)
 
         return starts_line
@@ -139,6 +152,8 @@ def _graphs() -> None:
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def _call_user_compiler(self: Any, gm: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
             number = recorder.record(gm, example_inputs, level="dynamo", cid=_compile_id(), is_backward=False)
+            if BACKEND == "eager":
+                self.compiler_fn = lambda gm, inputs: gm.forward
             result = real(self, gm, example_inputs, *args, **kwargs)
             journal.write("graph_done", n=number)
             return result

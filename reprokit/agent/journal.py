@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 from typing import Any
 
-from ..core.journal import encode, encode_now
+from ..core.journal import Now, encode, encode_now
 
 _fd: int | None = None
 _now_fd: int | None = None
+_beat_fd: int | None = None
 _dropped = 0
+
+BEAT_EVERY_S = 0.25
 
 
 RUN_DIR = os.environ.get("REPROKIT_RUN_DIR", "")
@@ -19,11 +23,11 @@ RUN_DIR = os.environ.get("REPROKIT_RUN_DIR", "")
 
 
 def _after_fork() -> None:
-    global _fd, _now_fd, _dropped
-    for fd in (_fd, _now_fd):
+    global _fd, _now_fd, _beat_fd, _dropped
+    for fd in (_fd, _now_fd, _beat_fd):
         if fd is not None:
             os.close(fd)
-    _fd, _now_fd, _dropped = None, None, 0
+    _fd, _now_fd, _beat_fd, _dropped = None, None, None, 0
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -44,7 +48,7 @@ def write(event: str, **values: Any) -> None:
         _dropped += 1
 
 
-def now(unit: str, where: str) -> None:
+def now(unit: str, where: str, repeats: int = 0, repeated: str = "") -> None:
     """Overwrite the record of what this process is at; a few microseconds, so every line and node can afford it.
 
     ``pwrite`` and no mapping: a full disk must give an error here, not a SIGBUS in the target.
@@ -53,9 +57,34 @@ def now(unit: str, where: str) -> None:
     try:
         if _now_fd is None:
             _now_fd = _open("now", 0)
-        os.pwrite(_now_fd, encode_now(time.time(), unit, where), 0)
+        os.pwrite(_now_fd, encode_now(Now(time.monotonic(), unit, where, repeats, repeated)), 0)
     except Exception:  # as above
         return
+
+
+def start_heartbeat() -> None:
+    """Count up four times a second for as long as Python threads of this process get the GIL.
+
+    A counter that stands still, seen from outside, means that the GIL is held or the process stopped. Only a
+    process that compiles has this thread: programs that fork before are not made multi-threaded by us.
+    """
+    global _beat_fd
+    if _beat_fd is not None:
+        return
+    try:
+        _beat_fd = _open("beat", 0)
+        threading.Thread(target=_beat, args=(_beat_fd,), name="reprokit-heartbeat", daemon=True).start()
+    except Exception as problem:  # a full disk, or no more threads: the host then asks other tools
+        write("agent_problem", hook="start_heartbeat", problem=repr(problem))
+
+
+def _beat(fd: int) -> None:
+    count = 0
+    while _beat_fd == fd:
+        count += 1
+        with contextlib.suppress(OSError):  # a full disk; the next beat may fit
+            os.pwrite(fd, b"%020d" % count, 0)
+        time.sleep(BEAT_EVERY_S)
 
 
 def _open(suffix: str, flags: int) -> int:

@@ -74,6 +74,26 @@ def _timeout(ctx: click.Context, param: click.Parameter, value: float) -> float:
     help="Deadline in seconds.",
 )
 @click.option(
+    "--stall",
+    type=float,
+    default=60.0,
+    show_default=True,
+    callback=_timeout,
+    help="No progress for so many seconds is a hang and ends the run.",
+)
+@click.option(
+    "--line-repeats",
+    type=click.IntRange(1),
+    default=20_000,
+    show_default=True,
+    help="A line that Dynamo traces more often than this in one frame is no more progress.",
+)
+@click.option(
+    "--escalate/--no-escalate",
+    default=None,
+    help="After a hang, ask in shorter runs what is still open, such as whether backend='eager' hangs; default: for a factory, not for a command.",
+)
+@click.option(
     "--logs", multiple=True, metavar="NAMES", help="More TORCH_LOGS for the log file, such as +inductor,guards."
 )
 @click.option("--no-trace", is_flag=True, help="Do not record TORCH_TRACE, which holds all model source.")
@@ -148,11 +168,17 @@ def _request(
     compile_with = {k: options[k] for k in ("mode", "backend", "dynamic") if options[k] is not None}
     if options["fullgraph"]:
         compile_with["fullgraph"] = True
+    watching = {
+        "deadline_s": options["timeout"],
+        "stall_s": options["stall"],
+        "line_repeats": options["line_repeats"],
+        "escalate": options["escalate"],
+    }
     if command is not None:
         _refuse_with_command(ctx)
         return Request(
             parse_command(command),
-            deadline_s=options["timeout"],
+            **watching,
             logs=_logs(options["logs"]),
             has_trace=not options["no_trace"],
         )
@@ -168,7 +194,7 @@ def _request(
     return Request(
         parsed,
         python=interpreter.check(options["python"]),
-        deadline_s=options["timeout"],
+        **watching,
         knobs=knobs,
         compile=compile_with,
         train=options["train"],

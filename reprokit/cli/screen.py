@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
-    from ..host.run import Progress
+    from ..host.lookout import Progress
 
 PLAIN_EVERY_S = 10.0
 
@@ -94,4 +94,6 @@ def _line(progress: Progress) -> str:
     ]
     if progress.position:
         parts.append(progress.position[-80:])
+    if progress.quiet_s >= 5:
+        parts.append(f"no progress for {progress.quiet_s:.0f} s")
     return ", ".join(parts)

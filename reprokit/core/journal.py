@@ -7,6 +7,7 @@ what does not parse and says how many lines that were.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 Event = dict[str, Any]
@@ -19,19 +20,36 @@ NOW_BYTES = 512
 """Size of the one record, overwritten in place, that says what a process is at: its last line or node."""
 
 
-def encode_now(t: float, unit: str, where: str) -> bytes:
+@dataclass(frozen=True)
+class Now:
+    """What a process is at: its last user line or graph node."""
+
+    t: float = 0.0
+    """Seconds of CLOCK_MONOTONIC, which no clock change moves."""
+    unit: str = ""
+    """``line`` or ``node``."""
+    where: str = ""
+    repeats: int = 0
+    """How often one user line of one traced frame, this one or one that called it, has been traced so far."""
+    repeated: str = ""
+    """That line."""
+
+
+def encode_now(now: Now) -> bytes:
     """Give the record for ``<pid>.now``: padded to one size, so that a shorter one leaves nothing behind."""
-    return f"{t:.3f} {unit} {where}".encode("utf-8", "replace")[:NOW_BYTES].ljust(NOW_BYTES, b"\0")
+    text = f"{now.t:.3f} {now.unit} {now.repeats}\t{now.where[-220:]}\t{now.repeated[-220:]}\t"
+    return text.encode("utf-8", "replace")[:NOW_BYTES].ljust(NOW_BYTES, b"\0")
 
 
-def decode_now(data: bytes) -> tuple[float, str, str]:
-    """Read ``(t, unit, where)``; zeros and empty texts when there is nothing to read."""
-    t, _, rest = data.rstrip(b"\0").decode("utf-8", "replace").partition(" ")
-    unit, _, where = rest.partition(" ")
+def decode_now(data: bytes) -> Now:
+    """Read the record; an empty one when there is nothing to read."""
+    head, _, rest = data.rstrip(b"\0").decode("utf-8", "replace").partition("\t")
+    where, _, rest = rest.partition("\t")
+    words = head.split(" ")
     try:
-        return float(t), unit, where
-    except ValueError:
-        return 0.0, "", ""
+        return Now(float(words[0]), words[1], where, int(words[2]), rest.rstrip("\t"))
+    except (ValueError, IndexError):
+        return Now()
 
 
 def encode(event: Event) -> bytes:

@@ -97,6 +97,25 @@ WAITS_FOR_CHILD = frozenset({"cpp-build", "worker-wait", "triton-compile"})
 FINE_HEARTBEAT = frozenset({"dynamo-trace", "lowering"})
 """Phases that journal each user line or each graph node."""
 
+COARSE = re.compile(
+    r"torch/_dynamo/(output_graph|convert_frame|backends/.*|repro/.*)(\.py)?|torch/_inductor/compile_fx\.py|torch/_functorch/.*"
+)
+"""Files whose functions call whole phases: the open event, when it names one of ``FINE``, says which."""
+
+FINE = frozenset(
+    {
+        "guards",
+        "partition",
+        "fx-passes",
+        "lowering",
+        "scheduler",
+        "codegen",
+        "cpp-build",
+        "worker-wait",
+        "triton-compile",
+    }
+)
+
 _FRAMES = [(p, re.compile(f), re.compile(n)) for p, f, n in _BY_FRAME]
 _EVENTS = [(re.compile(e), p) for e, p in _BY_EVENT]
 

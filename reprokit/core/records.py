@@ -9,6 +9,8 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
+from .processes import BUSY_SHARE, Evidence
+
 SCHEMA = 1
 """Version of every JSON document reprokit writes. It rises when a key changes its meaning."""
 
@@ -115,36 +117,43 @@ class Observation:
     """Exit status of the target; negative is a signal; None when it never ended by itself."""
     is_timed_out: bool = False
     is_interrupted: bool = False
+    is_stalled: bool = False
+    """The watchdog ended the run before its deadline: there was no progress for ``quiet_limit_s``."""
     deadline_s: float = 0.0
     seconds: float = 0.0
     cpu_s: float = 0.0
     peak_rss_bytes: int = 0
     quiet_s: float | None = None
-    """Seconds from the last sign of progress in any journal to the deadline; None when there was none."""
+    """Seconds from the last sign of progress to the end, less those in which the target was starved of a processor;
+    None when there was no sign at all."""
     quiet_limit_s: float = 60.0
-    """A run that was quiet for longer than this at its deadline did not advance."""
-    has_fine_heartbeat: bool = False
-    """The open phase reports each line or node, so a moving stack alone is no progress."""
-    busy_pids: tuple[int, ...] = ()
-    """Processes of the tree that wanted most of a processor while the dumps were taken."""
+    """A run that was quiet for longer than this did not advance."""
+    last_progress: str = ""
+    """What the last sign of progress was."""
+    endless_line: str = ""
+    """The user line that Dynamo traced more often than its budget; empty when there is none."""
+    endless_count: int = 0
     open_events: tuple[str, ...] = ()
     """Names of the events begun and not ended in the process that failed, outermost first."""
     position: str = ""
-    """The user line or graph node at work, when the journal told it."""
+    """The user line that is traced, or the graph node that is lowered, as the journal tells it."""
+    last_line: str = ""
+    """The user line that Dynamo traced last, whatever came after."""
     raised: Raised | None = None
     """The exception that ended the target."""
     compile_failures: tuple[Raised, ...] = ()
     """Exceptions that left the compiler, whether or not the program caught them."""
     faults: tuple[Fault, ...] = ()
     dumps: tuple[Dump, ...] = ()
-    commands: dict[str, str] = field(default_factory=dict)
-    """pid -> command line, for every process alive at the deadline."""
+    evidence: Evidence = field(default_factory=Evidence)
+    """What the kernel said of the processes while the dumps were taken."""
+    ranks: dict[str, int] = field(default_factory=dict)
+    """Rank of a distributed program -> the pid of its process."""
+    world_size: int = 0
     main_pid: int | None = None
     """The process whose story is told: the one that raised, or that is inside the compiler."""
     working_tid: int = 0
     """The thread of ``main_pid`` that has compiler phases open; 0 when it is the main one or none is."""
-    silent_s: float | None = None
-    """Seconds from the last byte of output to the end; None when the target wrote nothing."""
     graphs: tuple[GraphRecord, ...] = ()
     recompiles: int = 0
     has_instrumentation: bool = False
@@ -161,6 +170,11 @@ class Observation:
     oom_evidence: str = ""
     """What says that the kernel's out-of-memory killer was at work; empty when nothing does."""
 
+    @property
+    def busy_pids(self) -> tuple[int, ...]:
+        """Processes that wanted most of a processor while the dumps were taken."""
+        return tuple(p.pid for p in self.evidence.processes if (p.want or 0.0) > BUSY_SHARE)
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -172,6 +186,14 @@ class Verdict:
     reason: str
     """One sentence."""
     evidence: tuple[str, ...] = ()
+    detail: str = ""
+    """What the cause means here: which lock, child, file, rank."""
+    also: tuple[str, ...] = ()
+    """Further causes that hold at the same time."""
+    path: tuple[str, ...] = ()
+    """Who waits for whom, outermost first."""
+    work: dict[str, str] = field(default_factory=dict)
+    """What was at work: ``pass``, ``line``, ``node``, ``graph``, ``kernel``, ``direction``; only what is known."""
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,8 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
         return "", ["a healthy run has no more identity than its kind"]
     if verdict.kind == "slow-compile":
         return "", ["it was still advancing: where the deadline met it is chance, only the phase is kept"]
+    if verdict.kind == "hang" and seen.endless_line:
+        return "endless unrolling", ["the line belongs to the user; that Dynamo unrolls a loop without end is the bug"]
     if verdict.kind == "hang":
         return _of_stacks(seen)
     if verdict.kind == "crash":

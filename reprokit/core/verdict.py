@@ -6,10 +6,10 @@ answer carries its evidence, and ``unknown`` is an answer too.
 
 from __future__ import annotations
 
+from . import causes, phases, signals, where
 from . import frames as fr
-from . import phases, signals, where
 from .records import Observation, Raised, Verdict
-from .signature import blamed, fatal, is_compilers, main_stacks
+from .signature import blamed, fatal, is_compilers
 
 _OOM_TYPES = {"MemoryError", "OutOfMemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError"}
 _OOM_WORDS = (
@@ -70,25 +70,24 @@ def _deadline(seen: Observation) -> Verdict | None:
     if not seen.dumps and not seen.has_instrumentation:
         why = f"{limit} came, and no process of the target could be watched"
         return Verdict("unknown", phase, "deadline", _sentence(why), evidence)
-    moved, quiet = where.has_moved(seen, phase), seen.quiet_s
-    if quiet is not None:
-        evidence += (f"last progress {quiet:.1f} s before the deadline (limit {seen.quiet_limit_s:.0f} s)",)
-    stacks = len(main_stacks(seen))
-    if stacks > 1:
-        evidence += (f"the stack at work {'moved' if moved else 'did not move'} over {stacks} dumps",)
+    cause, work = causes.diagnose(seen), where.work(seen, phase)
+    evidence += where.motion(seen, phase)
+
+    def found(kind: str, name: str, why: str) -> Verdict:
+        return Verdict(kind, phase, name, _sentence(why), evidence, cause.detail, cause.also, cause.path, work)
+
+    told = f"{where.doing(phase, seen, work)}: {cause.name}, {cause.detail}"
+    quiet, is_inside = seen.quiet_s, phase in phases.COMPILE_PHASES
     is_fresh = quiet is not None and quiet < seen.quiet_limit_s
-    is_moving = moved and not (seen.has_fine_heartbeat and phase in phases.FINE_HEARTBEAT)
-    has_child = phase in phases.WAITS_FOR_CHILD and where.has_working_child(seen)
-    if phase in phases.COMPILE_PHASES:
-        if is_fresh or is_moving or has_child:
-            why = f"{limit} came while the compiler was still advancing, {where.doing(phase, seen)}"
-            return Verdict("slow-compile", phase, "deadline", _sentence(why), evidence)
-    elif is_fresh or is_moving or where.may_be_running(seen, phase):
+    if not seen.is_stalled and is_fresh:
+        if is_inside:
+            why = f"{limit} came while the compiler was still advancing, {told}"
+            return found("slow-compile", cause.name, why)
         why = f"{limit} came while the target was still running outside the compiler ({phase or 'no phase'}); raise --timeout"
-        return Verdict("unknown", phase, "deadline", _sentence(why), evidence)
+        return found("unknown", "deadline", why)
     still = f"no progress for {quiet:.0f} s" if quiet is not None else "no progress at all"
-    why = f"{still} at {limit}, {where.doing(phase, seen)}"
-    return Verdict("hang", phase, "busy" if seen.busy_pids else "idle", _sentence(why), evidence)
+    at = "" if seen.is_stalled else f" at {limit}"
+    return found("hang", cause.name, f"{still}{at}, {told}")
 
 
 def _disk_full(seen: Observation) -> Verdict | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+import re
 
 from . import frames as fr
 from . import phases
@@ -14,11 +14,10 @@ from .signature import is_same, main_stacks, stacks_by_tool, telling_line
 def at_work(seen: Observation) -> tuple[str | None, tuple[str, ...]]:
     """The phase at work, from the stacks first and from the journal otherwise, with what says so."""
     stacks = main_stacks(seen)
-    if stacks:
-        found = phases.of_frames(stacks[-1])
-        if found:
-            return found[0], (f"phase {found[0]} from frame {fr.show(found[1])}",)
     named = phases.of_events(seen.open_events)
+    found = phases.of_frames(stacks[-1]) if stacks else None
+    if found and not (named and named[0] in phases.FINE and phases.COARSE.fullmatch(found[1].file)):
+        return found[0], (f"phase {found[0]} from frame {fr.show(found[1])}",)
     if named:
         return named[0], (f"phase {named[0]} from open event {named[1]}",)
     if stacks:
@@ -59,7 +58,7 @@ def exception_evidence(raised: Raised) -> tuple[str, ...]:
 
 
 def has_moved(seen: Observation, phase: str | None) -> bool:
-    """Some tool saw the main thread's stack change between two dumps.
+    """Some tool saw the stack at work change between two dumps.
 
     Inside the compiler only compiler frames count: a custom pass, or a library below the compiler, may spin
     in place. Outside of it any other line is movement.
@@ -76,26 +75,72 @@ def has_moved(seen: Observation, phase: str | None) -> bool:
     return False
 
 
-def may_be_running(seen: Observation, phase: str | None) -> bool:
-    """Outside of the compiler nothing is journalled: output, or a processor at work, may be a long healthy run.
+def motion(seen: Observation, phase: str | None) -> tuple[str, ...]:
+    """What moved between the dumps and what did not, in words."""
+    rows: list[str] = []
+    if seen.quiet_s is not None:
+        last = f"; the last was: {seen.last_progress}" if seen.last_progress else ""
+        rows.append(f"no progress for {seen.quiet_s:.1f} s (limit {seen.quiet_limit_s:.0f} s){last}")
+    stacks = main_stacks(seen)
+    if len(stacks) < 2:
+        return tuple(rows)
+    stable = fr.stable_part(stacks)
+    inner = sorted({fr.show(s[len(s) - len(stable) - 1]) for s in stacks if len(s) > len(stable)})
+    if not inner:
+        rows.append(f"over {len(stacks)} dumps nothing moved: {len(stable)} frames stayed the same")
+    else:
+        under = f"under {fr.show(stable[0])}, " if stable else ""
+        rows.append(
+            f"over {len(stacks)} dumps {len(stable)} frames stayed the same; {under}what moved: {', '.join(inner[:5])}"
+        )
+    lines = {s[0].line for s in stacks}
+    if not inner and len(lines) > 1:
+        rows.append(f"the innermost frame was on lines {', '.join(map(str, sorted(lines)))}")
+    return tuple(rows)
 
-    A kernel that stands on one line in every dump is believed to be stuck all the same, unless the target talks.
-    """
-    if seen.silent_s is not None and seen.silent_s < seen.quiet_limit_s:
-        return True
-    return phase != "kernel-run" and seen.main_pid in seen.busy_pids
+
+def work(seen: Observation, phase: str | None) -> dict[str, str]:
+    """What was at work: pass, user line, node, graph, kernel, direction; only what is known."""
+    stack = next(iter(main_stacks(seen)[-1:]), ())
+    found: dict[str, str] = {}
+    if phase == "fx-passes":
+        named = [n.rsplit(".", 1)[-1] for n in seen.open_events if n.startswith("pass.")]
+        inner = next((f for f in stack if "/fx_passes/" in f.file), None)
+        if named or inner:
+            found["pass"] = named[-1] if named else fr.show(inner) if inner else ""
+    if phase == "dynamo-trace" and (seen.position or seen.last_line):
+        found["line"] = seen.position or seen.last_line
+    elif phase in phases.COMPILE_PHASES and seen.last_line:
+        found["line"] = seen.last_line
+    if phase == "lowering" and seen.position:
+        found["node"] = seen.position
+    open_graphs = [g for g in seen.graphs if not g.is_done]
+    if open_graphs and phase in phases.COMPILE_PHASES:
+        graph = open_graphs[-1]
+        level = "ATen" if graph.level == "aten" else "Dynamo"
+        found["graph"] = f"{level} graph {graph.number} with {graph.nodes} nodes, compile id {graph.cid or 'unknown'}"
+    is_backward = any("backward" in n or "bw_compiler" in n for n in seen.open_events) or any(
+        re.fullmatch(r".*\b(_?backward\w*|bw_compiler\w*)", f.function)
+        for f in stack
+        if f.file.startswith(("torch/_functorch/", "torch/_inductor/compile_fx", "torch/autograd/"))
+    )
+    if phase in phases.COMPILE_PHASES or phase == "kernel-run":
+        found["direction"] = "backward" if is_backward else "forward"
+    if kernel := _kernel(seen, stack):
+        found["kernel"] = kernel
+    return found
 
 
-def has_working_child(seen: Observation) -> bool:
-    """A child is at work: a compiler that burns a processor, or a Python worker whose stack changes.
-
-    g++ and ptxas may be silent for minutes; a worker that spins in one place is no progress.
-    """
-    dumped = {d.pid for d in seen.dumps if d.threads}
-    for pid in seen.busy_pids:
-        if pid != seen.main_pid and (pid not in dumped or has_moved(replace(seen, main_pid=pid, working_tid=0), None)):
-            return True
-    return False
+def _kernel(seen: Observation, stack: tuple[Frame, ...]) -> str:
+    """The line of generated code that runs, or the file that a compiler below is given."""
+    lines = seen.evidence.generated_lines or {}
+    for frame in stack:
+        if text := lines.get(f"{frame.file}:{frame.line}"):
+            return text
+    for process in reversed(seen.evidence.processes):
+        if process.pid != seen.main_pid and (found := re.search(r"\S+\.(?:cpp|cu|ptx|ttir|ttgir)\b", process.command)):
+            return found.group().rsplit("/", 1)[-1]
+    return ""
 
 
 def first_line(link: Link) -> str:
@@ -103,7 +148,14 @@ def first_line(link: Link) -> str:
     return (telling_line(link.message) or link.type)[:300]
 
 
-def doing(phase: str | None, seen: Observation) -> str:
+def doing(phase: str | None, seen: Observation, at_work: dict[str, str] | None = None) -> str:
     """``in phase lowering at node add_3``: the end of a verdict's sentence."""
-    at = f" at {seen.position}" if seen.position and phase in phases.FINE_HEARTBEAT else ""
-    return f"in phase {phase}{at}" if phase else f"in no phase that could be told{at}"
+    told = at_work or {}
+    if "pass" in told:
+        at = f", pass {told['pass']}"
+    elif "kernel" in told and phase in ("kernel-run", "cpp-build", "triton-compile"):
+        at = f" at {told['kernel'][:120]}"
+    else:
+        at = f" at {seen.position}" if seen.position and phase in phases.FINE_HEARTBEAT else ""
+    turned = " (backward)" if told.get("direction") == "backward" else ""
+    return f"in phase {phase}{turned}{at}" if phase else f"in no phase that could be told{at}"

@@ -53,7 +53,7 @@ class Captured:
         verdict, signature = self.verdict, self.signature
         return {
             "schema": SCHEMA,
-            "verdict": {"kind": verdict.kind, "phase": verdict.phase, "cause": verdict.cause, "reason": verdict.reason},
+            "verdict": {k: v for k, v in to_json(verdict).items() if k != "evidence"},
             "signature": {"id": signature.id, "title": signature.title, "algorithm": signature.algorithm},
             "run_dir": str(self.run_path),
             "pack": str(self.pack_path) if self.pack_path else None,

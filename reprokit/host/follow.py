@@ -1,4 +1,4 @@
-"""Read journals while they grow."""
+"""Read journals while they grow: what is new, who is inside what, whose GIL is free."""
 
 from __future__ import annotations
 
@@ -6,51 +6,88 @@ import contextlib
 import time
 from pathlib import Path
 
-from ..core.journal import decode
-from . import files
+from ..core import story
+from ..core.journal import Event, Now, decode, decode_now, open_events
+
+_NEWS = frozenset({"begin", "end", "graph", "graph_done", "recompile", "torch", "process", "finished"})
+"""Events that show that something advanced. Lines and nodes are told in ``<pid>.now``."""
+MOST_READ_BYTES = 1 << 22
+MOST_KEPT = 2000
 
 
 class Follower:
-    """Reads the newest journal as it grows, for the screen."""
+    """Keeps up with the journals of one run. Times are the reader's own: no clock of the target matters."""
 
-    EVERY_S = 0.5
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._next = folder, 0.0
+    def __init__(self, folder: Path, line_repeats: int) -> None:
+        self._folder, self.line_repeats = folder, line_repeats
         self._offsets: dict[Path, int] = {}
-        self._open: list[str] = []
-        self._position = ""
+        self._said: dict[Path, bytes] = {}
+        self._beats: dict[int, tuple[bytes, float]] = {}
+        self._kept: dict[int, list[Event]] = {}
+        self.now: dict[int, Now] = {}
+        self.can_dump: set[int] = set()
+        self.has_compiler = False
+        """Some process has imported the compiler, with our hooks on it."""
 
-    def look(self) -> tuple[str, str]:
-        """The innermost open event and the line or node at work."""
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + self.EVERY_S
-            with contextlib.suppress(OSError):
-                for path in self._folder.glob("*.jsonl"):
-                    self._read(path)
-        return (self._open[-1] if self._open else ""), self._position
+    def look(self) -> list[str]:
+        """What has advanced since the last look, in words; empty when nothing has."""
+        news: list[str] = []
+        with contextlib.suppress(OSError):
+            for path in sorted(self._folder.iterdir()):
+                if not path.stem.isdigit():
+                    continue
+                with contextlib.suppress(OSError):
+                    if path.suffix == ".jsonl":
+                        news += self._read(path)
+                    elif path.suffix == ".now":
+                        news += self._read_now(path)
+                    elif path.suffix == ".beat":
+                        self._read_beat(path)
+        return news
 
-    def _read(self, path: Path) -> None:
+    def teller(self, root_pid: int) -> story.Teller:
+        """Whose story is told as things stand."""
+        return story.teller(self._kept, root_pid)
+
+    def gil_ages(self) -> dict[int, float]:
+        """Seconds since the heartbeat of each process was last seen to change."""
+        now = time.monotonic()
+        return {pid: round(now - changed, 2) for pid, (_, changed) in self._beats.items()}
+
+    def _read(self, path: Path) -> list[str]:
         with path.open("rb") as file:
             file.seek(self._offsets.get(path, 0))
-            data = file.read(1 << 22)
+            data = file.read(MOST_READ_BYTES)
         whole = data.rfind(b"\n") + 1
         self._offsets[path] = self._offsets.get(path, 0) + whole
+        pid, news = int(path.stem), []
+        kept = self._kept.setdefault(pid, [])
         for event in decode(data[:whole])[0]:
-            name = str(event.get("name", ""))
-            if event["ev"] == "begin":
-                self._open.append(name)
-            elif event["ev"] == "end" and name in self._open:
-                del self._open[len(self._open) - 1 - self._open[::-1].index(name) :]
-            elif event["ev"] == "progress":
-                self._position = str(event.get("where", ""))
+            kind = event["ev"]
+            if kind in _NEWS:
+                kept.append(event)
+                news.append(f"{kind} {event.get('name') or event.get('n') or ''}".strip())
+            self.has_compiler |= kind == "torch"
+            if kind == "process" and event.get("can_dump"):
+                self.can_dump.add(pid)
+        if len(kept) > MOST_KEPT:  # days of training: what is open now is all that counts
+            kept[:] = [*open_events(kept[: -MOST_KEPT // 2]), *kept[-MOST_KEPT // 2 :]]
+        return news
 
+    def _read_now(self, path: Path) -> list[str]:
+        with path.open("rb") as file:
+            data = file.read(1024)
+        if self._said.get(path) == data:
+            return []
+        self._said[path] = data
+        now = self.now[int(path.stem)] = decode_now(data)
+        if now.repeats > self.line_repeats:
+            return []  # a loop that is unrolled without end is no progress
+        return [f"{now.unit} {now.where}"]
 
-def can_dump(run_path: Path) -> frozenset[int]:
-    """Processes whose journal says that faulthandler listens to SIGUSR2."""
-    found = set()
-    for path in (run_path / "journal").glob("*.jsonl"):
-        events, _ = decode(files.read_text(path, 1 << 16).encode())
-        if any(e["ev"] == "process" and e.get("can_dump") for e in events) and path.stem.isdigit():
-            found.add(int(path.stem))
-    return frozenset(found)
+    def _read_beat(self, path: Path) -> None:
+        with path.open("rb") as file:
+            data = file.read(64)
+        pid = int(path.stem)
+        if pid not in self._beats or self._beats[pid][0] != data:
+            self._beats[pid] = data, time.monotonic()

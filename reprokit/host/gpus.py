@@ -1,21 +1,30 @@
 """Ask NVIDIA's management library, in a process of its own: a wedged GPU can block the call for ever.
 
-``python -m reprokit.host.gpus`` writes ``{"driver", "cuda_of_driver", "gpus": [...]}`` as JSON.
+``python -m reprokit.host.gpus`` writes ``{"driver", "cuda_of_driver", "gpus": [...]}`` as JSON;
+``python -m reprokit.host.gpus watch`` writes one line a second with the use of each GPU.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
+import os
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import pynvml
+from ..core.processes import Gpu
 
 
 def ask() -> dict[str, Any]:
     """Driver, its CUDA version, and one dict a GPU; raises pynvml.NVMLError where there is no driver."""
+    import pynvml
+
     pynvml.nvmlInit()
     version = pynvml.nvmlSystemGetCudaDriverVersion_v2()
     return {
@@ -26,6 +35,8 @@ def ask() -> dict[str, Any]:
 
 
 def _gpu(number: int) -> dict[str, Any]:
+    import pynvml
+
     handle = pynvml.nvmlDeviceGetHandleByIndex(number)
     questions: dict[str, Callable[[], Any]] = {
         "name": lambda: pynvml.nvmlDeviceGetName(handle),
@@ -41,9 +52,66 @@ def _gpu(number: int) -> dict[str, Any]:
     return facts
 
 
-if __name__ == "__main__":
+def use() -> list[dict[str, Any]]:
+    """Use of each GPU since the last question: the fields of :class:`Gpu`."""
+    import pynvml
+
+    found = []
+    for number in range(pynvml.nvmlDeviceGetCount()):
+        handle = pynvml.nvmlDeviceGetHandleByIndex(number)
+        with contextlib.suppress(pynvml.NVMLError):
+            share = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+            used = pynvml.nvmlDeviceGetMemoryInfo(handle).used
+            found.append({"index": number, "busy_share": share, "memory_bytes": used})
+    return found
+
+
+class GpuFeed:
+    """The last word of a process that asks NVML once a second; empty where there is no NVIDIA device."""
+
+    def __init__(self) -> None:
+        self.last: tuple[Gpu, ...] = ()
+        self._child: subprocess.Popen[bytes] | None = None
+        if glob.glob("/dev/nvidia[0-9]*"):
+            command = [sys.executable, "-m", "reprokit.host.gpus", "watch"]
+            environ = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+            with contextlib.suppress(OSError):
+                self._child = subprocess.Popen(
+                    command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+                )  # fmt: skip
+                threading.Thread(target=self._read, daemon=True, name="gpus").start()
+
+    def _read(self) -> None:
+        assert self._child is not None and self._child.stdout is not None
+        for line in self._child.stdout:
+            with contextlib.suppress(ValueError, TypeError):
+                self.last = tuple(Gpu(**row) for row in json.loads(line))
+
+    def close(self) -> None:
+        """End the asking process; it may be stuck in the driver, so nobody waits for it."""
+        if self._child is not None:
+            self._child.kill()
+
+
+def main(words: list[str]) -> None:
+    """Answer once, or once a second until the reader is gone."""
+    import pynvml
+
     try:
-        sys.stdout.write(json.dumps(ask()))
+        first = ask()
+        if "watch" not in words:
+            sys.stdout.write(json.dumps(first))
+            return
+        while True:
+            sys.stdout.write(json.dumps(use()) + "\n")
+            sys.stdout.flush()
+            time.sleep(1.0)
+    except BrokenPipeError:
+        return
     except pynvml.NVMLError as problem:
         sys.stderr.write(f"no NVIDIA GPU can be asked: {problem}\n")
         raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -26,6 +26,10 @@ class Request:
     python: str = sys.executable
     """Interpreter for a factory target; a command names its own."""
     deadline_s: float = 600.0
+    stall_s: float = 60.0
+    """No progress for so long is a hang, and ends the run."""
+    line_repeats: int = 20_000
+    """A user line that Dynamo traces more often than this, in one frame, is no more progress."""
     knobs: dict[str, Any] = field(default_factory=dict)
     compile: dict[str, Any] = field(default_factory=dict)
     train: bool = False
@@ -35,6 +39,10 @@ class Request:
     has_trace: bool = True
     compile_it: bool = True
     """False runs the same target without torch.compile."""
+    escalate: bool | None = None
+    """Ask what the first run left open in shorter ones; None: of a factory, but not of a command."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """More environment variables for the target, for the questions of a second run."""
 
 
 def describe(request: Request) -> dict[str, Any]:
@@ -44,6 +52,10 @@ def describe(request: Request) -> dict[str, Any]:
         "target": {"kind": target.kind, "place": target.place, "name": target.name, "command": list(target.command)},
         "python": request.python,
         "deadline_s": request.deadline_s,
+        "stall_s": request.stall_s,
+        "line_repeats": request.line_repeats,
+        "escalate": request.escalate,
+        "logs": list(request.logs),
         "knobs": {k: v for k, v in request.knobs.items() if v is not None},
         "compile": request.compile,
         "train": request.train,
@@ -117,6 +129,7 @@ def environment(request: Request, run_path: Path, agent: Path, run_id: str) -> t
         environ["TORCH_TRACE"] = str(run_path / "trace")
     if not request.compile_it:
         environ.pop("TORCH_TRACE", None)
+    environ.update(request.variables)
     if environ.get("TORCH_TRACE") == "":
         del environ["TORCH_TRACE"]  # an empty one is an error to torch
     return environ, missing

@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ..core import frames as fr
-from ..core import phases
-from ..core.journal import Event, decode, decode_now, open_events
+from ..core import phases, story
+from ..core.journal import Event, Now, decode, decode_now
 from ..core.records import Fault, Frame, GraphRecord, Link, Missing, Observation, Raised
 from . import files
 from .launch import Request
 from .run import Outcome
 
 STDERR_TAIL_BYTES = 64_000
-QUIET_LIMIT_S = 60.0
-_PROGRESS = {"begin", "end", "progress", "graph", "graph_done", "recompile"}
 
 
 @dataclass(frozen=True)
@@ -26,8 +24,17 @@ class Journals:
 
     by_pid: dict[int, list[Event]]
     bad_lines: int
-    now: dict[int, tuple[float, str, str]]
-    """What each process was at last: time, unit (``line`` or ``node``) and place."""
+    now: dict[int, Now]
+    """What each process was at last."""
+
+    @property
+    def last_line(self) -> dict[int, str]:
+        """The user line that each process journalled last."""
+        found = {}
+        for pid, events in self.by_pid.items():
+            lines = [str(e.get("where")) for e in events if e["ev"] == "progress" and e.get("unit") == "line"]
+            found[pid] = lines[-1] if lines else ""
+        return found
 
     def all(self, name: str) -> list[Event]:
         """All events called ``name``, in the order of their times."""
@@ -60,39 +67,39 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
     """Make the observation; what a run did not leave stays at its default."""
     stderr_tail = files.read_tail(run_path / "logs" / "stderr.txt", STDERR_TAIL_BYTES)
     raised, raiser = _ending_exception(outcome, journals, stderr_tail)
-    pid = raiser or _telling_pid(outcome, journals)
-    events = journals.by_pid.get(pid, [])
-    opened = open_events(events)
-    tid = opened[-1].get("tid", 0) if opened and phases.of_events([str(opened[-1].get("name"))]) else 0
-    names = tuple(str(e.get("name")) for e in opened)
-    quiet = _quiet(journals, outcome)
-    at, _, where = journals.now.get(pid, (0.0, "", ""))
-    since = _time(opened[-1]) if opened else float("inf")
+    told = story.tell(journals.by_pid, raiser) if raiser else story.teller(journals.by_pid, outcome.main_pid)
+    pid, names = told.pid, told.open_events
+    now = journals.now.get(pid, Now())
     named = phases.of_events(names)
-    is_fine = named is not None and named[0] in phases.FINE_HEARTBEAT
-    dumps = outcome.dumps
+    is_tracing = named is not None and named[0] == "dynamo-trace"
+    is_endless = is_tracing and now.repeats > request.line_repeats
+    sizes = [str(e.get("world_size")) for e in journals.all("process")]
     return Observation(
         exit_status=outcome.exit_status,
         is_timed_out=outcome.is_timed_out,
         is_interrupted=outcome.is_interrupted,
+        is_stalled=outcome.is_stalled,
         deadline_s=request.deadline_s,
         seconds=outcome.seconds,
         cpu_s=outcome.cpu_s,
         peak_rss_bytes=outcome.peak_rss_bytes,
-        quiet_s=quiet,
-        quiet_limit_s=min(QUIET_LIMIT_S, request.deadline_s / 4),
-        has_fine_heartbeat=is_fine,
-        busy_pids=dumps.busy_pids if dumps else (),
+        quiet_s=outcome.quiet_s if journals.by_pid else None,
+        quiet_limit_s=min(request.stall_s, request.deadline_s / 4),
+        last_progress=outcome.last_progress,
+        endless_line=now.repeated if is_endless else "",
+        endless_count=now.repeats if is_endless else 0,
         open_events=names,
-        position=where if at >= since else "",
+        position=now.where if now.where and named and named[0] in phases.FINE_HEARTBEAT else "",
+        last_line=str(journals.last_line.get(pid, "")),
         raised=raised,
         compile_failures=tuple(_raised(e) for e in journals.all("compile_failed")),
         faults=tuple(_faults(run_path, stderr_tail)),
-        dumps=dumps.dumps if dumps else (),
-        commands=dumps.commands if dumps else {},
+        dumps=outcome.stacks.dumps,
+        evidence=outcome.stacks.evidence,
         main_pid=pid,
-        working_tid=tid if isinstance(tid, int) and tid != pid else 0,
-        silent_s=round(outcome.ended - outcome.last_output, 3) if outcome.last_output else None,
+        working_tid=told.tid,
+        ranks=story.ranks(journals.by_pid),
+        world_size=max((int(n) for n in sizes if n.isdigit()), default=0),
         graphs=tuple(_graphs(journals)),
         recompiles=len(journals.all("recompile")),
         has_instrumentation=bool(journals.all("torch")),
@@ -140,26 +147,6 @@ def _ending_exception(outcome: Outcome, journals: Journals, stderr_tail: str) ->
         if link is not None and not fr.RULES.is_relay(link):
             return Raised((link,), "stderr"), None
     return None, None
-
-
-def _telling_pid(outcome: Outcome, journals: Journals) -> int:
-    """The process whose story is told when none raised: one inside the compiler, else the busiest, else the root."""
-
-    def weight(pid: int) -> tuple[bool, int, bool]:
-        events = journals.by_pid[pid]
-        found = phases.of_events([str(e.get("name")) for e in open_events(events)])
-        is_inside = found is not None and found[0] in phases.COMPILE_PHASES
-        return is_inside, sum(e["ev"] in _PROGRESS for e in events), pid == outcome.main_pid
-
-    return max(journals.by_pid, key=weight, default=outcome.main_pid)
-
-
-def _quiet(journals: Journals, outcome: Outcome) -> float | None:
-    times = [_time(e) for events in journals.by_pid.values() for e in events if e["ev"] in _PROGRESS]
-    times += [t for t, _, _ in journals.now.values() if t]
-    if not times:
-        return None
-    return max(0.0, round(outcome.ended - max(times), 3))
 
 
 def _raised(event: Event) -> Raised:

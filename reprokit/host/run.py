@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ..core.records import Missing
-from . import files, interrupts, launch, oom, output, stacks, tree, watch
-from .follow import Follower, can_dump
+from ..core.records import Missing, to_json
+from . import files, interrupts, launch, oom, output, tree
 from .launch import Request
+from .lookout import Lookout, Progress, Stacks
 
 POLL_S = 0.05
 DRAIN_S = 2.0
@@ -32,28 +32,22 @@ class Outcome:
 
     exit_status: int | None
     is_timed_out: bool
+    """It was still running when its deadline came, or when it was ended for a stall."""
+    is_stalled: bool
     is_interrupted: bool
+    quiet_s: float
+    last_progress: str
     seconds: float
     cpu_s: float
     peak_rss_bytes: int
     started: float
     ended: float
     main_pid: int
-    dumps: stacks.Stacks | None
+    stacks: Stacks
     oom_evidence: str
     last_output: float
     """When the target last wrote to stdout or stderr; 0 when it never did."""
     missing: tuple[Missing, ...]
-
-
-@dataclass
-class Progress:
-    """What a screen may show while the target runs."""
-
-    elapsed_s: float
-    rss_bytes: int
-    phase_event: str
-    position: str
 
 
 Show = Callable[[Progress], None]
@@ -79,10 +73,11 @@ def run(
         # The compiler's private cache can be hundreds of megabytes and proves nothing that the trace does not.
         stack.callback(shutil.rmtree, run_path / "cache", ignore_errors=True)
         outcome = _execute(request, run_path, argv, environ, run_id, missing, show, echo)
-    ending = dataclasses.asdict(dataclasses.replace(outcome, dumps=None))
-    kept = ("exit_status", "is_timed_out", "is_interrupted", "seconds", "cpu_s", "peak_rss_bytes", "main_pid", "ended")
+    ending = {f.name: to_json(getattr(outcome, f.name)) for f in dataclasses.fields(outcome) if f.name != "stacks"}
+    ending["seconds_to_stacks"] = outcome.stacks.seconds_to_stacks
+    ending["seconds_to_verdict"] = outcome.stacks.seconds
     with contextlib.suppress(OSError):
-        files.write_json(run_path / "run.json", {**asked, **{name: ending[name] for name in kept}})
+        files.write_json(run_path / "run.json", {**asked, **ending})
     return outcome
 
 
@@ -96,8 +91,7 @@ def _execute(
     show: Show | None,
     echo: tuple[IO[bytes], IO[bytes]] | None,
 ) -> Outcome:
-    is_timed_out = is_interrupted = False
-    dumped: stacks.Stacks | None = None
+    end, dumped = "", Stacks()
     ended: float | None = None
     oom_before, started = oom.kills(), time.time()
     child = subprocess.Popen(
@@ -108,60 +102,71 @@ def _execute(
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    watcher = watch.Watch(run_path / "samples.csv", child.pid)
+    files.write_json(run_path / "run.json", {**read_run(run_path), "main_pid": child.pid, "started": started})
     pumps = output.pump(child, run_path / "logs", echo)
+    limit = min(request.stall_s, request.deadline_s / 4)
+    lookout = Lookout(run_path, child.pid, limit, request.line_repeats, lambda: max(pump.last_output for pump in pumps))
+    began = time.monotonic()
     try:
-        try:
-            with interrupts.heard():
-                is_timed_out = not _wait(child.pid, request.deadline_s, watcher, Follower(run_path / "journal"), show)
-        except KeyboardInterrupt:
-            is_interrupted = True
-        ended = time.time()
-        if is_timed_out or is_interrupted:
-            # A second Ctrl-C ends the dump, never the clean-up below.
-            with contextlib.suppress(KeyboardInterrupt), interrupts.heard():
-                dumped = stacks.take(run_path, child.pid, can_dump(run_path))
-                missing += [Missing("stacks", p) for p in dumped.problems]
+        while not end:
+            try:
+                with interrupts.heard():
+                    end = _wait(child.pid, began, request, lookout, show)
+            except KeyboardInterrupt:
+                end = "interrupted"
+            ended = time.time()
+            if end != "ended":
+                # A second Ctrl-C ends the dump, never the clean-up below.
+                with contextlib.suppress(KeyboardInterrupt), interrupts.heard():
+                    dumped = lookout.take()
+            if end == "stalled" and lookout.has_moved():
+                end = ""
     finally:
         status, usage, stubborn = _end(child, run_id)
         for pump in pumps:
             pump.join(DRAIN_S)
-        watcher.close()
+        lookout.close()
     ended = ended or time.time()
+    missing += [Missing("stacks", p) for p in dumped.problems]
     if stubborn:
         why = f"processes {stubborn} are in an uninterruptible wait and could not be ended"
         missing.append(Missing("clean end", why))
-    if is_timed_out or is_interrupted:
+    if end != "ended":
         status = None  # the signal that ended it was ours
+    samples = lookout.watch.samples
     return Outcome(
         exit_status=status,
-        is_timed_out=is_timed_out,
-        is_interrupted=is_interrupted,
+        is_timed_out=end in ("deadline", "stalled"),
+        is_stalled=end == "stalled",
+        is_interrupted=end == "interrupted",
+        quiet_s=round(lookout.quiet_s, 3),
+        last_progress=lookout.last_progress,
         seconds=round(ended - started, 3),
         cpu_s=round(usage.ru_utime + usage.ru_stime, 3) if usage else 0.0,
-        peak_rss_bytes=max(watcher.samples.peak_rss_bytes, usage.ru_maxrss * 1024 if usage else 0),
+        peak_rss_bytes=max(samples.peak_rss_bytes, usage.ru_maxrss * 1024 if usage else 0),
         started=started,
         ended=ended,
         main_pid=child.pid,
-        dumps=dumped,
+        stacks=dumped,
         last_output=max(pump.last_output for pump in pumps),
-        oom_evidence=oom.evidence(oom_before, status, watcher.samples),
+        oom_evidence=oom.evidence(oom_before, status, samples),
         missing=tuple(missing),
     )
 
 
-def _wait(pid: int, deadline_s: float, watcher: watch.Watch, follower: Follower, show: Show | None) -> bool:
-    """True when the target ended by itself, False at its deadline. It is not reaped: its pid must stay its own."""
-    began = time.monotonic()
+def _wait(pid: int, began: float, request: Request, lookout: Lookout, show: Show | None) -> str:
+    """How it came to an end: ``ended``, ``deadline`` or ``stalled``. It is not reaped: its pid must stay its own."""
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        watcher.tick()
+        lookout.tick()
         elapsed = time.monotonic() - began
-        if elapsed >= deadline_s:
-            return False
+        if elapsed >= request.deadline_s:
+            return "deadline"
+        if lookout.follower.has_compiler and lookout.quiet_s >= request.stall_s:
+            return "stalled"
         if show:
-            show(Progress(elapsed, watcher.samples.last_rss_bytes, *follower.look()))
+            show(lookout.progress(elapsed))
         time.sleep(POLL_S)
-    return True
+    return "ended"
 
 
 def _end(child: subprocess.Popen[bytes], run_id: str) -> tuple[int | None, resource.struct_rusage | None, list[int]]:

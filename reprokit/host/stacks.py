@@ -1,4 +1,4 @@
-"""Take the stacks of a whole process tree, from outside (py-spy) and from inside (faulthandler).
+"""Take the stacks of processes, from outside (py-spy) and from inside (faulthandler).
 
 Both work while native code holds the GIL; py-spy reads memory without stopping the process
 (``--nonblocking``), so it works on stopped and uninterruptible ones too. Every tool has a hard timeout.
@@ -7,6 +7,7 @@ Both work while native code holds the GIL; py-spy reads memory without stopping 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -14,66 +15,115 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from ..core import frames as fr
 from ..core.records import Dump
-from . import files, tree
+from . import files
 
-ROUNDS = 3
-GAP_S = 1.0
-PY_SPY_TIMEOUT_S = 10.0
+PY_SPY_TIMEOUT_S = 4.0
+NATIVE_TIMEOUT_S = 4.0
 PY_SPY_TRIES = 3
 """A running stack may change while it is read without stopping the process."""
 FAULTHANDLER_TIMEOUT_S = 1.0
 MOST_PROCESSES = 32
-BUSY_SHARE = 0.6
+MOST_LOOKS_KEPT = 12
+"""Dumps of earlier looks that are judged and kept in memory; all of them are files."""
 
 
-@dataclass(frozen=True)
-class Stacks:
-    """What was dumped, and of what."""
+class Dumper:
+    """Takes numbered rounds of dumps into ``stacks/<n>-<tool>-<pid>.json|txt``."""
 
-    dumps: tuple[Dump, ...]
-    commands: dict[str, str]
-    busy_pids: tuple[int, ...]
-    """Processes that wanted more than 60 % of one processor while the dumps were taken."""
-    problems: tuple[str, ...]
+    def __init__(self, run_path: Path) -> None:
+        self._folder = run_path / "stacks"
+        self._tool = py_spy()
+        self._pool = ThreadPoolExecutor(max_workers=4)
+        self.number = 0
+        self.dumps: list[Dump] = []
+        self.times: dict[int, float] = {}
+        """Round -> when it was taken, in seconds since the epoch."""
+
+    def round(self, pids: Iterable[int], can_dump: frozenset[int], ask_inside: bool) -> list[Dump]:
+        """One dump of each process: from outside, and from inside where asked or where the outside has failed."""
+        self.number += 1
+        self.times[self.number] = round(time.time(), 3)
+        chosen = list(pids)[:MOST_PROCESSES]
+        number, tool = self.number, self._tool
+        jobs = [self._pool.submit(_py_spy, tool, self._folder, number, pid) for pid in chosen]
+        inside = [pid for pid in chosen if pid in can_dump]
+        # each answer is waited for where all are asked, so that a stopped process costs its second only once
+        taken = list(self._pool.map(lambda pid: _faulthandler(self._folder, number, pid), inside if ask_inside else []))
+        taken += [job.result() for job in jobs]
+        if not ask_inside:
+            failed = [d.pid for d in taken if d.problem and d.pid in inside]
+            taken += [_faulthandler(self._folder, number, pid) for pid in failed]
+        self.dumps += taken
+        old = self.number - MOST_LOOKS_KEPT
+        self.dumps = [d for d in self.dumps if d.number > old]
+        return taken
+
+    def problems(self) -> tuple[str, ...]:
+        """Which tool could not dump which process, and why."""
+        return tuple(sorted({f"{d.tool} of process {d.pid}: {d.problem}" for d in self.dumps if d.problem}))
+
+    def native(self, pid: int) -> dict[int, tuple[str, ...]]:
+        """Thread id -> native and Python function names, innermost first; stops the process for some 0.2 s."""
+        if self._tool is None:
+            return {}
+        command = [self._tool, "dump", "--native", "--json", "--full-filenames", "--pid", str(pid)]
+        text, _ = _call(command, NATIVE_TIMEOUT_S)
+        try:
+            threads = json.loads(text)
+            found = {t["os_thread_id"]: tuple(str(f["name"]) for f in t["frames"]) for t in threads}
+        except (ValueError, KeyError, TypeError):
+            return {}
+        with contextlib.suppress(OSError):
+            files.write_whole(self._folder / f"{self.number}-py-spy-native-{pid}.json", text)
+        return found
+
+    def lock_file(self, pid: int) -> str:
+        """The file that Python code of ``pid`` waits to lock, from its local variables, which are not kept."""
+        if self._tool is None:
+            return ""
+        command = [self._tool, "dump", "--nonblocking", "--locals", "--json", "--full-filenames", "--pid", str(pid)]
+        text, _ = _call(command, PY_SPY_TIMEOUT_S)
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            for frame in (f for t in json.loads(text) for f in t["frames"]):
+                for local in frame.get("locals") or ():
+                    value = str(local.get("repr") or "").strip("'\"")
+                    if local["name"] in ("lock_filename", "lock_file", "lock_path", "lock_file_path") and "/" in value:
+                        return value
+                    if local["name"] == "build_directory" and "cpp_extension" in frame["filename"]:
+                        return os.path.join(value, "lock")
+        return ""
+
+    def close(self) -> None:
+        """Wait for no one: every job has a timeout of its own."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def take(run_path: Path, root_pid: int, can_dump: frozenset[int]) -> Stacks:
-    """Dump every process of the tree three times, a second apart, into ``stacks/<n>-<tool>-<pid>.*``."""
-    processes = tree.family(root_pid)
-    commands = {str(p.pid): _command(p) for p in processes}
-    pythons = [p.pid for p in processes if p.pid in can_dump or _is_python(p)][:MOST_PROCESSES]
-    folder = run_path / "stacks"
-    dumps: list[Dump] = []
-    problems: list[str] = []
-    wanted, began = {p.pid: tree.want_s(p.pid) for p in processes}, time.monotonic()
-    tool = py_spy()
-    if tool is None:
-        problems.append("py-spy is not installed beside reprokit: stacks from outside are missing")
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        for number in range(1, ROUNDS + 1):
-            jobs = [pool.submit(_py_spy, tool, folder, number, pid) for pid in pythons] if tool else []
-            dumps += [
-                _faulthandler(folder, number, pid) for pid in pythons if pid in can_dump and psutil.pid_exists(pid)
-            ]
-            dumps += [job.result() for job in jobs]
-            if number < ROUNDS:
-                time.sleep(GAP_S)
-    span = max(time.monotonic() - began, 1e-3)
-    busy = tuple(pid for pid, before in wanted.items() if (tree.want_s(pid) - before) / span > BUSY_SHARE)
-    problems += sorted({f"{d.tool} of process {d.pid}: {d.problem}" for d in dumps if d.problem})
-    return Stacks(tuple(dumps), commands, busy, tuple(problems))
+def read(run_path: Path) -> list[Dump]:
+    """The dumps that a run left on disk, for a run whose watchdog did not live to judge it."""
+    found = []
+    for path in sorted((run_path / "stacks").glob("[0-9]*-*-*")):
+        number, _, rest = path.stem.partition("-")
+        tool, _, pid = rest.rpartition("-")
+        if not number.isdigit() or not pid.isdigit() or tool not in ("py-spy", "faulthandler"):
+            continue
+        text = files.read_text(path)
+        with contextlib.suppress(ValueError):
+            parse = fr.parse_py_spy if tool == "py-spy" else fr.parse_faulthandler
+            found.append(Dump(int(number), tool, int(pid), tuple(parse(text, int(pid)))))
+    found.sort(key=lambda d: (d.number, d.tool, d.pid))
+    return [d for d in found if d.number > found[-1].number - MOST_LOOKS_KEPT]
 
 
 def py_spy() -> str | None:
-    """Where the py-spy that came with reprokit lies, else one on PATH."""
+    """Where the py-spy that came with reprokit lies, else one on PATH; ``REPROKIT_PY_SPY`` names another."""
+    if named := os.environ.get("REPROKIT_PY_SPY"):
+        return named if os.access(named, os.X_OK) else None
     for folder in (os.path.dirname(sys.executable), sysconfig.get_path("scripts")):
         path = os.path.join(folder, "py-spy")
         if os.access(path, os.X_OK):
@@ -81,27 +131,32 @@ def py_spy() -> str | None:
     return shutil.which("py-spy")
 
 
-def _py_spy(tool: str, folder: Path, number: int, pid: int) -> Dump:
-    command = [tool, "dump", "--nonblocking", "--json", "--full-filenames", "--pid", str(pid)]
+def _call(command: list[str], timeout_s: float) -> tuple[str, str]:
+    """What the tool wrote, and the first line of what was wrong."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL, check=False)
+    except subprocess.TimeoutExpired:
+        return "", f"gave nothing in {timeout_s:.0f} s"
+    except OSError as problem:
+        return "", str(problem)
+    said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
+    return done.stdout.decode("utf-8", "replace"), said or f"exit status {done.returncode}"
+
+
+def _py_spy(tool: str | None, folder: Path, number: int, pid: int) -> Dump:
+    if tool is None:
+        return Dump(number, "py-spy", pid, problem="it is not installed beside reprokit")
     said = ""
     for _ in range(PY_SPY_TRIES):
-        try:
-            done = subprocess.run(
-                command, capture_output=True, timeout=PY_SPY_TIMEOUT_S, stdin=subprocess.DEVNULL, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return Dump(number, "py-spy", pid, problem=f"gave nothing in {PY_SPY_TIMEOUT_S:.0f} s")
-        except OSError as problem:
-            return Dump(number, "py-spy", pid, problem=str(problem))
-        text = done.stdout.decode("utf-8", "replace")
-        try:
+        command = [tool, "dump", "--nonblocking", "--json", "--full-filenames", "--pid", str(pid)]
+        text, said = _call(command, PY_SPY_TIMEOUT_S)
+        if "gave nothing" in said:
+            break
+        with contextlib.suppress(ValueError):
             threads = fr.parse_py_spy(text, pid)
-        except ValueError:
-            said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0] or f"exit status {done.returncode}"
-            continue
-        with contextlib.suppress(OSError):
-            files.write_whole(folder / f"{number}-py-spy-{pid}.json", text)
-        return Dump(number, "py-spy", pid, tuple(threads))
+            with contextlib.suppress(OSError):
+                files.write_whole(folder / f"{number}-py-spy-{pid}.json", text)
+            return Dump(number, "py-spy", pid, tuple(threads))
     return Dump(number, "py-spy", pid, problem=said[:300])
 
 
@@ -113,20 +168,21 @@ def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
         if not _catches_usr2(pid):
             return Dump(number, "faulthandler", pid, problem="the process has taken SIGUSR2 for itself")
         os.kill(pid, signal.SIGUSR2)
+        deadline, size = time.monotonic() + FAULTHANDLER_TIMEOUT_S, before
+        while time.monotonic() < deadline:
+            time.sleep(0.01)
+            now = path.stat().st_size
+            if now > before and now == size:
+                break
+            size = now
+        with path.open("rb") as file:
+            file.seek(before)
+            text = file.read().decode("utf-8", "replace")
     except OSError as problem:
-        return Dump(number, "faulthandler", pid, problem=str(problem))
-    deadline, size = time.monotonic() + FAULTHANDLER_TIMEOUT_S, before
-    while time.monotonic() < deadline:
-        time.sleep(0.01)
-        now = path.stat().st_size
-        if now > before and now == size:
-            break
-        size = now
-    with path.open("rb") as file:
-        file.seek(before)
-        text = file.read().decode("utf-8", "replace")
+        return Dump(number, "faulthandler", pid, problem=problem.strerror or str(problem))
     if not text:
-        return Dump(number, "faulthandler", pid, problem="gave nothing (a stopped process runs no handler)")
+        why = "gave nothing (a stopped process runs no handler; nor does one whose disk is full write)"
+        return Dump(number, "faulthandler", pid, problem=why)
     with contextlib.suppress(OSError):
         files.write_whole(folder / f"{number}-faulthandler-{pid}.txt", text)
     return Dump(number, "faulthandler", pid, tuple(fr.parse_faulthandler(text, pid)))
@@ -138,17 +194,3 @@ def _catches_usr2(pid: int) -> bool:
             if line.startswith("SigCgt:"):
                 return bool(int(line.split()[1], 16) & 1 << (signal.SIGUSR2 - 1))
     return False
-
-
-def _is_python(process: psutil.Process) -> bool:
-    try:
-        return "python" in os.path.basename(process.exe() or process.name())
-    except psutil.Error:
-        return False
-
-
-def _command(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())[:2000] or f"[{process.name()}]"
-    except psutil.Error as problem:
-        return f"<{problem}>"

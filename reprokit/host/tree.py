@@ -12,6 +12,8 @@ import psutil
 
 RUN_ID = "REPROKIT_RUN_ID"
 KILL_PATIENCE_S = 5.0
+MOST_THREADS = 500
+"""Of one process, so that a program with thousands costs no more to watch."""
 
 
 def family(root_pid: int) -> list[psutil.Process]:
@@ -70,12 +72,15 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def want_s(pid: int) -> float:
-    """Seconds that all threads of ``pid`` ran or waited for a processor (schedstat): load-proof, unlike cpu%."""
-    total = 0
+def processor_s(pid: int) -> tuple[float, float]:
+    """Seconds that all threads of ``pid`` ran, and that they waited for a processor (schedstat).
+
+    Their sum is what it wanted: load-proof, unlike cpu%.
+    """
+    ran = waited = 0
     with contextlib.suppress(OSError, ValueError):
-        for task in os.listdir(f"/proc/{pid}/task"):
+        for task in os.listdir(f"/proc/{pid}/task")[:MOST_THREADS]:
             with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/schedstat") as file:
-                ran, waited, *_ = file.read().split()
-                total += int(ran) + int(waited)
-    return total / 1e9
+                words = file.read().split()
+                ran, waited = ran + int(words[0]), waited + int(words[1])
+    return ran / 1e9, waited / 1e9

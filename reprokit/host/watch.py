@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -12,9 +13,17 @@ from typing import IO
 import psutil
 
 from . import tree
+from .gpus import GpuFeed
 
 EVERY_S = 1.0
-COLUMNS = ("t", "pid", "ppid", "name", "state", "rss_bytes", "cpu_s", "want_s", "threads")
+COLUMNS = ("t", "pid", "ppid", "name", "state", "rss_bytes", "cpu_s", "want_s", "threads", "gpu_share")
+"""One row a process and sample; a GPU has a row with pid 0, its name and ``gpu_share``."""
+KEPT = 300
+COMPILERS = frozenset(
+    "cc1plus cc1 cicc ptxas nvcc clang clang++ ld as lld collect2 icpx hipcc cudafe++ fatbinary".split()
+)
+"""Programs that may be silent for minutes and are at work all the same."""
+LEAST_FAULTS = 8
 
 
 @dataclass
@@ -28,52 +37,116 @@ class Samples:
     processes: int = 0
 
 
+@dataclass(frozen=True)
+class _Row:
+    at: float
+    name: str
+    rss_bytes: int
+    cpu_s: float
+    ran_s: float
+    waited_s: float
+    faults: int
+
+
 class Watch:
     """Takes samples when asked and keeps them in a file that is readable when cut short."""
 
     def __init__(self, path: Path, root_pid: int) -> None:
         self.root_pid = root_pid
         self.samples = Samples()
+        self.gpus = GpuFeed()
         self._next = 0.0
+        self._kept: dict[int, deque[_Row]] = {}
+        self._last: dict[int, _Row] = {}
+        self._before: dict[int, _Row] = {}
         self._file: IO[str] | None = None
         with contextlib.suppress(OSError):
             self._file = path.open("a", newline="", buffering=1)
             csv.writer(self._file).writerow(COLUMNS)
 
-    def tick(self) -> None:
-        """Take a sample when the last one is old enough."""
+    def tick(self) -> bool:
+        """Take a sample when the last one is old enough; True when one was taken."""
         if time.monotonic() < self._next:
-            return
+            return False
         self._next = time.monotonic() + EVERY_S
-        now, rows, total = round(time.time(), 3), [], 0
+        now, total = round(time.time(), 3), 0
+        rows: list[tuple[object, ...]] = []
+        self._before, self._last = self._last, {}
         for process in tree.family(self.root_pid):
-            with contextlib.suppress(psutil.Error), process.oneshot():
-                cpu = process.cpu_times()
-                rss = process.memory_info().rss
+            with contextlib.suppress(psutil.Error, OSError), process.oneshot():
+                cpu, rss, name = process.cpu_times(), process.memory_info().rss, process.name()
+                ran, waited = tree.processor_s(process.pid)
                 total += rss
+                row = _Row(time.monotonic(), name, rss, cpu.user + cpu.system, ran, waited, _faults(process.pid))
+                self._last[process.pid] = row
+                self._kept.setdefault(process.pid, deque(maxlen=KEPT)).append(row)
+                want = round(ran + waited, 2)
                 rows.append(
-                    (
-                        now,
-                        process.pid,
-                        process.ppid(),
-                        process.name(),
-                        process.status(),
-                        rss,
-                        round(cpu.user + cpu.system, 2),
-                        round(tree.want_s(process.pid), 2),
-                        process.num_threads(),
-                    )
-                )
+                    (now, process.pid, process.ppid(), name, process.status(), rss, round(row.cpu_s, 2), want, process.num_threads(), "")
+                )  # fmt: skip
+        for gpu in self.gpus.last:
+            rows.append((now, 0, 0, f"gpu{gpu.index}", "", gpu.memory_bytes, "", "", "", gpu.busy_share))
         seen = self.samples
-        seen.last_rss_bytes, seen.processes = total, len(rows)
+        seen.last_rss_bytes, seen.processes = total, len(self._last)
         seen.peak_rss_bytes = max(seen.peak_rss_bytes, total)
         seen.least_available_bytes = min(seen.least_available_bytes, psutil.virtual_memory().available)
         if self._file is not None:
             with contextlib.suppress(OSError):
                 csv.writer(self._file).writerows(rows)
+        return True
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that the last sample saw."""
+        return list(self._last)
+
+    def served(self) -> float:
+        """Share of the wanted processor time that the tree got between the last two samples; 1.0 when it wanted none."""
+        ran = waited = span = 0.0
+        for _, before, after in self._pairs():
+            ran += after.ran_s - before.ran_s
+            waited += after.waited_s - before.waited_s
+            span = max(span, after.at - before.at)
+        wanted = ran + waited
+        return ran / wanted if span and wanted > 0.2 * span else 1.0
+
+    def want(self, pid: int) -> float:
+        """Share of one processor that ``pid`` wanted between the last two samples."""
+        for each, before, after in self._pairs():
+            if each == pid and after.at > before.at:
+                return (after.ran_s + after.waited_s - before.ran_s - before.waited_s) / (after.at - before.at)
+        return 0.0
+
+    def working_compilers(self) -> list[str]:
+        """Compilers below the target that ran and touched new memory, or were started, since the last sample."""
+        found = []
+        for pid, row in self._last.items():
+            before = self._before.get(pid)
+            if row.name in COMPILERS and (before is None or row.faults - before.faults > LEAST_FAULTS):
+                found.append(f"{row.name} ({pid})")
+        return found
+
+    def memory(self, since: float) -> dict[int, list[tuple[float, int, float]]]:
+        """pid -> (seconds, resident bytes, processor seconds) of each sample taken after ``since`` (monotonic)."""
+        return {
+            pid: [(round(r.at - since, 2), r.rss_bytes, round(r.cpu_s, 2)) for r in rows if r.at >= since]
+            for pid, rows in self._kept.items()
+        }
 
     def close(self) -> None:
         """Close the file; a full disk is told by the missing rows, not by an error here."""
+        self.gpus.close()
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
+
+    def _pairs(self) -> list[tuple[int, _Row, _Row]]:
+        return [(pid, self._before[pid], row) for pid, row in self._last.items() if pid in self._before]
+
+
+def _faults(pid: int) -> int:
+    """Minor page faults so far: a compiler that works touches new memory, a loop that spins does not."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+        text = file.read()
+        return int(text[text.rindex(b")") + 2 :].split()[7])
+    return 0

@@ -1,0 +1,203 @@
+"""Why a run does not go on: walk from the thread at work along what it waits for, until something explains it.
+
+Key insight: the thread at work either runs, or is stopped, or waits for something that can be asked in turn: a
+child, a compile worker, another thread, a rank. The rules stand in ``data/causes.json``, one ordered table;
+this room knows only how to read facts and how to follow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from . import frames as fr
+from .facts import TABLE, Facts, growth_per_s, holds, is_service, place, stacks_of, threads_of
+from .facts import of_thread as facts_of
+from .processes import BUSY_SHARE, ProcessState, ThreadState
+from .records import Observation, ThreadStack
+
+EXPLAIN: dict[str, str] = TABLE["explain"]
+"""cause -> one line that says what it means."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why it hangs, and how that was found."""
+
+    name: str
+    """A name of ``data/causes.json``."""
+    detail: str = ""
+    """One sentence: which thread, child, lock, file, rank."""
+    also: tuple[str, ...] = ()
+    """Other causes that hold at the same time, such as memory-runaway."""
+    path: tuple[str, ...] = ()
+    """What was followed on the way, outermost first: who waits for whom."""
+
+
+def diagnose(seen: Observation) -> Cause:
+    """Give the cause of the thread whose story is told; ``unknown`` says what is known."""
+    if seen.main_pid is None:
+        return Cause("unknown", "no process could be asked")
+    return _of_process(seen, seen.main_pid, seen.working_tid or seen.main_pid, ())
+
+
+def _of_process(seen: Observation, pid: int, tid: int, asked: tuple[int, ...]) -> Cause:
+    process = seen.evidence.process(pid)
+    if process is None:
+        return Cause("unknown", f"process {pid} was gone, or /proc could not be read")
+    thread = next((t for t in process.threads if t.tid == tid), ThreadState(tid, states=process.states))
+    return _of_thread(seen, facts_of(seen, process, thread), (*asked, tid))
+
+
+def _of_thread(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> Cause:
+    also: tuple[str, ...] = ()
+    for rule in TABLE["rules"]:
+        if not holds(rule["when"], facts):
+            continue
+        name = rule["cause"]
+        if name == "memory-runaway":
+            activity = _of_thread(seen, replace(facts, growing=False), asked)
+            also = () if activity.name == "unknown" else (activity.name,)
+            rate = growth_per_s(facts.process.memory) / 1e6
+            grew = f"process {facts.process.pid} holds {facts.process.rss_bytes / 1e6:.0f} MB and grows by {rate:.0f} MB a second"
+            return Cause(name, f"{grew}; at work: {facts.top}", also, activity.path)
+        follow = {"child": _follow_child, "worker": _follow_worker, "thread": _follow_thread}.get(rule.get("follow"))
+        if follow is not None:
+            found = follow(seen, facts, asked)
+            if found is None:
+                continue
+            return found
+        if name != "stopped" and facts.growing:
+            also = ("memory-runaway",)
+        return Cause(name, _detail(seen, name, facts, asked), also)
+    return Cause("unknown", _known(facts))
+
+
+def _follow_child(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> Cause | None:
+    children = [c for c in seen.evidence.children(facts.process.pid) if "compile_worker" not in c.command]
+    named = [c for c in children if c.pid == facts.thread.waits_for_pid]
+    if not children:
+        return None
+    return _child_cause(seen, (named or children)[-1], "child", f"at {facts.top}")
+
+
+def _child_cause(seen: Observation, child: ProcessState, prefix: str, where: str) -> Cause:
+    """``<prefix>-busy``, ``-stuck`` or ``-stopped``, of the deepest descendant that tells."""
+    chain = [child]
+    while below := seen.evidence.children(chain[-1].pid):
+        if set(chain[-1].states) <= {"T", "t"} and chain[-1].states:
+            break
+        chain.append(max(below, key=lambda p: (p.want or 0.0, p.pid)))
+    leaf = chain[-1]
+    wanted = max((p.want or 0.0 for p in chain), default=0.0)
+    how = "stopped" if leaf.states and set(leaf.states) <= {"T", "t"} else "busy" if wanted > BUSY_SHARE else "stuck"
+    said = {"stopped": "is stopped by a signal", "busy": f"burns a processor ({wanted:.0%})", "stuck": "does nothing"}
+    main = next((t for t in leaf.threads if t.tid == leaf.pid), ThreadState(leaf.pid))
+    waits = f", waiting in {main.syscall}" if how == "stuck" and main.syscall else ""
+    detail = f"process {leaf.pid} {said[how]}{waits}: {leaf.command[:300]}; it is waited for {where}"
+    path = tuple(f"process {p.ppid} waits for {p.pid}: {p.command[:120]}" for p in chain)
+    return Cause(f"{prefix}-{how}", detail, (), path)
+
+
+def _follow_worker(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> Cause | None:
+    sidecar = next((c for c in seen.evidence.children(facts.process.pid) if "compile_worker" in c.command), None)
+    if sidecar is None:
+        return None
+    if set(sidecar.states) <= {"T", "t"} and sidecar.states:
+        return Cause(
+            "compile-worker-sidecar-stopped", f"process {sidecar.pid} is stopped; a result is awaited at {facts.top}"
+        )
+    workers = [c for c in seen.evidence.children(sidecar.pid) if "compile_worker" in c.command]
+    for worker in workers:
+        if worker.states and set(worker.states) <= {"T", "t"}:
+            return Cause(
+                "compile-worker-stopped", f"worker {worker.pid} is stopped; a result is awaited at {facts.top}"
+            )
+    for worker in workers:
+        stack = next(iter(stacks_of(seen, worker.pid, worker.pid)[-1:]), ())
+        has_job = any(f.function.endswith("do_job") for f in stack)
+        is_busy = (worker.want or 0.0) > BUSY_SHARE
+        path = (f"process {facts.process.pid} waits for compile worker {worker.pid} of process {sidecar.pid}",)
+        if below := seen.evidence.children(worker.pid):
+            found = _child_cause(seen, below[-1], "compile-worker-child", f"by compile worker {worker.pid}")
+            return replace(found, path=path + found.path)
+        if has_job or is_busy:
+            at = place(stack)
+            how, said = ("busy", "burns a processor") if is_busy else ("stuck", "has a job and does nothing")
+            return Cause(f"compile-worker-{how}", f"worker {worker.pid} {said} at {at}", (), path)
+    if any(f.file.startswith("torch/_inductor/") for f in facts.frames[:8]):
+        return Cause(
+            "compile-worker-lost",
+            f"all {len(workers)} workers of process {sidecar.pid} are idle; awaited at {facts.top}",
+        )
+    return None
+
+
+def _follow_thread(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> Cause | None:
+    """The cause of a busy or deadlocked thread of this process is the cause; else it is a plain wait."""
+    dumps = threads_of(seen, facts.process.pid)
+    others = [t for t in (dumps[-1] if dumps else []) if t.tid and t.tid not in asked and not is_service(t)]
+    for other in others:
+        state = next((s for s in facts.process.threads if s.tid == other.tid), None)
+        if state is None:
+            continue
+        theirs = _of_thread(seen, facts_of(seen, facts.process, state), (*asked, other.tid))
+        if (state.want or 0.0) > BUSY_SHARE or theirs.name in ("lock-deadlock", "child-stuck", "child-busy"):
+            path = (f"the thread at work waits at {facts.top} for thread {other.thread}", *theirs.path)
+            return replace(theirs, path=path)
+    doing = "; ".join(f"{t.thread} at {place(fr.normalise(t.frames))}" for t in others[:5])
+    return Cause("thread-wait", f"waits at {facts.top}; other threads: {doing or 'none that works'}")
+
+
+def _detail(seen: Observation, name: str, facts: Facts, asked: tuple[int, ...]) -> str:
+    thread, top = facts.thread, facts.top
+    share = f"{thread.want:.0%} of a processor" if thread.want is not None else "a processor"
+    if name == "python-loop" and facts.endless:
+        return f"the user line {seen.endless_line} was traced {seen.endless_count} times: a loop that Dynamo unrolls without end"
+    if name == "lock-deadlock":
+        others = _blocked_threads(seen, facts, asked)
+        rest = "; ".join(f"thread {t.thread} waits at {place(fr.normalise(t.frames))}" for t in others[:5])
+        return f"waits for a lock at {top}; {rest or 'no other Python thread waits: its owner is gone or is this thread itself'}"
+    if name == "file-lock":
+        path = seen.evidence.lock_file or thread.waits_for
+        held = next((lock for lock in seen.evidence.locks if path and lock.path == path), None)
+        held = held or (seen.evidence.locks[0] if len(seen.evidence.locks) == 1 and not path else None)
+        who = f"process {held.pid} holds it: {held.command[:200]}" if held else "nobody could be seen to hold it"
+        return f"waits for the lock on {path or (held.path if held else 'a file')} at {top}; {who}"
+    if name == "io-wait":
+        return f"waits in {thread.syscall} for {thread.waits_for or 'an unknown peer'} at {top}"
+    if name in ("native-wait", "gpu-wait", "collective") and thread.native:
+        inner = [n for n in thread.native if not n.startswith("0x") and "(" not in n[:1]][:4]
+        gpus = "".join(f"; GPU {g.index} is {'busy' if g.busy_share > 0.05 else 'idle'}" for g in seen.evidence.gpus)
+        return f"waits in native code ({' < '.join(inner)}) under {top}{gpus if name == 'gpu-wait' else ''}"
+    if name == "gpu-wait":
+        gpus = "".join(f"; GPU {g.index} is {'busy' if g.busy_share > 0.05 else 'idle'}" for g in seen.evidence.gpus)
+        return f"waits for the GPU at {top}{gpus or '; NVML could not say whether the GPU works'}"
+    if name in ("native-loop", "native-loop-holding-gil", "python-loop"):
+        inside = [n for n in thread.native if not n.startswith("0x")]
+        return f"wants {share} at {top}" + (f", in native {inside[0]}" if inside and name != "python-loop" else "")
+    if name == "gil-blocked":
+        waits = f" in {thread.syscall}" if thread.syscall else ""
+        return f"the GIL was held for {facts.process.gil_age_s:.0f} s by a call that waits{waits} at {top}"
+    if name == "uninterruptible":
+        return f"in the kernel at {thread.wchan or 'a place it does not tell'}{f', system call {thread.syscall}' if thread.syscall else ''}, under {top}"
+    if name == "stopped":
+        return f"process {facts.process.pid} is in state T at {top}"
+    return f"at {top}"
+
+
+def _blocked_threads(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> list[ThreadStack]:
+    dumps = threads_of(seen, facts.process.pid)
+    waiting = {t.tid for t in facts.process.threads if t.syscall in ("futex", "") and (t.want or 0.0) < BUSY_SHARE}
+    return [t for t in (dumps[-1] if dumps else []) if t.tid in waiting - set(asked) and not is_service(t)]
+
+
+def _known(facts: Facts) -> str:
+    thread = facts.thread
+    parts = [f"states {facts.states or 'unknown'}"]
+    if thread.want is not None:
+        parts.append(f"wants {thread.want:.0%} of a processor")
+    if thread.syscall:
+        parts.append(f"in system call {thread.syscall}")
+    if thread.wchan:
+        parts.append(f"kernel function {thread.wchan}")
+    return f"{', '.join(parts)}, at {facts.top}"

@@ -1,0 +1,121 @@
+"""What the processes of a run were doing while it stalled, as the kernel tells it.
+
+Every record here comes from ``/proc`` (see proc(5)) through ``host/evidence.py`` and is judged by
+``core/causes.py``. Empty texts and None mean that the kernel did not say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+BUSY_SHARE = 0.6
+"""A thread or process is busy when it wants more than this of one processor."""
+
+
+@dataclass(frozen=True)
+class ThreadState:
+    """One thread over several samples."""
+
+    tid: int
+    name: str = ""
+    states: str = ""
+    """One letter a sample, as in proc(5): R running, S sleeping, D uninterruptible, T stopped."""
+    want: float | None = None
+    """Share of one processor that it ran or waited for; 0.0 to 1.0."""
+    syscall: str = ""
+    wchan: str = ""
+    waits_for: str = ""
+    """What the system call's descriptor leads to: a path, a pipe and who is at its other end, a peer."""
+    waits_for_pid: int = 0
+    """The child that a ``wait4`` or ``waitid`` names; 0 for any."""
+    native: tuple[str, ...] = ()
+    """Native and Python function names, innermost first, where they were asked for."""
+
+
+@dataclass(frozen=True)
+class ProcessState:
+    """One process over several samples."""
+
+    pid: int
+    ppid: int = 0
+    command: str = ""
+    states: str = ""
+    want: float | None = None
+    """Share of one processor that all its threads together wanted; above 1.0 with several threads."""
+    rss_bytes: int = 0
+    threads: tuple[ThreadState, ...] = ()
+    gil_age_s: float | None = None
+    """Seconds since its heartbeat thread last got the GIL; None where there is no heartbeat."""
+    memory: tuple[tuple[float, int, float], ...] = ()
+    """(seconds, resident bytes, processor seconds) over the stall, oldest first."""
+
+
+@dataclass(frozen=True)
+class HeldLock:
+    """A file lock that some process holds."""
+
+    path: str
+    pid: int
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU during the stall."""
+
+    index: int
+    busy_share: float
+    """Share of the time that a kernel was running, 0.0 to 1.0, as NVML tells it."""
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was asked of the kernel when the run stalled or its deadline came."""
+
+    processes: tuple[ProcessState, ...] = ()
+    locks: tuple[HeldLock, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    generated_lines: dict[str, str] | None = None
+    """``file:line`` of generated code on a stack -> the source text of that line."""
+    lock_file: str = ""
+    """The file that a lock in Python code waits for, read from that code's local variables."""
+
+    def process(self, pid: int | None) -> ProcessState | None:
+        """The process with this pid, if it was seen."""
+        return next((p for p in self.processes if p.pid == pid), None)
+
+    def children(self, pid: int) -> list[ProcessState]:
+        """Its children, in the order of their pids."""
+        return sorted((p for p in self.processes if p.ppid == pid), key=lambda p: p.pid)
+
+
+def from_json(data: Any) -> Evidence:
+    """Read what ``records.to_json`` wrote; what does not fit is left out."""
+    if not isinstance(data, dict):
+        return Evidence()
+    processes = []
+    for row in _rows(data, "processes"):
+        threads = tuple(
+            ThreadState(**{**_known(ThreadState, t), "native": tuple(t.get("native") or ())})
+            for t in _rows(row, "threads")
+        )
+        memory = tuple((float(t), int(r), float(c)) for t, r, c in row.get("memory") or ())
+        processes.append(ProcessState(**{**_known(ProcessState, row), "threads": threads, "memory": memory}))
+    return Evidence(
+        tuple(processes),
+        tuple(HeldLock(**_known(HeldLock, r)) for r in _rows(data, "locks")),
+        tuple(Gpu(**_known(Gpu, r)) for r in _rows(data, "gpus")),
+        {str(k): str(v) for k, v in (data.get("generated_lines") or {}).items()},
+        str(data.get("lock_file") or ""),
+    )
+
+
+def _rows(data: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    rows = data.get(name) or []
+    return [r for r in rows if isinstance(r, dict)] if isinstance(rows, list) else []
+
+
+def _known(kind: type, row: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in row.items() if k in kind.__dataclass_fields__}  # type: ignore[attr-defined]

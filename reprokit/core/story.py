@@ -1,0 +1,60 @@
+"""Whose story a run tells: of several processes and threads, the one inside the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from . import phases
+from .journal import Event, open_events
+
+PROGRESS = frozenset({"begin", "end", "progress", "graph", "graph_done", "recompile"})
+
+
+@dataclass(frozen=True)
+class Teller:
+    """The process whose story is told, and what it has open."""
+
+    pid: int
+    open_events: tuple[str, ...] = ()
+    """Names of the events begun and not ended, outermost first."""
+    tid: int = 0
+    """The thread that opened them; 0 when it is the main one, or when none is open."""
+    since: float = 0.0
+    """When the innermost was begun, in the journal's time."""
+
+
+def teller(by_pid: Mapping[int, list[Event]], root_pid: int) -> Teller:
+    """One inside the compiler, else the busiest, else the root."""
+
+    def weight(pid: int) -> tuple[bool, int, bool]:
+        events = by_pid[pid]
+        found = phases.of_events([str(e.get("name")) for e in open_events(events)])
+        is_inside = found is not None and found[0] in phases.COMPILE_PHASES
+        return is_inside, sum(e["ev"] in PROGRESS for e in events), pid == root_pid
+
+    return tell(by_pid, max(by_pid, key=weight, default=root_pid))
+
+
+def tell(by_pid: Mapping[int, list[Event]], pid: int) -> Teller:
+    """What the process ``pid`` has open."""
+    opened = open_events(by_pid.get(pid, []))
+    names = tuple(str(e.get("name")) for e in opened)
+    tid = opened[-1].get("tid", 0) if opened and phases.of_events(names[-1:]) else 0
+    since = opened[-1].get("t") if opened else None
+    return Teller(
+        pid, names, tid if isinstance(tid, int) and tid != pid else 0, since if isinstance(since, float) else 0.0
+    )
+
+
+def ranks(by_pid: Mapping[int, list[Event]]) -> dict[str, int]:
+    """Rank -> pid, of the process that first said it has that rank; what it starts inherits the variable."""
+    found: dict[str, tuple[float, int]] = {}
+    for pid, events in by_pid.items():
+        for event in events:
+            rank = event.get("rank")
+            if event["ev"] == "process" and isinstance(rank, str) and rank.isdigit():
+                started = event.get("t")
+                when = float(started) if isinstance(started, (int, float)) else 0.0
+                found[rank] = min(found.get(rank, (when, pid)), (when, pid))
+    return {rank: pid for rank, (_, pid) in sorted(found.items(), key=lambda row: int(row[0]))}

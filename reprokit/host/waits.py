@@ -1,0 +1,166 @@
+"""What a blocked thread waits for: the system call, and what its descriptor leads to (proc(5), syscall(2))."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import struct
+from collections.abc import Iterable
+
+import psutil
+
+from ..core.processes import HeldLock
+
+# Numbers of the calls a hanging thread is found in, from the kernel's unistd.h of each architecture.
+_X86 = {
+    0: "read", 1: "write", 7: "poll", 17: "pread64", 19: "readv", 20: "writev", 23: "select", 34: "pause",
+    35: "nanosleep", 42: "connect", 43: "accept", 44: "sendto", 45: "recvfrom", 46: "sendmsg", 47: "recvmsg",
+    56: "clone", 58: "vfork", 61: "wait4", 72: "fcntl", 73: "flock", 74: "fsync", 128: "rt_sigtimedwait",
+    130: "rt_sigsuspend", 202: "futex", 208: "io_getevents", 230: "clock_nanosleep", 232: "epoll_wait",
+    247: "waitid", 257: "openat", 270: "pselect6", 271: "ppoll", 275: "splice", 281: "epoll_pwait",
+    288: "accept4", 299: "recvmmsg", 435: "clone3", 449: "futex",
+}  # fmt: skip
+_ARM = {
+    4: "io_getevents", 22: "epoll_pwait", 25: "fcntl", 32: "flock", 56: "openat", 63: "read", 64: "write",
+    65: "readv", 66: "writev", 67: "pread64", 72: "pselect6", 73: "ppoll", 76: "splice", 82: "fsync",
+    95: "waitid", 98: "futex", 101: "nanosleep", 115: "clock_nanosleep", 133: "rt_sigsuspend",
+    137: "rt_sigtimedwait", 202: "accept", 203: "connect", 206: "sendto", 207: "recvfrom", 211: "sendmsg",
+    212: "recvmsg", 220: "clone", 242: "accept4", 243: "recvmmsg", 260: "wait4", 435: "clone3", 449: "futex",
+}  # fmt: skip
+_NAMES = {"x86_64": _X86, "aarch64": _ARM}.get(platform.machine(), {})
+_HAS_FD = frozenset(
+    "read write pread64 readv writev connect accept accept4 sendto recvfrom sendmsg recvmsg recvmmsg fcntl flock "
+    "fsync epoll_wait epoll_pwait splice".split()
+)
+_LOCKING = {7, 38}  # F_SETLKW and F_OFD_SETLKW of fcntl(2)
+_P_PID, _P_PIDFD = 1, 3
+MOST_FDS = 8
+
+
+def syscall(pid: int, tid: int) -> tuple[str, list[int]]:
+    """The system call a thread is in and its arguments; empty when it runs, or when the kernel will not say."""
+    words = read(f"/proc/{pid}/task/{tid}/syscall").split()
+    if not words or not words[0].lstrip("-").isdigit() or int(words[0]) < 0:
+        return "", []
+    args = [int(w, 16) for w in words[1:7]]
+    name = _NAMES.get(int(words[0]), f"syscall {words[0]}")
+    if name in ("select", "pselect6") and args and args[0] == 0:
+        return "sleep", args  # what time.sleep was before Python 3.11
+    if name == "fcntl" and args[1] not in _LOCKING:
+        return "fcntl without waiting", args
+    return name, args
+
+
+def target(pid: int, name: str, args: list[int]) -> tuple[str, int]:
+    """What the call waits for, in words, and the pid of a child that it names (0 for none or any)."""
+    if name == "wait4" and args:
+        child = args[0] if args[0] < 1 << 31 else 0
+        return (f"child {child}" if child else "any child"), child
+    if name == "waitid" and len(args) > 1:
+        child = args[1] if args[0] == _P_PID else _pid_of_pidfd(pid, args[1]) if args[0] == _P_PIDFD else 0
+        return (f"child {child}" if child else "any child"), child
+    fds: list[int] = []
+    if name in _HAS_FD and args:
+        fds = [args[0]]
+    elif name in ("poll", "ppoll") and len(args) > 1:
+        fds = _polled(pid, args[0], args[1])
+    if name.startswith("epoll") and fds:
+        fds = _epolled(pid, fds[0]) or fds
+    return ", ".join(describe_fd(pid, fd) for fd in fds[:MOST_FDS]), 0
+
+
+def describe_fd(pid: int, fd: int) -> str:
+    """A path, or a pipe with the processes at its other end, or a socket with its peer."""
+    try:
+        link = os.readlink(f"/proc/{pid}/fd/{fd}")
+    except OSError:
+        return f"descriptor {fd}"
+    if link.startswith("pipe:"):
+        others = sorted({p for p in _holders(link) if p != pid})
+        told = ", ".join(f"{p} ({_command(p)[:80]})" for p in others[:4])
+        return f"descriptor {fd}, a pipe; {f'also open in process {told}' if told else 'open in no other process'}"
+    if link.startswith("socket:"):
+        with contextlib.suppress(psutil.Error, OSError):
+            for connection in psutil.Process(pid).net_connections("all"):
+                if connection.fd == fd:
+                    peer = connection.raddr
+                    to = ":".join(map(str, peer)) if isinstance(peer, tuple) else str(peer)
+                    return f"descriptor {fd}, a socket to {to or 'nobody'} ({connection.status})"
+    return link if link.startswith("/") else f"descriptor {fd}, {link}"
+
+
+def held_locks(family: Iterable[int], paths: Iterable[str]) -> tuple[HeldLock, ...]:
+    """File locks held by processes of ``family``, or on one of ``paths``, from ``/proc/locks``."""
+    pids, wanted = set(family), {p for p in paths if p}
+    found: list[HeldLock] = []
+    for line in read("/proc/locks").splitlines():
+        words = line.split()
+        if "->" in words or len(words) < 6 or not words[4].lstrip("-").isdigit():
+            continue
+        pid, inode = int(words[4]), words[5].rsplit(":", 1)[-1]
+        path = _path_of_inode(pid, int(inode)) if inode.isdigit() and pid > 0 else ""
+        if path and (pid in pids or path in wanted):
+            found.append(HeldLock(path, pid, _command(pid)))
+    known = {lock.path for lock in found}
+    for path in wanted - known:  # the locker may have died and left the descriptor to a child
+        found += [HeldLock(path, p, _command(p)) for p in sorted(_holders(path))[:4]]
+    return tuple(sorted(set(found), key=lambda h: (h.path, h.pid)))
+
+
+def read(path: str) -> str:
+    """The text of a file in /proc; empty when it is gone or refused."""
+    try:
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _command(pid: int) -> str:
+    return read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()
+
+
+def _path_of_inode(pid: int, inode: int) -> str:
+    with contextlib.suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{pid}/fd/{fd}").st_ino == inode:
+                    return os.readlink(f"/proc/{pid}/fd/{fd}")
+    return ""
+
+
+def _holders(link: str) -> set[int]:
+    """Processes that have what ``link`` names open."""
+    found = set()
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            for fd in os.listdir(f"/proc/{name}/fd"):
+                with contextlib.suppress(OSError):
+                    if os.readlink(f"/proc/{name}/fd/{fd}") == link:
+                        found.add(int(name))
+                        break
+    return found
+
+
+def _pid_of_pidfd(pid: int, fd: int) -> int:
+    for line in read(f"/proc/{pid}/fdinfo/{fd}").splitlines():
+        if line.startswith("Pid:"):
+            return max(int(line.split()[1]), 0)
+    return 0
+
+
+def _polled(pid: int, address: int, count: int) -> list[int]:
+    """The descriptors of a ``struct pollfd`` array in the memory of ``pid``."""
+    count = min(count, MOST_FDS)
+    with contextlib.suppress(OSError, struct.error, OverflowError), open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        memory.seek(address)
+        return [fd for fd, _ in struct.iter_unpack("=i4s", memory.read(8 * count)) if fd >= 0]
+    return []
+
+
+def _epolled(pid: int, fd: int) -> list[int]:
+    rows = [line.split() for line in read(f"/proc/{pid}/fdinfo/{fd}").splitlines()]
+    return [int(row[1]) for row in rows if len(row) > 1 and row[0] == "tfd:"]
