@@ -237,8 +237,10 @@ def _logs(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _refusal(why: str) -> dict[str, Any]:
-    empty = {"kind": None, "phase": None, "cause": None, "reason": None}
-    rest = dict.fromkeys(("run_dir", "pack", "issue", "repro", "seconds", "peak_rss_bytes"))
+    from ..core.records import Verdict, to_json
+
+    empty = dict.fromkeys(k for k in to_json(Verdict("", None, None, "")) if k != "evidence")
+    rest = dict.fromkeys(("run_dir", "pack", "issue", "repro", "report", "seconds", "peak_rss_bytes"))
     return {
         "schema": 1,
         "verdict": empty,
@@ -280,6 +282,7 @@ def _tell(captured: Any) -> None:
         ("pack", captured.pack_path),
         ("issue", captured.issue_path),
         ("repro", captured.repro_path),
+        ("report", captured.report_path),
     ):
         if path:
             row(name, str(path))

@@ -47,6 +47,7 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
                 "verified": True,
                 "verdict": verdict,
                 "signature": signature,
+                "report": found.json("report.json"),
                 "trimmed": found.manifest.get("trimmed", []),
                 "files": rows,
             }
@@ -54,13 +55,18 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
         return
     from rich.markup import escape
 
+    from . import story
+
     out = screen.console()
 
     def text_of(value: object) -> str:
         return escape(screen.safe(" ".join(str(value).split())))
 
     out.print(f"[bold]{text_of(signature.get('title', 'no signature'))}[/]")
-    out.print(text_of(verdict.get("reason", "no verdict")))
+    if model := found.json("report.json"):
+        story.tell(out, model)
+    else:
+        out.print(text_of(verdict.get("reason", "no verdict")))
     out.print(
         f"signature {text_of(signature.get('id'))}, {len(rows)} files, all agree with the manifest of {text_of(found.manifest.get('made_by'))}"
     )

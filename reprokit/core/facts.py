@@ -40,6 +40,7 @@ class Facts:
     moved: bool
     growing: bool
     endless: bool
+    line: str
 
     @property
     def top(self) -> str:
@@ -99,6 +100,7 @@ def of_thread(seen: Observation, process: ProcessState, thread: ThreadState) -> 
     states = thread.states or process.states
     if process.states and set(process.states) <= {"T", "t"}:
         states = process.states
+    lines = seen.evidence.generated_lines or {}
     is_story = (process.pid, thread.tid) == (seen.main_pid, seen.working_tid or seen.main_pid)
     return Facts(
         process=process,
@@ -111,6 +113,7 @@ def of_thread(seen: Observation, process: ProcessState, thread: ThreadState) -> 
         moved=any(a != b for a, b in itertools.pairwise(stacks)),
         growing=(is_main or is_story) and is_growing(process.memory),
         endless=is_story and bool(seen.endless_line),
+        line=next((lines[key] for f in (stacks[-1] if stacks else ()) if (key := f"{f.file}:{f.line}") in lines), ""),
     )
 
 
@@ -143,6 +146,7 @@ def holds(when: dict[str, Any], facts: Facts) -> bool:
         "syscall": lambda want: bool(re.fullmatch(want, facts.thread.syscall)),
         "native": lambda want: any(re.search(want, name) for name in native),
         "no_native": lambda want: bool(native) and not any(re.search(want, name) for name in native),
+        "line": lambda want: bool(re.search(want, facts.line)),
         "frame": lambda want: any(_is_frame(want, f) for f in facts.frames[: want["within"]]),
     }
     return all(checks[name](want) for name, want in when.items())

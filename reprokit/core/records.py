@@ -120,6 +120,8 @@ class Observation:
     is_stalled: bool = False
     """The watchdog ended the run before its deadline: there was no progress for ``quiet_limit_s``."""
     deadline_s: float = 0.0
+    started: float = 0.0
+    """Seconds since the epoch; 0 when it is not known."""
     seconds: float = 0.0
     cpu_s: float = 0.0
     peak_rss_bytes: int = 0

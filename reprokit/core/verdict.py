@@ -6,7 +6,7 @@ answer carries its evidence, and ``unknown`` is an answer too.
 
 from __future__ import annotations
 
-from . import causes, phases, signals, where
+from . import causes, phases, ranks, signals, where
 from . import frames as fr
 from .records import Observation, Raised, Verdict
 from .signature import blamed, fatal, is_compilers
@@ -70,13 +70,16 @@ def _deadline(seen: Observation) -> Verdict | None:
     if not seen.dumps and not seen.has_instrumentation:
         why = f"{limit} came, and no process of the target could be watched"
         return Verdict("unknown", phase, "deadline", _sentence(why), evidence)
-    cause, work = causes.diagnose(seen), where.work(seen, phase)
+    cause = ranks.of_collective(seen) or causes.diagnose(seen)
+    if cause.name == "collective" and phase not in phases.COMPILE_PHASES:
+        phase = "collective"  # compiled code calls it without a frame of its own
+    work = where.work(seen, phase)
     evidence += where.motion(seen, phase)
 
     def found(kind: str, name: str, why: str) -> Verdict:
         return Verdict(kind, phase, name, _sentence(why), evidence, cause.detail, cause.also, cause.path, work)
 
-    told = f"{where.doing(phase, seen, work)}: {cause.name}, {cause.detail}"
+    told = f"{where.doing(phase, seen, work)}, {cause.name}: {cause.detail}"
     quiet, is_inside = seen.quiet_s, phase in phases.COMPILE_PHASES
     is_fresh = quiet is not None and quiet < seen.quiet_limit_s
     if not seen.is_stalled and is_fresh:

@@ -152,7 +152,7 @@ def doing(phase: str | None, seen: Observation, at_work: dict[str, str] | None =
     """``in phase lowering at node add_3``: the end of a verdict's sentence."""
     told = at_work or {}
     if "pass" in told:
-        at = f", pass {told['pass']}"
+        at = f" ({told['pass']})"
     elif "kernel" in told and phase in ("kernel-run", "cpp-build", "triton-compile"):
         at = f" at {told['kernel'][:120]}"
     else:

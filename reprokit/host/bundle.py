@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.records import Missing, Observation, Signature, Verdict, to_json
 from ..core.redact import Redactor
-from . import environment, files, observe, pack, private, render, repro, rundir
+from . import environment, files, observe, pack, private, render, report, repro, rundir
 from .launch import Request
 
 
@@ -32,6 +32,7 @@ class Made:
     pack: Path | None = None
     issue: Path | None = None
     repro: Path | None = None
+    report: Path | None = None
     url: str = ""
     trimmed: list[str] = field(default_factory=list)
 
@@ -56,6 +57,13 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
         for name in ("describe", "error_logs", "versions"):
             draft.add_text(f"issue/{name}.md", getattr(issue, name))
         draft.add_text("issue/url.txt", issue.url + "\n")
+    try:
+        told = report.make(story.verdict, story.signature, story.seen, story.journals, place.path)
+        model = redactor.value(told)
+        draft.add_json("report.json", model)
+        draft.add_text("report.html", render.report(model))
+    except Exception as problem:
+        missing.append(Missing("report.html", f"it could not be made: {problem!r}"))
     if script:
         draft.add_text("repro.py", facts.repro)
     draft.add_text("command.txt", facts.command + "\n")
@@ -64,11 +72,12 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     draft.add_json("verdict.json", to_json(facts.verdict))
     draft.add_json("signature.json", to_json(facts.signature))
     draft.add_json("observation.json", to_json(facts.seen))
-    told = to_json(redactor.value(tuple(missing)))
-    draft.add_json("environment.json", {**known, "changed_in_target": facts.configs, "missing": told})
+    gone = to_json(redactor.value(tuple(missing)))
+    draft.add_json("environment.json", {**known, "changed_in_target": facts.configs, "missing": gone})
     folder = place.path / "pack"
     pack.unpack_beside(draft, folder)
-    made.issue, made.repro = (p if (p := folder / name).exists() else None for name in ("issue.md", "repro.py"))
+    left = (p if (p := folder / name).exists() else None for name in ("issue.md", "repro.py", "report.html"))
+    made.issue, made.repro, made.report = left
     try:
         data = pack.build(draft, lambda contents, trimmed: render.pack_readme(facts, contents, trimmed))
         name = f"reprokit-{story.request.target.label}-{story.verdict.kind}-{story.signature.id}.tar.gz"

@@ -43,6 +43,7 @@ class Captured:
     pack_path: Path | None = None
     issue_path: Path | None = None
     repro_path: Path | None = None
+    report_path: Path | None = None
     url: str = ""
     weights: str = ""
     missing: list[Missing] = field(default_factory=list)
@@ -59,6 +60,7 @@ class Captured:
             "pack": str(self.pack_path) if self.pack_path else None,
             "issue": str(self.issue_path) if self.issue_path else None,
             "repro": str(self.repro_path) if self.repro_path else None,
+            "report": str(self.report_path) if self.report_path else None,
             "missing": [to_json(m) for m in self.missing],
             "seconds": self.seen.seconds,
             "peak_rss_bytes": self.seen.peak_rss_bytes,
@@ -197,7 +199,7 @@ def leave(
     story = bundle.Story(request, captured.verdict, captured.signature, captured.seen, journals, found)
     made = bundle.make(story, captured.missing, place)
     captured.pack_path, captured.issue_path, captured.repro_path = made.pack, made.issue, made.repro
-    captured.url, captured.trimmed = made.url, made.trimmed
+    captured.report_path, captured.url, captured.trimmed = made.report, made.url, made.trimmed
 
 
 def _eager_detail(eager: Observation) -> str:

@@ -108,21 +108,22 @@ class Lookout:
         family = [p.pid for p in tree.family(self._root)]
         can_dump = frozenset(self.follower.can_dump)
         pythons = sorted((p for p in family if p in can_dump or _is_python(p)), key=lambda p: (p != teller.pid, p))
-        sampler, to_stacks = Sampler(), 0.0
-        sampler.sample(family)
+        sampler = Sampler()
+        waited = time.monotonic() - began
+        self._dumper.seconds_to_first = 0.0
         for number in range(ROUNDS):
             self._look = self._dumper.round(pythons, can_dump, ask_inside=True)
-            to_stacks = to_stacks or time.monotonic() - began
             if number < ROUNDS - 1:
-                time.sleep(GAP_S)
                 sampler.sample(family)
+                time.sleep(GAP_S)
+        sampler.sample(family)
         self.follower.look()
         memory = self.watch.memory(self._advanced)
         evidence = sampler.evidence(memory, self.follower.gil_ages(), self.watch.gpus.last)
         evidence = self._asked_more(evidence, teller)
         with contextlib.suppress(OSError):
             files.write_json(self._run_path / EVIDENCE, to_json(evidence))
-        seconds = (round(s, 3) for s in (to_stacks, time.monotonic() - began))
+        seconds = (round(s, 3) for s in (waited + self._dumper.seconds_to_first, time.monotonic() - began))
         return Stacks(tuple(self._dumper.dumps), evidence, self._dumper.problems(), *seconds)
 
     def has_moved(self) -> bool:

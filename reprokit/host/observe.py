@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import frames as fr
-from ..core import phases, story
+from ..core import phases, ranks, story
 from ..core.journal import Event, Now, decode, decode_now
 from ..core.records import Fault, Frame, GraphRecord, Link, Missing, Observation, Raised
 from . import files
@@ -74,12 +74,13 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
     is_tracing = named is not None and named[0] == "dynamo-trace"
     is_endless = is_tracing and now.repeats > request.line_repeats
     sizes = [str(e.get("world_size")) for e in journals.all("process")]
-    return Observation(
+    seen = Observation(
         exit_status=outcome.exit_status,
         is_timed_out=outcome.is_timed_out,
         is_interrupted=outcome.is_interrupted,
         is_stalled=outcome.is_stalled,
         deadline_s=request.deadline_s,
+        started=outcome.started,
         seconds=outcome.seconds,
         cpu_s=outcome.cpu_s,
         peak_rss_bytes=outcome.peak_rss_bytes,
@@ -109,6 +110,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         stderr_tail=stderr_tail,
         oom_evidence=outcome.oom_evidence,
     )
+    return seen if raiser else ranks.choose(seen)
 
 
 def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Missing]:

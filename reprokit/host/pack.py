@@ -38,6 +38,9 @@ EVIDENCE = (
 ABOUT = (
     ("issue.md", "the whole issue, with the headings of PyTorch's form"),
     ("issue/", "one file for each field of the form, and the short URL"),
+    ("report.html", "why, when and where, in pictures; opens in any browser, without a network"),
+    ("report.json", "the same as data; reprokit show prints it"),
+    ("evidence.json", "what the kernel said of each process at the end"),
     ("repro.py", "the program that shows the failure"),
     ("command.txt", "the command line that was captured"),
     ("verdict.json", "kind, phase, cause, reason, evidence"),
@@ -92,6 +95,8 @@ def gather(run_path: Path, redactor: Redactor) -> Draft:
             draft.files[name] = redact(text).encode("utf-8", "replace")
     if samples := files.read_text(run_path / "samples.csv"):
         draft.add_text("samples.csv", redactor.text(samples))
+    if evidence := files.read_text(run_path / "evidence.json"):
+        draft.add_text("evidence.json", redactor.json(evidence))
     return draft
 
 

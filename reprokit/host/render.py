@@ -18,6 +18,7 @@ import jinja2
 
 from .. import __version__
 from ..core.records import Missing, Observation, Signature, Verdict
+from . import picture
 
 ISSUE_CHARS = 60_000
 """GitHub refuses bodies over 65,536 characters; the rest is room for the human's words."""
@@ -118,6 +119,17 @@ def pack_readme(facts: Facts, contents: list[tuple[str, str]], trimmed: list[str
     return _fill(
         "pack_readme.md.j2", verdict=facts.verdict, signature=facts.signature, version=__version__, command=facts.command,
         contents=contents, missing=facts.missing, trimmed=trimmed,
+    )  # fmt: skip
+
+
+def report(model: dict[str, Any]) -> str:
+    """One self-contained HTML page: no script, nothing fetched, every text escaped."""
+    kind, phase = str(model["kind"]), model["phase"]
+    headline = f"{kind}{' in ' + phase if phase else ''}" + (f": {model['cause']}" if model["cause"] else "")
+    template = _templates().overlay(autoescape=True).get_template("report.html.j2")
+    return template.render(
+        r=model, headline=headline, version=__version__,
+        timeline=picture.of_timeline(model["timeline"]), flame=picture.of_flame(model["flame"]),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from ..core import frames as fr
@@ -39,26 +39,34 @@ class Dumper:
     def __init__(self, run_path: Path) -> None:
         self._folder = run_path / "stacks"
         self._tool = py_spy()
-        self._pool = ThreadPoolExecutor(max_workers=4)
+        self._pool = ThreadPoolExecutor(max_workers=8)
         self.number = 0
         self.dumps: list[Dump] = []
-        self.times: dict[int, float] = {}
-        """Round -> when it was taken, in seconds since the epoch."""
+        self.seconds_to_first = 0.0
+        """From the start of a round to its first stack; set it to 0 to measure the next round."""
+        self._mute: set[int] = set()
 
     def round(self, pids: Iterable[int], can_dump: frozenset[int], ask_inside: bool) -> list[Dump]:
         """One dump of each process: from outside, and from inside where asked or where the outside has failed."""
         self.number += 1
-        self.times[self.number] = round(time.time(), 3)
         chosen = list(pids)[:MOST_PROCESSES]
-        number, tool = self.number, self._tool
+        number, tool, began = self.number, self._tool, time.monotonic()
         jobs = [self._pool.submit(_py_spy, tool, self._folder, number, pid) for pid in chosen]
-        inside = [pid for pid in chosen if pid in can_dump]
-        # each answer is waited for where all are asked, so that a stopped process costs its second only once
-        taken = list(self._pool.map(lambda pid: _faulthandler(self._folder, number, pid), inside if ask_inside else []))
-        taken += [job.result() for job in jobs]
+        inside = [pid for pid in chosen if pid in can_dump and pid not in self._mute]
+        if ask_inside:
+            jobs += [self._pool.submit(_faulthandler, self._folder, number, pid) for pid in inside]
+        taken = []
+        for job in as_completed(jobs):
+            dump = job.result()
+            taken.append(dump)
+            if dump.threads and not self.seconds_to_first:
+                self.seconds_to_first = round(time.monotonic() - began, 3)
         if not ask_inside:
             failed = [d.pid for d in taken if d.problem and d.pid in inside]
             taken += [_faulthandler(self._folder, number, pid) for pid in failed]
+        # one that did not answer once costs every further round its timeout
+        self._mute |= {d.pid for d in taken if d.tool == "faulthandler" and d.problem}
+        taken.sort(key=lambda d: (d.tool, d.pid))
         self.dumps += taken
         old = self.number - MOST_LOOKS_KEPT
         self.dumps = [d for d in self.dumps if d.number > old]
@@ -104,8 +112,8 @@ class Dumper:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def read(run_path: Path) -> list[Dump]:
-    """The dumps that a run left on disk, for a run whose watchdog did not live to judge it."""
+def read(run_path: Path, most_rounds: int = MOST_LOOKS_KEPT) -> list[Dump]:
+    """The dumps that a run left on disk, of its last ``most_rounds`` rounds."""
     found = []
     for path in sorted((run_path / "stacks").glob("[0-9]*-*-*")):
         number, _, rest = path.stem.partition("-")
@@ -117,7 +125,7 @@ def read(run_path: Path) -> list[Dump]:
             parse = fr.parse_py_spy if tool == "py-spy" else fr.parse_faulthandler
             found.append(Dump(int(number), tool, int(pid), tuple(parse(text, int(pid)))))
     found.sort(key=lambda d: (d.number, d.tool, d.pid))
-    return [d for d in found if d.number > found[-1].number - MOST_LOOKS_KEPT]
+    return [d for d in found if d.number > found[-1].number - most_rounds]
 
 
 def py_spy() -> str | None:

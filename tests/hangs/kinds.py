@@ -34,7 +34,7 @@ EXPECTED = {
     "native_spin_gil": (("native-loop-holding-gil",), PASS),
     "native_lock": (("native-wait",), PASS),
     "native_lock_gil": (("gil-blocked",), PASS),
-    "torch_op": (("native-loop",), PASS),
+    "torch_op": (("native-loop-holding-gil", "native-loop"), PASS),
     "uninterruptible": (("uninterruptible",), PASS),
     "stopped": (("stopped",), PASS),
     "memory": (("memory-runaway",), PASS),

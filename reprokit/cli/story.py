@@ -1,0 +1,86 @@
+"""Print a report in the terminal: the cause in words, the phases as bars, the measures as a line, the last stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from . import screen
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+BAR = 40
+FRAMES = 12
+_LEVELS = "▁▂▃▄▅▆▇█"
+_PLAIN_LEVELS = ".:-=+*#@"
+
+
+def tell(out: Console, model: dict[str, Any]) -> None:
+    """Print ``report.json`` of a pack; a stranger may have written it, so nothing in it is believed."""
+    from rich.markup import escape
+
+    is_plain = not (out.encoding or "").lower().startswith("utf")
+
+    def line(text: object, style: str = "") -> None:
+        said = escape(screen.safe(" ".join(str(text).split())))
+        out.print(f"[{style}]{said}[/]" if style else said)
+
+    line(model.get("reason"), "bold")
+    for text in (model.get("explain"), *(f"also {row}" for row in _rows(model, "also"))):
+        if text:
+            line(text)
+    for name, value in _dict(model.get("work")).items():
+        line(f"{name}: {value}")
+    for row in (*_rows(model, "path"), *_rows(model, "evidence")):
+        line(f"- {row}")
+    timeline = _dict(model.get("timeline"))
+    _phases(out, _dicts(timeline, "phases"), is_plain)
+    for series in _dicts(timeline, "series"):
+        values = [p[1] for p in _rows(series, "points") if isinstance(p, list) and len(p) == 2]
+        numbers = [float(v) for v in values if isinstance(v, (int, float))]
+        if numbers:
+            out.print(
+                f"{escape(screen.safe(str(series.get('name')))):<18} {_spark(numbers, is_plain)} at most {_amount(max(numbers), series.get('unit'))}"
+            )
+    for stack in _dicts(model, "stacks")[:8]:
+        line(f"{stack.get('who')}: {stack.get('told')}", "bold")
+        frames = _dicts(stack, "frames")
+        for frame in frames[:FRAMES]:
+            mark = " (moved)" if frame.get("has_moved") else ""
+            out.print(escape(screen.safe(f"    {frame.get('function')}  {frame.get('place')}{mark}")))
+        if len(frames) > FRAMES:
+            out.print(f"    ... {len(frames) - FRAMES} more")
+
+
+def _phases(out: Console, rows: list[dict[str, Any]], is_plain: bool) -> None:
+    seconds = [(str(r.get("phase")), float(r["seconds"])) for r in rows if isinstance(r.get("seconds"), (int, float))]
+    most = max((s for _, s in seconds), default=0.0)
+    for phase, spent in seconds[:12]:
+        bar = ("#" if is_plain else "█") * max(1, round(spent / most * BAR)) if most else ""
+        out.print(f"{screen.safe(phase)[:16]:<16} {spent:>8.2f} s  {bar}", markup=False)
+
+
+def _spark(values: list[float], is_plain: bool) -> str:
+    levels = _PLAIN_LEVELS if is_plain else _LEVELS
+    width = min(len(values), BAR)
+    chosen = [values[i * len(values) // width] for i in range(width)]
+    most = max(max(chosen), 1e-9)
+    return "".join(levels[min(int(max(v, 0.0) / most * (len(levels) - 1)), len(levels) - 1)] for v in chosen)
+
+
+def _amount(value: float, unit: object) -> str:
+    return f"{value / 1e6:.0f} MB" if unit == "bytes" else f"{value:.0%}" if unit == "share" else f"{value:.1f}"
+
+
+def _rows(holder: dict[str, Any], name: str) -> list[Any]:
+    value = holder.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _dicts(holder: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    return [row for row in _rows(holder, name) if isinstance(row, dict)]
+
+
+def _dict(value: Iterable[Any] | None) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
