@@ -100,7 +100,7 @@ def main() -> None:
         rows.append(row)
         marks = ["ok " if row[k] else "BAD" for k in ("is_cause_right", "is_phase_right")]
         print(
-            f"{kind:<20} {row['verdict']:<13} cause {marks[0]} {row['cause']:<28} phase {marks[1]} {row['phase']!s:<13} "
+            f"{kind:<20} {row['verdict']:<13} cause {marks[0]} {row['cause']!s:<28} phase {marks[1]} {row['phase']!s:<13} "
             f"stacks {row['to_stacks_s']:.2f} s, verdict {row['to_verdict_s']:.2f} s, {row['survivors']} left",
             flush=True,
         )

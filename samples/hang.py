@@ -1,6 +1,6 @@
 """A hang: a custom pass on Inductor's graph waits for a lock that its own thread holds.
 
-reprokit capture samples/hang.py:make --timeout 30
+reprokit capture samples/hang.py:make --stall 10
 """
 
 import threading

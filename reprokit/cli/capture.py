@@ -143,7 +143,7 @@ def capture(
     if as_json:
         screen.print_json(captured.to_json())
     else:
-        _tell(captured)
+        tell(captured)
     ctx.exit(130 if captured.verdict.cause == "interrupted" else EXIT_CODES.get(captured.verdict.kind, 1))
 
 
@@ -250,7 +250,8 @@ def _refusal(why: str) -> dict[str, Any]:
     }
 
 
-def _tell(captured: Any) -> None:
+def tell(captured: Any) -> None:
+    """Print what a capture found and where its files lie."""
     from rich.markup import escape
 
     out = screen.console()

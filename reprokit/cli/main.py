@@ -13,6 +13,7 @@ COMMANDS = {
     "capture": "Run a target under instrumented torch.compile and leave a pack.",
     "env": "Print what a pack would say about this machine and interpreter.",
     "models": "List the models that --model knows.",
+    "pack": "Pack a run directory again, also one whose capture was killed.",
     "show": "Verify a pack and print what is in it.",
 }
 

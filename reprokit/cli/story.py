@@ -32,6 +32,8 @@ def tell(out: Console, model: dict[str, Any]) -> None:
             line(text)
     for name, value in _dict(model.get("work")).items():
         line(f"{name}: {value}")
+    for answer in _dicts(model, "answers"):
+        line(f"{answer.get('question')}: {answer.get('answer')}")
     for row in (*_rows(model, "path"), *_rows(model, "evidence")):
         line(f"- {row}")
     timeline = _dict(model.get("timeline"))

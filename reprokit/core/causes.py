@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from . import frames as fr
 from .facts import TABLE, Facts, growth_per_s, holds, is_service, place, stacks_of, threads_of
 from .facts import of_thread as facts_of
 from .processes import BUSY_SHARE, ProcessState, ThreadState
@@ -144,7 +143,7 @@ def _follow_thread(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> C
         if (state.want or 0.0) > BUSY_SHARE or theirs.name in ("lock-deadlock", "child-stuck", "child-busy"):
             path = (f"the thread at work waits at {facts.top} for thread {other.thread}", *theirs.path)
             return replace(theirs, path=path)
-    doing = "; ".join(f"{t.thread} at {place(fr.normalise(t.frames))}" for t in others[:5])
+    doing = "; ".join(f"{t.thread} at {place(t.frames)}" for t in others[:5])
     return Cause("thread-wait", f"waits at {facts.top}; other threads: {doing or 'none that works'}")
 
 
@@ -155,7 +154,7 @@ def _detail(seen: Observation, name: str, facts: Facts, asked: tuple[int, ...]) 
         return f"the user line {seen.endless_line} was traced {seen.endless_count} times: a loop that Dynamo unrolls without end"
     if name == "lock-deadlock":
         others = _blocked_threads(seen, facts, asked)
-        rest = "; ".join(f"thread {t.thread} waits at {place(fr.normalise(t.frames))}" for t in others[:5])
+        rest = "; ".join(f"thread {t.thread} waits at {place(t.frames)}" for t in others[:5])
         return f"waits for a lock at {top}; {rest or 'no other Python thread waits: its owner is gone or is this thread itself'}"
     if name == "file-lock":
         path = seen.evidence.lock_file or thread.waits_for

@@ -33,6 +33,9 @@ class Facts:
     process: ProcessState
     thread: ThreadState
     frames: tuple[Frame, ...]
+    """Normalised, innermost first."""
+    raw: tuple[Frame, ...]
+    """The same with the files as the tool told them, for people."""
     states: str
     busy: bool | None
     gil: str
@@ -45,15 +48,18 @@ class Facts:
     @property
     def top(self) -> str:
         """Where it stands, for a sentence."""
-        return place(self.frames)
+        return place(self.raw)
 
 
-def place(frames: Sequence[Frame]) -> str:
-    """The innermost frame that is more than machinery, as ``file:line in function``."""
-    for frame in frames:
-        if frame.file not in ("<frozen>", "<agent>") and not frame.file.startswith("<stdlib>/threading"):
-            return f"{frame.file}:{frame.line} in {frame.function}"
-    return f"{frames[0].file}:{frames[0].line} in {frames[0].function}" if frames else "an unknown place"
+def place(raw: Sequence[Frame]) -> str:
+    """The innermost frame that is more than machinery, as ``file:line in function``; ``raw`` is not normalised."""
+    told = [(f, fr.normalise_file(f.file)) for f in raw]
+    found = next((t for t in told if t[1] not in ("<frozen>", "<agent>", "<stdlib>/threading.py")), None)
+    if found is None and not told:
+        return "an unknown place"
+    frame, file = found or told[0]
+    shown = frame.file.rsplit("/", 1)[-1] if file == "<user>" else file
+    return f"{shown}:{frame.line} in {frame.function}"
 
 
 def is_growing(memory: Sequence[tuple[float, int, float]]) -> bool:
@@ -80,18 +86,19 @@ def threads_of(seen: Observation, pid: int) -> list[list[ThreadStack]]:
 
 
 def stacks_of(seen: Observation, pid: int, tid: int) -> list[tuple[Frame, ...]]:
-    """The normalised stacks of one thread, one a dump."""
+    """The stacks of one thread, one a dump, as the tool told them."""
     found = []
     for threads in threads_of(seen, pid):
         for thread in threads:
             if thread.frames and (thread.tid == tid if thread.tid else thread.is_main and tid == pid):
-                found.append(fr.normalise(thread.frames))
+                found.append(thread.frames)
     return found
 
 
 def of_thread(seen: Observation, process: ProcessState, thread: ThreadState) -> Facts:
     """Gather the facts of one thread from the evidence and the dumps."""
-    stacks = stacks_of(seen, process.pid, thread.tid)
+    told = stacks_of(seen, process.pid, thread.tid)
+    stacks = [fr.normalise(frames) for frames in told]
     is_main = thread.tid == process.pid
     dumps = threads_of(seen, process.pid)
     has_owner = any(t.tid for threads in dumps for t in threads)
@@ -106,6 +113,7 @@ def of_thread(seen: Observation, process: ProcessState, thread: ThreadState) -> 
         process=process,
         thread=thread,
         frames=stacks[-1] if stacks else (),
+        raw=told[-1] if told else (),
         states=states,
         busy=None if thread.want is None else thread.want > BUSY_SHARE,
         gil="" if age is None else "stale" if age > GIL_STALE_S else "fresh",

@@ -20,8 +20,13 @@ class RankView:
     pid: int
     phase: str | None
     cause: Cause
-    frames: tuple[Frame, ...] = ()
+    raw: tuple[Frame, ...] = ()
     has_ended: bool = False
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """Its stack, normalised."""
+        return fr.normalise(self.raw)
 
     @property
     def operation(self) -> str:
@@ -37,11 +42,9 @@ class RankView:
         if self.has_ended:
             return f"rank {self.rank} has ended"
         if self.operation:
-            caller = next((f for f in self.frames if not f.file.startswith("torch/")), None)
+            caller = next((f for f in self.raw if fr.normalise_file(f.file) in ("<user>", "<generated>")), None)
             return f"rank {self.rank} waits in {self.operation}" + (f", called at {place([caller])}" if caller else "")
-        return (
-            f"rank {self.rank} is elsewhere: {self.cause.name} at {place(self.frames)} (phase {self.phase or 'none'})"
-        )
+        return f"rank {self.rank} is elsewhere: {self.cause.name} at {place(self.raw)} (phase {self.phase or 'none'})"
 
 
 def views(seen: Observation) -> list[RankView]:

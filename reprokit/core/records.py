@@ -110,6 +110,15 @@ class Missing:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """What a second, shorter run said to a question that the first one left open."""
+
+    question: str
+    answer: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Observation:
     """All that a run left, in the words of the rules. Derived: it can be made again from the run directory."""
 
@@ -168,6 +177,8 @@ class Observation:
     eager: str = ""
     """The same target without compile: ``passes``, ``fails``, ``hangs`` or empty (not asked)."""
     eager_detail: str = ""
+    answers: tuple[Answer, ...] = ()
+    """What second, shorter runs said."""
     stderr_tail: str = ""
     oom_evidence: str = ""
     """What says that the kernel's out-of-memory killer was at work; empty when nothing does."""

@@ -128,6 +128,12 @@ def command_line(request: Request) -> str:
         words += ["--weights", request.weights]
     if request.deadline_s != Request.deadline_s:
         words += ["--timeout", f"{request.deadline_s:g}"]
+    if request.stall_s != Request.stall_s:
+        words += ["--stall", f"{request.stall_s:g}"]
+    if request.line_repeats != Request.line_repeats:
+        words += ["--line-repeats", str(request.line_repeats)]
+    if request.escalate is not None:
+        words.append("--escalate" if request.escalate else "--no-escalate")
     if request.logs:
         words += ["--logs", ",".join(request.logs)]
     if not request.has_trace:

@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from ..core import frames
-from ..core.records import SCHEMA, BadInput, Missing, Observation, Signature, Verdict, to_json
+from ..core.records import SCHEMA, Answer, BadInput, Missing, Observation, Signature, Verdict, to_json
 from ..core.signature import sign
 from ..core.verdict import judge
-from . import bundle, environment, files, interrupts, observe, run, rundir
+from . import bundle, environment, escalate, files, interrupts, observe, run, rundir
 from .launch import Request
 from .run import Outcome
 
@@ -82,25 +81,62 @@ def capture(
             outcome = run_target(request, place.path, show, echo)
             journals = observe.read_journals(place.path)
             refuse_bad_target(journals, place.path)
-            missing = [*outcome.missing, *observe.missing_of(journals, place.path, request)]
+            missing = [*outcome.missing]
             seen = observe.observe(request, outcome, place.path, journals)
             verdict = judge(seen)
             if wants_eager(request, verdict, outcome):
                 say(f"{verdict.kind}; running once more without torch.compile")
                 first = seen
-                seen = attempt("eager run", missing, lambda: check_eager(request, first, place.path, show), first)
+                seen = attempt(
+                    "eager run", missing, lambda: escalate.check_eager(request, first, place.path, show), first
+                )
                 verdict = judge(seen)
-            captured = Captured(verdict, sign(verdict, seen), seen, place.path, missing=missing)
-            captured.weights = str(journals.last("weights").get("why") or "") if request.target.kind == "zoo" else ""
-            say("collecting the environment")
-            nothing = environment.Environment({}, "", ())
-            found = attempt("environment", missing, lambda: ask(request, journals, place.path, outcome), nothing)
-            missing += found.missing
-            say("packing")
-            attempt("pack", missing, lambda: leave(request, captured, found, journals, place), None)
-            return captured
+            if escalate.is_wanted(request, verdict, outcome):
+                say("asking what is still open, in shorter runs")
+                asked, none = verdict, tuple[Answer, ...]()
+                answers = attempt(
+                    "questions", missing, lambda: escalate.ask(request, asked, outcome, place.path, show), none
+                )
+                seen = dataclasses.replace(seen, answers=answers)
+            return finish(request, verdict, seen, outcome, journals, place, missing, say)
         finally:
             place.release()
+
+
+def repack(run_path: Path, say: Say) -> Captured:
+    """Judge and pack a run directory once more: of a reprokit that was killed, or whose pack found no room."""
+    with interrupts.held():
+        place = rundir.reopen(run_path)
+        try:
+            request, outcome, before = run.restore(place.path)
+            journals = observe.read_journals(place.path)
+            seen = dataclasses.replace(observe.observe(request, outcome, place.path, journals), **before)
+            return finish(request, judge(seen), seen, outcome, journals, place, [*outcome.missing], say)
+        finally:
+            place.release()
+
+
+def finish(
+    request: Request,
+    verdict: Verdict,
+    seen: Observation,
+    outcome: Outcome,
+    journals: observe.Journals,
+    place: rundir.RunDir,
+    missing: list[Missing],
+    say: Say,
+) -> Captured:
+    """The end of the line: sign, ask for the environment, pack."""
+    missing += [m for m in observe.missing_of(journals, place.path, request) if m not in missing]
+    captured = Captured(verdict, sign(verdict, seen), seen, place.path, missing=missing)
+    captured.weights = str(journals.last("weights").get("why") or "") if request.target.kind == "zoo" else ""
+    say("collecting the environment")
+    nothing = environment.Environment({}, "", ())
+    found = attempt("environment", missing, lambda: ask(request, journals, place.path, outcome), nothing)
+    missing += found.missing
+    say("packing")
+    attempt("pack", missing, lambda: leave(request, captured, found, journals, place), None)
+    return captured
 
 
 def attempt(what: str, missing: list[Missing], step: Callable[[], T], otherwise: T) -> T:
@@ -158,24 +194,6 @@ def wants_eager(request: Request, verdict: Verdict, outcome: Outcome) -> bool:
     return verdict.kind in EAGER_KINDS and verdict.phase not in BEFORE_COMPILE
 
 
-def check_eager(request: Request, seen: Observation, run_path: Path, show: run.Show | None) -> Observation:
-    """Run the same target without compile, in a child of its own: a bug of the compiler needs a healthy eager run."""
-    folder = run_path / "eager"
-    rundir.make_folders(folder)
-    plain = dataclasses.replace(request, compile_it=False)
-    outcome = run.run(plain, folder, show)
-    eager = observe.observe(plain, outcome, folder, observe.read_journals(folder))
-    if outcome.is_interrupted:
-        return dataclasses.replace(seen, eager_detail="the run without torch.compile was interrupted")
-    if outcome.is_timed_out:
-        detail = f"no end within {request.deadline_s:.0f} s without torch.compile"
-        return dataclasses.replace(seen, eager="hangs", eager_detail=detail)
-    if eager.has_finished and eager.exit_status == 0:
-        return dataclasses.replace(seen, eager="passes", eager_detail=f"it passed in {outcome.seconds:.1f} s")
-    detail = _eager_detail(eager)
-    return dataclasses.replace(seen, eager="fails", eager_detail=detail, raised=eager.raised or seen.raised)
-
-
 def ask(request: Request, journals: observe.Journals, run_path: Path, outcome: Outcome) -> environment.Environment:
     """Ask the machine, and the interpreter that the target used."""
     python = journals.last("process").get("executable") if request.target.kind == "command" else request.python
@@ -200,13 +218,3 @@ def leave(
     made = bundle.make(story, captured.missing, place)
     captured.pack_path, captured.issue_path, captured.repro_path = made.pack, made.issue, made.repro
     captured.report_path, captured.url, captured.trimmed = made.report, made.url, made.trimmed
-
-
-def _eager_detail(eager: Observation) -> str:
-    if eager.raised is not None:
-        root = frames.root(eager.raised)
-        line = next((row for row in root.message.splitlines() if row.strip()), "")
-        return f"{root.type}: {line.strip()[:200]}"
-    if eager.exit_status is not None and eager.exit_status < 0:
-        return f"it died of signal {-eager.exit_status}"
-    return f"it ended with exit status {eager.exit_status}"

@@ -66,6 +66,16 @@ def describe(request: Request) -> dict[str, Any]:
     }
 
 
+def restore(told: dict[str, Any]) -> Request:
+    """The request that :func:`describe` told; what is missing has its default."""
+    target = told["target"]
+    names = ("python", "deadline_s", "stall_s", "line_repeats", "escalate", "knobs", "compile", "train", "device")
+    kept = {name: told[name] for name in (*names, "weights", "compile_it") if name in told}
+    command = tuple(map(str, target.get("command") or ()))
+    parsed = Target(str(target.get("kind")), str(target.get("place") or ""), str(target.get("name") or ""), command)
+    return Request(parsed, logs=tuple(told.get("logs") or ()), has_trace=bool(told.get("trace", True)), **kept)
+
+
 @contextlib.contextmanager
 def agent_folder(place: Path | None = None) -> Iterator[Path]:
     """A folder for the target's path alone, holding core and agent and nothing else of reprokit; gone afterwards.

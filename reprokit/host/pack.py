@@ -32,6 +32,7 @@ EVIDENCE = (
     ("eager/logs", (".txt",), LOG_BYTES),
     ("eager/stacks", (".txt", ".json"), LOG_BYTES),
     ("eager/journal", (".jsonl",), LOG_BYTES),
+    ("escalate", (".txt", ".log", ".mlir"), LOG_BYTES),
 )
 """Folders of a run directory whose files enter a pack: with which endings, and cut to how many bytes each."""
 
@@ -55,6 +56,7 @@ ABOUT = (
     ("trace/", "TORCH_TRACE, gzipped; tlparse reads it"),
     ("journal/", "what the agent saw, one JSON object a line"),
     ("eager/", "the same of the run without torch.compile"),
+    ("escalate/", "logs and stacks of the shorter runs that asked what the first left open"),
     ("samples.csv", "memory, processor time and state of each process, once a second"),
 )
 

@@ -17,7 +17,9 @@ from urllib.parse import urlencode
 import jinja2
 
 from .. import __version__
-from ..core.records import Missing, Observation, Signature, Verdict
+from ..core import causes
+from ..core.records import Frame, Missing, Observation, Signature, Verdict
+from ..core.signature import main_stacks
 from . import picture
 
 ISSUE_CHARS = 60_000
@@ -81,6 +83,9 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         signature=facts.signature,
         version=__version__,
         eager=_eager(seen),
+        answers=seen.answers,
+        explain=causes.EXPLAIN.get(facts.verdict.cause or "", ""),
+        also=[f"{name}: {causes.EXPLAIN.get(name, '')}" for name in facts.verdict.also],
         graphs=_graphs(seen),
         seconds=seen.seconds,
         cpu_s=seen.cpu_s,
@@ -99,6 +104,7 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         traceback=cut(_traceback(seen), log_chars // 2),
         stack=cut(stack, log_chars // 2),
         stack_about=stack_about,
+        answers=seen.answers,
         stderr=cut(seen.stderr_tail.strip(), log_chars // 2),
     )
     versions = _fill(
@@ -154,6 +160,8 @@ def cut(text: str, most: int) -> str:
 
 
 def _eager(seen: Observation) -> str:
+    if seen.eager == "passes" and seen.eager_detail:
+        return seen.eager_detail
     said = {"passes": "it passes", "fails": "it fails as well", "hangs": "it does not finish either"}.get(seen.eager)
     if said:
         return said
@@ -198,12 +206,17 @@ def _stack(seen: Observation) -> tuple[str, str]:
             return "\n".join(
                 [fault.headline, *(f"  {f.file}:{f.line} in {f.function}" for f in fault.frames[:60])]
             ), "at the fatal signal"
-    for dump in reversed(seen.dumps):
-        main = next((t for t in dump.threads if t.is_main and t.frames and dump.pid == seen.main_pid), None)
-        if main:
-            rows = [f"  {f.file}:{f.line} in {f.function}" for f in main.frames[:60]]
-            return "\n".join(rows), f"dump {dump.number} by {dump.tool}"
+    stacks = main_stacks(seen)
+    if stacks:
+        rows = [f"  {f.file}:{f.line} in {f.function}" for f in trimmed(stacks[-1])]
+        return "\n".join(rows), f"the last of {len(stacks)} dumps"
     return "", ""
+
+
+def trimmed(stack: tuple[Frame, ...], most: int = 60) -> list[Frame]:
+    """The stack down to the door of the compiler: who called it is the user's business."""
+    door = next((i for i, f in enumerate(stack) if f.file.endswith("_dynamo/eval_frame.py")), None)
+    return list(stack[: min(most, len(stack) if door is None else door + 1)])
 
 
 @cache

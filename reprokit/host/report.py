@@ -42,6 +42,7 @@ def make(verdict: Verdict, signature: Signature, seen: Observation, journals: Jo
         "work": verdict.work,
         "evidence": list(verdict.evidence),
         "eager": seen.eager_detail,
+        "answers": [{"question": a.question, "answer": a.answer, "seconds": a.seconds} for a in seen.answers],
         "timeline": timeline.make(journals.by_pid, seen.ranks, samples, began, ended),
         "flame": flame.tree(stacks.read(run_path, most_rounds=400), names),
         "stacks": _stacks(seen),
@@ -76,7 +77,7 @@ def _stacks(seen: Observation) -> list[Model]:
             continue
         is_story = thread.tid == seen.working_tid or (thread.is_main and not seen.working_tid)
         frames = fr.normalise(thread.frames)
-        told = f"stands at {place(frames)}"
+        told = f"stands at {place(thread.frames)}"
         rows.append(
             {"who": f"thread {thread.thread}", "told": told, "frames": _frames(frames, stable if is_story else None)}
         )

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ..core.records import Missing, to_json
-from . import files, interrupts, launch, oom, output, tree
+from ..core.processes import from_json
+from ..core.records import Answer, BadInput, Missing, to_json
+from . import files, interrupts, launch, oom, output, stacks, tree
 from .launch import Request
-from .lookout import Lookout, Progress, Stacks
+from .lookout import EVIDENCE, Lookout, Progress, Stacks
 
 POLL_S = 0.05
 DRAIN_S = 2.0
@@ -186,3 +187,35 @@ def read_run(run_path: Path) -> dict[str, Any]:
         if isinstance(value, dict):
             return value
     return {}
+
+
+def restore(run_path: Path) -> tuple[Request, Outcome, dict[str, Any]]:
+    """Make request and outcome again from a run directory, and what other runs had said of it.
+
+    A run whose watchdog was killed has no end: it counts as interrupted when its last file was written.
+    """
+    told = read_run(run_path)
+    if not isinstance(told.get("target"), dict) or not told.get("argv"):
+        raise BadInput(f"{run_path} is no run directory: it has no run.json that says what was run")
+    request = launch.restore(told)
+    kept = {f.name: told[f.name] for f in dataclasses.fields(Outcome) if f.name in told}
+    was_cut = "ended" not in told
+    times = [p.stat().st_mtime for p in (run_path / "journal").glob("*")] or [run_path.stat().st_mtime]
+    ended = max([float(told.get("started") or 0.0), *times])
+    blank = Outcome(
+        exit_status=None, is_timed_out=False, is_stalled=False, is_interrupted=was_cut, quiet_s=0.0, last_progress="",
+        seconds=round(ended - float(told.get("started") or ended), 3), cpu_s=0.0, peak_rss_bytes=0, ended=ended,
+        started=float(told.get("started") or ended), main_pid=0, stacks=Stacks(), oom_evidence="", last_output=0.0,
+        missing=(Missing("clean end", "reprokit ended before the target did; this is what was on disk"),) if was_cut else (),
+    )  # fmt: skip
+    with contextlib.suppress(ValueError):
+        evidence = from_json(json.loads(files.read_text(run_path / EVIDENCE) or "{}"))
+        kept["stacks"] = Stacks(tuple(stacks.read(run_path)), evidence)
+    if isinstance(kept.get("missing"), list):
+        kept["missing"] = tuple(Missing(str(m.get("what")), str(m.get("why"))) for m in kept["missing"])
+    before: dict[str, Any] = {}
+    with contextlib.suppress(ValueError, TypeError, AttributeError):
+        seen = json.loads(files.read_text(run_path / "observation.json") or "{}")
+        before = {k: seen[k] for k in ("eager", "eager_detail") if isinstance(seen.get(k), str)}
+        before["answers"] = tuple(Answer(**a) for a in seen.get("answers", ()))
+    return request, dataclasses.replace(blank, **kept), before

@@ -48,6 +48,17 @@ def create(output: Path | None, label: str) -> RunDir:
     return RunDir(place, path, lock)
 
 
+def reopen(path: Path) -> RunDir:
+    """Hold a run directory that an earlier capture left; raises BadInput for anything else."""
+    if not (path / "run.json").is_file():
+        raise BadInput(f"{path} is no run directory: it has no run.json; name a run-NNN that reprokit capture made")
+    path = path.resolve()
+    try:
+        return RunDir(path.parent, path, _lock(path.parent))
+    except OSError as problem:
+        raise BadInput(f"cannot write in {path.parent}: {problem.strerror or problem}") from problem
+
+
 def make_folders(path: Path) -> None:
     """Make the folders that target and watcher write into."""
     for name in FOLDERS:

@@ -311,14 +311,18 @@ def held_by_a_child(path, take):
     time.sleep(0.5)
 
 
-def hang_filelock():
+def take_filelock(path):
     from torch.utils._filelock import FileLock
 
-    path = os.path.join(tempfile.mkdtemp(), "held.lock")
     lock = FileLock(path)
-    held_by_a_child(path, lambda _: lock.acquire())
-    with FileLock(path):
-        pass
+    lock.acquire()
+    return lock
+
+
+def hang_filelock():
+    path = os.path.join(tempfile.mkdtemp(), "held.lock")
+    held_by_a_child(path, take_filelock)
+    take_filelock(path)
 
 
 def take_flock(path):
@@ -443,7 +447,7 @@ def in_phase(name):
         inject("torch._inductor.graph", "call_function", "GraphLowering")
         return out.backward()
     inject(*{
-        "dynamo": ("torch._dynamo.symbolic_convert", "LOAD_FAST", "InstructionTranslatorBase"),
+        "dynamo": ("torch._dynamo.symbolic_convert", "step", "InstructionTranslatorBase"),
         "guards": ("torch._dynamo.guards", "__init__", "CheckFunctionManager"),
         "aot": ("torch._functorch._aot_autograd.graph_capture", "aot_dispatch_autograd_graph"),
         "partition": ("torch._inductor.compile_fx", "min_cut_rematerialization_partition"),
@@ -452,13 +456,6 @@ def in_phase(name):
         "codegen": ("torch._inductor.codegen.cpp", "codegen_node", "CppScheduling"),
         "worker_wait": ("torch._inductor.async_compile", "_wait_futures", "AsyncCompile"),
     }[name])  # fmt: skip
-    if name == "dynamo":
-        import torch._dynamo.symbolic_convert as symbolic
-
-        table = symbolic.InstructionTranslatorBase.dispatch_table
-        import dis
-
-        table[dis.opmap["LOAD_FAST"]] = symbolic.InstructionTranslatorBase.LOAD_FAST
     return compile_it()
 
 
