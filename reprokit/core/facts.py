@@ -19,7 +19,7 @@ TABLE: dict[str, Any] = json.loads(pkgutil.get_data(__package__, "data/causes.js
 GIL_STALE_S = 1.5
 """The heartbeat thread beats four times a second; a loaded machine may delay it by some beats."""
 LEAST_GROWTH_BYTES = 60 << 20
-LARGE_GROWTH_BYTES = 200 << 20
+LARGE_GROWTH_BYTES = 150 << 20
 LEAST_QUARTER_BYTES = 4 << 20
 LEAST_HISTORY_S = 8.0
 LEAST_HISTORY_CPU_S = 4.0

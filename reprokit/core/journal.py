@@ -16,7 +16,7 @@ MAX_LINE_BYTES = 1 << 20
 """Longer events are replaced by a stub: a reader must never be made to hold an endless line."""
 
 
-NOW_BYTES = 512
+NOW_BYTES = 1024
 """Size of the one record, overwritten in place, that says what a process is at: its last line or node."""
 
 
@@ -37,7 +37,8 @@ class Now:
 
 def encode_now(now: Now) -> bytes:
     """Give the record for ``<pid>.now``: padded to one size, so that a shorter one leaves nothing behind."""
-    text = f"{now.t:.3f} {now.unit} {now.repeats}\t{now.where[-220:]}\t{now.repeated[-220:]}\t"
+    where, repeated = (text.replace("\t", " ")[-220:] for text in (now.where, now.repeated))
+    text = f"{now.t:.3f} {now.unit} {now.repeats}\t{where}\t{repeated}\t"
     return text.encode("utf-8", "replace")[:NOW_BYTES].ljust(NOW_BYTES, b"\0")
 
 

@@ -82,6 +82,7 @@ def _deadline(seen: Observation) -> Verdict | None:
     told = f"{where.doing(phase, seen, work)}, {cause.name}: {cause.detail}"
     quiet, is_inside = seen.quiet_s, phase in phases.COMPILE_PHASES
     is_fresh = quiet is not None and quiet < seen.quiet_limit_s
+    is_fresh |= is_inside and not seen.endless_line and where.has_moved(where.recent(seen), phase)
     if not seen.is_stalled and is_fresh:
         if is_inside:
             why = f"{limit} came while the compiler was still advancing, {told}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 
 from . import frames as fr
 from . import phases
@@ -73,6 +74,12 @@ def has_moved(seen: Observation, phase: str | None) -> bool:
         if any(a != b for a, b in itertools.pairwise(views)):
             return True
     return False
+
+
+def recent(seen: Observation, rounds: int = 3) -> Observation:
+    """The same with only the dumps of the last rounds: those taken when it was over."""
+    last = max((d.number for d in seen.dumps), default=0) - rounds
+    return replace(seen, dumps=tuple(d for d in seen.dumps if d.number > last))
 
 
 def motion(seen: Observation, phase: str | None) -> tuple[str, ...]:

@@ -129,9 +129,7 @@ class Lookout:
     def has_moved(self) -> bool:
         """The last rounds show a compiler's stack that moves: what looked like a stall was none."""
         teller = self.follower.teller(self._root)
-        seen = self._seen(teller, self._dumper.dumps[-2 * ROUNDS * stacks.MOST_PROCESSES :])
-        last = self._dumper.number - ROUNDS
-        seen = dataclasses.replace(seen, dumps=tuple(d for d in seen.dumps if d.number > last))
+        seen = where.recent(self._seen(teller, self._dumper.dumps), ROUNDS)
         phase, _ = where.at_work(seen)
         if phase not in phases.COMPILE_PHASES or not where.has_moved(seen, phase) or self._is_endless(teller):
             return False

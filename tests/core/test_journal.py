@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.core.journal import MAX_LINE_BYTES, NOW_BYTES, decode, decode_now, encode, encode_now, open_events
+from reprokit.core.journal import MAX_LINE_BYTES, NOW_BYTES, Now, decode, decode_now, encode, encode_now, open_events
 
 VALUE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20), lambda v: st.lists(v, max_size=3), max_leaves=5
@@ -40,14 +40,16 @@ def test_an_endless_event_becomes_a_stub() -> None:
     assert decode(line)[0][0]["pid"] == 3
 
 
-@given(st.text(max_size=900), st.floats(1e9, 2e9))
-def test_the_record_of_now_is_overwritten_whole(where: str, t: float) -> None:
-    """A shorter record leaves nothing of a longer one behind."""
-    data = bytearray(encode_now(1.0, "line", "y" * 1000))
-    data[:] = encode_now(t, "node", where)
+@given(st.text(max_size=900), st.text(max_size=900), st.floats(1e9, 2e9), st.integers(0, 10**9))
+def test_the_record_of_now_is_overwritten_whole(where: str, repeated: str, t: float, repeats: int) -> None:
+    """A shorter record leaves nothing of a longer one behind, and no text, however odd, hides the count."""
+    data = bytearray(encode_now(Now(1.0, "line", "y" * 1000, 5, "z" * 1000)))
+    data[:] = encode_now(Now(t, "node", where, repeats, repeated))
     assert len(data) == NOW_BYTES
-    assert abs(decode_now(bytes(data))[0] - t) < 0.01
-    assert decode_now(b"")[0] == 0.0
+    found = decode_now(bytes(data))
+    assert (found.unit, found.repeats) == ("node", repeats) and abs(found.t - t) < 0.01
+    if where.isascii() and where.isprintable() and len(where) < 200:
+        assert found.where == where
 
 
 def test_open_events_are_those_of_the_thread_that_wrote_last() -> None:

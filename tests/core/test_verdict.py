@@ -59,7 +59,7 @@ DEADLINE = {
         (Observation(is_interrupted=True), "unknown", None),
         (Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a"), leaf("a"))), "hang", "lowering"),
         (Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a"), leaf("b"))), "slow-compile", "lowering"),
-        (Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a"), leaf("b")), has_fine_heartbeat=True), "hang", "lowering"),
+        (Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a"), leaf("b")), endless_line="x.py:3 in f"), "hang", "lowering"),
         (Observation(**DEADLINE, quiet_s=2, dumps=dumps(leaf("a"), leaf("a"))), "slow-compile", "lowering"),
         (Observation(**DEADLINE, quiet_s=2, dumps=dumps((USER,), (USER,))), "unknown", "eager"),
         (Observation(**DEADLINE, quiet_s=60, dumps=dumps((USER,), (USER,))), "hang", "eager"),
@@ -72,15 +72,6 @@ def test_kind_and_phase(seen: Observation, kind: str, phase: str | None) -> None
     verdict = judge(seen)
     assert (verdict.kind, verdict.phase) == (kind, phase), verdict
     assert verdict.reason.endswith(".") and "\n" not in verdict.reason
-
-
-def test_a_compiler_that_burns_its_child_is_slow_not_stuck() -> None:
-    """g++ may be silent for minutes on a loaded machine."""
-    build = (Frame(SITE + "torch/_inductor/cpp_builder.py", "run_compile_cmd"),)
-    busy = Observation(**DEADLINE, quiet_s=60, dumps=dumps(build, build), busy_pids=(6,))
-    assert judge(busy).kind == "slow-compile"
-    idle = Observation(**DEADLINE, quiet_s=60, dumps=dumps(build, build))
-    assert judge(idle).kind == "hang"
 
 
 def test_a_library_that_spins_below_the_compiler_is_no_progress() -> None:
@@ -99,21 +90,7 @@ def test_evidence_names_what_was_believed() -> None:
     """A reader can check each verdict against its evidence."""
     verdict = judge(Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a"), leaf("a"))))
     text = " / ".join(verdict.evidence)
-    assert "torch/_inductor/ir.py:a" in text and "60.0 s" in text and "did not move over 2 dumps" in text
-
-
-def test_a_worker_that_spins_in_place_is_stuck() -> None:
-    """The compiler waits for a worker process: only a worker whose stack moves is progress."""
-    wait = dumps(*[(Frame(SITE + "torch/_inductor/async_compile.py", "wait"),)] * 2)
-
-    def worker(*names: str) -> tuple[Dump, ...]:
-        threads = [(ThreadStack(6, "MainThread", (Frame("/x/jobs.py", n),), is_main=True),) for n in names]
-        return tuple(Dump(i, "py-spy", 6, t) for i, t in enumerate(threads))
-
-    spins = Observation(**DEADLINE, quiet_s=60, dumps=(*wait, *worker("spin", "spin")), busy_pids=(6,))
-    assert judge(spins).kind == "hang"
-    works = Observation(**DEADLINE, quiet_s=60, dumps=(*wait, *worker("parse", "emit")), busy_pids=(6,))
-    assert judge(works).kind == "slow-compile"
+    assert "torch/_inductor/ir.py:a" in text and "60.0 s" in text and "over 2 dumps nothing moved" in text
 
 
 def test_what_left_the_compiler_is_blamed_for_what_the_program_made_of_it() -> None:
@@ -147,14 +124,11 @@ def test_an_exception_before_a_shutdown_that_hangs_is_the_story() -> None:
     assert any("did not exit" in row for row in verdict.evidence)
 
 
-def test_a_busy_or_talking_program_outside_the_compiler_is_not_called_hung() -> None:
-    """Steady-state training journals nothing: a processor at work, or fresh output, is doubt enough."""
-    step = dumps((USER,), (USER,))
-    assert judge(Observation(**DEADLINE, quiet_s=60, dumps=step)).kind == "hang"
-    assert judge(Observation(**DEADLINE, quiet_s=60, dumps=step, busy_pids=(5,))).kind == "unknown"
-    assert judge(Observation(**DEADLINE, quiet_s=60, dumps=step, silent_s=1.0)).kind == "unknown"
-    kernel = dumps((Frame("/tmp/torchinductor_x/ab/c.py", "call"),), (Frame("/tmp/torchinductor_x/ab/c.py", "call"),))
-    assert judge(Observation(**DEADLINE, quiet_s=60, dumps=kernel, busy_pids=(5,))).kind == "hang"
+def test_a_stall_is_a_hang_before_any_deadline() -> None:
+    """The watchdog ends a run that stalls; the verdict says for how long, and why."""
+    verdict = judge(Observation(**{**DEADLINE, "is_stalled": True}, quiet_s=61, dumps=dumps(leaf("a"), leaf("a"))))
+    assert (verdict.kind, verdict.phase) == ("hang", "lowering")
+    assert "deadline" not in verdict.reason and "61 s" in verdict.reason
 
 
 def test_memory_that_eager_lacks_too_is_no_compiler_bug() -> None:

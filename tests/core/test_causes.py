@@ -1,0 +1,200 @@
+"""Each rule of data/causes.json, on the evidence that it is for; and what is said when evidence is missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from reprokit.core.causes import EXPLAIN, diagnose
+from reprokit.core.facts import TABLE, is_growing
+from reprokit.core.processes import Evidence, HeldLock, ProcessState, ThreadState, from_json
+from reprokit.core.records import Dump, Frame, Observation, ThreadStack, to_json
+
+SITE = "/v/lib/python3.11/site-packages/"
+STD = "/usr/lib/python3.11/"
+PASS = Frame("/home/bob/model.py", "Pass.__call__", 7)
+OWNER = ThreadStack(1, "MainThread", (PASS,), is_main=True, owns_gil=True, tid=1)
+
+
+def thread(*frames: Frame, owns_gil: bool = False, tid: int = 1, name: str = "MainThread") -> ThreadStack:
+    return ThreadStack(1, name, (*frames, PASS), is_main=tid == 1, owns_gil=owns_gil, tid=tid)
+
+
+def seen(state: ThreadState, *stacks: ThreadStack, **process: object) -> Observation:
+    """One process with one thread in this state, dumped twice with these threads."""
+    own = ProcessState(1, 0, "python train.py", states=state.states, threads=(state,), **process)  # type: ignore[arg-type]
+    dumps = tuple(Dump(n, "py-spy", 1, stacks or (thread(),)) for n in (1, 2))
+    return Observation(main_pid=1, dumps=dumps, evidence=Evidence((own,)))
+
+
+def with_children(base: Observation, *more: ProcessState) -> Observation:
+    return replace(base, evidence=replace(base.evidence, processes=(*base.evidence.processes, *more)))
+
+
+IDLE = ThreadState(1, states="SSS", want=0.0)
+BUSY = ThreadState(1, states="RRR", want=0.98)
+GROWTH = tuple((float(t), 100_000_000 + t * 50_000_000, t * 0.9) for t in range(10))
+
+
+def idle(syscall: str, **more: object) -> ThreadState:
+    return replace(IDLE, syscall=syscall, **more)  # type: ignore[arg-type]
+
+
+CASES = {
+    "stopped": seen(replace(IDLE, states="TTT"), gil_age_s=9.0),
+    "uninterruptible": seen(replace(IDLE, states="DDD"), gil_age_s=0.1),
+    "python-loop": seen(BUSY, thread(owns_gil=True), gil_age_s=0.2),
+    "native-loop-holding-gil": seen(BUSY, thread(owns_gil=True), gil_age_s=9.0),
+    "native-loop": seen(BUSY, thread(), gil_age_s=0.2),
+    "memory-runaway": seen(idle("clock_nanosleep"), memory=GROWTH),
+    "gil-blocked": seen(idle("read"), gil_age_s=9.0),
+    "lock-deadlock": seen(idle("futex"), gil_age_s=0.1),
+    "native-wait": seen(idle("futex", native=("pthread_mutex_lock", "lib_take")), gil_age_s=0.1),
+    "collective": seen(idle("futex"), thread(Frame(SITE + "torch/distributed/distributed_c10d.py", "all_reduce"))),
+    "gpu-wait": seen(BUSY, thread(Frame(SITE + "torch/cuda/__init__.py", "synchronize")), gil_age_s=0.1),
+    "io-wait": seen(idle("recvfrom", waits_for="descriptor 4, a socket to 10.0.0.1:80"), gil_age_s=0.1),
+    "file-lock": seen(idle("flock", waits_for="/cache/x.lock")),
+    "thread-wait": seen(idle("futex"), thread(Frame(STD + "threading.py", "Thread.join"))),
+    "sleep": seen(idle("clock_nanosleep"), gil_age_s=0.1),
+    "unknown": seen(idle("brk")),
+}
+
+
+@pytest.mark.parametrize("cause", CASES)
+def test_cause(cause: str) -> None:
+    """One kind of evidence, one cause, with a detail that a person can use."""
+    found = diagnose(CASES[cause])
+    assert found.name == cause, found
+    assert found.detail
+
+
+CHILD = ProcessState(2, 1, "g++ -O3 kernel.cpp", states="SSS", want=0.0, threads=(ThreadState(2, syscall="read"),))
+WAITS = idle("wait4", waits_for_pid=2)
+FUTURE = thread(
+    Frame(STD + "threading.py", "Condition.wait"), Frame(STD + "concurrent/futures/_base.py", "Future.result")
+)
+ASYNC = thread(Frame(SITE + "torch/_inductor/async_compile.py", "AsyncCompile.wait"))
+SIDECAR = ProcessState(5, 1, "python -m torch._inductor.compile_worker", states="SSS")
+WORKER = ProcessState(6, 5, "python -m torch._inductor.compile_worker", states="SSS", want=0.0)
+JOB = Dump(1, "py-spy", 6, (ThreadStack(6, "MainThread", (Frame("/x/jobs.py", "stuck"), Frame(SITE + "torch/_inductor/compile_worker/subproc_pool.py", "do_job")), is_main=True, tid=6),))  # fmt: skip
+
+
+def of_worker(worker: ProcessState, *more: ProcessState, job: bool = True) -> Observation:
+    base = with_children(seen(idle("futex"), FUTURE), SIDECAR, worker, *more)
+    return replace(base, dumps=(*base.dumps, JOB)) if job else base
+
+
+FOLLOWED = {
+    "child-stuck": with_children(seen(WAITS), CHILD),
+    "child-busy": with_children(seen(WAITS), CHILD, ProcessState(3, 2, "cc1plus kernel.cpp", "RRR", 1.0)),
+    "child-stopped": with_children(seen(WAITS), replace(CHILD, states="TTT")),
+    "compile-worker-stuck": of_worker(WORKER),
+    "compile-worker-busy": of_worker(replace(WORKER, want=0.99)),
+    "compile-worker-stopped": of_worker(replace(WORKER, states="TTT")),
+    "compile-worker-child-stuck": of_worker(WORKER, ProcessState(7, 6, "ptxas k.ptx", "SSS", 0.0)),
+    "compile-worker-child-busy": of_worker(WORKER, ProcessState(7, 6, "ptxas k.ptx", "RRR", 1.0)),
+    "compile-worker-child-stopped": of_worker(WORKER, ProcessState(7, 6, "ptxas k.ptx", "TTT", 0.0)),
+    "compile-worker-sidecar-stopped": with_children(
+        seen(idle("futex"), FUTURE), replace(SIDECAR, states="TTT"), WORKER
+    ),
+    "compile-worker-lost": with_children(seen(idle("futex"), ASYNC), SIDECAR, WORKER),
+}
+
+
+@pytest.mark.parametrize("cause", FOLLOWED)
+def test_what_is_waited_for_is_the_cause(cause: str) -> None:
+    """From the thread at work to the child, worker or worker's child that keeps it waiting."""
+    found = diagnose(FOLLOWED[cause])
+    assert found.name == cause, found
+
+
+def test_every_cause_is_explained_and_every_explanation_is_tested() -> None:
+    """The table has one line for each cause, and no cause that nothing can lead to."""
+    assert {r["cause"] for r in TABLE["rules"]} <= set(EXPLAIN)
+    assert set(EXPLAIN) == set(CASES) | set(FOLLOWED)
+    assert all(text.endswith(".") and "\n" not in text for text in EXPLAIN.values())
+
+
+def test_a_deadlock_names_the_other_threads() -> None:
+    """Lock site here, lock site there."""
+    other = ThreadStack(1, "cache-writer", (Frame("/home/bob/cache.py", "flush", 31),), tid=9)
+    base = seen(idle("futex"), thread(), other, gil_age_s=0.1)
+    both = (*base.evidence.processes[0].threads, ThreadState(9, states="SSS", want=0.0, syscall="futex"))
+    base = replace(base, evidence=Evidence((replace(base.evidence.processes[0], threads=both),)))
+    found = diagnose(base)
+    assert found.name == "lock-deadlock"
+    assert "model.py:7 in Pass.__call__" in found.detail
+    assert "cache-writer waits at cache.py:31 in flush" in found.detail
+
+
+def test_a_file_lock_names_its_holder() -> None:
+    """Which path, which process."""
+    base = CASES["file-lock"]
+    held = replace(base.evidence, locks=(HeldLock("/cache/x.lock", 77, "python other.py"),))
+    assert "/cache/x.lock" in (text := diagnose(replace(base, evidence=held)).detail)
+    assert "process 77 holds it: python other.py" in text
+
+
+def test_growing_memory_is_told_beside_what_grows_it() -> None:
+    """The cause is the growth; the loop that grows it stands beside it. A stopped process grows nothing."""
+    found = diagnose(seen(BUSY, thread(owns_gil=True), gil_age_s=0.2, memory=GROWTH))
+    assert (found.name, found.also) == ("memory-runaway", ("python-loop",))
+    assert "50 MB a second" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("points", "grows"),
+    [
+        (GROWTH, True),
+        (GROWTH[:4], False),
+        (tuple((t, r, c / 100) for t, r, c in GROWTH[:5]), True),  # 200 MB in 4 s need no longer history
+        (tuple((t, 100_000_000 + min(i, 3) * 50_000_000, c) for i, (t, _, c) in enumerate(GROWTH)), False),
+        (tuple((t, 10**9, c) for t, _, c in GROWTH), False),
+    ],
+)
+def test_growth_is_growth_in_every_quarter(points: tuple[tuple[float, int, float], ...], grows: bool) -> None:
+    """A step at the start, a plateau and a short history are no runaway."""
+    assert is_growing(points) is grows
+
+
+def test_a_joined_thread_that_burns_a_processor_is_the_cause() -> None:
+    """The wait-for graph goes through threads too."""
+    busy = ThreadStack(1, "counter", (Frame("/home/bob/model.py", "count", 3),), owns_gil=True, tid=9)
+    base = seen(idle("futex"), thread(Frame(STD + "threading.py", "Thread.join")), busy, gil_age_s=0.1)
+    both = (*base.evidence.processes[0].threads, ThreadState(9, states="RRR", want=0.99))
+    found = diagnose(replace(base, evidence=Evidence((replace(base.evidence.processes[0], threads=both),))))
+    assert found.name == "python-loop" and "count" in found.detail
+    assert "counter" in found.path[0]
+
+
+def test_endless_unrolling_is_named() -> None:
+    """The line and how often, whatever the stack happens to show."""
+    found = diagnose(replace(CASES["native-loop"], endless_line="model.py:4 in f", endless_count=50_000))
+    assert found.name == "python-loop"
+    assert "model.py:4 in f was traced 50000 times" in found.detail
+
+
+def test_without_evidence_the_cause_is_unknown_and_says_so() -> None:
+    """/proc unreadable, or the process gone: no guess."""
+    assert diagnose(Observation()).name == "unknown"
+    gone = diagnose(Observation(main_pid=4))
+    assert gone.name == "unknown" and "/proc" in gone.detail
+
+
+def test_faulthandler_alone_still_tells_a_sleep_from_a_loop() -> None:
+    """Without py-spy there are no thread ids; the main thread is known all the same."""
+    dump = Dump(1, "faulthandler", 1, (ThreadStack(1, "0x7f", (PASS,), is_main=True),))
+    for state, cause in ((idle("clock_nanosleep"), "sleep"), (BUSY, "python-loop")):
+        base = replace(seen(state, gil_age_s=0.1), dumps=(dump,))
+        assert diagnose(base).name == cause
+
+
+def test_evidence_survives_its_file() -> None:
+    """What was written to evidence.json comes back, and what does not fit is left out."""
+    evidence = FOLLOWED["child-busy"].evidence
+    told = to_json(evidence)
+    assert from_json(told) == replace(evidence, generated_lines={})
+    told["processes"][0]["from_the_future"] = 1
+    assert from_json(told) == replace(evidence, generated_lines={})
+    assert from_json([]) == Evidence()

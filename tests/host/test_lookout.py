@@ -1,0 +1,161 @@
+"""The stall clock: what is progress, and whose time it counts."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.core.journal import Now, encode, encode_now
+from reprokit.host import lookout, rundir, waits, watch
+from reprokit.host.follow import Follower
+from reprokit.host.lookout import MOST_TICK_S, Lookout
+
+
+@pytest.fixture
+def run_path(tmp_path: Path) -> Path:
+    rundir.make_folders(tmp_path)
+    return tmp_path
+
+
+class Clock:
+    """Time that moves when told; every tick takes a sample."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(lookout.time, "monotonic", lambda: self.now)
+
+
+def journal(run_path: Path, **event: Any) -> None:
+    row = {"t": 0.0, "pid": os.getpid(), "tid": os.getpid(), **event}
+    with (run_path / "journal" / f"{os.getpid()}.jsonl").open("ab") as file:
+        file.write(encode(row))
+
+
+def make(run_path: Path, monkeypatch: pytest.MonkeyPatch, served: float = 1.0, want: float = 0.0) -> Lookout:
+    """A lookout on this very process, whose use of processors is as told."""
+    monkeypatch.setattr(watch.Watch, "served", lambda self: served)
+    monkeypatch.setattr(watch.Watch, "want", lambda self, pid: want)
+    monkeypatch.setattr(lookout.Lookout, "_moved", lambda self, teller: [])
+    return Lookout(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
+
+
+def advance(watcher: Lookout, clock: Clock, seconds: float) -> None:
+    clock.now += seconds
+    watcher.tick()
+
+
+def test_events_and_lines_are_progress_and_silence_is_not(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quiet seconds add up until something advances."""
+    clock = Clock(monkeypatch)
+    watcher = make(run_path, monkeypatch)
+    journal(run_path, ev="begin", name="GraphLowering.run")
+    advance(watcher, clock, 1)
+    assert watcher.quiet_s == 0
+    for _ in range(5):
+        advance(watcher, clock, 1.5)
+    assert watcher.quiet_s == pytest.approx(7.5)
+    (run_path / "journal" / f"{os.getpid()}.now").write_bytes(encode_now(Now(1.0, "node", "add_3")))
+    advance(watcher, clock, 1.5)
+    assert watcher.quiet_s == 0 and watcher.last_progress == "node add_3"
+
+
+def test_a_starved_target_is_given_time(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a sixth of the processor it wants, a minute of the clock is ten seconds of it."""
+    clock = Clock(monkeypatch)
+    watcher = make(run_path, monkeypatch, served=1 / 6)
+    journal(run_path, ev="begin", name="GraphLowering.run")
+    advance(watcher, clock, 1)
+    for _ in range(40):
+        advance(watcher, clock, 1.5)
+    assert watcher.quiet_s == pytest.approx(10.0)
+
+
+def test_a_watchdog_that_slept_saw_nothing(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A suspended machine, a stopped watchdog, a jump of the clock: an hour counts as two seconds."""
+    clock = Clock(monkeypatch)
+    watcher = make(run_path, monkeypatch)
+    journal(run_path, ev="begin", name="GraphLowering.run")
+    advance(watcher, clock, 1)
+    advance(watcher, clock, 3600)
+    assert watcher.quiet_s <= MOST_TICK_S
+
+
+def test_a_line_beyond_its_budget_is_no_progress(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dynamo may trace the same line for ever; that is no advance."""
+    clock = Clock(monkeypatch)
+    watcher = make(run_path, monkeypatch)
+    journal(run_path, ev="begin", name="bytecode_tracing")
+    now = run_path / "journal" / f"{os.getpid()}.now"
+    for repeats in (50, 99, 100):
+        now.write_bytes(encode_now(Now(float(repeats), "line", "f.py:3", repeats, "f.py:3")))
+        advance(watcher, clock, 1.5)
+    assert watcher.quiet_s == 0
+    for repeats in (101, 5000, 90000):
+        now.write_bytes(encode_now(Now(float(repeats), "line", "f.py:3", repeats, "f.py:3")))
+        advance(watcher, clock, 1.5)
+    assert watcher.quiet_s == pytest.approx(4.5)
+
+
+def test_outside_of_the_compiler_a_busy_program_is_no_stall(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training journals nothing; inside the compiler a processor at work alone is no progress."""
+    clock = Clock(monkeypatch)
+    watcher = make(run_path, monkeypatch, want=1.0)
+    for _ in range(5):
+        advance(watcher, clock, 1.5)
+    assert watcher.quiet_s == 0
+    journal(run_path, ev="begin", name="Scheduler.__init__")
+    for _ in range(4):
+        advance(watcher, clock, 1.5)
+    assert watcher.quiet_s == pytest.approx(4.5)
+
+
+def test_a_journal_cut_anywhere_is_followed(run_path: Path) -> None:
+    """Half a line is read when its other half has come."""
+    follower = Follower(run_path / "journal", 100)
+    line = encode({"t": 1.0, "pid": 7, "tid": 7, "ev": "begin", "name": "dynamo"})
+    path = run_path / "journal" / "7.jsonl"
+    path.write_bytes(line[:20])
+    assert follower.look() == []
+    path.write_bytes(line)
+    assert follower.look() == ["begin dynamo"]
+    assert follower.teller(1).open_events == ("dynamo",)
+    (run_path / "journal" / "notes.txt").write_text("not ours")
+    assert follower.look() == []
+
+
+def test_days_of_training_do_not_pile_up(run_path: Path) -> None:
+    """What is open is remembered; what was closed is forgotten."""
+    follower = Follower(run_path / "journal", 100)
+    rows = [{"t": 1.0, "tid": 7, "ev": "begin", "name": "dynamo"}]
+    rows += [{"t": 1.0, "tid": 7, "ev": ev, "name": "pass"} for _ in range(9000) for ev in ("begin", "end")]
+    (run_path / "journal" / "7.jsonl").write_bytes(b"".join(encode(r) for r in rows))
+    follower.look()
+    assert follower.teller(1).open_events == ("dynamo",)
+    assert sum(map(len, follower._kept.values())) < 3000
+
+
+def test_a_blocked_read_names_the_pipe_and_its_other_end() -> None:
+    """From /proc of a real child: the call, the descriptor, who else has it open."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(write_end)
+        os.read(read_end, 1)
+        os._exit(0)
+    os.close(read_end)
+    try:
+        for _ in range(200):
+            name, args = waits.syscall(child, child)
+            if name == "read":
+                break
+            time.sleep(0.01)
+        assert name == "read"
+        told, pid = waits.target(child, name, args)
+        assert pid == 0 and "a pipe" in told
+    finally:
+        os.close(write_end)
+        os.waitpid(child, 0)
