@@ -44,7 +44,12 @@ def test_help_is_what_the_commands_say() -> None:
     done = reprokit("--help")
     for name, about in COMMANDS.items():
         assert name in done.out and about.split(".")[0].split()[0] in done.out
-    assert set(COMMANDS) == {p.stem for p in (ROOT / "reprokit" / "cli").glob("*.py")} - {"__init__", "main", "screen", "story"}
+    assert set(COMMANDS) == {p.stem for p in (ROOT / "reprokit" / "cli").glob("*.py")} - {
+        "__init__",
+        "main",
+        "screen",
+        "story",
+    }
     assert reprokit("--version").out.startswith("reprokit, version ")
 
 

@@ -10,29 +10,78 @@ import time
 from pathlib import Path
 from typing import IO
 
+HEAD_BYTES = 32 << 20
+PIECE_BYTES = 8 << 20
+"""A target may print gigabytes: its first 32 MB are kept, and of the rest the last 8 to 16 MB."""
+
 
 class Pump(threading.Thread):
     """Copies one stream until it ends; a full disk or a closed screen must not stop the target."""
 
     def __init__(self, pipe: IO[bytes], path: Path, live: IO[bytes] | None) -> None:
         super().__init__(daemon=True, name=f"pump-{path.stem}")
-        self._pipe, self._path, self._live = pipe, path, live
+        self._pipe, self._live = pipe, live
+        self._keep = Kept(path)
         self.last_output = 0.0
         """When the last byte came, in seconds since the epoch; 0 before the first."""
 
     def run(self) -> None:
         """Copy until the end of the stream."""
-        file: IO[bytes] | None = None
-        with contextlib.suppress(OSError):
-            file = self._path.open("ab", buffering=0)
         live = self._live
         with contextlib.suppress(OSError, ValueError):
             while data := os.read(self._pipe.fileno(), 1 << 16):
                 self.last_output = time.time()
-                file, live = _write(file, data), _write(live, data)
-        if file is not None:
+                self._keep.write(data)
+                live = _write(live, data)
+        self._keep.close()
+
+
+class Kept:
+    """A file of bounded size: head, cut, tail. The tail lies in two more files until the end, so a kill loses nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._tails = [path.with_suffix(f".last-{n}.txt") for n in (1, 2)]
+        self._size = 0
+        self._file = _open(path)
+
+    def write(self, data: bytes) -> None:
+        """Keep ``data``, or forget the oldest of the tail for it."""
+        before, self._size = self._size, self._size + len(data)
+        if self._size > HEAD_BYTES:
+            piece, last = ((size - HEAD_BYTES) // PIECE_BYTES for size in (self._size, before))
+            if before <= HEAD_BYTES or piece != last:
+                self._close_file()
+                place = self._tails[piece % 2]
+                with contextlib.suppress(OSError):
+                    place.unlink(missing_ok=True)
+                self._file = _open(place)
+        self._file = _write(self._file, data)
+
+    def close(self) -> None:
+        """Join head and tail, and say what was cut between them."""
+        self._close_file()
+        last = max(self._size - 1 - HEAD_BYTES, 0) // PIECE_BYTES
+        with contextlib.suppress(OSError):
+            pieces = [p.read_bytes() for p in (self._tails[(last + 1) % 2], self._tails[last % 2]) if p.exists()]
+            if pieces:
+                gone = self._size - self._path.stat().st_size - sum(map(len, pieces))
+                with self._path.open("ab") as file:
+                    file.write(b"\n<<cut %d bytes>>\n" % gone if gone else b"")
+                    file.writelines(pieces)
+                for place in self._tails:
+                    place.unlink(missing_ok=True)
+
+    def _close_file(self) -> None:
+        if self._file is not None:
             with contextlib.suppress(OSError):
-                file.close()
+                self._file.close()
+
+
+def _open(path: Path) -> IO[bytes] | None:
+    with contextlib.suppress(OSError):
+        return path.open("ab", buffering=0)
+    return None
 
 
 def _write(stream: IO[bytes] | None, data: bytes) -> IO[bytes] | None:

@@ -1,0 +1,1 @@
+"""Hangs made to order, for tests and for ``benchmarks/hangs.py``."""

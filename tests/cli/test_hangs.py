@@ -1,0 +1,230 @@
+"""Real hangs: why, in which phase, with stacks of every process, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.host import archive
+
+from ..conftest import Done, clean_environ, reprokit, reprokit_command, survivors, wait_until
+from ..hangs.kinds import EXPECTED
+
+KINDS = Path(__file__).resolve().parents[1] / "hangs" / "kinds.py"
+RANKS = "import os, subprocess, sys\nranks = [subprocess.Popen(sys.argv[1:], env={**os.environ, 'RANK': r}) for r in '01']\nsys.exit(max(r.wait() for r in ranks))"
+TESTED = (
+    "two_functions",
+    "regex",
+    "native_spin",
+    "native_lock",
+    "native_lock_gil",
+    "uninterruptible",
+    "stopped",
+    "memory",
+    "deadlock",
+    "queue",
+    "pipe",
+    "filelock",
+    "child_spin",
+    "child_stopped",
+    "worker_sleep",
+    "worker_child",
+    "unroll_calls",
+    "in_thread",
+    "cxx_sleep",
+    "phase:guards",
+    "phase:bw_lowering",
+    "phase:first_run",
+)
+"""One of each sort; ``benchmarks/hangs.py`` runs them all."""
+
+
+def capture(kind: str, place: Path, *words: str, env: dict[str, str] | None = None, stall: str = "5") -> Done:
+    """Capture one hang made to order."""
+    environ = clean_environ(OMP_NUM_THREADS="1", **(env or {}))
+    command = [sys.executable, str(KINDS), kind]
+    if kind.startswith("gloo_"):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+        command = [sys.executable, "-c", RANKS, *command]
+    options = ("--json", "--no-trace", "--stall", stall, "--timeout", "200", "--output-dir", place)
+    return reprokit("capture", *map(str, options), *words, "--", *command, env=environ)
+
+
+def check(kind: str, done: Done) -> dict[str, Any]:
+    """Cause and phase are among the right ones; gives the verdict."""
+    verdict: dict[str, Any] = done.json["verdict"]
+    causes, phases = EXPECTED[kind]
+    assert (done.status, verdict["kind"]) == (1, "hang"), done.out
+    assert verdict["cause"] in causes and verdict["phase"] in phases, verdict
+    return verdict
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TESTED)
+def test_cause_and_phase(kind: str, tmp_path: Path) -> None:
+    """The stall ends the run; cause, phase, at least three dumps apart in time, and no process is left."""
+    env = {"HANG_MARK": uuid.uuid4().hex}
+    done = capture(kind, tmp_path, env=env)
+    verdict = check(kind, done)
+    assert verdict["detail"] in verdict["reason"] or verdict["detail"][:80] in verdict["reason"]
+    pack = archive.read(Path(done.json["pack"]))
+    rounds = {d["number"] for d in pack.json("observation.json")["dumps"] if d["threads"]}
+    assert len(rounds) >= 3
+    assert {"report.html", "report.json", "evidence.json"} <= set(pack.files)
+    assert survivors(env["HANG_MARK"]) == []
+    if kind == "phase:bw_lowering":
+        assert verdict["work"]["direction"] == "backward" and verdict["work"]["node"].startswith("node ")
+    if kind == "phase:first_run":
+        assert "torch.ops.hangs.slow" in verdict["work"]["kernel"]
+    if kind == "filelock":
+        assert "held.lock" in verdict["detail"] and "holds it" in verdict["detail"]
+    if kind == "unroll_calls":
+        assert "kinds.py" in verdict["detail"] and "unrolls without end" in verdict["detail"]
+    if verdict["phase"] == "fx-passes":
+        assert verdict["work"]["pass"] == "post_grad_custom_post_pass"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gloo_eager", "gloo_compile"])
+def test_several_ranks(kind: str, tmp_path: Path) -> None:
+    """A journal and stacks for each rank; the odd one out stands first."""
+    done = capture(kind, tmp_path)
+    verdict = check(kind, done)
+    report = archive.read(Path(done.json["pack"])).json("report.json")
+    assert [s["who"] for s in report["stacks"]] == ["rank 1", "rank 0"]
+    if kind == "gloo_eager":
+        assert verdict["path"][0].startswith("rank 1 is elsewhere: sleep at kinds.py")
+        assert "rank 0 waits in all_reduce" in verdict["path"][1]
+
+
+def test_a_factory_that_hangs_is_asked_more(tmp_path: Path) -> None:
+    """Eager time, whether backend="eager" hangs: what maintainers ask first, in the issue; --no-escalate leaves it out."""
+    sample = KINDS.parents[2] / "samples" / "hang.py"
+    words = ("capture", "--json", "--stall", "5", "--model", f"{sample}:make")
+    done = reprokit(*words, "--output-dir", tmp_path / "asked")
+    issue = archive.read(Path(done.json["pack"])).files["issue.md"].decode()
+    assert "cause `lock-deadlock`" in issue and "pass at work: `post_grad_custom_post_pass`" in issue
+    assert "without `torch.compile`: it passed in" in issue
+    assert 'with backend="eager": it ends well in' in issue
+    assert "graph_transform_observer.py" in issue
+    left = reprokit(*words, "--no-escalate", "--output-dir", tmp_path / "left")
+    assert "backend=" not in archive.read(Path(left.json["pack"])).files["issue.md"].decode()
+    assert left.json["signature"] == done.json["signature"]
+
+
+FAULTS = {
+    "missing": "",
+    "refused": "#!/bin/sh\necho 'Error: Permission Denied: Try running again with elevated permissions' >&2\nexit 1\n",
+    "hangs": "#!/bin/sh\nexec sleep 100\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_py_spy_that_does_not_work(fault: str, tmp_path: Path) -> None:
+    """faulthandler gives the stacks then; the report says which tool could not, and why."""
+    tool = tmp_path / "py-spy"
+    if FAULTS[fault]:
+        tool.write_text(FAULTS[fault])
+        tool.chmod(0o755)
+    done = capture("python_loop", tmp_path / "out", env={"REPROKIT_PY_SPY": str(tool)})
+    check("python_loop", done)
+    assert done.json["signature"]["title"].startswith("hang: fx-passes | <user>:hang_python_loop")
+    assert any(m["what"] == "stacks" and "py-spy" in m["why"] for m in done.json["missing"])
+
+
+@pytest.mark.slow
+def test_a_target_with_thousands_of_threads_that_prints_and_turns_the_clock(write: Any, tmp_path: Path) -> None:
+    """Threads beyond what is read, output without end, a clock that jumps, another user: the verdict stands."""
+    script = write(
+        "odd.py",
+        "import os, random, sys, threading, time, torch\n"
+        f"sys.path.insert(0, {str(KINDS.parents[2])!r})\nfrom tests.hangs.kinds import in_pass, hang_deadlock\n"
+        "threading.stack_size(1 << 16)\n"
+        "for _ in range(2000): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
+        "def chatter():\n    while True: os.write(1, b'x' * (1 << 20))\n"
+        "def hang():\n    threading.Thread(target=chatter, daemon=True).start()\n"
+        "    time.time = lambda: random.random() * 4e9\n    hang_deadlock()\n"
+        "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
+        "in_pass(hang)\n",
+    )
+    tmp_path.chmod(0o777)
+    options = ("--json", "--no-trace", "--stall", "5", "--timeout", "200", "--output-dir", str(tmp_path / "out"))
+    command = reprokit_command("capture", *options, "--", sys.executable, str(script))
+    environ = clean_environ(OMP_NUM_THREADS="1", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"), HOME=str(tmp_path))
+    done = subprocess.run(
+        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=300, check=False
+    )
+    found = json.loads(done.stdout)
+    assert (found["verdict"]["kind"], found["verdict"]["cause"]) == ("hang", "lock-deadlock"), found
+    printed = Path(found["run_dir"]) / "logs" / "stdout.txt"
+    assert printed.stat().st_size < 80 << 20
+
+
+@pytest.mark.slow
+def test_reprokit_killed_in_a_hang_can_be_packed(write: Any, tmp_path: Path) -> None:
+    """SIGKILL of the watchdog: nothing of the run is left, setsid and stopped children included, and what was on
+    disk makes a pack."""
+    env = clean_environ(HANG_MARK=uuid.uuid4().hex, OMP_NUM_THREADS="1")
+    script = write(
+        "hang.py",
+        f"import os, signal, subprocess, sys, time\nsys.path.insert(0, {str(KINDS.parents[2])!r})\n"
+        "from tests.hangs.kinds import in_pass\n"
+        "def hang():\n"
+        "    subprocess.Popen(['sleep', '999'], start_new_session=True)\n"
+        "    os.kill(subprocess.Popen(['sleep', '999']).pid, signal.SIGSTOP)\n"
+        f"    open({str(tmp_path / 'mark')!r}, 'w').close()\n    time.sleep(1000)\n"
+        "in_pass(hang)\n",
+    )
+    out = tmp_path / "out"
+    command = reprokit_command("capture", "--stall", "8", "--output-dir", str(out), "--", sys.executable, str(script))
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+    assert wait_until((tmp_path / "mark").exists)
+    assert wait_until(lambda: any((out / "run-001" / "stacks").glob("*-py-spy-*.json")))
+    process.kill()
+    process.wait()
+    assert wait_until(lambda: not survivors(env["HANG_MARK"]), 5), survivors(env["HANG_MARK"])
+    done = reprokit("pack", "--json", out / "run-001")
+    assert (done.status, done.json["verdict"]["cause"]) == (3, "interrupted")
+    assert done.json["verdict"]["phase"] == "fx-passes"
+    pack = archive.read(Path(done.json["pack"]))
+    assert any(n.startswith("stacks/") for n in pack.files) and "report.html" in pack.files
+
+
+def test_a_finished_run_packs_to_the_same_verdict(tmp_path: Path) -> None:
+    """reprokit pack judges from the disk alone what capture judged live."""
+    first = capture("self_deadlock", tmp_path)
+    again = reprokit("pack", "--json", first.run_dir)
+    assert again.status == first.status == 1
+    assert again.json["signature"] == first.json["signature"]
+    assert again.json["verdict"] == first.json["verdict"]
+
+
+@pytest.mark.parametrize("place", ["nowhere", "."])
+def test_what_is_no_run_directory_is_refused(place: str, tmp_path: Path) -> None:
+    """One line, exit code 2."""
+    done = reprokit("pack", tmp_path / place)
+    assert done.status == 2 and "is no run directory" in done.err and len(done.err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_healthy_compile_on_a_starved_machine_is_no_hang(tmp_path: Path) -> None:
+    """Six spinning processes for each processor, and a stall of only six seconds."""
+    load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(6 * (os.cpu_count() or 1))]
+    try:
+        done = capture("slow_breaks", tmp_path, stall="6")
+    finally:
+        for process in load:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+    assert done.kind in ("ok", "slow-compile"), done.out

@@ -1,0 +1,34 @@
+"""What a target prints is kept, up to a bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprokit.host import output
+from reprokit.host.output import Kept
+
+
+@pytest.mark.parametrize("total", [0, 50, 100, 101, 130, 150, 199, 1000, 1037])
+@pytest.mark.parametrize("step", [1, 7, 30])
+def test_head_and_tail_are_kept(total: int, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first bytes and the last ones, in order, and how many were cut between them."""
+    monkeypatch.setattr(output, "HEAD_BYTES", 100)
+    monkeypatch.setattr(output, "PIECE_BYTES", 40)
+    data = bytes(i % 251 for i in range(total))
+    kept = Kept(tmp_path / "stdout.txt")
+    for start in range(0, total, step):
+        kept.write(data[start : start + step])
+    kept.close()
+    found = (tmp_path / "stdout.txt").read_bytes()
+    head, _, tail = found.partition(b"\n<<cut ")
+    if tail:
+        gone, _, tail = tail.partition(b" bytes>>\n")
+        assert len(head) + int(gone) + len(tail) == total
+        assert data.startswith(head) and data.endswith(tail)
+        assert len(head) >= 100 - step and len(tail) >= 40 - step
+    else:
+        assert found == data
+    assert len(found) < 100 + 80 + 2 * step + 40
+    assert [p.name for p in tmp_path.iterdir()] == ["stdout.txt"]

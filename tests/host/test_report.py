@@ -1,0 +1,125 @@
+"""The report: the same in HTML and in the terminal, self-contained, and safe whatever its texts hold."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.core import processes
+from reprokit.core.records import Dump, Frame, Observation, Signature, ThreadStack, Verdict
+from reprokit.host import flame, observe, picture, render, report, rundir, timeline
+
+from ..browser import open_page, screenshot
+
+EVIL = '</title><script>alert(1)</script>" onload="alert(2)\' <img src=http://evil.example/x>'
+FRAMES = tuple(Frame("/v/lib/python3.11/site-packages/torch/_inductor/graph.py", f"level_{n}", n) for n in range(30))
+
+
+def events(*rows: tuple[str, str, float]) -> list[dict[str, Any]]:
+    return [{"ev": ev, "name": name, "t": t, "tid": 1} for ev, name, t in rows]
+
+
+COMPILE = events(
+    ("begin", "dynamo", 10.0), ("begin", "backend_compile", 12.0), ("begin", "GraphLowering.run", 13.0),
+    ("end", "GraphLowering.run", 16.0), ("begin", "Scheduler.__init__", 16.0),
+)  # fmt: skip
+
+
+def model(run_path: Path, text: str = "nothing moved", kind: str = "hang") -> dict[str, Any]:
+    """A whole report, with ``text`` wherever a target can put text."""
+    rundir.make_folders(run_path)
+    rows = ["t,pid,ppid,name,state,rss_bytes,cpu_s,want_s,threads,gpu_share"]
+    for second in range(10, 30):
+        rows.append(f"{second},7,1,python,running,{second * 10**7},1.0,{second * 0.9},4,")
+        rows.append(f"{second},0,0,gpu0,,1000000,,,,0.5")
+    (run_path / "samples.csv").write_text("\n".join(rows) + "\nhalf a row,")
+    stack = (Frame("/home/bob/x.py", text, 3), *FRAMES)
+    dumps = tuple(Dump(n, "py-spy", 7, (ThreadStack(7, "MainThread", stack, is_main=True, tid=7),)) for n in (1, 2, 3))
+    for dump in dumps:
+        path = run_path / "stacks" / f"{dump.number}-py-spy-7.json"
+        frames = [{"filename": f.file, "name": f.function, "line": f.line} for f in stack]
+        path.write_text(__import__("json").dumps([{"os_thread_id": 7, "thread_name": "MainThread", "frames": frames}]))
+    state = processes.ProcessState(7, 1, text, "SSS", 0.5, 10**8, (processes.ThreadState(7, syscall="futex"),))
+    seen = Observation(dumps=dumps, main_pid=7, started=10.0, seconds=20.0, evidence=processes.Evidence((state,)))
+    verdict = Verdict(
+        kind, "lowering", "lock-deadlock", text, (text,), text, ("memory-runaway",), (text,), {"pass": text}
+    )
+    journals = observe.Journals({7: COMPILE}, 0, {})
+    return report.make(verdict, Signature("abc", text, 1), seen, journals, run_path)
+
+
+def tags(page: str) -> set[str]:
+    """The names of all elements and of all their attributes."""
+    found: set[str] = set()
+
+    class Parser(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            found.update([tag, *(name for name, _ in attrs)])
+
+    Parser().feed(page)
+    return found
+
+
+def test_the_page_is_self_contained_and_escapes_everything(tmp_path: Path) -> None:
+    """No script, nothing fetched, and no text of a target becomes markup."""
+    page = render.report(model(tmp_path, EVIL))
+    names = tags(page)
+    assert not names & {"script", "img", "link", "iframe", "object", "src", "href", "onload"}
+    assert "@import" not in page and "default-src 'none'" in page.replace("&#39;", "'")
+
+
+def test_the_timeline_shows_phases_and_what_is_open() -> None:
+    """Innermost phases in order; the one that never ended reaches to the end and is marked."""
+    found = timeline.make({7: COMPILE}, {"0": 7}, "", 10.0, 30.0)
+    spans = [(s["phase"], s["start"], s["end"], s["is_open"]) for s in found["lanes"][0]["spans"]]
+    assert spans == [
+        ("dynamo-trace", 0.0, 2.0, False),
+        ("backend", 2.0, 3.0, False),
+        ("lowering", 3.0, 6.0, False),
+        ("scheduler", 6.0, 20.0, True),
+    ]
+    assert found["lanes"][0]["name"].startswith("rank 0")
+    assert found["phases"][0] == {"phase": "scheduler", "seconds": 14.0}
+
+
+def test_samples_become_series(tmp_path: Path) -> None:
+    """Processors wanted, memory and the GPU, from a file that is cut short."""
+    series = {s["name"]: s["points"] for s in model(tmp_path)["timeline"]["series"]}
+    assert series["processors wanted"][3][1] == pytest.approx(0.9, abs=0.01)
+    assert series["memory"][-1][1] == 29 * 10**7
+    assert series["gpu0 busy"][0] == (0.0, 0.5)
+
+
+def test_the_flame_graph_counts_each_stack_once(tmp_path: Path) -> None:
+    """Three samples, one stack: every frame is as wide as the whole."""
+    found = model(tmp_path)["flame"]
+    assert found["samples"] == 3 and flame.depth(found) == 33
+    boxes = picture.of_flame(found)["boxes"]
+    assert {b["width"] for b in boxes} == {boxes[0]["width"]}
+    assert boxes[-1]["text"] == "nothing moved"
+
+
+def test_nothing_recorded_is_drawn_too(tmp_path: Path) -> None:
+    """A run that left nothing has a report that says so."""
+    rundir.make_folders(tmp_path)
+    empty = report.make(
+        Verdict("unknown", None, None, "Nothing."), Signature("a", "unknown", 1), Observation(), observe.Journals({}, 0, {}), tmp_path
+    )  # fmt: skip
+    page = render.report(empty)
+    assert "No phase and no sample was recorded" in page and "No stack was sampled" in page
+
+
+def test_a_real_browser_shows_it(tmp_path: Path) -> None:
+    """In headless Chromium, with script off: the cause on top, pictures with ink, and no markup of the target's."""
+    page = tmp_path / "report.html"
+    page.write_text(render.report(model(tmp_path / "run", EVIL)))
+    dom = open_page(page, "--dump-dom")
+    assert "hang in lowering: lock-deadlock" in dom and dom.count("<svg") == 2
+    assert "script" not in tags(dom) and "img" not in tags(dom) and "onload" not in tags(dom)
+    blank = tmp_path / "blank.html"
+    blank.write_text("<!doctype html><title>blank</title>")
+    drawn, empty = (screenshot(p, tmp_path / f"{p.stem}.png") for p in (page, blank))
+    assert drawn.startswith(b"\x89PNG") and len(drawn) > 5 * len(empty)
