@@ -44,6 +44,6 @@ def open_page(page: Path, *words: str) -> str:
 
 
 def screenshot(page: Path, place: Path, width: int = 1180, height: int = 2400) -> bytes:
-    """The page as a PNG, drawn with script switched off."""
-    open_page(page, "--blink-settings=scriptEnabled=false", f"--window-size={width},{height}", f"--screenshot={place}")
+    """The page as a PNG."""
+    open_page(page, f"--window-size={width},{height}", f"--screenshot={place}")
     return place.read_bytes()

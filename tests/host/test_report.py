@@ -113,7 +113,8 @@ def test_nothing_recorded_is_drawn_too(tmp_path: Path) -> None:
 
 
 def test_a_real_browser_shows_it(tmp_path: Path) -> None:
-    """In headless Chromium, with script off: the cause on top, pictures with ink, and no markup of the target's."""
+    """In headless Chromium: the cause on top, pictures with ink, and no script or
+    markup of the target's."""
     page = tmp_path / "report.html"
     page.write_text(render.report(model(tmp_path / "run", EVIL)))
     dom = open_page(page, "--dump-dom")
