@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from . import screen
+from . import screen, story
 
 EXIT_CODES = {"ok": 0, "unknown": 3}
 """Every other kind is a captured failure: 1."""
@@ -143,7 +143,7 @@ def capture(
     if as_json:
         screen.print_json(captured.to_json())
     else:
-        tell(captured)
+        story.tell_captured(captured)
     ctx.exit(130 if captured.verdict.cause == "interrupted" else EXIT_CODES.get(captured.verdict.kind, 1))
 
 
@@ -248,48 +248,3 @@ def _refusal(why: str) -> dict[str, Any]:
         **rest,
         "missing": [{"what": "run", "why": why}],
     }
-
-
-def tell(captured: Any) -> None:
-    """Print what a capture found and where its files lie."""
-    from rich.markup import escape
-
-    out = screen.console()
-    verdict, seen = captured.verdict, captured.seen
-    colour = {"ok": "green", "unknown": "yellow", "error-in-eager": "yellow"}.get(verdict.kind, "red")
-
-    def row(name: str, text: str) -> None:
-        out.print(f"{name:<10} {escape(screen.safe(text))}")
-
-    out.print(
-        f"[bold {colour}]{verdict.kind}[/]{'' if verdict.phase in (None, 'eager') else ' in ' + escape(verdict.phase)}: {escape(screen.safe(verdict.reason))}"
-    )
-    row("signature", f"{captured.signature.id}  {captured.signature.title}")
-    if captured.weights:
-        row("weights", captured.weights)
-    nodes = {level: sum(g.nodes for g in seen.graphs if g.level == level) for level in ("dynamo", "aten")}
-    row("cost", f"{seen.seconds:.1f} s, {seen.cpu_s:.1f} CPU-seconds, {seen.peak_rss_bytes / 1e6:.0f} MB at most")
-    if seen.graphs:
-        row("graphs", f"{len(seen.graphs)} recorded: {nodes['dynamo']} Dynamo nodes, {nodes['aten']} ATen nodes")
-    if seen.is_command:
-        row(
-            "exit",
-            f"the command's own exit status was {seen.exit_status}"
-            if seen.exit_status is not None
-            else "the command was ended at its deadline",
-        )
-    for name, path in (
-        ("run", captured.run_path),
-        ("pack", captured.pack_path),
-        ("issue", captured.issue_path),
-        ("repro", captured.repro_path),
-        ("report", captured.report_path),
-    ):
-        if path:
-            row(name, str(path))
-    if captured.url and verdict.kind not in ("ok", "error-in-eager", "unknown"):
-        row("file it", captured.url)
-    for missing in captured.missing:
-        row("missing", f"{missing.what}: {missing.why}")
-    for trimmed in captured.trimmed:
-        row("trimmed", trimmed)

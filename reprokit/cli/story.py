@@ -1,10 +1,11 @@
-"""Print a report in the terminal: the cause in words, the phases as bars, the measures as a line, the last stacks."""
+"""Print what a capture found, and a report in the terminal: the cause in words, the phases as bars, the measures as a line, the last stacks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ..core.causes import EXPLAIN
 from . import screen
 
 if TYPE_CHECKING:
@@ -86,3 +87,55 @@ def _dicts(holder: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 def _dict(value: Iterable[Any] | None) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def tell_captured(captured: Any) -> None:
+    """Print what a capture found and where its files lie."""
+    from rich.markup import escape
+
+    out = screen.console()
+    verdict, seen = captured.verdict, captured.seen
+    colour = {"ok": "green", "unknown": "yellow", "error-in-eager": "yellow"}.get(verdict.kind, "red")
+
+    def row(name: str, text: str) -> None:
+        out.print(f"{name:<10} {escape(screen.safe(text))}")
+
+    out.print(
+        f"[bold {colour}]{verdict.kind}[/]{'' if verdict.phase in (None, 'eager') else ' in ' + escape(verdict.phase)}: {escape(screen.safe(verdict.reason))}"
+    )
+    if verdict.kind == "hang":
+        for name in (verdict.cause or "unknown", *verdict.also):
+            row("cause", f"{name}: {EXPLAIN.get(name, '')}")
+        for step in verdict.path[:6]:
+            row("waits", step)
+    for answer in seen.answers:
+        row("asked", f"{answer.question}: {answer.answer.splitlines()[-1]}")
+    row("signature", f"{captured.signature.id}  {captured.signature.title}")
+    if captured.weights:
+        row("weights", captured.weights)
+    nodes = {level: sum(g.nodes for g in seen.graphs if g.level == level) for level in ("dynamo", "aten")}
+    row("cost", f"{seen.seconds:.1f} s, {seen.cpu_s:.1f} CPU-seconds, {seen.peak_rss_bytes / 1e6:.0f} MB at most")
+    if seen.graphs:
+        row("graphs", f"{len(seen.graphs)} recorded: {nodes['dynamo']} Dynamo nodes, {nodes['aten']} ATen nodes")
+    if seen.is_command:
+        row(
+            "exit",
+            f"the command's own exit status was {seen.exit_status}"
+            if seen.exit_status is not None
+            else "the command was ended by reprokit",
+        )
+    for name, path in (
+        ("run", captured.run_path),
+        ("pack", captured.pack_path),
+        ("issue", captured.issue_path),
+        ("repro", captured.repro_path),
+        ("report", captured.report_path),
+    ):
+        if path:
+            row(name, str(path))
+    if captured.url and verdict.kind not in ("ok", "error-in-eager", "unknown"):
+        row("file it", captured.url)
+    for missing in captured.missing:
+        row("missing", f"{missing.what}: {missing.why}")
+    for trimmed in captured.trimmed:
+        row("trimmed", trimmed)

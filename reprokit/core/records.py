@@ -166,6 +166,8 @@ class Observation:
     working_tid: int = 0
     """The thread of ``main_pid`` that has compiler phases open; 0 when it is the main one or none is."""
     graphs: tuple[GraphRecord, ...] = ()
+    steps: dict[str, int] = field(default_factory=dict)
+    """How many lines were traced and nodes lowered, by ``line`` and ``node``."""
     recompiles: int = 0
     has_instrumentation: bool = False
     """At least one process imported the compiler, so that it could be watched."""

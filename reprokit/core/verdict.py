@@ -74,7 +74,8 @@ def _deadline(seen: Observation) -> Verdict | None:
     if cause.name == "collective" and phase not in phases.COMPILE_PHASES:
         phase = "collective"  # compiled code calls it without a frame of its own
     work = where.work(seen, phase)
-    evidence += where.motion(seen, phase)
+    far = where.how_far(seen)
+    evidence += (*where.motion(seen, phase), *((far,) if far else ()))
 
     def found(kind: str, name: str, why: str) -> Verdict:
         return Verdict(kind, phase, name, _sentence(why), evidence, cause.detail, cause.also, cause.path, work)
@@ -85,7 +86,7 @@ def _deadline(seen: Observation) -> Verdict | None:
     is_fresh |= is_inside and not seen.endless_line and where.has_moved(where.recent(seen), phase)
     if not seen.is_stalled and is_fresh:
         if is_inside:
-            why = f"{limit} came while the compiler was still advancing, {told}"
+            why = f"{limit} came while the compiler was still advancing, {told}" + (f"; {far}" if far else "")
             return found("slow-compile", cause.name, why)
         why = f"{limit} came while the target was still running outside the compiler ({phase or 'no phase'}); raise --timeout"
         return found("unknown", "deadline", why)

@@ -106,6 +106,19 @@ def motion(seen: Observation, phase: str | None) -> tuple[str, ...]:
     return tuple(rows)
 
 
+def how_far(seen: Observation) -> str:
+    """What was done before the end, in words; empty when nothing was told."""
+    done = sum(g.is_done for g in seen.graphs if g.level == "dynamo")
+    parts = [
+        f"{done} graph{'s' if done != 1 else ''} compiled",
+        f"{sum(not g.is_done for g in seen.graphs)} begun and not done",
+    ]
+    parts = parts if seen.graphs else []
+    units = (("line", "lines traced"), ("node", "nodes lowered"))
+    parts += [f"{seen.steps[unit]} {words}" for unit, words in units if seen.steps.get(unit)]
+    return f"so far {', '.join(parts)}" if parts else ""
+
+
 def work(seen: Observation, phase: str | None) -> dict[str, str]:
     """What was at work: pass, user line, node, graph, kernel, direction; only what is known."""
     stack = next(iter(main_stacks(seen)[-1:]), ())
@@ -125,7 +138,10 @@ def work(seen: Observation, phase: str | None) -> dict[str, str]:
     if open_graphs and phase in phases.COMPILE_PHASES:
         graph = open_graphs[-1]
         level = "ATen" if graph.level == "aten" else "Dynamo"
-        found["graph"] = f"{level} graph {graph.number} with {graph.nodes} nodes, compile id {graph.cid or 'unknown'}"
+        turned = "backward " if graph.is_backward else ""
+        found["graph"] = (
+            f"{turned}{level} graph {graph.number} with {graph.nodes} nodes, compile id {graph.cid or 'unknown'}"
+        )
     is_backward = any("backward" in n or "bw_compiler" in n for n in seen.open_events) or any(
         re.fullmatch(r".*\b(_?backward\w*|bw_compiler\w*)", f.function)
         for f in stack

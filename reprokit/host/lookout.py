@@ -75,13 +75,20 @@ class Lookout:
         self._phase: str | None = None
         self._ticked = self._looked = self._advanced = time.monotonic()
         self._excused = 0.0
+        self.problems: set[str] = set()
         self.quiet_s = 0.0
         """Seconds without progress, less those in which the target was starved."""
         self.last_progress = ""
         self._shown, self._teller = "", Teller(root_pid)
 
     def tick(self) -> None:
-        """Once a second, see what has advanced."""
+        """Once a second, see what has advanced; a defect of the watchdog must not end the watched."""
+        try:
+            self._tick()
+        except Exception as problem:
+            self.problems.add(f"the watchdog stumbled: {problem!r}")
+
+    def _tick(self) -> None:
         if not self.watch.tick():
             return
         now = time.monotonic()
@@ -103,6 +110,13 @@ class Lookout:
 
     def take(self) -> Stacks:
         """Dump every process of the tree three times, and ask the kernel about each."""
+        try:
+            return self._take()
+        except Exception as problem:
+            self.problems.add(f"the evidence is incomplete: {problem!r}")
+            return Stacks(tuple(self._dumper.dumps), Evidence(), (*self.problems, *self._dumper.problems()))
+
+    def _take(self) -> Stacks:
         began = time.monotonic()
         teller = self.follower.teller(self._root)
         family = [p.pid for p in tree.family(self._root)]
@@ -124,7 +138,7 @@ class Lookout:
         with contextlib.suppress(OSError):
             files.write_json(self._run_path / EVIDENCE, to_json(evidence))
         seconds = (round(s, 3) for s in (waited + self._dumper.seconds_to_first, time.monotonic() - began))
-        return Stacks(tuple(self._dumper.dumps), evidence, self._dumper.problems(), *seconds)
+        return Stacks(tuple(self._dumper.dumps), evidence, (*self.problems, *self._dumper.problems()), *seconds)
 
     def has_moved(self) -> bool:
         """The last rounds show a compiler's stack that moves: what looked like a stall was none."""

@@ -102,6 +102,9 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         ranks=story.ranks(journals.by_pid),
         world_size=max((int(n) for n in sizes if n.isdigit()), default=0),
         graphs=tuple(_graphs(journals)),
+        steps={
+            str(e.get("unit")): int(e.get("count") or 0) for e in journals.by_pid.get(pid, []) if e["ev"] == "progress"
+        },
         recompiles=len(journals.all("recompile")),
         has_instrumentation=bool(journals.all("torch")),
         is_watched=bool(journals.all("process")),

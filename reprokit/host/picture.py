@@ -51,7 +51,7 @@ def of_timeline(model: Model) -> Model:
         area = f"{LABEL:.1f},{base:.1f} {points} {LABEL + last * scale:.1f},{base:.1f}"
         series.append({"name": one["name"], "most": _amount(most, one["unit"]), "y": top, "base": base, "area": area})
         top += SERIES
-    ticks = [{"x": round(LABEL + t * scale, 1), "text": f"{t:g} s"} for t in _ticks(seconds)]
+    ticks = [_tick(LABEL + t * scale, f"{t:g} s") for t in _ticks(seconds)]
     return {"width": WIDTH, "label": LABEL, "height": top + 4, "lanes": lanes, "series": series, "ticks": ticks}
 
 
@@ -78,6 +78,11 @@ def of_flame(model: Model) -> Model:
 
     add(model, 2.0, 0)
     return {"width": WIDTH, "height": flame.depth(model) * ROW + 4, "row": ROW, "boxes": boxes}
+
+
+def _tick(x: float, text: str) -> Model:
+    """A name on the axis; the last one must not run over the edge."""
+    return {"x": round(x, 1), "text": text, "anchor": "end" if x > WIDTH - 40 else "start"}
 
 
 def _ticks(seconds: float) -> list[float]:

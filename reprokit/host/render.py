@@ -84,7 +84,7 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         version=__version__,
         eager=_eager(seen),
         answers=seen.answers,
-        explain=causes.EXPLAIN.get(facts.verdict.cause or "", ""),
+        explain=causes.EXPLAIN.get(facts.verdict.cause or "", "") if facts.verdict.kind == "hang" else "",
         also=[f"{name}: {causes.EXPLAIN.get(name, '')}" for name in facts.verdict.also],
         graphs=_graphs(seen),
         seconds=seen.seconds,

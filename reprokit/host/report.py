@@ -35,7 +35,7 @@ def make(verdict: Verdict, signature: Signature, seen: Observation, journals: Jo
         "phase": verdict.phase,
         "cause": verdict.cause,
         "reason": verdict.reason,
-        "explain": causes.EXPLAIN.get(verdict.cause or "", ""),
+        "explain": causes.EXPLAIN.get(verdict.cause or "", "") if verdict.kind == "hang" else "",
         "detail": verdict.detail,
         "also": [f"{name}: {causes.EXPLAIN.get(name, '')}" for name in verdict.also],
         "path": list(verdict.path),

@@ -46,6 +46,8 @@ class Outcome:
     main_pid: int
     stacks: Stacks
     oom_evidence: str
+    watch_cpu_s: float
+    """Processor seconds of reprokit itself and its tools while the target ran."""
     last_output: float
     """When the target last wrote to stdout or stderr; 0 when it never did."""
     missing: tuple[Missing, ...]
@@ -94,7 +96,7 @@ def _execute(
 ) -> Outcome:
     end, dumped = "", Stacks()
     ended: float | None = None
-    oom_before, started = oom.kills(), time.time()
+    oom_before, started, own_before = oom.kills(), time.time(), _own_cpu_s()
     child = subprocess.Popen(
         argv,
         env=environ,
@@ -123,6 +125,7 @@ def _execute(
             if end == "stalled" and lookout.has_moved():
                 end = ""
     finally:
+        own_cpu_s = _own_cpu_s() - own_before  # before the target is reaped, whose seconds would count as ours
         status, usage, stubborn = _end(child, run_id)
         for pump in pumps:
             pump.join(DRAIN_S)
@@ -149,10 +152,16 @@ def _execute(
         ended=ended,
         main_pid=child.pid,
         stacks=dumped,
+        watch_cpu_s=round(own_cpu_s, 3),
         last_output=max(pump.last_output for pump in pumps),
         oom_evidence=oom.evidence(oom_before, status, samples),
         missing=tuple(missing),
     )
+
+
+def _own_cpu_s() -> float:
+    both = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return sum(used.ru_utime + used.ru_stime for used in both)
 
 
 def _wait(pid: int, began: float, request: Request, lookout: Lookout, show: Show | None) -> str:
@@ -205,7 +214,7 @@ def restore(run_path: Path) -> tuple[Request, Outcome, dict[str, Any]]:
     blank = Outcome(
         exit_status=None, is_timed_out=False, is_stalled=False, is_interrupted=was_cut, quiet_s=0.0, last_progress="",
         seconds=round(ended - float(told.get("started") or ended), 3), cpu_s=0.0, peak_rss_bytes=0, ended=ended,
-        started=float(told.get("started") or ended), main_pid=0, stacks=Stacks(), oom_evidence="", last_output=0.0,
+        started=float(told.get("started") or ended), main_pid=0, stacks=Stacks(), oom_evidence="", last_output=0.0, watch_cpu_s=0.0,
         missing=(Missing("clean end", "reprokit ended before the target did; this is what was on disk"),) if was_cut else (),
     )  # fmt: skip
     with contextlib.suppress(ValueError):

@@ -29,6 +29,7 @@ PY_SPY_TRIES = 3
 """A running stack may change while it is read without stopping the process."""
 FAULTHANDLER_TIMEOUT_S = 1.0
 MOST_PROCESSES = 32
+TOO_SLOW = "gave nothing"
 MOST_LOOKS_KEPT = 12
 """Dumps of earlier looks that are judged and kept in memory; all of them are files."""
 
@@ -45,13 +46,14 @@ class Dumper:
         self.seconds_to_first = 0.0
         """From the start of a round to its first stack; set it to 0 to measure the next round."""
         self._mute: set[int] = set()
+        self._slow: set[int] = set()
 
     def round(self, pids: Iterable[int], can_dump: frozenset[int], ask_inside: bool) -> list[Dump]:
         """One dump of each process: from outside, and from inside where asked or where the outside has failed."""
         self.number += 1
         chosen = list(pids)[:MOST_PROCESSES]
         number, tool, began = self.number, self._tool, time.monotonic()
-        jobs = [self._pool.submit(_py_spy, tool, self._folder, number, pid) for pid in chosen]
+        jobs = [self._pool.submit(_py_spy, tool, self._folder, number, pid) for pid in chosen if pid not in self._slow]
         inside = [pid for pid in chosen if pid in can_dump and pid not in self._mute]
         if ask_inside:
             jobs += [self._pool.submit(_faulthandler, self._folder, number, pid) for pid in inside]
@@ -62,10 +64,12 @@ class Dumper:
             if dump.threads and not self.seconds_to_first:
                 self.seconds_to_first = round(time.monotonic() - began, 3)
         if not ask_inside:
-            failed = [d.pid for d in taken if d.problem and d.pid in inside]
+            seen = {d.pid for d in taken if d.threads}
+            failed = [pid for pid in inside if pid not in seen]
             taken += [_faulthandler(self._folder, number, pid) for pid in failed]
-        # one that did not answer once costs every further round its timeout
+        # one that did not answer once would cost every further round its timeout
         self._mute |= {d.pid for d in taken if d.tool == "faulthandler" and d.problem}
+        self._slow |= {d.pid for d in taken if d.tool == "py-spy" and TOO_SLOW in d.problem}
         taken.sort(key=lambda d: (d.tool, d.pid))
         self.dumps += taken
         old = self.number - MOST_LOOKS_KEPT
@@ -144,7 +148,7 @@ def _call(command: list[str], timeout_s: float) -> tuple[str, str]:
     try:
         done = subprocess.run(command, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL, check=False)
     except subprocess.TimeoutExpired:
-        return "", f"gave nothing in {timeout_s:.0f} s"
+        return "", f"{TOO_SLOW} in {timeout_s:.0f} s"
     except OSError as problem:
         return "", str(problem)
     said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
@@ -158,7 +162,7 @@ def _py_spy(tool: str | None, folder: Path, number: int, pid: int) -> Dump:
     for _ in range(PY_SPY_TRIES):
         command = [tool, "dump", "--nonblocking", "--json", "--full-filenames", "--pid", str(pid)]
         text, said = _call(command, PY_SPY_TIMEOUT_S)
-        if "gave nothing" in said:
+        if TOO_SLOW in said:
             break
         with contextlib.suppress(ValueError):
             threads = fr.parse_py_spy(text, pid)

@@ -46,7 +46,7 @@ def test_stacks_of_a_hang(body: str, write: Any, tmp_path: Path) -> None:
     mark, env = str(tmp_path / "mark"), clean_environ(HANG_MARK=uuid.uuid4().hex)
     script = write("hang.py", HANGS_IN_BACKEND.format(before="", mark=mark, body=BODIES[body]))
     done = reprokit(
-        "capture", "--json", "--timeout", "14", "--output-dir", tmp_path / "out", "--", sys.executable, script, env=env
+        "capture", "--json", "--stall", "5", "--output-dir", tmp_path / "out", "--", sys.executable, script, env=env
     )
     assert (done.status, done.kind) == (1, "hang"), done.out
     assert os.path.exists(mark)
@@ -248,6 +248,28 @@ def test_a_full_disk(small_disk: Path, free_kb: int) -> None:
     else:
         assert "missing" in done.out
     assert survivors(str(small_disk)) == []
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_before_the_dumps(write: Any, tmp_path: Path) -> None:
+    """Nothing can be written when the stall comes: the verdict is judged from memory, and what is missing is told."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", place]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("may not mount a tmpfs here")
+    try:
+        body = (
+            f"file = open({str(place / 'ballast')!r}, 'wb', buffering=0)\n    try:\n        while True: file.write(b'x' * 512)\n"
+            "    except OSError: pass\n    import time; time.sleep(1000)"
+        )
+        script = write("hang.py", HANGS_IN_BACKEND.format(before="", mark=str(tmp_path / "mark"), body=body))
+        words = ("capture", "--json", "--stall", "5", "--timeout", "100", "--output-dir", place / "out")
+        done = reprokit(*words, "--", sys.executable, script)
+        assert (done.status, done.kind, done.json["verdict"]["cause"]) == (1, "hang", "sleep"), done.out
+        assert done.json["pack"] is None and any(m["what"] == "pack" for m in done.json["missing"])
+    finally:
+        subprocess.run(["umount", "-l", place], check=False)
 
 
 def fill(path: Path) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from reprokit.core.causes import diagnose
 from reprokit.core.journal import Now, encode, encode_now
+from reprokit.core.records import Observation
 from reprokit.host import lookout, rundir, waits, watch
 from reprokit.host.follow import Follower
 from reprokit.host.lookout import MOST_TICK_S, Lookout
@@ -159,3 +161,27 @@ def test_a_blocked_read_names_the_pipe_and_its_other_end() -> None:
     finally:
         os.close(write_end)
         os.waitpid(child, 0)
+
+
+def test_a_proc_that_cannot_be_read_costs_only_the_answer(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No /proc, no guess: the dumps are there, the cause is unknown and says why."""
+    watcher = Lookout(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
+    journal(run_path, ev="process", can_dump=False)
+    watcher.tick()
+    monkeypatch.setattr(waits, "read", lambda path: "")
+    monkeypatch.setattr(lookout, "GAP_S", 0.01)
+    taken = watcher.take()
+    assert taken.dumps and not taken.evidence.processes
+    seen = Observation(main_pid=os.getpid(), dumps=taken.dumps, evidence=taken.evidence)
+    assert diagnose(seen).name == "unknown"
+    watcher.close()
+
+
+def test_a_watchdog_that_stumbles_goes_on_and_says_so(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect of ours ends neither the run nor the dumps, and is told."""
+    watcher = Lookout(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
+    monkeypatch.setattr(watcher.follower, "look", lambda: 1 / 0)
+    watcher.tick()
+    taken = watcher.take()
+    assert any("ZeroDivisionError" in p for p in taken.problems)
+    watcher.close()
