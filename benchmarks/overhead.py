@@ -5,6 +5,9 @@ python benchmarks/overhead.py [--rounds 5] [--json FILE]
 Three ways, each a fresh process with caches off and one compile thread, so that CPU seconds are those of the
 compile: ``plain`` (no reprokit at all), ``agent`` (our hooks, no TORCH_TRACE), ``default`` (hooks and TORCH_TRACE).
 Prints the median of each and the median of the ratios within a round; wall-clock time is never used.
+
+Then the watchdog's own processor seconds, its tools included, while it watches a compile of about a minute, as a
+share of what the target used: sampling, looking at stacks, following journals.
 """
 
 from __future__ import annotations
@@ -89,6 +92,15 @@ def cpu_seconds(code: str, way: str, cache: Path) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def watching(place: Path) -> float:
+    """Processor seconds of reprokit over those of the target, for one capture of llama40b."""
+    words = ["capture", "--json", "--no-trace", "--model", "llama40b", "--output-dir", str(place)]
+    done = subprocess.run([sys.executable, "-m", "reprokit", *words], capture_output=True, text=True, check=False)
+    run = json.loads((Path(json.loads(done.stdout)["run_dir"]) / "run.json").read_text())
+    print(f"watching llama40b: {run['watch_cpu_s']:.2f} s beside {run['cpu_s']:.1f} s of the target", flush=True)
+    return float(run["watch_cpu_s"] / run["cpu_s"])
+
+
 def main() -> None:
     """Print one row a model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -118,6 +130,10 @@ def main() -> None:
                 f"{title:<32} {cost}; agent/plain {ratio['agent']:.3f}, default/plain {ratio['default']:.3f}",
                 flush=True,
             )
+    with tempfile.TemporaryDirectory() as name:
+        share = statistics.median(watching(Path(name)) for _ in range(options.rounds))
+    rows.append({"model": "llama40b, the watchdog's own share", "ratio": {"watching": round(share, 4)}})
+    print(f"watching costs {share:.1%} of the target's processor seconds")
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
 

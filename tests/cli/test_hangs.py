@@ -154,8 +154,8 @@ def test_a_target_with_thousands_of_threads_that_prints_and_turns_the_clock(writ
         "for _ in range(2000): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
         "def chatter():\n    while True: os.write(1, b'x' * (1 << 20))\n"
         "def hang():\n    threading.Thread(target=chatter, daemon=True).start()\n"
-        "    time.time = lambda: random.random() * 4e9\n    hang_deadlock()\n"
-        "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
+        "    time.time = lambda: random.random() * 4e9\n    if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
+        "    hang_deadlock()\n"
         "in_pass(hang)\n",
     )
     tmp_path.chmod(0o777)
