@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from . import screen, story
+from . import screen, tell
 
 EXIT_CODES = {"ok": 0, "unknown": 3}
 """Every other kind is a captured failure: 1."""
@@ -143,7 +143,7 @@ def capture(
     if as_json:
         screen.print_json(captured.to_json())
     else:
-        story.tell_captured(captured)
+        tell.captured_run(captured)
     ctx.exit(130 if captured.verdict.cause == "interrupted" else EXIT_CODES.get(captured.verdict.kind, 1))
 
 

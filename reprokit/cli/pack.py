@@ -24,12 +24,12 @@ def pack(ctx: click.Context, run_dir: Path, as_json: bool) -> None:
       reprokit pack reprokit-out/train-20261121-101500-4242/run-001
     """
     from ..host import capture as line
-    from . import story
+    from . import tell
     from .capture import EXIT_CODES
 
     captured = line.repack(run_dir, (lambda text: None) if as_json else screen.say)
     if as_json:
         screen.print_json(captured.to_json())
     else:
-        story.tell_captured(captured)
+        tell.captured_run(captured)
     ctx.exit(EXIT_CODES.get(captured.verdict.kind, 1))

@@ -55,7 +55,7 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
         return
     from rich.markup import escape
 
-    from . import story
+    from . import tell
 
     out = screen.console()
 
@@ -64,7 +64,7 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
 
     out.print(f"[bold]{text_of(signature.get('title', 'no signature'))}[/]")
     if model := found.json("report.json"):
-        story.tell(out, model)
+        tell.report(out, model)
     else:
         out.print(text_of(verdict.get("reason", "no verdict")))
     out.print(

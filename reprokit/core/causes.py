@@ -153,9 +153,11 @@ def _detail(seen: Observation, name: str, facts: Facts, asked: tuple[int, ...]) 
     if name == "python-loop" and facts.endless:
         return f"the user line {seen.endless_line} was traced {seen.endless_count} times: a loop that Dynamo unrolls without end"
     if name == "lock-deadlock":
-        others = _blocked_threads(seen, facts, asked)
-        rest = "; ".join(f"thread {t.thread} waits at {place(t.frames)}" for t in others[:5])
-        return f"waits for a lock at {top}; {rest or 'no other Python thread waits: its owner is gone or is this thread itself'}"
+        others = _other_threads(seen, facts, asked)
+        blocked = [f"thread {t.thread} waits at {place(t.frames)}" for t, is_blocked in others if is_blocked]
+        free = [f"thread {t.thread} is at {place(t.frames)}" for t, is_blocked in others if not is_blocked]
+        nobody = "no other Python thread is there: its owner is gone or is this thread itself"
+        return f"waits for a lock at {top}; {'; '.join([*blocked, *free][:5]) or nobody}"
     if name == "file-lock":
         path = seen.evidence.lock_file or thread.waits_for
         held = next((lock for lock in seen.evidence.locks if path and lock.path == path), None)
@@ -184,10 +186,12 @@ def _detail(seen: Observation, name: str, facts: Facts, asked: tuple[int, ...]) 
     return f"at {top}"
 
 
-def _blocked_threads(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> list[ThreadStack]:
+def _other_threads(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> list[tuple[ThreadStack, bool]]:
+    """The other Python threads of the process that do more than serve, and whether each waits for a lock too."""
     dumps = threads_of(seen, facts.process.pid)
     waiting = {t.tid for t in facts.process.threads if t.syscall in ("futex", "") and (t.want or 0.0) < BUSY_SHARE}
-    return [t for t in (dumps[-1] if dumps else []) if t.tid in waiting - set(asked) and not is_service(t)]
+    others = [t for t in (dumps[-1] if dumps else []) if t.tid not in asked and not is_service(t)]
+    return [(t, t.tid in waiting) for t in others]
 
 
 def _known(facts: Facts) -> str:

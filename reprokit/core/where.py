@@ -67,7 +67,8 @@ def has_moved(seen: Observation, phase: str | None) -> bool:
     for stacks in stacks_by_tool(seen).values():
         if phase in phases.COMPILE_PHASES:
             views: list[list[object]] = [
-                [fr.show(f) for f in stack if f.file.startswith(("torch/_", "torch/fx/", "triton/"))] for stack in stacks
+                [fr.show(f) for f in stack if f.file.startswith(("torch/_", "torch/fx/", "triton/"))]
+                for stack in stacks
             ]
         else:
             views = [list(stack) for stack in stacks]

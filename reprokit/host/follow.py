@@ -26,8 +26,8 @@ class Follower:
         self._kept: dict[int, list[Event]] = {}
         self.now: dict[int, Now] = {}
         self.can_dump: set[int] = set()
-        self.has_compiler = False
-        """Some process has imported the compiler, with our hooks on it."""
+        self.has_begun = False
+        """Some process has imported the compiler, or our agent has called the model: from here on silence tells."""
 
     def look(self) -> list[str]:
         """What has advanced since the last look, in words; empty when nothing has."""
@@ -67,7 +67,7 @@ class Follower:
             if kind in _NEWS:
                 kept.append(event)
                 news.append(f"{kind} {event.get('name') or event.get('n') or ''}".strip())
-            self.has_compiler |= kind == "torch"
+            self.has_begun |= kind == "torch" or str(event.get("name")).startswith(("stage:call", "stage:eager"))
             if kind == "process" and event.get("can_dump"):
                 self.can_dump.add(pid)
         if len(kept) > MOST_KEPT:  # days of training: what is open now is all that counts

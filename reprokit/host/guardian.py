@@ -19,17 +19,35 @@ def main() -> None:
     if os.read(0, 1):
         return
     for _ in range(25):
-        found = False
-        for name in os.listdir("/proc"):
-            if not name.isdigit() or int(name) == os.getpid():
-                continue
-            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-                if mark in file.read().split(b"\0"):
-                    os.kill(int(name), signal.SIGKILL)
-                    found = True
-        if not found:
+        victims = _victims(mark)
+        if not victims:
             return
+        for pid in victims:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
         time.sleep(0.2)
+
+
+def _victims(mark: bytes) -> set[int]:
+    """Processes that carry the mark, and their descendants: a child may have been given another environment."""
+    parents: dict[int, int] = {}
+    found: set[int] = set()
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open(f"/proc/{name}/stat", "rb") as file:
+                text = file.read()
+            state, parent = text[text.rindex(b")") + 2 :].split()[:2]
+            if state in (b"Z", b"X"):
+                continue
+            parents[int(name)] = int(parent)
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if mark in file.read().split(b"\0"):
+                    found.add(int(name))
+    while below := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= below
+    return found
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ def _execute(
         quiet_s=round(lookout.quiet_s, 3),
         last_progress=lookout.last_progress,
         seconds=round(ended - started, 3),
-        cpu_s=round(usage.ru_utime + usage.ru_stime, 3) if usage else 0.0,
+        cpu_s=round(max(usage.ru_utime + usage.ru_stime if usage else 0.0, lookout.watch.cpu_s), 3),
         peak_rss_bytes=max(samples.peak_rss_bytes, usage.ru_maxrss * 1024 if usage else 0),
         started=started,
         ended=ended,
@@ -171,7 +171,7 @@ def _wait(pid: int, began: float, request: Request, lookout: Lookout, show: Show
         elapsed = time.monotonic() - began
         if elapsed >= request.deadline_s:
             return "deadline"
-        if lookout.follower.has_compiler and lookout.quiet_s >= request.stall_s:
+        if lookout.follower.has_begun and lookout.quiet_s >= request.stall_s:
             return "stalled"
         if show:
             show(lookout.progress(elapsed))

@@ -48,7 +48,9 @@ def kill_all(root_pid: int, run_id: str) -> list[int]:
     """
     deadline = time.monotonic() + KILL_PATIENCE_S
     while True:
-        victims = {p.pid: p for p in [*family(root_pid), *marked(run_id)]}
+        strays = marked(run_id)
+        below = [child for p in strays for child in family(p.pid)]  # they may have cleared their environment
+        victims = {p.pid: p for p in [*family(root_pid), *strays, *below]}
         if not victims:
             return []
         with contextlib.suppress(OSError):

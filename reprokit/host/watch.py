@@ -100,6 +100,12 @@ class Watch:
         """The processes that the last sample saw."""
         return list(self._last)
 
+    @property
+    def cpu_s(self) -> float:
+        """Processor seconds of every process that was ever sampled: what the kernel tells of a root leaves out
+        children that nobody waited for."""
+        return sum(rows[-1].cpu_s for rows in self._kept.values())
+
     def served(self) -> float:
         """Share of the wanted processor time that the tree got between the last two samples; 1.0 when it wanted none."""
         ran = waited = span = 0.0

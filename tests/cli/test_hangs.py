@@ -12,6 +12,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from reprokit.host import archive
@@ -176,12 +177,14 @@ def test_reprokit_killed_in_a_hang_can_be_packed(write: Any, tmp_path: Path) -> 
     """SIGKILL of the watchdog: nothing of the run is left, setsid and stopped children included, and what was on
     disk makes a pack."""
     env = clean_environ(HANG_MARK=uuid.uuid4().hex, OMP_NUM_THREADS="1")
+    seconds = str(uuid.uuid4().int % 10**6 + 10**6)
     script = write(
         "hang.py",
         f"import os, signal, subprocess, sys, time\nsys.path.insert(0, {str(KINDS.parents[2])!r})\n"
         "from tests.hangs.kinds import in_pass\n"
         "def hang():\n"
         "    subprocess.Popen(['sleep', '999'], start_new_session=True)\n"
+        f"    subprocess.Popen(['sleep', {seconds!r}], start_new_session=True, env={{}})\n"
         "    os.kill(subprocess.Popen(['sleep', '999']).pid, signal.SIGSTOP)\n"
         f"    open({str(tmp_path / 'mark')!r}, 'w').close()\n    time.sleep(1000)\n"
         "in_pass(hang)\n",
@@ -194,6 +197,7 @@ def test_reprokit_killed_in_a_hang_can_be_packed(write: Any, tmp_path: Path) -> 
     process.kill()
     process.wait()
     assert wait_until(lambda: not survivors(env["HANG_MARK"]), 5), survivors(env["HANG_MARK"])
+    assert not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", seconds]]
     done = reprokit("pack", "--json", out / "run-001")
     assert (done.status, done.json["verdict"]["cause"]) == (3, "interrupted")
     assert done.json["verdict"]["phase"] == "fx-passes"

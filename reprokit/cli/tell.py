@@ -17,7 +17,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 _PLAIN_LEVELS = ".:-=+*#@"
 
 
-def tell(out: Console, model: dict[str, Any]) -> None:
+def report(out: Console, model: dict[str, Any]) -> None:
     """Print ``report.json`` of a pack; a stranger may have written it, so nothing in it is believed."""
     from rich.markup import escape
 
@@ -89,7 +89,7 @@ def _dict(value: Iterable[Any] | None) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def tell_captured(captured: Any) -> None:
+def captured_run(captured: Any) -> None:
     """Print what a capture found and where its files lie."""
     from rich.markup import escape
 
