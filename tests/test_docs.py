@@ -48,7 +48,7 @@ def test_help_is_what_the_commands_say() -> None:
         "__init__",
         "main",
         "screen",
-        "story",
+        "tell",
     }
     assert reprokit("--version").out.startswith("reprokit, version ")
 

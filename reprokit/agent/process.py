@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import os
 import platform
 import resource
@@ -57,7 +58,26 @@ def _open_stack_files() -> bool:
     if signal.getsignal(signal.SIGUSR2) is not signal.SIG_DFL:
         return False
     faulthandler.register(signal.SIGUSR2, file=_fault_file, all_threads=True, chain=False)
+    _hear_of_handlers()
     return True
+
+
+def _hear_of_handlers() -> None:
+    """A program may take SIGUSR2 for itself later on, to save a checkpoint for example: then it is never sent."""
+    module: Any = signal
+    real = module.signal
+    if getattr(real, "_reprokit", False):
+        return
+
+    @functools.wraps(real)
+    def told(number: Any, handler: Any) -> Any:
+        before = real(number, handler)
+        if number == signal.SIGUSR2:
+            journal.write("process", can_dump=False)
+        return before
+
+    told._reprokit = True  # type: ignore[attr-defined]
+    module.signal = told
 
 
 def _after_fork() -> None:

@@ -35,7 +35,7 @@ def console() -> Console:
 
 def safe(text: str) -> str:
     """Text from a pack or a target without control characters, which could rewrite the terminal."""
-    return re.sub(r"[^\S \n\t]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "?", text)
+    return re.sub(r"[^\S \n\t]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", "?", text)
 
 
 class Live:

@@ -41,7 +41,7 @@ def report(out: Console, model: dict[str, Any]) -> None:
     _phases(out, _dicts(timeline, "phases"), is_plain)
     for series in _dicts(timeline, "series"):
         values = [p[1] for p in _rows(series, "points") if isinstance(p, list) and len(p) == 2]
-        numbers = [float(v) for v in values if isinstance(v, (int, float))]
+        numbers = _finite(values)
         if numbers:
             out.print(
                 f"{escape(screen.safe(str(series.get('name')))):<18} {_spark(numbers, is_plain)} at most {_amount(max(numbers), series.get('unit'))}"
@@ -57,11 +57,16 @@ def report(out: Console, model: dict[str, Any]) -> None:
 
 
 def _phases(out: Console, rows: list[dict[str, Any]], is_plain: bool) -> None:
-    seconds = [(str(r.get("phase")), float(r["seconds"])) for r in rows if isinstance(r.get("seconds"), (int, float))]
+    seconds = [(str(r.get("phase")), s) for r in rows for s in _finite([r.get("seconds")])]
     most = max((s for _, s in seconds), default=0.0)
     for phase, spent in seconds[:12]:
         bar = ("#" if is_plain else "█") * max(1, round(spent / most * BAR)) if most else ""
         out.print(f"{screen.safe(phase)[:16]:<16} {spent:>8.2f} s  {bar}", markup=False)
+
+
+def _finite(values: list[Any]) -> list[float]:
+    """The numbers of a stranger's list that can be drawn."""
+    return [float(v) for v in values if isinstance(v, (int, float)) and abs(v) < 1e15]
 
 
 def _spark(values: list[float], is_plain: bool) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from .facts import TABLE, Facts, growth_per_s, holds, is_service, place, stacks_of, threads_of
 from .facts import of_thread as facts_of
-from .processes import BUSY_SHARE, ProcessState, ThreadState
+from .processes import BUSY_SHARE, ProcessState, ThreadState, cut_words
 from .records import Observation, ThreadStack
 
 EXPLAIN: dict[str, str] = TABLE["explain"]
@@ -36,18 +36,19 @@ def diagnose(seen: Observation) -> Cause:
     """Give the cause of the thread whose story is told; ``unknown`` says what is known."""
     if seen.main_pid is None:
         return Cause("unknown", "no process could be asked")
-    return _of_process(seen, seen.main_pid, seen.working_tid or seen.main_pid, ())
+    return _of_process(seen, seen.main_pid, seen.working_tid or seen.main_pid, set())
 
 
-def _of_process(seen: Observation, pid: int, tid: int, asked: tuple[int, ...]) -> Cause:
+def _of_process(seen: Observation, pid: int, tid: int, asked: set[int]) -> Cause:
     process = seen.evidence.process(pid)
     if process is None:
         return Cause("unknown", f"process {pid} was gone, or /proc could not be read")
     thread = next((t for t in process.threads if t.tid == tid), ThreadState(tid, states=process.states))
-    return _of_thread(seen, facts_of(seen, process, thread), (*asked, tid))
+    asked.add(tid)
+    return _of_thread(seen, facts_of(seen, process, thread), asked)
 
 
-def _of_thread(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> Cause:
+def _of_thread(seen: Observation, facts: Facts, asked: set[int]) -> Cause:
     also: tuple[str, ...] = ()
     for rule in TABLE["rules"]:
         if not holds(rule["when"], facts):
@@ -71,7 +72,7 @@ def _of_thread(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> Cause
     return Cause("unknown", _known(facts))
 
 
-def _follow_child(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> Cause | None:
+def _follow_child(seen: Observation, facts: Facts, asked: set[int]) -> Cause | None:
     children = [c for c in seen.evidence.children(facts.process.pid) if "compile_worker" not in c.command]
     named = [c for c in children if c.pid == facts.thread.waits_for_pid]
     if not children:
@@ -82,7 +83,7 @@ def _follow_child(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> Ca
 def _child_cause(seen: Observation, child: ProcessState, prefix: str, where: str) -> Cause:
     """``<prefix>-busy``, ``-stuck`` or ``-stopped``, of the deepest descendant that tells."""
     chain = [child]
-    while below := seen.evidence.children(chain[-1].pid):
+    while below := [p for p in seen.evidence.children(chain[-1].pid) if p not in chain]:
         if set(chain[-1].states) <= {"T", "t"} and chain[-1].states:
             break
         chain.append(max(below, key=lambda p: (p.want or 0.0, p.pid)))
@@ -92,12 +93,12 @@ def _child_cause(seen: Observation, child: ProcessState, prefix: str, where: str
     said = {"stopped": "is stopped by a signal", "busy": f"burns a processor ({wanted:.0%})", "stuck": "does nothing"}
     main = next((t for t in leaf.threads if t.tid == leaf.pid), ThreadState(leaf.pid))
     waits = f", waiting in {main.syscall}" if how == "stuck" and main.syscall else ""
-    detail = f"process {leaf.pid} {said[how]}{waits}: {leaf.command[:300]}; it is waited for {where}"
-    path = tuple(f"process {p.ppid} waits for {p.pid}: {p.command[:120]}" for p in chain)
+    detail = f"process {leaf.pid} {said[how]}{waits}: {cut_words(leaf.command, 300)}; it is waited for {where}"
+    path = tuple(f"process {p.ppid} waits for {p.pid}: {cut_words(p.command, 120)}" for p in chain)
     return Cause(f"{prefix}-{how}", detail, (), path)
 
 
-def _follow_worker(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> Cause | None:
+def _follow_worker(seen: Observation, facts: Facts, asked: set[int]) -> Cause | None:
     sidecar = next((c for c in seen.evidence.children(facts.process.pid) if "compile_worker" in c.command), None)
     if sidecar is None:
         return None
@@ -131,15 +132,18 @@ def _follow_worker(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> C
     return None
 
 
-def _follow_thread(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> Cause | None:
+def _follow_thread(seen: Observation, facts: Facts, asked: set[int]) -> Cause | None:
     """The cause of a busy or deadlocked thread of this process is the cause; else it is a plain wait."""
     dumps = threads_of(seen, facts.process.pid)
-    others = [t for t in (dumps[-1] if dumps else []) if t.tid and t.tid not in asked and not is_service(t)]
+    others = [t for t in (dumps[-1] if dumps else []) if t.tid and t.tid != facts.thread.tid and not is_service(t)]
     for other in others:
+        if other.tid in asked:
+            continue
         state = next((s for s in facts.process.threads if s.tid == other.tid), None)
         if state is None:
             continue
-        theirs = _of_thread(seen, facts_of(seen, facts.process, state), (*asked, other.tid))
+        asked.add(other.tid)  # each thread is asked once, however the waits are tangled
+        theirs = _of_thread(seen, facts_of(seen, facts.process, state), asked)
         if (state.want or 0.0) > BUSY_SHARE or theirs.name in ("lock-deadlock", "child-stuck", "child-busy"):
             path = (f"the thread at work waits at {facts.top} for thread {other.thread}", *theirs.path)
             return replace(theirs, path=path)
@@ -147,7 +151,7 @@ def _follow_thread(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> C
     return Cause("thread-wait", f"waits at {facts.top}; other threads: {doing or 'none that works'}")
 
 
-def _detail(seen: Observation, name: str, facts: Facts, asked: tuple[int, ...]) -> str:
+def _detail(seen: Observation, name: str, facts: Facts, asked: set[int]) -> str:
     thread, top = facts.thread, facts.top
     share = f"{thread.want:.0%} of a processor" if thread.want is not None else "a processor"
     if name == "python-loop" and facts.endless:
@@ -162,7 +166,10 @@ def _detail(seen: Observation, name: str, facts: Facts, asked: tuple[int, ...]) 
         path = seen.evidence.lock_file or thread.waits_for
         held = next((lock for lock in seen.evidence.locks if path and lock.path == path), None)
         held = held or (seen.evidence.locks[0] if len(seen.evidence.locks) == 1 and not path else None)
-        who = f"process {held.pid} holds it: {held.command[:200]}" if held else "nobody could be seen to hold it"
+        verb = "holds it" if held and held.is_holder else "has it open"
+        who = (
+            f"process {held.pid} {verb}: {cut_words(held.command, 200)}" if held else "nobody could be seen to hold it"
+        )
         return f"waits for the lock on {path or (held.path if held else 'a file')} at {top}; {who}"
     if name == "io-wait":
         return f"waits in {thread.syscall} for {thread.waits_for or 'an unknown peer'} at {top}"
@@ -186,11 +193,11 @@ def _detail(seen: Observation, name: str, facts: Facts, asked: tuple[int, ...]) 
     return f"at {top}"
 
 
-def _other_threads(seen: Observation, facts: Facts, asked: tuple[int, ...]) -> list[tuple[ThreadStack, bool]]:
+def _other_threads(seen: Observation, facts: Facts, asked: set[int]) -> list[tuple[ThreadStack, bool]]:
     """The other Python threads of the process that do more than serve, and whether each waits for a lock too."""
     dumps = threads_of(seen, facts.process.pid)
     waiting = {t.tid for t in facts.process.threads if t.syscall in ("futex", "") and (t.want or 0.0) < BUSY_SHARE}
-    others = [t for t in (dumps[-1] if dumps else []) if t.tid not in asked and not is_service(t)]
+    others = [t for t in (dumps[-1] if dumps else []) if t.tid != facts.thread.tid and not is_service(t)]
     return [(t, t.tid in waiting) for t in others]
 
 

@@ -174,6 +174,13 @@ def parse_py_spy(text: str, pid: int) -> list[ThreadStack]:
     data = json.loads(text)
     if not isinstance(data, list):
         raise ValueError("py-spy wrote no list of threads")
+    try:
+        return _py_spy_threads(data, pid)
+    except (TypeError, AttributeError, KeyError) as problem:
+        raise ValueError(f"py-spy wrote no threads: {problem!r}") from problem
+
+
+def _py_spy_threads(data: list[Any], pid: int) -> list[ThreadStack]:
     return [
         ThreadStack(
             pid,

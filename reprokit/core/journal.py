@@ -77,10 +77,42 @@ def decode(data: bytes) -> tuple[list[Event], int]:
             bad += 1
             continue
         if isinstance(event, dict) and isinstance(event.get("ev"), str):
-            events.append(event)
+            events.append(_sound(event))
         else:
             bad += 1
     return events, bad
+
+
+_INTEGERS = frozenset({"pid", "tid", "ppid", "n", "nodes", "count", "dropped"})
+_NUMBERS = frozenset({"t", "cpu"})
+_TEXTS = frozenset({"name", "where", "unit", "level", "cid", "hook", "problem", "message", "rank", "world_size"})
+_LARGEST = 1 << 53
+
+
+def _sound(event: Event) -> Event:
+    """The same event without fields of the wrong type: a target can write anything into its own journal."""
+    return {key: value for key, value in event.items() if _fits(key, value)}
+
+
+def _fits(key: str, value: Any) -> bool:
+    if key in _INTEGERS:
+        return isinstance(value, int) and abs(value) < _LARGEST
+    if key in _NUMBERS:
+        return isinstance(value, (int, float)) and abs(value) < _LARGEST
+    if key in ("rank", "world_size"):
+        return value is None or (isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 8)
+    if key in _TEXTS:
+        return value is None or isinstance(value, str)
+    if key == "chain":
+        return isinstance(value, list) and all(map(_is_link, value))
+    return True
+
+
+def _is_link(link: Any) -> bool:
+    frames = link.get("frames", []) if isinstance(link, dict) else None
+    return isinstance(frames, list) and all(
+        isinstance(f, list) and len(f) == 3 and isinstance(f[2], (int, type(None))) for f in frames
+    )
 
 
 def open_events(events: list[Event]) -> list[Event]:

@@ -7,7 +7,7 @@ Every record here comes from ``/proc`` (see proc(5)) through ``host/evidence.py`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 BUSY_SHARE = 0.6
 """A thread or process is busy when it wants more than this of one processor."""
@@ -58,6 +58,8 @@ class HeldLock:
     path: str
     pid: int
     command: str = ""
+    is_holder: bool = True
+    """The kernel says so; False: it only has the file open."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,9 @@ class Gpu:
     busy_share: float
     """Share of the time that a kernel was running, 0.0 to 1.0, as NVML tells it."""
     memory_bytes: int = 0
+
+
+_Record = TypeVar("_Record", ThreadState, ProcessState, HeldLock, Gpu)
 
 
 @dataclass(frozen=True)
@@ -95,27 +100,56 @@ def from_json(data: Any) -> Evidence:
     """Read what ``records.to_json`` wrote; what does not fit is left out."""
     if not isinstance(data, dict):
         return Evidence()
-    processes = []
-    for row in _rows(data, "processes"):
-        threads = tuple(
-            ThreadState(**{**_known(ThreadState, t), "native": tuple(t.get("native") or ())})
-            for t in _rows(row, "threads")
-        )
-        memory = tuple((float(t), int(r), float(c)) for t, r, c in row.get("memory") or ())
-        processes.append(ProcessState(**{**_known(ProcessState, row), "threads": threads, "memory": memory}))
+    lines = data.get("generated_lines")
     return Evidence(
-        tuple(processes),
-        tuple(HeldLock(**_known(HeldLock, r)) for r in _rows(data, "locks")),
-        tuple(Gpu(**_known(Gpu, r)) for r in _rows(data, "gpus")),
-        {str(k): str(v) for k, v in (data.get("generated_lines") or {}).items()},
+        tuple(p for r in _rows(data, "processes") if (p := _process(r)) is not None),
+        tuple(x for r in _rows(data, "locks") if (x := _made(HeldLock, r)) is not None),
+        tuple(g for r in _rows(data, "gpus") if (g := _made(Gpu, r)) is not None),
+        {str(k): str(v) for k, v in lines.items()} if isinstance(lines, dict) else {},
         str(data.get("lock_file") or ""),
     )
+
+
+def cut_words(text: str, most: int) -> str:
+    """The first whole words: half a secret is one that no rule of redaction knows."""
+    if len(text) <= most:
+        return text
+    return text[: text.rfind(" ", 0, most) if " " in text[:most] else 0] + " ..."
+
+
+def _process(row: dict[str, Any]) -> ProcessState | None:
+    threads = []
+    for told in _rows(row, "threads"):
+        native = told.get("native")
+        names = tuple(map(str, native)) if isinstance(native, list) else ()
+        if (thread := _made(ThreadState, {**told, "native": names})) is not None:
+            threads.append(thread)
+    points = row.get("memory")
+    try:
+        memory = tuple((float(t), int(r), float(c)) for t, r, c in points or ())
+    except (TypeError, ValueError, OverflowError):
+        memory = ()
+    return _made(ProcessState, {**row, "threads": tuple(threads), "memory": memory})
+
+
+_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
+
+
+def _made(kind: type[_Record], row: dict[str, Any]) -> _Record | None:
+    """The record with the fields of ``row`` that fit; None when one that it needs is missing or wrong."""
+    told = {}
+    for name, field in kind.__dataclass_fields__.items():
+        wanted = str(field.type).removesuffix(" | None")
+        if name in row and (
+            isinstance(row[name], _KINDS.get(wanted, (tuple,))) or (row[name] is None and "None" in str(field.type))
+        ):
+            told[name] = row[name]
+    try:
+        return kind(**told)
+    except TypeError:
+        return None
 
 
 def _rows(data: dict[str, Any], name: str) -> list[dict[str, Any]]:
     rows = data.get(name) or []
     return [r for r in rows if isinstance(r, dict)] if isinstance(rows, list) else []
-
-
-def _known(kind: type, row: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in row.items() if k in kind.__dataclass_fields__}  # type: ignore[attr-defined]

@@ -93,7 +93,7 @@ def of_collective(seen: Observation) -> Cause | None:
     rows = [v.told for group in merged(found) for v in group]
     unseen = seen.world_size - len(found)
     if unseen > 0:
-        rows.insert(0, f"{unseen} of {seen.world_size} ranks never showed up")
+        rows.insert(0, f"{unseen} of {seen.world_size} ranks are not seen on this machine")
     waiting = sorted({v.operation for v in found if v.operation})
     if len(waiting) > 1:
         rows.insert(0, f"the ranks disagree: {' and '.join(waiting)} are waited in at the same time")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from . import lookalikes, redact_rules
@@ -125,3 +126,17 @@ class Redactor:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._numbers[key] = f"<{kind}-{self._counts[kind]}>"
         return self._numbers[key]
+
+
+def command_text(argv: Sequence[str]) -> str:
+    """A command line as one text: joined, it would lose the structure that shows which words are secret."""
+    words: list[str] = []
+    for before, word in zip([None, *argv], argv, strict=False):
+        name, equals, _ = word.partition("=")
+        if before is not None and redact_rules.FLAG.fullmatch(before) and not word.startswith("-"):
+            words.append("<hidden>")
+        elif equals and redact_rules.FLAG.fullmatch(name):
+            words.append(f"{name}=<hidden>")
+        else:
+            words.append(word)
+    return " ".join(words)

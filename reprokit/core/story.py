@@ -48,13 +48,13 @@ def tell(by_pid: Mapping[int, list[Event]], pid: int) -> Teller:
 
 
 def ranks(by_pid: Mapping[int, list[Event]]) -> dict[str, int]:
-    """Rank -> pid, of the process that first said it has that rank; what it starts inherits the variable."""
+    """Rank -> pid of its own process; what that starts inherits the variable and is not meant."""
+    of_pid = {pid: e.get("rank") for pid, events in by_pid.items() for e in events if e["ev"] == "process"}
     found: dict[str, tuple[float, int]] = {}
     for pid, events in by_pid.items():
         for event in events:
             rank = event.get("rank")
-            if event["ev"] == "process" and isinstance(rank, str) and rank.isdigit():
-                started = event.get("t")
-                when = float(started) if isinstance(started, (int, float)) else 0.0
-                found[rank] = min(found.get(rank, (when, pid)), (when, pid))
+            if event["ev"] == "process" and rank and of_pid.get(event.get("ppid", 0)) != rank:
+                when = (float(event.get("t", 0.0)), pid)
+                found[rank] = max(found.get(rank, when), when)  # a restarted rank has a newer process
     return {rank: pid for rank, (_, pid) in sorted(found.items(), key=lambda row: int(row[0]))}

@@ -27,6 +27,8 @@ BEFORE_COMPILE = frozenset({"build", "import"})
 """Phases of a factory target in which nothing was compiled yet."""
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
 
+UNJUDGED = Verdict("unknown", None, None, "The run could not be judged; what is missing says why.")
+
 Say = Callable[[str], None]
 T = TypeVar("T")
 
@@ -82,15 +84,17 @@ def capture(
             journals = observe.read_journals(place.path)
             refuse_bad_target(journals, place.path)
             missing = [*outcome.missing]
-            seen = observe.observe(request, outcome, place.path, journals)
-            verdict = judge(seen)
+            seen = look_back(request, outcome, place.path, journals, missing)
+            looked = seen
+            verdict = attempt("verdict", missing, lambda: judge(looked), UNJUDGED)
             if wants_eager(request, verdict, outcome):
                 say(f"{verdict.kind}; running once more without torch.compile")
                 first = seen
                 seen = attempt(
                     "eager run", missing, lambda: escalate.check_eager(request, first, place.path, show), first
                 )
-                verdict = judge(seen)
+                told = seen
+                verdict = attempt("verdict", missing, lambda: judge(told), UNJUDGED)
             if escalate.is_wanted(request, verdict, outcome):
                 say("asking what is still open, in shorter runs")
                 asked, none = verdict, tuple[Answer, ...]()
@@ -110,10 +114,21 @@ def repack(run_path: Path, say: Say) -> Captured:
         try:
             request, outcome, before = run.restore(place.path)
             journals = observe.read_journals(place.path)
-            seen = dataclasses.replace(observe.observe(request, outcome, place.path, journals), **before)
-            return finish(request, judge(seen), seen, outcome, journals, place, [*outcome.missing], say)
+            missing = [*outcome.missing]
+            seen = look_back(request, outcome, place.path, journals, missing)
+            seen = dataclasses.replace(seen, **before)
+            verdict = attempt("verdict", missing, lambda: judge(seen), UNJUDGED)
+            return finish(request, verdict, seen, outcome, journals, place, missing, say)
         finally:
             place.release()
+
+
+def look_back(
+    request: Request, outcome: Outcome, run_path: Path, journals: observe.Journals, missing: list[Missing]
+) -> Observation:
+    """Make the observation; of what cannot be read, at least how it ended."""
+    bare = Observation(exit_status=outcome.exit_status, is_command=request.target.kind == "command")
+    return attempt("observation", missing, lambda: observe.observe(request, outcome, run_path, journals), bare)
 
 
 def finish(

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..core.processes import Evidence, Gpu, ProcessState, ThreadState
-from . import waits
+from ..core.processes import Evidence, Gpu, ProcessState, ThreadState, cut_words
+from . import tree, waits
 
 MOST_PROCESSES = 256
 MOST_THREADS = 200
@@ -62,11 +62,14 @@ class Sampler:
         if not self._taken:
             return Evidence()
         states = []
+        links = waits.Links()
         for pid in self._taken[-1][1]:
-            states.append(self._state(pid, memory.get(pid, ()), gil_ages.get(pid)))
+            states.append(self._state(pid, memory.get(pid, ()), gil_ages.get(pid), links))
         return Evidence(tuple(states), gpus=gpus)
 
-    def _state(self, pid: int, memory: Sequence[tuple[float, int, float]], gil_age: float | None) -> ProcessState:
+    def _state(
+        self, pid: int, memory: Sequence[tuple[float, int, float]], gil_age: float | None, links: waits.Links
+    ) -> ProcessState:
         seen = [(t, found[pid]) for t, found in self._taken if pid in found]
         (began, first), (ended, last) = seen[0], seen[-1]
         span = ended - began
@@ -76,7 +79,7 @@ class Sampler:
             before = first.threads.get(tid)
             want = (thread.wanted_s - before.wanted_s) / span if before and span > 0.2 else None
             name, args = waits.syscall(pid, tid)
-            target, child = waits.target(pid, name, args) if tid == pid or len(last.threads) < 32 else ("", 0)
+            target, child = links.target(pid, name, args) if tid == pid or len(last.threads) < 32 else ("", 0)
             place = waits.read(f"/proc/{pid}/task/{tid}/wchan")
             threads.append(
                 ThreadState(
@@ -94,7 +97,7 @@ class Sampler:
         return ProcessState(
             pid=pid,
             ppid=last.ppid,
-            command=waits.read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()[:2000] or f"[{last.name}]",
+            command=cut_words(waits.command(pid), 2000) or f"[{last.name}]",
             states="".join(p.state for _, p in seen),
             want=round(sum(wants), 3) if wants else None,
             rss_bytes=last.rss_bytes,
@@ -116,9 +119,7 @@ def _process(pid: int) -> _Process | None:
     for task in sorted(tasks, key=lambda t: (int(t) != pid, int(t)))[:MOST_THREADS]:
         stat = _stat(f"/proc/{pid}/task/{task}/stat")
         if stat is not None:
-            ran = waits.read(f"/proc/{pid}/task/{task}/schedstat").split()
-            wanted = (int(ran[0]) + int(ran[1])) / 1e9 if len(ran) > 1 else 0.0
-            process.threads[int(task)] = _Thread(stat[1][0], wanted)
+            process.threads[int(task)] = _Thread(stat[1][0], sum(tree.thread_s(pid, task)))
     return process
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 def write_whole(path: Path, data: str | bytes) -> Path:
@@ -25,10 +27,19 @@ def write_json(path: Path, value: Any) -> Path:
     return write_whole(path, json.dumps(value, indent=1, sort_keys=True, default=repr, ensure_ascii=False) + "\n")
 
 
+def open_plain(path: Path) -> IO[bytes]:
+    """Open a plain file for reading; OSError for a link, a pipe that would block for ever, or a device."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a plain file", str(path))
+    return os.fdopen(fd, "rb")
+
+
 def read_text(path: Path, most_bytes: int = 64 << 20) -> str:
     """Read a file that a target may have written: any bytes, any size, perhaps none."""
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             return file.read(most_bytes).decode("utf-8", "replace")
     except OSError:
         return ""
@@ -37,7 +48,7 @@ def read_text(path: Path, most_bytes: int = 64 << 20) -> str:
 def read_tail(path: Path, most_bytes: int) -> str:
     """Read the last ``most_bytes`` of a file."""
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - most_bytes))
             return file.read().decode("utf-8", "replace")

@@ -10,6 +10,7 @@ from ..core.facts import is_service
 from ..core.records import Dump
 
 MOST_NODES = 1500
+MOST_DEPTH = 90
 Model = dict[str, Any]
 
 
@@ -24,6 +25,9 @@ def tree(dumps: Iterable[Dump], names: Mapping[int, str]) -> Model:
             who = names.get(dump.pid, f"process {dump.pid}") + ("" if thread.is_main else f", {thread.thread}")
             path = [(who, "")]
             path += [(f.function, f"{f.file}:{f.line}") for f in reversed(fr.normalise(thread.frames))]
+            if len(path) > MOST_DEPTH:  # a recursion: its start, and where it stands
+                gone = len(path) - MOST_DEPTH
+                path = [*path[:10], (f"... {gone} frames ...", ""), *path[10 + gone :]]
             node = root
             node["samples"] += 1
             for name, place in path:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from pathlib import Path
 
 from ..core import story
-from ..core.journal import Event, Now, decode, decode_now, open_events
+from ..core.journal import NOW_BYTES, Event, Now, decode, decode_now, open_events
+from . import files
 
 _NEWS = frozenset({"begin", "end", "graph", "graph_done", "recompile", "torch", "process", "finished"})
 """Events that show that something advanced. Lines and nodes are told in ``<pid>.now``."""
@@ -34,9 +36,9 @@ class Follower:
         news: list[str] = []
         with contextlib.suppress(OSError):
             for path in sorted(self._folder.iterdir()):
-                if not path.stem.isdigit():
+                if not (path.stem.isascii() and path.stem.isdigit()):
                     continue
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, ValueError):
                     if path.suffix == ".jsonl":
                         news += self._read(path)
                     elif path.suffix == ".now":
@@ -46,8 +48,13 @@ class Follower:
         return news
 
     def teller(self, root_pid: int) -> story.Teller:
-        """Whose story is told as things stand."""
-        return story.teller(self._kept, root_pid)
+        """Whose story is told as things stand: of the living, where there are any."""
+        living = {pid: events for pid, events in self._kept.items() if os.path.exists(f"/proc/{pid}")}
+        return story.teller(living or self._kept, root_pid)
+
+    def tell(self, pid: int) -> story.Teller:
+        """What one process has open."""
+        return story.tell(self._kept, pid)
 
     def gil_ages(self) -> dict[int, float]:
         """Seconds since the heartbeat of each process was last seen to change."""
@@ -55,10 +62,14 @@ class Follower:
         return {pid: round(now - changed, 2) for pid, (_, changed) in self._beats.items()}
 
     def _read(self, path: Path) -> list[str]:
-        with path.open("rb") as file:
+        if path.lstat().st_size == self._offsets.get(path, 0):
+            return []
+        with files.open_plain(path) as file:
             file.seek(self._offsets.get(path, 0))
             data = file.read(MOST_READ_BYTES)
         whole = data.rfind(b"\n") + 1
+        if not whole and len(data) == MOST_READ_BYTES:
+            whole = len(data)  # a line without end is nobody's news
         self._offsets[path] = self._offsets.get(path, 0) + whole
         pid, news = int(path.stem), []
         kept = self._kept.setdefault(pid, [])
@@ -68,15 +79,15 @@ class Follower:
                 kept.append(event)
                 news.append(f"{kind} {event.get('name') or event.get('n') or ''}".strip())
             self.has_begun |= kind == "torch" or str(event.get("name")).startswith(("stage:call", "stage:eager"))
-            if kind == "process" and event.get("can_dump"):
-                self.can_dump.add(pid)
+            if kind == "process" and "can_dump" in event:
+                (self.can_dump.add if event["can_dump"] else self.can_dump.discard)(pid)
         if len(kept) > MOST_KEPT:  # days of training: what is open now is all that counts
             kept[:] = [*open_events(kept[: -MOST_KEPT // 2]), *kept[-MOST_KEPT // 2 :]]
         return news
 
     def _read_now(self, path: Path) -> list[str]:
-        with path.open("rb") as file:
-            data = file.read(1024)
+        with files.open_plain(path) as file:
+            data = file.read(NOW_BYTES)
         if self._said.get(path) == data:
             return []
         self._said[path] = data
@@ -86,7 +97,7 @@ class Follower:
         return [f"{now.unit} {now.where}"]
 
     def _read_beat(self, path: Path) -> None:
-        with path.open("rb") as file:
+        with files.open_plain(path) as file:
             data = file.read(64)
         pid = int(path.stem)
         if pid not in self._beats or self._beats[pid][0] != data:

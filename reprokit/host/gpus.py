@@ -66,11 +66,15 @@ def use() -> list[dict[str, Any]]:
     return found
 
 
+STALE_S = 5.0
+
+
 class GpuFeed:
     """The last word of a process that asks NVML once a second; empty where there is no NVIDIA device."""
 
     def __init__(self) -> None:
-        self.last: tuple[Gpu, ...] = ()
+        self._last: tuple[Gpu, ...] = ()
+        self._heard = 0.0
         self._child: subprocess.Popen[bytes] | None = None
         if glob.glob("/dev/nvidia[0-9]*"):
             command = [sys.executable, "-m", "reprokit.host.gpus", "watch"]
@@ -85,7 +89,12 @@ class GpuFeed:
         assert self._child is not None and self._child.stdout is not None
         for line in self._child.stdout:
             with contextlib.suppress(ValueError, TypeError):
-                self.last = tuple(Gpu(**row) for row in json.loads(line))
+                self._last, self._heard = tuple(Gpu(**row) for row in json.loads(line)), time.monotonic()
+
+    @property
+    def last(self) -> tuple[Gpu, ...]:
+        """What was said last; nothing when that is old: a wedged driver stops answering."""
+        return self._last if time.monotonic() - self._heard < STALE_S else ()
 
     def close(self) -> None:
         """End the asking process; it may be stuck in the driver, so nobody waits for it."""

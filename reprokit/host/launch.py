@@ -69,11 +69,31 @@ def describe(request: Request) -> dict[str, Any]:
 def restore(told: dict[str, Any]) -> Request:
     """The request that :func:`describe` told; what is missing has its default."""
     target = told["target"]
-    names = ("python", "deadline_s", "stall_s", "line_repeats", "escalate", "knobs", "compile", "train", "device")
-    kept = {name: told[name] for name in (*names, "weights", "compile_it") if name in told}
+    names: tuple[str, ...] = (
+        "python",
+        "deadline_s",
+        "stall_s",
+        "line_repeats",
+        "escalate",
+        "knobs",
+        "compile",
+        "train",
+        "device",
+    )
+    names = (*names, "weights", "compile_it")
+    usual = Request(Target(""))
+    kept = {n: told[n] for n in names if n in told and _is_like(told[n], getattr(usual, n))}
     command = tuple(map(str, target.get("command") or ()))
     parsed = Target(str(target.get("kind")), str(target.get("place") or ""), str(target.get("name") or ""), command)
-    return Request(parsed, logs=tuple(told.get("logs") or ()), has_trace=bool(told.get("trace", True)), **kept)
+    logs = tuple(map(str, told["logs"])) if isinstance(told.get("logs"), list) else ()
+    return Request(parsed, logs=logs, has_trace=bool(told.get("trace", True)), **kept)
+
+
+def _is_like(value: Any, usual: Any) -> bool:
+    """``value`` has the type that its field has: a run directory may be damaged."""
+    if usual is None:
+        return isinstance(value, (str, bool, type(None)))
+    return isinstance(value, (int, float) if isinstance(usual, float) else type(usual))
 
 
 @contextlib.contextmanager

@@ -108,16 +108,24 @@ class Lookout:
         else:
             self.quiet_s += passed * served
 
-    def take(self) -> Stacks:
-        """Dump every process of the tree three times, and ask the kernel about each."""
+    def take(self, is_stall: bool = False) -> Stacks | None:
+        """Dump every process of the tree three times, and ask the kernel about each.
+
+        None for a stall that was none: the compiler's stack moved while it was dumped.
+        """
         try:
-            return self._take()
+            return self._take(is_stall)
         except Exception as problem:
             self.problems.add(f"the evidence is incomplete: {problem!r}")
-            return Stacks(tuple(self._dumper.dumps), Evidence(), (*self.problems, *self._dumper.problems()))
+            return self.so_far()
 
-    def _take(self) -> Stacks:
+    def so_far(self) -> Stacks:
+        """The dumps there are, without evidence."""
+        return Stacks(tuple(self._dumper.dumps), Evidence(), (*self.problems, *self._dumper.problems()))
+
+    def _take(self, is_stall: bool) -> Stacks | None:
         began = time.monotonic()
+        self._dumper.try_all_again()
         teller = self.follower.teller(self._root)
         family = [p.pid for p in tree.family(self._root)]
         can_dump = frozenset(self.follower.can_dump)
@@ -131,6 +139,8 @@ class Lookout:
                 sampler.sample(family)
                 time.sleep(GAP_S)
         sampler.sample(family)
+        if is_stall and self._has_moved():
+            return None
         self.follower.look()
         memory = self.watch.memory(self._advanced)
         evidence = sampler.evidence(memory, self.follower.gil_ages(), self.watch.gpus.last)
@@ -140,7 +150,7 @@ class Lookout:
         seconds = (round(s, 3) for s in (waited + self._dumper.seconds_to_first, time.monotonic() - began))
         return Stacks(tuple(self._dumper.dumps), evidence, (*self.problems, *self._dumper.problems()), *seconds)
 
-    def has_moved(self) -> bool:
+    def _has_moved(self) -> bool:
         """The last rounds show a compiler's stack that moves: what looked like a stall was none."""
         teller = self.follower.teller(self._root)
         seen = where.recent(self._seen(teller, self._dumper.dumps), ROUNDS)
@@ -184,6 +194,10 @@ class Lookout:
             return []
         if is_talking:
             return ["output"]
+        if any(gpu.busy_share > 0.05 for gpu in self.watch.gpus.last):
+            return ["a GPU at work"]
+        if self.watch.is_transferring():
+            return ["data read or written"]
         is_busy = phase != "kernel-run" and any(self.watch.want(p) > BUSY_SHARE for p in self.watch.pids)
         return ["a processor at work outside of the compiler"] if is_busy else []
 
@@ -191,15 +205,15 @@ class Lookout:
         """Look at the stacks of all instrumented processes, and compare with the last look."""
         can_dump = frozenset(self.follower.can_dump)
         pids = [p for p in self.watch.pids if p in can_dump] or [self._root]
+        pids.sort(key=lambda p: p != teller.pid)  # only so many are looked at
         before, self._look = self._look, self._dumper.round(pids, can_dump, ask_inside=False)
         self._phase, _ = where.at_work(self._seen(teller, self._look))
         if self._is_endless(teller):
             return []
         both = [*before, *self._look]
         for pid in pids:
-            seen = self._seen(teller if pid == teller.pid else Teller(pid), both)
-            phase = self._phase if pid == teller.pid else "worker-wait"
-            if where.has_moved(seen, phase):
+            seen = self._seen(teller if pid == teller.pid else self.follower.tell(pid), both)
+            if where.has_moved(seen, where.at_work(seen)[0]):
                 return [f"the stack of process {pid} moved"]
         return []
 
@@ -224,7 +238,7 @@ class Lookout:
             evidence = dataclasses.replace(evidence, processes=processes)
         lock_file = self._dumper.lock_file(teller.pid) if cause == "file-lock" else ""
         paths = [lock_file, thread.waits_for] if cause == "file-lock" else []
-        locks = waits.held_locks((p.pid for p in evidence.processes), paths) if cause == "file-lock" else ()
+        locks = waits.held_locks(teller.pid, (p.pid for p in evidence.processes), paths) if cause == "file-lock" else ()
         return dataclasses.replace(
             evidence, lock_file=lock_file, locks=locks, generated_lines=_generated_lines(self._look, teller.pid)
         )

@@ -9,13 +9,14 @@ from typing import Any
 
 from ..core import frames as fr
 from ..core import phases, ranks, story
-from ..core.journal import Event, Now, decode, decode_now
+from ..core.journal import NOW_BYTES, Event, Now, decode, decode_now
 from ..core.records import Fault, Frame, GraphRecord, Link, Missing, Observation, Raised
 from . import files
 from .launch import Request
 from .run import Outcome
 
 STDERR_TAIL_BYTES = 64_000
+MOST_JOURNAL_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,14 @@ def read_journals(run_path: Path) -> Journals:
     by_pid: dict[int, list[Event]] = {}
     bad = 0
     for path in sorted((run_path / "journal").glob("*.jsonl")):
-        with contextlib.suppress(OSError, ValueError):
-            events, wrong = decode(path.read_bytes())
+        with contextlib.suppress(OSError, ValueError), files.open_plain(path) as file:
+            events, wrong = decode(file.read(MOST_JOURNAL_BYTES))
             by_pid[int(path.stem)] = events
             bad += wrong
     now = {}
     for path in (run_path / "journal").glob("*.now"):
-        with contextlib.suppress(OSError, ValueError):
-            now[int(path.stem)] = decode_now(path.read_bytes())
+        with contextlib.suppress(OSError, ValueError), files.open_plain(path) as file:
+            now[int(path.stem)] = decode_now(file.read(NOW_BYTES))
     return Journals(by_pid, bad, now)
 
 
@@ -67,7 +68,9 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
     """Make the observation; what a run did not leave stays at its default."""
     stderr_tail = files.read_tail(run_path / "logs" / "stderr.txt", STDERR_TAIL_BYTES)
     raised, raiser = _ending_exception(outcome, journals, stderr_tail)
-    told = story.tell(journals.by_pid, raiser) if raiser else story.teller(journals.by_pid, outcome.main_pid)
+    alive = {p.pid for p in outcome.stacks.evidence.processes}  # those that were there when it was ended
+    living = {pid: events for pid, events in journals.by_pid.items() if pid in alive} or journals.by_pid
+    told = story.tell(journals.by_pid, raiser) if raiser else story.teller(living, outcome.main_pid)
     pid, names = told.pid, told.open_events
     now = journals.now.get(pid, Now())
     named = phases.of_events(names)
@@ -169,7 +172,8 @@ def _raised(event: Event) -> Raised:
 def _faults(run_path: Path, stderr_tail: str) -> list[Fault]:
     found = []
     for path in sorted((run_path / "stacks").glob("faulthandler-*.txt")):
-        fault = fr.parse_fatal(files.read_text(path), int(path.stem.split("-")[1]))
+        pid = path.stem.removeprefix("faulthandler-")
+        fault = fr.parse_fatal(files.read_text(path), int(pid) if pid.isascii() and pid.isdigit() else 0)
         if fault:
             found.append(fault)
     fault = fr.parse_fatal(stderr_tail, 0)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..core.processes import from_json
-from ..core.records import Answer, BadInput, Missing, to_json
+from ..core.records import Answer, BadInput, Frame, Link, Missing, Raised, to_json
 from . import files, interrupts, launch, oom, output, stacks, tree
 from .launch import Request
 from .lookout import EVIDENCE, Lookout, Progress, Stacks
@@ -105,7 +105,7 @@ def _execute(
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    files.write_json(run_path / "run.json", {**read_run(run_path), "main_pid": child.pid, "started": started})
+    _tell(run_path, main_pid=child.pid, started=started)
     pumps = output.pump(child, run_path / "logs", echo)
     limit = min(request.stall_s, request.deadline_s / 4)
     lookout = Lookout(run_path, child.pid, limit, request.line_repeats, lambda: max(pump.last_output for pump in pumps))
@@ -121,9 +121,11 @@ def _execute(
             if end != "ended":
                 # A second Ctrl-C ends the dump, never the clean-up below.
                 with contextlib.suppress(KeyboardInterrupt), interrupts.heard():
-                    dumped = lookout.take()
-            if end == "stalled" and lookout.has_moved():
-                end = ""
+                    _tell(run_path, end=end, quiet_s=round(lookout.quiet_s, 3))  # should we not live to tell more
+                    taken = lookout.take(is_stall=end == "stalled")
+                    end, dumped = (end, taken) if taken is not None else ("", Stacks())
+                if end and not dumped.dumps:
+                    dumped = lookout.so_far()
     finally:
         own_cpu_s = _own_cpu_s() - own_before  # before the target is reaped, whose seconds would count as ours
         status, usage, stubborn = _end(child, run_id)
@@ -159,6 +161,12 @@ def _execute(
     )
 
 
+def _tell(run_path: Path, **facts: Any) -> None:
+    """Add to ``run.json`` what is known so far; a full disk must not end the watching."""
+    with contextlib.suppress(OSError):
+        files.write_json(run_path / "run.json", {**read_run(run_path), **facts})
+
+
 def _own_cpu_s() -> float:
     both = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return sum(used.ru_utime + used.ru_stime for used in both)
@@ -191,11 +199,7 @@ def _end(child: subprocess.Popen[bytes], run_id: str) -> tuple[int | None, resou
 
 def read_run(run_path: Path) -> dict[str, Any]:
     """Read ``run.json`` back; empty when it is missing or broken."""
-    with contextlib.suppress(ValueError):
-        value = json.loads(files.read_text(run_path / "run.json") or "{}")
-        if isinstance(value, dict):
-            return value
-    return {}
+    return _json(run_path / "run.json")
 
 
 def restore(run_path: Path) -> tuple[Request, Outcome, dict[str, Any]]:
@@ -207,24 +211,50 @@ def restore(run_path: Path) -> tuple[Request, Outcome, dict[str, Any]]:
     if not isinstance(told.get("target"), dict) or not told.get("argv"):
         raise BadInput(f"{run_path} is no run directory: it has no run.json that says what was run")
     request = launch.restore(told)
-    kept = {f.name: told[f.name] for f in dataclasses.fields(Outcome) if f.name in told}
     was_cut = "ended" not in told
-    times = [p.stat().st_mtime for p in (run_path / "journal").glob("*")] or [run_path.stat().st_mtime]
-    ended = max([float(told.get("started") or 0.0), *times])
+    times = [p.lstat().st_mtime for p in (run_path / "journal").glob("*")] or [run_path.stat().st_mtime]
+    began = told["started"] if isinstance(told.get("started"), (int, float)) else min(times)
+    end = told.get("end") if was_cut else ""
     blank = Outcome(
-        exit_status=None, is_timed_out=False, is_stalled=False, is_interrupted=was_cut, quiet_s=0.0, last_progress="",
-        seconds=round(ended - float(told.get("started") or ended), 3), cpu_s=0.0, peak_rss_bytes=0, ended=ended,
-        started=float(told.get("started") or ended), main_pid=0, stacks=Stacks(), oom_evidence="", last_output=0.0, watch_cpu_s=0.0,
+        exit_status=None, is_timed_out=end in ("deadline", "stalled"), is_stalled=end == "stalled",
+        is_interrupted=was_cut and end not in ("deadline", "stalled"), quiet_s=0.0, last_progress="",
+        seconds=round(max(max(times) - began, 0.0), 3), cpu_s=0.0, peak_rss_bytes=0, ended=max(began, *times),
+        started=began, main_pid=0, stacks=Stacks(), oom_evidence="", last_output=0.0, watch_cpu_s=0.0,
         missing=(Missing("clean end", "reprokit ended before the target did; this is what was on disk"),) if was_cut else (),
     )  # fmt: skip
-    with contextlib.suppress(ValueError):
-        evidence = from_json(json.loads(files.read_text(run_path / EVIDENCE) or "{}"))
-        kept["stacks"] = Stacks(tuple(stacks.read(run_path)), evidence)
-    if isinstance(kept.get("missing"), list):
-        kept["missing"] = tuple(Missing(str(m.get("what")), str(m.get("why"))) for m in kept["missing"])
-    before: dict[str, Any] = {}
-    with contextlib.suppress(ValueError, TypeError, AttributeError):
-        seen = json.loads(files.read_text(run_path / "observation.json") or "{}")
-        before = {k: seen[k] for k in ("eager", "eager_detail") if isinstance(seen.get(k), str)}
+    kept: dict[str, Any] = {}
+    for field in dataclasses.fields(Outcome):
+        value, usual = told.get(field.name), getattr(blank, field.name)
+        if isinstance(value, type(usual)) or (isinstance(value, int) and isinstance(usual, (float, type(None)))):
+            kept[field.name] = value
+    if isinstance(told.get("missing"), list):
+        rows = [m for m in told["missing"] if isinstance(m, dict)]
+        kept["missing"] = tuple(Missing(str(m.get("what")), str(m.get("why"))) for m in rows)
+    outcome = dataclasses.replace(blank, **kept)
+    if outcome.is_timed_out or outcome.is_interrupted:  # else there were looks at the stacks, and no end to explain
+        evidence = from_json(_json(run_path / EVIDENCE))
+        outcome = dataclasses.replace(outcome, stacks=Stacks(tuple(stacks.read(run_path)), evidence))
+    return request, outcome, _asked_before(run_path)
+
+
+def _asked_before(run_path: Path) -> dict[str, Any]:
+    """What other runs had said of this one."""
+    seen = _json(run_path / "observation.json")
+    before = {k: seen[k] for k in ("eager", "eager_detail") if isinstance(seen.get(k), str)}
+    with contextlib.suppress(TypeError, ValueError, KeyError):
         before["answers"] = tuple(Answer(**a) for a in seen.get("answers", ()))
-    return request, dataclasses.replace(blank, **kept), before
+        if seen.get("eager") == "fails" and seen.get("raised"):
+            chain = [
+                Link(link["type"], link["message"], tuple(Frame(**f) for f in link["frames"]))
+                for link in seen["raised"]["chain"]
+            ]
+            before["raised"] = Raised(tuple(chain), str(seen["raised"].get("where")), str(seen["raised"].get("cid")))
+    return before
+
+
+def _json(path: Path) -> dict[str, Any]:
+    with contextlib.suppress(ValueError, RecursionError):
+        value = json.loads(files.read_text(path) or "{}")
+        if isinstance(value, dict):
+            return value
+    return {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -29,9 +30,14 @@ PY_SPY_TRIES = 3
 """A running stack may change while it is read without stopping the process."""
 FAULTHANDLER_TIMEOUT_S = 1.0
 MOST_PROCESSES = 32
+MOST_LOOK_FILES = 120
+"""Rounds of dumps on disk; of a longer run, older ones are thinned out."""
 TOO_SLOW = "gave nothing"
 MOST_LOOKS_KEPT = 12
 """Dumps of earlier looks that are judged and kept in memory; all of them are files."""
+
+
+_NAME = re.compile(r"(?P<number>[0-9]{1,9})-(?P<tool>py-spy|faulthandler)-(?P<pid>[0-9]{1,9})")
 
 
 class Dumper:
@@ -47,10 +53,14 @@ class Dumper:
         """From the start of a round to its first stack; set it to 0 to measure the next round."""
         self._mute: set[int] = set()
         self._slow: set[int] = set()
+        self._looks: list[int] = []
 
     def round(self, pids: Iterable[int], can_dump: frozenset[int], ask_inside: bool) -> list[Dump]:
         """One dump of each process: from outside, and from inside where asked or where the outside has failed."""
         self.number += 1
+        self._looks.append(self.number)
+        if len(self._looks) > MOST_LOOK_FILES:
+            self._thin_out()
         chosen = list(pids)[:MOST_PROCESSES]
         number, tool, began = self.number, self._tool, time.monotonic()
         jobs = [self._pool.submit(_py_spy, tool, self._folder, number, pid) for pid in chosen if pid not in self._slow]
@@ -75,6 +85,21 @@ class Dumper:
         old = self.number - MOST_LOOKS_KEPT
         self.dumps = [d for d in self.dumps if d.number > old]
         return taken
+
+    def try_all_again(self) -> None:
+        """A tool that was too slow once, perhaps under load, is given another chance."""
+        self._mute.clear()
+        self._slow.clear()
+
+    def _thin_out(self) -> None:
+        """Delete every second of the older rounds: days of looks must not fill the disk."""
+        old = self._looks[: -MOST_LOOK_FILES // 2]
+        gone = set(old[1::2])
+        self._looks = [n for n in self._looks if n not in gone]
+        for number in gone:
+            for path in self._folder.glob(f"{number}-*"):
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     def problems(self) -> tuple[str, ...]:
         """Which tool could not dump which process, and why."""
@@ -118,18 +143,18 @@ class Dumper:
 
 def read(run_path: Path, most_rounds: int = MOST_LOOKS_KEPT) -> list[Dump]:
     """The dumps that a run left on disk, of its last ``most_rounds`` rounds."""
+    named = []
+    for path in (run_path / "stacks").glob("[0-9]*-*-*"):
+        if (words := _NAME.fullmatch(path.stem)) is not None:
+            named.append((int(words["number"]), words["tool"], int(words["pid"]), path))
+    rounds = sorted({number for number, *_ in named})[-most_rounds:]
     found = []
-    for path in sorted((run_path / "stacks").glob("[0-9]*-*-*")):
-        number, _, rest = path.stem.partition("-")
-        tool, _, pid = rest.rpartition("-")
-        if not number.isdigit() or not pid.isdigit() or tool not in ("py-spy", "faulthandler"):
-            continue
-        text = files.read_text(path)
-        with contextlib.suppress(ValueError):
+    for number, tool, pid, path in sorted(named):
+        if number in rounds:
             parse = fr.parse_py_spy if tool == "py-spy" else fr.parse_faulthandler
-            found.append(Dump(int(number), tool, int(pid), tuple(parse(text, int(pid)))))
-    found.sort(key=lambda d: (d.number, d.tool, d.pid))
-    return [d for d in found if d.number > found[-1].number - most_rounds]
+            with contextlib.suppress(ValueError):
+                found.append(Dump(number, tool, pid, tuple(parse(files.read_text(path), pid))))
+    return found
 
 
 def py_spy() -> str | None:
@@ -187,7 +212,7 @@ def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
             if now > before and now == size:
                 break
             size = now
-        with path.open("rb") as file:
+        with files.open_plain(path) as file:
             file.seek(before)
             text = file.read().decode("utf-8", "replace")
     except OSError as problem:

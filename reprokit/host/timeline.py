@@ -24,20 +24,36 @@ def make(
     """Lanes of phases and series of measures, in seconds from ``began``; plain values, ready for JSON."""
     seconds = max(ended - began, 0.001)
     lanes: list[Model] = []
-    names = {pid: f"rank {rank}" for rank, pid in ranks.items()}
+    names = {pid: f"rank {rank}, process {pid}" for rank, pid in ranks.items()}
     for pid, events in by_pid.items():
-        spans = _spans(events, began, ended)
-        if spans or pid in names:
-            name = f"{names[pid]}, process {pid}" if pid in names else f"process {pid}"
-            lanes.append({"pid": pid, "name": name, "spans": spans[:MOST_SPANS]})
-    lanes.sort(key=lambda lane: (names.get(int(lane["pid"]), "~"), -len(lane["spans"])))
+        threads: dict[int, list[Event]] = {}
+        for event in events:
+            if event["ev"] in ("begin", "end"):
+                threads.setdefault(event.get("tid", pid), []).append(event)
+        for tid, own in threads.items() or ((pid, []),):
+            spans = _spans(own, began, ended)
+            if spans or pid in names:
+                name = names.get(pid, f"process {pid}") + (f", thread {tid}" if tid != pid else "")
+                lanes.append({"pid": pid, "name": name, "spans": spans})
+    lanes.sort(key=lambda lane: (str(lane["name"]) if int(lane["pid"]) in names else "~", -len(lane["spans"])))
+    totals = _totals(lanes)
+    for lane in lanes:
+        lane["spans"] = _longest(lane["spans"])
     return {
         "seconds": round(seconds, 3),
         "lanes": lanes[:MOST_LANES],
         "lanes_left_out": max(0, len(lanes) - MOST_LANES),
         "series": _series(samples, began),
-        "phases": _totals(lanes),
+        "phases": totals,
     }
+
+
+def _longest(spans: list[Model]) -> list[Model]:
+    """As many as can be drawn: what is still open, and the longest, in the order of time."""
+    if len(spans) <= MOST_SPANS:
+        return spans
+    chosen = sorted(spans, key=lambda s: (not s["is_open"], s["start"] - s["end"]))[:MOST_SPANS]
+    return sorted(chosen, key=lambda s: s["start"])
 
 
 def _spans(events: list[Event], began: float, ended: float) -> list[Model]:

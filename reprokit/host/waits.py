@@ -6,11 +6,13 @@ import contextlib
 import os
 import platform
 import struct
+import time
 from collections.abc import Iterable
 
 import psutil
 
-from ..core.processes import HeldLock
+from ..core.processes import HeldLock, cut_words
+from ..core.redact import command_text
 
 # Numbers of the calls a hanging thread is found in, from the kernel's unistd.h of each architecture.
 _X86 = {
@@ -52,46 +54,57 @@ def syscall(pid: int, tid: int) -> tuple[str, list[int]]:
     return name, args
 
 
-def target(pid: int, name: str, args: list[int]) -> tuple[str, int]:
-    """What the call waits for, in words, and the pid of a child that it names (0 for none or any)."""
-    if name == "wait4" and args:
-        child = args[0] if args[0] < 1 << 31 else 0
-        return (f"child {child}" if child else "any child"), child
-    if name == "waitid" and len(args) > 1:
-        child = args[1] if args[0] == _P_PID else _pid_of_pidfd(pid, args[1]) if args[0] == _P_PIDFD else 0
-        return (f"child {child}" if child else "any child"), child
-    fds: list[int] = []
-    if name in _HAS_FD and args:
-        fds = [args[0]]
-    elif name in ("poll", "ppoll") and len(args) > 1:
-        fds = _polled(pid, args[0], args[1])
-    if name.startswith("epoll") and fds:
-        fds = _epolled(pid, fds[0]) or fds
-    return ", ".join(describe_fd(pid, fd) for fd in fds[:MOST_FDS]), 0
+class Links:
+    """What descriptors lead to, for many threads at once: the machine's descriptors are read once, and not for long."""
+
+    def __init__(self) -> None:
+        self._pipes: dict[str, set[int]] | None = None
+        self._peers: dict[int, dict[int, str]] = {}
+
+    def target(self, pid: int, name: str, args: list[int]) -> tuple[str, int]:
+        """What the call waits for, in words, and the pid of a child that it names (0 for none or any)."""
+        if name == "wait4" and args:
+            child = args[0] if args[0] < 1 << 31 else 0
+            return (f"child {child}" if child else "any child"), child
+        if name == "waitid" and len(args) > 1:
+            child = args[1] if args[0] == _P_PID else _pid_of_pidfd(pid, args[1]) if args[0] == _P_PIDFD else 0
+            return (f"child {child}" if child else "any child"), child
+        fds: list[int] = []
+        if name in _HAS_FD and args:
+            fds = [args[0]]
+        elif name in ("poll", "ppoll") and len(args) > 1:
+            fds = _polled(pid, args[0], args[1])
+        if name.startswith("epoll") and fds:
+            fds = _epolled(pid, fds[0]) or fds
+        return ", ".join(self.describe(pid, fd) for fd in fds[:MOST_FDS]), 0
+
+    def describe(self, pid: int, fd: int) -> str:
+        """A path, or a pipe with the processes at its other end, or a socket with its peer."""
+        try:
+            link = os.readlink(f"/proc/{pid}/fd/{fd}")
+        except OSError:
+            return f"descriptor {fd}"
+        if link.startswith("pipe:"):
+            self._pipes = holders("pipe:") if self._pipes is None else self._pipes
+            others = sorted(self._pipes.get(link, set()) - {pid})
+            told = ", ".join(f"{p} ({cut_words(command(p), 80)})" for p in others[:4])
+            return f"descriptor {fd}, a pipe; {f'also open in process {told}' if told else 'open in no other process'}"
+        if link.startswith("socket:"):
+            return f"descriptor {fd}, a socket{self._sockets(pid).get(fd, '')}"
+        return link if link.startswith("/") else f"descriptor {fd}, {link}"
+
+    def _sockets(self, pid: int) -> dict[int, str]:
+        if pid not in self._peers:
+            found = self._peers[pid] = {}
+            with contextlib.suppress(psutil.Error, OSError):
+                for one in psutil.Process(pid).net_connections("all"):
+                    peer = ":".join(map(str, one.raddr)) if isinstance(one.raddr, tuple) else str(one.raddr)
+                    found[one.fd] = f" to {peer or 'nobody'} ({one.status})"
+        return self._peers[pid]
 
 
-def describe_fd(pid: int, fd: int) -> str:
-    """A path, or a pipe with the processes at its other end, or a socket with its peer."""
-    try:
-        link = os.readlink(f"/proc/{pid}/fd/{fd}")
-    except OSError:
-        return f"descriptor {fd}"
-    if link.startswith("pipe:"):
-        others = sorted({p for p in _holders(link) if p != pid})
-        told = ", ".join(f"{p} ({_command(p)[:80]})" for p in others[:4])
-        return f"descriptor {fd}, a pipe; {f'also open in process {told}' if told else 'open in no other process'}"
-    if link.startswith("socket:"):
-        with contextlib.suppress(psutil.Error, OSError):
-            for connection in psutil.Process(pid).net_connections("all"):
-                if connection.fd == fd:
-                    peer = connection.raddr
-                    to = ":".join(map(str, peer)) if isinstance(peer, tuple) else str(peer)
-                    return f"descriptor {fd}, a socket to {to or 'nobody'} ({connection.status})"
-    return link if link.startswith("/") else f"descriptor {fd}, {link}"
-
-
-def held_locks(family: Iterable[int], paths: Iterable[str]) -> tuple[HeldLock, ...]:
-    """File locks held by processes of ``family``, or on one of ``paths``, from ``/proc/locks``."""
+def held_locks(asker: int, family: Iterable[int], paths: Iterable[str]) -> tuple[HeldLock, ...]:
+    """File locks held by processes of ``family`` or on one of ``paths``, from ``/proc/locks``; ``asker`` waits itself."""
     pids, wanted = set(family), {p for p in paths if p}
     found: list[HeldLock] = []
     for line in read("/proc/locks").splitlines():
@@ -100,12 +113,21 @@ def held_locks(family: Iterable[int], paths: Iterable[str]) -> tuple[HeldLock, .
             continue
         pid, inode = int(words[4]), words[5].rsplit(":", 1)[-1]
         path = _path_of_inode(pid, int(inode)) if inode.isdigit() and pid > 0 else ""
-        if path and (pid in pids or path in wanted):
-            found.append(HeldLock(path, pid, _command(pid)))
+        if path and pid != asker and (pid in pids or path in wanted):
+            found.append(HeldLock(path, pid, command(pid)))
     known = {lock.path for lock in found}
-    for path in wanted - known:  # the locker may have died and left the descriptor to a child
-        found += [HeldLock(path, p, _command(p)) for p in sorted(_holders(path))[:4]]
+    if wanted - known:  # the locker may have died and left the descriptor to a child
+        opened = holders("/")
+        for path in wanted - known:
+            others = sorted(opened.get(path, set()) - {asker})
+            found += [HeldLock(path, p, command(p), is_holder=False) for p in others[:4]]
     return tuple(sorted(set(found), key=lambda h: (h.path, h.pid)))
+
+
+def command(pid: int) -> str:
+    """The command line of a process, without the values of secret options."""
+    argv = read(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
+    return command_text(argv).strip()
 
 
 def read(path: str) -> str:
@@ -117,10 +139,6 @@ def read(path: str) -> str:
         return ""
 
 
-def _command(pid: int) -> str:
-    return read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()
-
-
 def _path_of_inode(pid: int, inode: int) -> str:
     with contextlib.suppress(OSError):
         for fd in os.listdir(f"/proc/{pid}/fd"):
@@ -130,18 +148,21 @@ def _path_of_inode(pid: int, inode: int) -> str:
     return ""
 
 
-def _holders(link: str) -> set[int]:
-    """Processes that have what ``link`` names open."""
-    found = set()
-    for name in os.listdir("/proc"):
+def holders(prefix: str, budget_s: float = 1.0) -> dict[str, set[int]]:
+    """Link -> the processes that have it open, for links that begin with ``prefix``; as many as the time allows."""
+    found: dict[str, set[int]] = {}
+    until = time.monotonic() + budget_s
+    for name in sorted(os.listdir("/proc"), key=lambda n: -int(n) if n.isdigit() else 0):  # the newest first
         if not name.isdigit() or int(name) == os.getpid():
             continue
+        if time.monotonic() > until:
+            break
         with contextlib.suppress(OSError):
             for fd in os.listdir(f"/proc/{name}/fd"):
                 with contextlib.suppress(OSError):
-                    if os.readlink(f"/proc/{name}/fd/{fd}") == link:
-                        found.add(int(name))
-                        break
+                    link = os.readlink(f"/proc/{name}/fd/{fd}")
+                    if link.startswith(prefix):
+                        found.setdefault(link, set()).add(int(name))
     return found
 
 

@@ -19,6 +19,8 @@ EVERY_S = 1.0
 COLUMNS = ("t", "pid", "ppid", "name", "state", "rss_bytes", "cpu_s", "want_s", "threads", "gpu_share")
 """One row a process and sample; a GPU has a row with pid 0, its name and ``gpu_share``."""
 KEPT = 300
+ROWS = 600
+LEAST_IO_BYTES = 256 << 10
 COMPILERS = frozenset(
     "cc1plus cc1 cicc ptxas nvcc clang clang++ ld as lld collect2 icpx hipcc cudafe++ fatbinary".split()
 )
@@ -59,9 +61,12 @@ class Watch:
         self._kept: dict[int, deque[_Row]] = {}
         self._last: dict[int, _Row] = {}
         self._before: dict[int, _Row] = {}
+        self._began, self._next_row, self._gone_cpu_s = time.monotonic(), 0.0, 0.0
+        self._shares: dict[int, float] = {}
+        self._io = self._io_before = 0
         self._file: IO[str] | None = None
-        with contextlib.suppress(OSError):
-            self._file = path.open("a", newline="", buffering=1)
+        with contextlib.suppress(OSError):  # a process name may be cut in the middle of a character
+            self._file = path.open("a", newline="", buffering=1, encoding="utf-8", errors="backslashreplace")
             csv.writer(self._file).writerow(COLUMNS)
 
     def tick(self) -> bool:
@@ -71,12 +76,13 @@ class Watch:
         self._next = time.monotonic() + EVERY_S
         now, total = round(time.time(), 3), 0
         rows: list[tuple[object, ...]] = []
-        self._before, self._last = self._last, {}
+        self._before, self._last, self._io_before, self._io = self._last, {}, self._io, 0
         for process in tree.family(self.root_pid):
             with contextlib.suppress(psutil.Error, OSError), process.oneshot():
                 cpu, rss, name = process.cpu_times(), process.memory_info().rss, process.name()
                 ran, waited = tree.processor_s(process.pid)
                 total += rss
+                self._io += _io_bytes(process.pid)
                 row = _Row(time.monotonic(), name, rss, cpu.user + cpu.system, ran, waited, _faults(process.pid))
                 self._last[process.pid] = row
                 self._kept.setdefault(process.pid, deque(maxlen=KEPT)).append(row)
@@ -84,14 +90,22 @@ class Watch:
                 rows.append(
                     (now, process.pid, process.ppid(), name, process.status(), rss, round(row.cpu_s, 2), want, process.num_threads(), "")
                 )  # fmt: skip
+        for pid in [p for p in self._kept if p not in self._last]:
+            self._gone_cpu_s += self._kept.pop(pid)[-1].cpu_s
+        self._shares = {
+            pid: (after.ran_s + after.waited_s - before.ran_s - before.waited_s) / max(after.at - before.at, 1e-3)
+            for pid, before, after in self._pairs()
+        }
         for gpu in self.gpus.last:
             rows.append((now, 0, 0, f"gpu{gpu.index}", "", gpu.memory_bytes, "", "", "", gpu.busy_share))
         seen = self.samples
         seen.last_rss_bytes, seen.processes = total, len(self._last)
         seen.peak_rss_bytes = max(seen.peak_rss_bytes, total)
         seen.least_available_bytes = min(seen.least_available_bytes, psutil.virtual_memory().available)
-        if self._file is not None:
-            with contextlib.suppress(OSError):
+        if self._file is not None and time.monotonic() >= self._next_row:
+            # a row a second at first, and fewer the longer it runs: days must not fill the disk
+            self._next_row = time.monotonic() + max(EVERY_S, (time.monotonic() - self._began) / ROWS) - EVERY_S / 2
+            with contextlib.suppress(OSError, ValueError):
                 csv.writer(self._file).writerows(rows)
         return True
 
@@ -104,7 +118,7 @@ class Watch:
     def cpu_s(self) -> float:
         """Processor seconds of every process that was ever sampled: what the kernel tells of a root leaves out
         children that nobody waited for."""
-        return sum(rows[-1].cpu_s for rows in self._kept.values())
+        return self._gone_cpu_s + sum(rows[-1].cpu_s for rows in self._kept.values())
 
     def served(self) -> float:
         """Share of the wanted processor time that the tree got between the last two samples; 1.0 when it wanted none."""
@@ -114,14 +128,15 @@ class Watch:
             waited += after.waited_s - before.waited_s
             span = max(span, after.at - before.at)
         wanted = ran + waited
-        return ran / wanted if span and wanted > 0.2 * span else 1.0
+        return min(max(ran / wanted, 0.0), 1.0) if span and wanted > 0.2 * span else 1.0
 
     def want(self, pid: int) -> float:
         """Share of one processor that ``pid`` wanted between the last two samples."""
-        for each, before, after in self._pairs():
-            if each == pid and after.at > before.at:
-                return (after.ran_s + after.waited_s - before.ran_s - before.waited_s) / (after.at - before.at)
-        return 0.0
+        return self._shares.get(pid, 0.0)
+
+    def is_transferring(self) -> bool:
+        """The tree read or wrote more since the last sample than a poll or our own journals do."""
+        return self._io - self._io_before > LEAST_IO_BYTES
 
     def working_compilers(self) -> list[str]:
         """Compilers below the target that ran and touched new memory, or were started, since the last sample."""
@@ -148,6 +163,13 @@ class Watch:
 
     def _pairs(self) -> list[tuple[int, _Row, _Row]]:
         return [(pid, self._before[pid], row) for pid, row in self._last.items() if pid in self._before]
+
+
+def _io_bytes(pid: int) -> int:
+    """Bytes that a process has read and written so far, files and pipes alike (proc(5), io)."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/io") as file:
+        return sum(int(line.split()[1]) for line in file.read().splitlines()[:2])
+    return 0
 
 
 def _faults(pid: int) -> int:

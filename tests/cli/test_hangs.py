@@ -214,6 +214,25 @@ def test_a_finished_run_packs_to_the_same_verdict(tmp_path: Path) -> None:
     assert again.json["verdict"] == first.json["verdict"]
 
 
+def test_a_target_that_writes_nonsense_into_its_own_journal_leaves_a_pack(write: Any, tmp_path: Path) -> None:
+    """Events of any type, a pipe, a link, a broken dump: whatever lies in the run directory, there is a verdict."""
+    script = write(
+        "odd.py",
+        "import os, torch\nimport torch._dynamo\nrun = os.environ['REPROKIT_RUN_DIR']\n"
+        'rows = [\'{"ev":"begin","tid":[1],"name":3}\', \'{"ev":"progress","count":"abc"}\', \'{"ev":"exception","chain":[5]}\',\n'
+        '        \'{"ev":"process","rank":"\\u00b2"}\', \'{"ev":"graph","nodes":"x"}\', \'[\' * 9999, \'{"ev":"config","changed":3}\']\n'
+        "open(f'{run}/journal/{os.getpid()}.jsonl', 'a').write('\\n'.join(rows) + '\\n')\n"
+        "os.mkfifo(f'{run}/journal/77.jsonl'); os.mkfifo(f'{run}/stacks/faulthandler-78.txt')\n"
+        "os.symlink('/dev/zero', f'{run}/journal/79.now'); open(f'{run}/stacks/1-py-spy-5.json', 'w').write('[1]')\n"
+        "torch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n",
+    )
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    assert (done.status, done.kind) == (0, "ok"), done.out + done.err
+    assert "report.html" in archive.read(Path(done.json["pack"])).files
+    again = reprokit("pack", "--json", done.run_dir)
+    assert (again.status, again.kind) == (0, "ok"), again.err
+
+
 @pytest.mark.parametrize("place", ["nowhere", "."])
 def test_what_is_no_run_directory_is_refused(place: str, tmp_path: Path) -> None:
     """One line, exit code 2."""

@@ -8,8 +8,9 @@ import pytest
 
 from reprokit.core.causes import EXPLAIN, diagnose
 from reprokit.core.facts import TABLE, is_growing
-from reprokit.core.processes import Evidence, HeldLock, ProcessState, ThreadState, from_json
+from reprokit.core.processes import Evidence, HeldLock, ProcessState, ThreadState, cut_words, from_json
 from reprokit.core.records import Dump, Frame, Observation, ThreadStack, to_json
+from reprokit.core.redact import command_text
 
 SITE = "/v/lib/python3.11/site-packages/"
 STD = "/usr/lib/python3.11/"
@@ -168,6 +169,31 @@ def test_a_joined_thread_that_burns_a_processor_is_the_cause() -> None:
     assert "counter" in found.path[0]
 
 
+def test_many_threads_that_wait_for_one_another_are_asked_once_each() -> None:
+    """Forty idle threads: each is visited once, not in every order."""
+    wait = Frame(STD + "queue.py", "Queue.get")
+    stacks = [thread(wait)] + [ThreadStack(1, f"t{n}", (wait, PASS), tid=n) for n in range(2, 42)]
+    states = tuple(ThreadState(n, states="SSS", want=0.0, syscall="futex") for n in range(1, 42))
+    base = seen(states[0], *stacks, gil_age_s=0.1)
+    base = replace(base, evidence=Evidence((replace(base.evidence.processes[0], threads=states),)))
+    assert diagnose(base).name == "thread-wait"
+
+
+def test_a_family_that_names_itself_its_own_parent_ends() -> None:
+    """A damaged evidence.json must not be walked for ever."""
+    ring = (replace(CHILD, pid=2, ppid=3), replace(CHILD, pid=3, ppid=2), replace(CHILD, pid=2, ppid=1))
+    assert diagnose(with_children(seen(WAITS), *ring)).name == "child-stuck"
+
+
+def test_a_command_is_cut_at_a_word() -> None:
+    """Half a secret is one that no rule of redaction knows."""
+    long = "python train.py --db " + "x" * 280 + "https://bob:hunter2secret@db/"
+    assert "hunter" not in cut_words(long, 310) and cut_words("short words", 40) == "short words"
+    assert command_text(["x", "--password", "my secret phrase", "--token=a b", "-v"]) == (
+        "x --password <hidden> --token=<hidden> -v"
+    )
+
+
 def test_endless_unrolling_is_named() -> None:
     """The line and how often, whatever the stack happens to show."""
     found = diagnose(replace(CASES["native-loop"], endless_line="model.py:4 in f", endless_count=50_000))
@@ -198,3 +224,6 @@ def test_evidence_survives_its_file() -> None:
     told["processes"][0]["from_the_future"] = 1
     assert from_json(told) == replace(evidence, generated_lines={})
     assert from_json([]) == Evidence()
+    told["processes"] += [{"ppid": 1}, {"pid": "x"}, {"pid": 9, "memory": 5, "threads": [{"tid": 9, "native": 3}, {}]}]
+    told |= {"generated_lines": [1], "locks": [{"path": 1}], "gpus": "many"}
+    assert [p.pid for p in from_json(told).processes] == [*(p.pid for p in evidence.processes), 9]

@@ -10,7 +10,9 @@ from reprokit.core.journal import MAX_LINE_BYTES, NOW_BYTES, Now, decode, decode
 VALUE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20), lambda v: st.lists(v, max_size=3), max_leaves=5
 )
-EVENT = st.builds(lambda extra: {**extra, "ev": "begin"}, st.dictionaries(st.text(max_size=8), VALUE, max_size=4))
+EVENT = st.builds(
+    lambda extra: {**extra, "ev": "begin"}, st.dictionaries(st.text(max_size=8).map("x".__add__), VALUE, max_size=4)
+)
 
 
 @given(st.lists(EVENT, max_size=6), st.integers(0, 2000))
@@ -65,3 +67,20 @@ def test_open_events_are_those_of_the_thread_that_wrote_last() -> None:
     events = [{"ev": ev, "name": name, "tid": tid} for ev, name, tid in rows]
     assert [e["name"] for e in open_events(events)] == ["a", "d"]
     assert open_events([]) == []
+
+
+def test_what_a_target_wrote_into_its_own_journal_is_made_sound() -> None:
+    """A field of the wrong type is dropped at the door, so that no reader after it has to doubt."""
+    odd = [
+        {"ev": "begin", "name": ["a"], "tid": [1], "t": "now"},
+        {"ev": "process", "rank": "\u00b2", "world_size": "9" * 99, "can_dump": True},
+        {"ev": "exception", "chain": [5]},
+        {"ev": "exception", "chain": [{"type": 1, "frames": [["f", "g"]]}]},
+        {"ev": "graph", "n": "x", "nodes": 1e400},
+        {"ev": "progress", "count": "abc", "dropped": True},
+    ]
+    found, bad = decode(b"".join(encode(e) for e in odd))
+    assert bad == 0
+    assert found[0] == {"ev": "begin"} and found[1] == {"ev": "process", "can_dump": True}
+    assert all(set(e) <= {"ev", "dropped"} for e in found[2:])
+    assert open_events(found)

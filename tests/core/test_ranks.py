@@ -51,7 +51,7 @@ def test_a_rank_that_ended_or_never_came_is_told() -> None:
     gone = judge(run({0: waits("barrier"), 1: ()}))
     assert (gone.cause, gone.path[0]) == ("collective", "rank 1 has ended")
     never = judge(run({0: waits("barrier"), 1: waits("barrier")}, world_size=4))
-    assert "2 of 4 ranks never showed up" in never.detail
+    assert "2 of 4 ranks are not seen on this machine" in never.detail
 
 
 def test_ranks_that_wait_in_different_operations_disagree() -> None:

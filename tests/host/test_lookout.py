@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,8 @@ import pytest
 
 from reprokit.core.causes import diagnose
 from reprokit.core.journal import Now, encode, encode_now
-from reprokit.core.records import Observation
-from reprokit.host import lookout, rundir, waits, watch
+from reprokit.core.records import Dump, Observation, ThreadStack
+from reprokit.host import lookout, observe, rundir, stacks, waits, watch
 from reprokit.host.follow import Follower
 from reprokit.host.lookout import MOST_TICK_S, Lookout
 
@@ -156,7 +158,7 @@ def test_a_blocked_read_names_the_pipe_and_its_other_end() -> None:
                 break
             time.sleep(0.01)
         assert name == "read"
-        told, pid = waits.target(child, name, args)
+        told, pid = waits.Links().target(child, name, args)
         assert pid == 0 and "a pipe" in told
     finally:
         os.close(write_end)
@@ -185,3 +187,66 @@ def test_a_watchdog_that_stumbles_goes_on_and_says_so(run_path: Path, monkeypatc
     taken = watcher.take()
     assert any("ZeroDivisionError" in p for p in taken.problems)
     watcher.close()
+
+
+def test_what_lies_in_the_journal_folder_blocks_nobody(run_path: Path) -> None:
+    """A pipe that nobody writes to, a link to endless zeros, odd names: skipped."""
+    folder = run_path / "journal"
+    os.mkfifo(folder / "7.jsonl")
+    os.mkfifo(folder / "7.now")
+    (folder / "8.jsonl").symlink_to("/dev/zero")
+    (folder / "9.jsonl").symlink_to("nowhere")
+    (folder / "\u00b2.jsonl").write_text("{}")
+    (folder / "5.jsonl").write_bytes(encode({"ev": "begin", "name": "dynamo"}))
+    assert Follower(folder, 100).look() == ["begin dynamo"]
+    assert set(observe.read_journals(run_path).by_pid) == {5}
+
+
+def test_a_dead_process_does_not_tell_the_story(run_path: Path) -> None:
+    """A worker that died inside the compiler: its living parent is watched."""
+    follower = Follower(run_path / "journal", 100)
+    dead = 4_000_000
+    (run_path / "journal" / f"{dead}.jsonl").write_bytes(encode({"ev": "begin", "name": "GraphLowering.run"}))
+    journal(run_path, ev="begin", name="stage:call-0")
+    follower.look()
+    assert follower.teller(1).pid == os.getpid()
+
+
+def test_looks_and_samples_do_not_fill_the_disk(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of days of looks every second one of the older is deleted, again and again; the newest stay."""
+    dumper = stacks.Dumper(run_path)
+    monkeypatch.setattr(stacks, "_py_spy", fake_py_spy)
+    for _ in range(1000):
+        dumper.round([7], frozenset(), ask_inside=False)
+    kept = stacks.read(run_path, most_rounds=10_000)
+    assert len(kept) <= stacks.MOST_LOOK_FILES + 1
+    assert [d.number for d in kept][-20:] == list(range(981, 1001)) and kept[0].number < 200
+    dumper.close()
+
+
+def fake_py_spy(tool: str | None, folder: Path, number: int, pid: int) -> Dump:
+    (folder / f"{number}-py-spy-{pid}.json").write_text('[{"frames": []}]')
+    return Dump(number, "py-spy", pid, (ThreadStack(pid, "MainThread", ()),))
+
+
+@pytest.mark.parametrize("text", ["[1]", "{}", '[{"frames": 3}]', "", "[[]]"])
+def test_a_damaged_dump_is_left_out(text: str, run_path: Path) -> None:
+    """One bad file costs only itself."""
+    (run_path / "stacks" / "1-py-spy-5.json").write_text(text)
+    (run_path / "stacks" / "2-py-spy-5.json").write_text('[{"os_thread_id": 5, "frames": []}]')
+    assert [d.number for d in stacks.read(run_path)] == [2]
+
+
+def test_a_process_with_half_a_character_in_its_name_is_sampled(tmp_path: Path, run_path: Path) -> None:
+    """The kernel cuts names at 15 bytes, characters or not."""
+    program = tmp_path / "\u043f\u0440\u043e\u0433\u0440\u0430\u043c\u043c\u0430-\u0442\u0435\u0441\u0442"
+    program.symlink_to(shutil.which("sleep") or "/bin/sleep")
+    child = subprocess.Popen([program, "100"])
+    try:
+        watcher = watch.Watch(run_path / "samples.csv", child.pid)
+        assert watcher.tick()
+        watcher.close()
+        assert str(child.pid) in (run_path / "samples.csv").read_text()
+    finally:
+        child.kill()
+        child.wait()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from reprokit.core import processes
-from reprokit.core.records import Dump, Frame, Observation, Signature, ThreadStack, Verdict
+from reprokit.core.records import Dump, Frame, Observation, Private, Signature, ThreadStack, Verdict
+from reprokit.core.redact import Redactor
 from reprokit.host import flame, observe, picture, render, report, rundir, timeline
 
 from ..browser import open_page, screenshot
@@ -100,6 +101,22 @@ def test_the_flame_graph_counts_each_stack_once(tmp_path: Path) -> None:
     boxes = picture.of_flame(found)["boxes"]
     assert {b["width"] for b in boxes} == {boxes[0]["width"]}
     assert boxes[-1]["text"] == "nothing moved"
+
+
+def test_a_long_compile_keeps_its_end_and_a_deep_stack_its_leaf(tmp_path: Path) -> None:
+    """Hundreds of spans and of frames: what is open is drawn, all is counted, nothing recurses too deep."""
+    rows = [("begin", "GraphLowering.run", 0.0)]
+    for n in range(500):
+        rows += [("begin", "Scheduler.__init__", n + 0.1), ("end", "Scheduler.__init__", n + 0.2)]
+    found = timeline.make({7: events(*rows)}, {}, "", 0.0, 600.0)
+    assert found["lanes"][0]["spans"][-1]["is_open"] and found["lanes"][0]["spans"][-1]["end"] == 600.0
+    assert found["phases"][0] == {"phase": "lowering", "seconds": pytest.approx(550.0, abs=0.1)}
+    deep = tuple(Frame("/home/bob/x.py", f"call_{n}", n) for n in range(2000))
+    dump = Dump(1, "py-spy", 7, (ThreadStack(7, "MainThread", deep, is_main=True, tid=7),))
+    grown = flame.tree([dump], {})
+    assert flame.depth(grown) < 100
+    text = render.report({**model(tmp_path), "flame": Redactor(Private()).value(grown)})
+    assert "call_0" in text and "call_1999" in text and "frames ..." in text
 
 
 def test_nothing_recorded_is_drawn_too(tmp_path: Path) -> None:
