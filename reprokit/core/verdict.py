@@ -65,7 +65,7 @@ def _deadline(seen: Observation) -> Verdict | None:
     phase, evidence = where.at_work(seen)
     limit = f"the {seen.deadline_s:.0f} s deadline"
     if seen.eager == "hangs":
-        why = f"The target does not finish within {seen.deadline_s:.0f} s without torch.compile either."
+        why = f"The target does not finish without torch.compile either: {seen.eager_detail}."
         return Verdict("error-in-eager", "eager", "hang", why, (*evidence, seen.eager_detail))
     if not seen.dumps and not seen.has_instrumentation:
         why = f"{limit} came, and no process of the target could be watched"
@@ -192,7 +192,7 @@ def _exception(seen: Observation) -> Verdict | None:
     short = root.type.rsplit(".", 1)[-1]
     evidence = where.exception_evidence(raised)
     if seen.is_timed_out:
-        evidence += (f"the target did not exit before its {seen.deadline_s:.0f} s deadline",)
+        evidence += (f"the target had not exited after {seen.seconds:.0f} s, and was ended",)
     if raised is not seen.raised:
         evidence += (
             f"the program then ended with {fr.root(seen.raised).type}: {where.first_line(fr.root(seen.raised))}",

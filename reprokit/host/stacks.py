@@ -54,6 +54,7 @@ class Dumper:
         self._mute: set[int] = set()
         self._slow: set[int] = set()
         self._looks: list[int] = []
+        self._left_out = 0
 
     def round(self, pids: Iterable[int], can_dump: frozenset[int], ask_inside: bool) -> list[Dump]:
         """One dump of each process: from outside, and from inside where asked or where the outside has failed."""
@@ -61,7 +62,9 @@ class Dumper:
         self._looks.append(self.number)
         if len(self._looks) > MOST_LOOK_FILES:
             self._thin_out()
-        chosen = list(pids)[:MOST_PROCESSES]
+        asked = list(pids)
+        chosen = asked[:MOST_PROCESSES]
+        self._left_out = len(asked) - len(chosen)
         number, tool, began = self.number, self._tool, time.monotonic()
         jobs = [self._pool.submit(_py_spy, tool, self._folder, number, pid) for pid in chosen if pid not in self._slow]
         inside = [pid for pid in chosen if pid in can_dump and pid not in self._mute]
@@ -103,7 +106,10 @@ class Dumper:
 
     def problems(self) -> tuple[str, ...]:
         """Which tool could not dump which process, and why."""
-        return tuple(sorted({f"{d.tool} of process {d.pid}: {d.problem}" for d in self.dumps if d.problem}))
+        left = f"{self._left_out} processes beyond the first {MOST_PROCESSES} were not dumped"
+        return (left,) * bool(self._left_out) + tuple(
+            sorted({f"{d.tool} of process {d.pid}: {d.problem}" for d in self.dumps if d.problem})
+        )
 
     def native(self, pid: int) -> dict[int, tuple[str, ...]]:
         """Thread id -> native and Python function names, innermost first; stops the process for some 0.2 s."""

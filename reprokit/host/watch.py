@@ -12,7 +12,7 @@ from typing import IO
 
 import psutil
 
-from . import tree
+from . import tree, waits
 from .gpus import GpuFeed
 
 EVERY_S = 1.0
@@ -79,7 +79,8 @@ class Watch:
         self._before, self._last, self._io_before, self._io = self._last, {}, self._io, 0
         for process in tree.family(self.root_pid):
             with contextlib.suppress(psutil.Error, OSError), process.oneshot():
-                cpu, rss, name = process.cpu_times(), process.memory_info().rss, process.name()
+                cpu, rss = process.cpu_times(), process.memory_info().rss
+                name = waits.read(f"/proc/{process.pid}/comm").strip()
                 ran, waited = tree.processor_s(process.pid)
                 total += rss
                 self._io += _io_bytes(process.pid)

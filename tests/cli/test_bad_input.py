@@ -182,7 +182,7 @@ def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> N
     from reprokit.core.verdict import judge
     from reprokit.host import observe
     from reprokit.host.launch import Request
-    from reprokit.host.run import Outcome
+    from reprokit.host.run import restore
     from reprokit.host.target import Target
 
     path = write(
@@ -193,7 +193,8 @@ def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> N
     journal = next((done.run_dir / "journal").glob("*.jsonl"))
     whole = journal.read_bytes()
     pid = int(journal.stem)
-    outcome = Outcome(1, False, False, 3.0, 2.0, 1, 0.0, 3.0, pid, None, "", 0.0, ())
+    outcome = restore(done.run_dir)[1]
+    assert (outcome.exit_status, outcome.main_pid) == (1, pid)
     request = Request(Target("command", command=("python",)))
     stderr = done.run_dir / "logs" / "stderr.txt"
     for expected in ({"exception"}, {"exception", "unknown"}):  # the traceback on stderr stands in for the journal

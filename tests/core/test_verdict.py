@@ -121,7 +121,7 @@ def test_an_exception_before_a_shutdown_that_hangs_is_the_story() -> None:
     """The deadline only ended what the exception had left."""
     verdict = judge(Observation(**DEADLINE, quiet_s=60, raised=raised("ValueError", "x", LOWERING)))
     assert verdict.kind == "exception"
-    assert any("did not exit" in row for row in verdict.evidence)
+    assert any("had not exited" in row for row in verdict.evidence)
 
 
 def test_a_stall_is_a_hang_before_any_deadline() -> None:
