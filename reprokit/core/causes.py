@@ -7,11 +7,13 @@ this room knows only how to read facts and how to follow.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
-from .facts import TABLE, Facts, growth_per_s, holds, is_service, place, stacks_of, threads_of
+from . import frames as fr
+from .facts import TABLE, Facts, growth_per_s, holds, is_growing, is_service, place, stacks_of, threads_of
 from .facts import of_thread as facts_of
-from .processes import BUSY_SHARE, ProcessState, ThreadState, cut_words
+from .processes import BUSY_SHARE, PYTHON, ProcessState, ThreadState, cut_words
 from .records import Observation, ThreadStack
 
 EXPLAIN: dict[str, str] = TABLE["explain"]
@@ -74,7 +76,8 @@ def _of_thread(seen: Observation, facts: Facts, asked: set[int]) -> Cause:
 
 def _follow_child(seen: Observation, facts: Facts, asked: set[int]) -> Cause | None:
     children = [c for c in seen.evidence.children(facts.process.pid) if "compile_worker" not in c.command]
-    named = [c for c in children if c.pid == facts.thread.waits_for_pid]
+    told = {int(n) for n in re.findall(r"\bprocess (\d+)", facts.thread.waits_for)}  # at a pipe's other end
+    named = [c for c in children if c.pid == facts.thread.waits_for_pid or c.pid in told]
     if not children:
         return None
     return _child_cause(seen, (named or children)[-1], "child", f"at {facts.top}")
@@ -94,8 +97,12 @@ def _child_cause(seen: Observation, child: ProcessState, prefix: str, where: str
     main = next((t for t in leaf.threads if t.tid == leaf.pid), ThreadState(leaf.pid))
     waits = f", waiting in {main.syscall}" if how == "stuck" and main.syscall else ""
     detail = f"process {leaf.pid} {said[how]}{waits}: {cut_words(leaf.command, 300)}; it is waited for {where}"
+    also = ("memory-runaway",) if any(is_growing(p.memory) for p in chain) else ()
     path = tuple(f"process {p.ppid} waits for {p.pid}: {cut_words(p.command, 120)}" for p in chain)
-    return Cause(f"{prefix}-{how}", detail, (), path)
+    return Cause(f"{prefix}-{how}", detail, also, path)
+
+
+_IS_POOL = re.compile(r"torch/_inductor/(async_compile|codecache|compile_worker/.*)\.py")
 
 
 def _follow_worker(seen: Observation, facts: Facts, asked: set[int]) -> Cause | None:
@@ -124,7 +131,7 @@ def _follow_worker(seen: Observation, facts: Facts, asked: set[int]) -> Cause | 
             at = place(stack)
             how, said = ("busy", "burns a processor") if is_busy else ("stuck", "has a job and does nothing")
             return Cause(f"compile-worker-{how}", f"worker {worker.pid} {said} at {at}", (), path)
-    if any(f.file.startswith("torch/_inductor/") for f in facts.frames[:8]):
+    if any(_IS_POOL.fullmatch(f.file) for f in facts.frames[:8]):
         return Cause(
             "compile-worker-lost",
             f"all {len(workers)} workers of process {sidecar.pid} are idle; awaited at {facts.top}",
@@ -147,6 +154,11 @@ def _follow_thread(seen: Observation, facts: Facts, asked: set[int]) -> Cause | 
         if (state.want or 0.0) > BUSY_SHARE or theirs.name in ("lock-deadlock", "child-stuck", "child-busy"):
             path = (f"the thread at work waits at {facts.top} for thread {other.thread}", *theirs.path)
             return replace(theirs, path=path)
+    files = {f.file for t in (dumps[-1] if dumps else []) for f in fr.normalise(t.frames)}
+    if files & {"<stdlib>/concurrent/futures/process.py", "<stdlib>/multiprocessing/pool.py"}:
+        pool = [c for c in seen.evidence.children(facts.process.pid) if "resource_tracker" not in c.command]
+        if pool := [c for c in pool if "compile_worker" not in c.command]:
+            return _child_cause(seen, max(pool, key=lambda c: c.want or 0.0), "child", f"at {facts.top}")
     doing = "; ".join(f"{t.thread} at {place(t.frames)}" for t in others[:5])
     return Cause("thread-wait", f"waits at {facts.top}; other threads: {doing or 'none that works'}")
 
@@ -174,14 +186,14 @@ def _detail(seen: Observation, name: str, facts: Facts, asked: set[int]) -> str:
     if name == "io-wait":
         return f"waits in {thread.syscall} for {thread.waits_for or 'an unknown peer'} at {top}"
     if name in ("native-wait", "gpu-wait", "collective") and thread.native:
-        inner = [n for n in thread.native if not n.startswith("0x") and "(" not in n[:1]][:4]
+        inner = [n for n in thread.native if not n.startswith("0x") and n != PYTHON][:4]
         gpus = "".join(f"; GPU {g.index} is {'busy' if g.busy_share > 0.05 else 'idle'}" for g in seen.evidence.gpus)
         return f"waits in native code ({' < '.join(inner)}) under {top}{gpus if name == 'gpu-wait' else ''}"
     if name == "gpu-wait":
         gpus = "".join(f"; GPU {g.index} is {'busy' if g.busy_share > 0.05 else 'idle'}" for g in seen.evidence.gpus)
         return f"waits for the GPU at {top}{gpus or '; NVML could not say whether the GPU works'}"
     if name in ("native-loop", "native-loop-holding-gil", "python-loop"):
-        inside = [n for n in thread.native if not n.startswith("0x")]
+        inside = [n for n in thread.native if not n.startswith("0x") and n != PYTHON]
         return f"wants {share} at {top}" + (f", in native {inside[0]}" if inside and name != "python-loop" else "")
     if name == "gil-blocked":
         waits = f" in {thread.syscall}" if thread.syscall else ""

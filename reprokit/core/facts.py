@@ -7,15 +7,16 @@ import json
 import pkgutil
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import frames as fr
-from .processes import BUSY_SHARE, ProcessState, ThreadState
+from .processes import BUSY_SHARE, PYTHON, ProcessState, ThreadState
 from .records import Frame, Observation, ThreadStack
 
 TABLE: dict[str, Any] = json.loads(pkgutil.get_data(__package__, "data/causes.json") or b"{}")
 
+SOME_SHARE = 0.1
 GIL_STALE_S = 1.5
 """The heartbeat thread beats four times a second; a loaded machine may delay it by some beats."""
 LEAST_GROWTH_BYTES = 60 << 20
@@ -62,6 +63,12 @@ def place(raw: Sequence[Frame]) -> str:
     return f"{shown}:{frame.line} in {frame.function}"
 
 
+def recent(seen: Observation, rounds: int = 3) -> Observation:
+    """The same with only the dumps of the last rounds: those taken when it was over."""
+    last = max((d.number for d in seen.dumps), default=0) - rounds
+    return replace(seen, dumps=tuple(d for d in seen.dumps if d.number > last))
+
+
 def is_growing(memory: Sequence[tuple[float, int, float]]) -> bool:
     """Resident memory grew in every quarter of a history that is long enough to mean something."""
     if len(memory) < 5:
@@ -97,6 +104,7 @@ def stacks_of(seen: Observation, pid: int, tid: int) -> list[tuple[Frame, ...]]:
 
 def of_thread(seen: Observation, process: ProcessState, thread: ThreadState) -> Facts:
     """Gather the facts of one thread from the evidence and the dumps."""
+    seen = recent(seen)
     told = stacks_of(seen, process.pid, thread.tid)
     stacks = [fr.normalise(frames) for frames in told]
     is_main = thread.tid == process.pid
@@ -121,7 +129,7 @@ def of_thread(seen: Observation, process: ProcessState, thread: ThreadState) -> 
         moved=any(a != b for a, b in itertools.pairwise(stacks)),
         growing=(is_main or is_story) and is_growing(process.memory),
         endless=is_story and bool(seen.endless_line),
-        line=next((lines[key] for f in (stacks[-1] if stacks else ()) if (key := f"{f.file}:{f.line}") in lines), ""),
+        line=next((lines[key] for f in (told[-1] if told else ()) if (key := f"{f.file}:{f.line}") in lines), ""),
     )
 
 
@@ -153,7 +161,8 @@ def holds(when: dict[str, Any], facts: Facts) -> bool:
         "endless": lambda want: facts.endless is want,
         "syscall": lambda want: bool(re.fullmatch(want, facts.thread.syscall)),
         "native": lambda want: any(re.search(want, name) for name in native),
-        "no_native": lambda want: bool(native) and not any(re.search(want, name) for name in native),
+        "no_native": lambda want: native[:1] not in ((), (PYTHON,)) and not any(re.search(want, n) for n in native),
+        "in_python": lambda want: (native[:1] == (PYTHON,) and (facts.thread.want or 0.0) > SOME_SHARE) is want,
         "line": lambda want: bool(re.search(want, facts.line)),
         "frame": lambda want: any(_is_frame(want, f) for f in facts.frames[: want["within"]]),
     }

@@ -52,7 +52,7 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
     ("lowering", r"torch/_inductor/(graph|lowering|ir|decomposition)\.py|torch/_inductor/kernel/.*", r".*"),
     ("codegen", r"torch/_inductor/codecache\.py", r".*"),
     ("lowering", r"torch/_inductor/compile_fx\.py", r".*codegen_and_compile"),
-    ("kernel-run", r"<generated>", r".*"),
+    ("kernel-run", r"<generated>", r"call|forward|<module>|partition_\d+"),
     ("backend", r"torch/_inductor/compile_fx\.py|torch/_dynamo/(repro|backends)/.*", r".*"),
     ("backend", r"torch/_dynamo/output_graph\.py", r"_?call_user_compiler"),
     ("dynamo-trace", r"torch/_dynamo/(output_graph|convert_frame)\.py", r".*"),
@@ -122,12 +122,15 @@ _EVENTS = [(re.compile(e), p) for e, p in _BY_EVENT]
 
 def of_frames(frames: Iterable[Frame]) -> tuple[str, Frame] | None:
     """The phase of the innermost normalised frame that tells one, and that frame."""
+    importing: tuple[str, Frame] | None = None
     for frame in frames:
         function = frame.function.rsplit(".", 1)[-1]
         for phase, file, name in _FRAMES:
             if file.fullmatch(frame.file) and name.fullmatch(function):
-                return phase, frame
-    return None
+                if phase != "import":
+                    return phase, frame
+                importing = importing or (phase, frame)  # the compiler imports too: what called it says more
+    return importing
 
 
 def of_events(names: Sequence[str]) -> tuple[str, str] | None:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+PYTHON = "<python>"
+"""Ends the native names of a thread: below them it is in Python code."""
+
 BUSY_SHARE = 0.6
 """A thread or process is busy when it wants more than this of one processor."""
 
@@ -30,7 +33,7 @@ class ThreadState:
     waits_for_pid: int = 0
     """The child that a ``wait4`` or ``waitid`` names; 0 for any."""
     native: tuple[str, ...] = ()
-    """Native and Python function names, innermost first, where they were asked for."""
+    """Native function names above the innermost Python frame, innermost first, then ``PYTHON``; empty: not asked."""
 
 
 @dataclass(frozen=True)

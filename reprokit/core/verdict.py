@@ -6,7 +6,7 @@ answer carries its evidence, and ``unknown`` is an answer too.
 
 from __future__ import annotations
 
-from . import causes, phases, ranks, signals, where
+from . import causes, facts, phases, ranks, signals, where
 from . import frames as fr
 from .records import Observation, Raised, Verdict
 from .signature import blamed, fatal, is_compilers
@@ -83,7 +83,7 @@ def _deadline(seen: Observation) -> Verdict | None:
     told = f"{where.doing(phase, seen, work)}, {cause.name}: {cause.detail}"
     quiet, is_inside = seen.quiet_s, phase in phases.COMPILE_PHASES
     is_fresh = quiet is not None and quiet < seen.quiet_limit_s
-    is_fresh |= is_inside and not seen.endless_line and where.has_moved(where.recent(seen), phase)
+    is_fresh |= is_inside and not seen.endless_line and where.has_moved(facts.recent(seen), phase)
     if not seen.is_stalled and is_fresh:
         if is_inside:
             why = f"{limit} came while the compiler was still advancing, {told}" + (f"; {far}" if far else "")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import replace
 
 from . import frames as fr
 from . import phases
+from .facts import stacks_of
 from .records import Frame, Link, Observation, Raised
 from .signature import is_same, main_stacks, stacks_by_tool, telling_line
 
@@ -77,12 +77,6 @@ def has_moved(seen: Observation, phase: str | None) -> bool:
     return False
 
 
-def recent(seen: Observation, rounds: int = 3) -> Observation:
-    """The same with only the dumps of the last rounds: those taken when it was over."""
-    last = max((d.number for d in seen.dumps), default=0) - rounds
-    return replace(seen, dumps=tuple(d for d in seen.dumps if d.number > last))
-
-
 def motion(seen: Observation, phase: str | None) -> tuple[str, ...]:
     """What moved between the dumps and what did not, in words."""
     rows: list[str] = []
@@ -150,15 +144,17 @@ def work(seen: Observation, phase: str | None) -> dict[str, str]:
     )
     if phase in phases.COMPILE_PHASES or phase == "kernel-run":
         found["direction"] = "backward" if is_backward else "forward"
-    if kernel := _kernel(seen, stack):
+    if kernel := _kernel(seen):
         found["kernel"] = kernel
     return found
 
 
-def _kernel(seen: Observation, stack: tuple[Frame, ...]) -> str:
+def _kernel(seen: Observation) -> str:
     """The line of generated code that runs, or the file that a compiler below is given."""
     lines = seen.evidence.generated_lines or {}
-    for frame in stack:
+    pid = seen.main_pid or 0
+    raw = next(iter(stacks_of(seen, pid, seen.working_tid or pid)[-1:]), ())
+    for frame in raw:
         if text := lines.get(f"{frame.file}:{frame.line}"):
             return text
     for process in reversed(seen.evidence.processes):

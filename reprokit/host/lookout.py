@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..core import causes, phases, where
-from ..core.frames import normalise, normalise_file
+from ..core import causes, facts, phases, where
+from ..core.frames import normalise_file
 from ..core.processes import BUSY_SHARE, Evidence
 from ..core.records import Dump, Observation, to_json
 from ..core.story import Teller
@@ -95,11 +95,11 @@ class Lookout:
         passed, self._ticked = min(now - self._ticked, MOST_TICK_S), now
         news = self.follower.look()
         teller = self.follower.teller(self._root)
-        if not news:
-            news = self._outside(teller)
         if not news and now - self._looked >= self._look_after():
             self._looked = now
             news = self._moved(teller)
+        if not news:
+            news = self._outside(teller)
         served = self.watch.served()
         if news:
             self._progress(news[-1])
@@ -153,7 +153,7 @@ class Lookout:
     def _has_moved(self) -> bool:
         """The last rounds show a compiler's stack that moves: what looked like a stall was none."""
         teller = self.follower.teller(self._root)
-        seen = where.recent(self._seen(teller, self._dumper.dumps), ROUNDS)
+        seen = facts.recent(self._seen(teller, self._dumper.dumps), ROUNDS)
         phase, _ = where.at_work(seen)
         if phase not in phases.COMPILE_PHASES or not where.has_moved(seen, phase) or self._is_endless(teller):
             return False
@@ -240,7 +240,7 @@ class Lookout:
         paths = [lock_file, thread.waits_for] if cause == "file-lock" else []
         locks = waits.held_locks(teller.pid, (p.pid for p in evidence.processes), paths) if cause == "file-lock" else ()
         return dataclasses.replace(
-            evidence, lock_file=lock_file, locks=locks, generated_lines=_generated_lines(self._look, teller.pid)
+            evidence, lock_file=lock_file, locks=locks, generated_lines=_generated_lines(self._look)
         )
 
 
@@ -248,15 +248,15 @@ _NATIVE_TELLS = frozenset({"lock-deadlock", "native-wait", "native-loop", "nativ
 """Causes that native frames confirm, change or name better."""
 
 
-def _generated_lines(dumps: list[Dump], pid: int) -> dict[str, str]:
+def _generated_lines(dumps: list[Dump]) -> dict[str, str]:
     """The source text of generated code on the stack: the files are gone after the run."""
     found = {}
     for dump in dumps:
-        for frame in (f for t in dump.threads for f in t.frames if dump.pid == pid):
+        for frame in (f for t in dump.threads for f in t.frames):
             if normalise_file(frame.file) == "<generated>" and frame.file.startswith("/"):
                 rows = files.read_text(Path(frame.file), 4 << 20).splitlines()
                 if 0 < frame.line <= len(rows):
-                    found[f"{normalise([frame])[0].file}:{frame.line}"] = rows[frame.line - 1].strip()[:300]
+                    found[f"{frame.file}:{frame.line}"] = rows[frame.line - 1].strip()[:300]
     return found
 
 

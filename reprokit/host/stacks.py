@@ -7,6 +7,7 @@ Both work while native code holds the GIL; py-spy reads memory without stopping 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -19,8 +20,10 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
 from ..core import frames as fr
+from ..core.processes import PYTHON
 from ..core.records import Dump
 from . import files
 
@@ -112,14 +115,14 @@ class Dumper:
         )
 
     def native(self, pid: int) -> dict[int, tuple[str, ...]]:
-        """Thread id -> native and Python function names, innermost first; stops the process for some 0.2 s."""
+        """Thread id -> native function names above Python, innermost first; stops the process for some 0.2 s."""
         if self._tool is None:
             return {}
         command = [self._tool, "dump", "--native", "--json", "--full-filenames", "--pid", str(pid)]
         text, _ = _call(command, NATIVE_TIMEOUT_S)
         try:
             threads = json.loads(text)
-            found = {t["os_thread_id"]: tuple(str(f["name"]) for f in t["frames"]) for t in threads}
+            found = {t["os_thread_id"]: _above_python(t["frames"]) for t in threads}
         except (ValueError, KeyError, TypeError):
             return {}
         with contextlib.suppress(OSError):
@@ -145,6 +148,11 @@ class Dumper:
     def close(self) -> None:
         """Wait for no one: every job has a timeout of its own."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _above_python(frames: list[dict[str, Any]]) -> tuple[str, ...]:
+    inside = itertools.takewhile(lambda f: not str(f.get("filename") or "").endswith((".py", ">")), frames)
+    return (*(str(f["name"]) for f in inside), PYTHON)
 
 
 def read(run_path: Path, most_rounds: int = MOST_LOOKS_KEPT) -> list[Dump]:

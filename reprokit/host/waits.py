@@ -74,6 +74,10 @@ class Links:
             fds = [args[0]]
         elif name in ("poll", "ppoll") and len(args) > 1:
             fds = _polled(pid, args[0], args[1])
+        elif name in ("select", "pselect6") and len(args) > 1:
+            fds = _selected(pid, args[0], args[1])
+        elif name == "openat" and len(args) > 1:
+            return _text(pid, args[1]), 0
         if name.startswith("epoll") and fds:
             fds = _epolled(pid, fds[0]) or fds
         return ", ".join(self.describe(pid, fd) for fd in fds[:MOST_FDS]), 0
@@ -175,11 +179,26 @@ def _pid_of_pidfd(pid: int, fd: int) -> int:
 
 def _polled(pid: int, address: int, count: int) -> list[int]:
     """The descriptors of a ``struct pollfd`` array in the memory of ``pid``."""
-    count = min(count, MOST_FDS)
-    with contextlib.suppress(OSError, struct.error, OverflowError), open(f"/proc/{pid}/mem", "rb", 0) as memory:
+    data = _memory(pid, address, 8 * min(count, MOST_FDS))
+    return [fd for fd, _ in struct.iter_unpack("=i4s", data[: len(data) // 8 * 8]) if fd >= 0]
+
+
+def _selected(pid: int, count: int, address: int) -> list[int]:
+    """The descriptors of an ``fd_set`` in the memory of ``pid``."""
+    bits = int.from_bytes(_memory(pid, address, (min(count, 1024) + 7) // 8) if address else b"", "little")
+    return [fd for fd in range(min(count, 1024)) if bits >> fd & 1][:MOST_FDS]
+
+
+def _text(pid: int, address: int) -> str:
+    """A C string in the memory of ``pid``, such as the path of a pipe that nobody opens for writing."""
+    return _memory(pid, address, 512).split(b"\0")[0].decode("utf-8", "replace")
+
+
+def _memory(pid: int, address: int, size: int) -> bytes:
+    with contextlib.suppress(OSError, OverflowError, ValueError), open(f"/proc/{pid}/mem", "rb", 0) as memory:
         memory.seek(address)
-        return [fd for fd, _ in struct.iter_unpack("=i4s", memory.read(8 * count)) if fd >= 0]
-    return []
+        return memory.read(size) or b""
+    return b""
 
 
 def _epolled(pid: int, fd: int) -> list[int]:
