@@ -45,7 +45,7 @@ def watch_dynamo() -> None:
 
 def watch_inductor() -> None:
     """Install the hooks that need ``torch._inductor.compile_fx``."""
-    for hook in (_aten_graphs, _nodes):
+    for hook in (_aten_graphs, _nodes, _calls):
         _try(hook)
 
 
@@ -211,6 +211,20 @@ def _failures() -> None:
         return _compile
 
     _wrap(convert_frame, "_compile", make)
+
+
+def _calls() -> None:
+    """Count the calls of compiled graphs: a kernel that takes long and one that never returns look alike otherwise."""
+    from torch._inductor.output_code import CompiledFxGraph
+
+    def make(real: Callable[..., Any]) -> Callable[..., Any]:
+        def __call__(self: Any, inputs: Any) -> Any:
+            journal.calls += 1
+            return real(self, inputs)
+
+        return __call__
+
+    _wrap(CompiledFxGraph, "__call__", make)
 
 
 def _recompiles() -> None:

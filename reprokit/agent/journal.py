@@ -16,6 +16,8 @@ _beat_fd: int | None = None
 _dropped = 0
 
 BEAT_EVERY_S = 0.25
+calls = 0
+"""How many calls of compiled graphs have been begun; the heartbeat tells it."""
 
 
 RUN_DIR = os.environ.get("REPROKIT_RUN_DIR", "")
@@ -83,7 +85,7 @@ def _beat(fd: int) -> None:
     while _beat_fd == fd:
         count += 1
         with contextlib.suppress(OSError):  # a full disk; the next beat may fit
-            os.pwrite(fd, b"%020d" % count, 0)
+            os.pwrite(fd, b"%020d %020d" % (count, calls), 0)
         time.sleep(BEAT_EVERY_S)
 
 

@@ -62,7 +62,7 @@ def _of_thread(seen: Observation, facts: Facts, asked: set[int]) -> Cause:
             rate = growth_per_s(facts.process.memory) / 1e6
             grew = f"process {facts.process.pid} holds {facts.process.rss_bytes / 1e6:.0f} MB and grows by {rate:.0f} MB a second"
             return Cause(name, f"{grew}; at work: {facts.top}", also, activity.path)
-        follow = {"child": _follow_child, "worker": _follow_worker, "thread": _follow_thread}.get(rule.get("follow"))
+        follow = _FOLLOW.get(rule.get("follow"))
         if follow is not None:
             found = follow(seen, facts, asked)
             if found is None:
@@ -80,7 +80,12 @@ def _follow_child(seen: Observation, facts: Facts, asked: set[int]) -> Cause | N
     named = [c for c in children if c.pid == facts.thread.waits_for_pid or c.pid in told]
     if not children:
         return None
-    return _child_cause(seen, (named or children)[-1], "child", f"at {facts.top}")
+    return _child_cause(seen, max(named or children, key=_telling), "child", f"at {facts.top}")
+
+
+def _telling(process: ProcessState) -> tuple[bool, float, int]:
+    """Of several children the stopped one, else the busiest, else the youngest."""
+    return bool(process.states) and set(process.states) <= {"T", "t"}, process.want or 0.0, process.pid
 
 
 def _child_cause(seen: Observation, child: ProcessState, prefix: str, where: str) -> Cause:
@@ -89,7 +94,7 @@ def _child_cause(seen: Observation, child: ProcessState, prefix: str, where: str
     while below := [p for p in seen.evidence.children(chain[-1].pid) if p not in chain]:
         if set(chain[-1].states) <= {"T", "t"} and chain[-1].states:
             break
-        chain.append(max(below, key=lambda p: (p.want or 0.0, p.pid)))
+        chain.append(max(below, key=_telling))
     leaf = chain[-1]
     wanted = max((p.want or 0.0 for p in chain), default=0.0)
     how = "stopped" if leaf.states and set(leaf.states) <= {"T", "t"} else "busy" if wanted > BUSY_SHARE else "stuck"
@@ -151,7 +156,9 @@ def _follow_thread(seen: Observation, facts: Facts, asked: set[int]) -> Cause | 
             continue
         asked.add(other.tid)  # each thread is asked once, however the waits are tangled
         theirs = _of_thread(seen, facts_of(seen, facts.process, state), asked)
-        if (state.want or 0.0) > BUSY_SHARE or theirs.name in ("lock-deadlock", "child-stuck", "child-busy"):
+        is_busy = (state.want or 0.0) > BUSY_SHARE
+        # one of several idle threads may be anybody's monitor: who waits for it cannot be told
+        if is_busy or (len(others) == 1 and theirs.name not in ("thread-wait", "sleep", "unknown")):
             path = (f"the thread at work waits at {facts.top} for thread {other.thread}", *theirs.path)
             return replace(theirs, path=path)
     files = {f.file for t in (dumps[-1] if dumps else []) for f in fr.normalise(t.frames)}
@@ -169,7 +176,7 @@ def _detail(seen: Observation, name: str, facts: Facts, asked: set[int]) -> str:
     if name == "python-loop" and facts.endless:
         return f"the user line {seen.endless_line} was traced {seen.endless_count} times: a loop that Dynamo unrolls without end"
     if name == "lock-deadlock":
-        others = _other_threads(seen, facts, asked)
+        others = _other_threads(seen, facts)
         blocked = [f"thread {t.thread} waits at {place(t.frames)}" for t, is_blocked in others if is_blocked]
         free = [f"thread {t.thread} is at {place(t.frames)}" for t, is_blocked in others if not is_blocked]
         nobody = "no other Python thread is there: its owner is gone or is this thread itself"
@@ -205,7 +212,21 @@ def _detail(seen: Observation, name: str, facts: Facts, asked: set[int]) -> str:
     return f"at {top}"
 
 
-def _other_threads(seen: Observation, facts: Facts, asked: set[int]) -> list[tuple[ThreadStack, bool]]:
+def _follow_lock(seen: Observation, facts: Facts, asked: set[int]) -> Cause | None:
+    """The only other thread runs: it may hold the lock, and what it does is the cause."""
+    others = _other_threads(seen, facts)
+    states = {t.tid: t for t in facts.process.threads}
+    if len(others) != 1 or (other := states.get(others[0][0].tid)) is None or other.tid in asked:
+        return None
+    if (other.want or 0.0) <= BUSY_SHARE:
+        return None
+    asked.add(other.tid)
+    theirs = _of_thread(seen, facts_of(seen, facts.process, other), asked)
+    path = (f"a lock is waited for at {facts.top}; thread {others[0][0].thread} may hold it", *theirs.path)
+    return replace(theirs, path=path)
+
+
+def _other_threads(seen: Observation, facts: Facts) -> list[tuple[ThreadStack, bool]]:
     """The other Python threads of the process that do more than serve, and whether each waits for a lock too."""
     dumps = threads_of(seen, facts.process.pid)
     waiting = {t.tid for t in facts.process.threads if t.syscall in ("futex", "") and (t.want or 0.0) < BUSY_SHARE}
@@ -223,3 +244,6 @@ def _known(facts: Facts) -> str:
     if thread.wchan:
         parts.append(f"kernel function {thread.wchan}")
     return f"{', '.join(parts)}, at {facts.top}"
+
+
+_FOLLOW = {"child": _follow_child, "worker": _follow_worker, "thread": _follow_thread, "lock": _follow_lock}

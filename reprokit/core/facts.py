@@ -110,7 +110,7 @@ def of_thread(seen: Observation, process: ProcessState, thread: ThreadState) -> 
     is_main = thread.tid == process.pid
     dumps = threads_of(seen, process.pid)
     has_owner = any(t.tid for threads in dumps for t in threads)
-    owned = any(t.owns_gil and not is_service(t) for threads in dumps for t in threads) if has_owner else None
+    owned = any(t.owns_gil and t.tid == thread.tid for threads in dumps for t in threads) if has_owner else None
     age = process.gil_age_s
     states = thread.states or process.states
     if process.states and set(process.states) <= {"T", "t"}:

@@ -16,7 +16,7 @@ from typing import Any
 from .records import Fault, Frame, Link, Raised, ThreadStack
 
 _GENERATED = re.compile(
-    r".*/torchinductor_[^/]*/.*|.*/[a-z2-7]{2}/c[a-z2-7]{40,}(\.main)?\.(py|cpp)|<eval_with_key>.*|<string>|<lambda_?\w*>"
+    r".*/torchinductor_[^/]*/.*|.*/[a-z2-7]{2}/c[a-z2-7]{40,}(\.main)?\.(py|cpp)|<eval_with_key>.*|<lambda_?\w*>"
 )
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/(.+)")
 _TORCH_TREE = re.compile(

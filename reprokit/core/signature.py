@@ -13,7 +13,7 @@ import re
 from . import frames as fr
 from .records import Fault, Frame, Observation, Raised, Signature, Verdict
 
-ALGORITHM = 1
+ALGORITHM = 2
 """Rises whenever a title could change for the same evidence; ids of different algorithms never compare."""
 
 MESSAGE_CHARS = 160

@@ -44,7 +44,7 @@ class Follower:
                     elif path.suffix == ".now":
                         news += self._read_now(path)
                     elif path.suffix == ".beat":
-                        self._read_beat(path)
+                        news += self._read_beat(path)
         return news
 
     def teller(self, root_pid: int) -> story.Teller:
@@ -96,9 +96,13 @@ class Follower:
             return []  # a loop that is unrolled without end is no progress
         return [f"{now.unit} {now.where}"]
 
-    def _read_beat(self, path: Path) -> None:
+    def _read_beat(self, path: Path) -> list[str]:
         with files.open_plain(path) as file:
             data = file.read(64)
         pid = int(path.stem)
-        if pid not in self._beats or self._beats[pid][0] != data:
-            self._beats[pid] = data, time.monotonic()
+        beats, _, calls = data.partition(b" ")
+        if pid not in self._beats or self._beats[pid][0] != beats:
+            self._beats[pid] = beats, time.monotonic()
+        before = self._said.get(path)
+        self._said[path] = calls
+        return ["a call of a compiled graph"] if before is not None and before != calls else []

@@ -1,7 +1,7 @@
 """Decide from outside whether a run still advances, and gather what says why it does not.
 
-Progress is a phase event, a traced line, a lowered node, a graph, a compiler's stack that moves, or a C++ or GPU
-compiler at work below the target. A stall is no progress for ``--stall`` seconds of a clock that runs slower while
+Progress is a phase event, a traced line, a lowered node, a graph, a compiler's stack that moves, or a child at
+work below the target. A stall is no progress for ``--stall`` seconds of a clock that runs slower while
 the target is starved of a processor: on a machine with six times the work it can do, a minute is six.
 """
 
@@ -72,6 +72,7 @@ class Lookout:
         self.follower = Follower(run_path / "journal", line_repeats)
         self._dumper = stacks.Dumper(run_path)
         self._look: list[Dump] = []
+        self._look_at = 0.0
         self._phase: str | None = None
         self._ticked = self._looked = self._advanced = time.monotonic()
         self._excused = 0.0
@@ -103,7 +104,7 @@ class Lookout:
         served = self.watch.served()
         if news:
             self._progress(news[-1])
-        elif self.watch.working_compilers() and self._excused < COMPILER_PATIENCE * self._limit:
+        elif self.watch.working_children(teller.pid) and self._excused < COMPILER_PATIENCE * self._limit:
             self._excused += passed * served
         else:
             self.quiet_s += passed * served
@@ -178,6 +179,8 @@ class Lookout:
         self._advanced, self.last_progress = time.monotonic(), what[:300]
 
     def _look_after(self) -> float:
+        if self._look_at < self._advanced and self.quiet_s >= min(2.0, self._limit / 6):
+            return 0.0  # something to compare the next look with
         return LOOK_EVERY_S if self.quiet_s < self._limit / 4 else max(1.0, self._limit / 6)
 
     def _is_endless(self, teller: Teller) -> bool:
@@ -190,6 +193,8 @@ class Lookout:
         is_talking, self._heard = heard != self._heard, heard
         found = phases.of_events(teller.open_events)
         phase = self._phase or (found[0] if found else None)
+        if is_talking and phase == "backend":
+            return ["output of a custom backend"]
         if phase in phases.COMPILE_PHASES or (found and found[0] in phases.COMPILE_PHASES):
             return []
         if is_talking:
@@ -206,7 +211,9 @@ class Lookout:
         can_dump = frozenset(self.follower.can_dump)
         pids = [p for p in self.watch.pids if p in can_dump] or [self._root]
         pids.sort(key=lambda p: p != teller.pid)  # only so many are looked at
-        before, self._look = self._look, self._dumper.round(pids, can_dump, ask_inside=False)
+        # what moved before the last progress, and was counted then, is not counted again
+        before = self._look if self._look_at >= self._advanced else []
+        self._look, self._look_at = self._dumper.round(pids, can_dump, ask_inside=False), time.monotonic()
         self._phase, _ = where.at_work(self._seen(teller, self._look))
         if self._is_endless(teller):
             return []

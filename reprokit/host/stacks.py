@@ -24,7 +24,7 @@ from typing import Any
 
 from ..core import frames as fr
 from ..core.processes import PYTHON
-from ..core.records import Dump
+from ..core.records import Dump, ThreadStack
 from . import files
 
 PY_SPY_TIMEOUT_S = 4.0
@@ -198,17 +198,24 @@ def _py_spy(tool: str | None, folder: Path, number: int, pid: int) -> Dump:
     if tool is None:
         return Dump(number, "py-spy", pid, problem="it is not installed beside reprokit")
     said = ""
-    for _ in range(PY_SPY_TRIES):
+    for attempt in range(1, PY_SPY_TRIES + 1):
         command = [tool, "dump", "--nonblocking", "--json", "--full-filenames", "--pid", str(pid)]
         text, said = _call(command, PY_SPY_TIMEOUT_S)
         if TOO_SLOW in said:
             break
         with contextlib.suppress(ValueError):
             threads = fr.parse_py_spy(text, pid)
+            if not any(t.is_main and _is_whole(t) for t in threads) and attempt < PY_SPY_TRIES:
+                continue  # it changed while it was read
             with contextlib.suppress(OSError):
                 files.write_whole(folder / f"{number}-py-spy-{pid}.json", text)
             return Dump(number, "py-spy", pid, tuple(threads))
     return Dump(number, "py-spy", pid, problem=said[:300])
+
+
+def _is_whole(thread: ThreadStack) -> bool:
+    """A main thread's stack ends where the program starts."""
+    return bool(thread.frames) and thread.frames[-1].function in ("<module>", "_run_module_as_main", "_bootstrap")
 
 
 def _faulthandler(folder: Path, number: int, pid: int) -> Dump:

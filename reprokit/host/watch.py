@@ -12,6 +12,7 @@ from typing import IO
 
 import psutil
 
+from ..core.processes import BUSY_SHARE
 from . import tree, waits
 from .gpus import GpuFeed
 
@@ -139,12 +140,15 @@ class Watch:
         """The tree read or wrote more since the last sample than a poll or our own journals do."""
         return self._io - self._io_before > LEAST_IO_BYTES
 
-    def working_compilers(self) -> list[str]:
-        """Compilers below the target that ran and touched new memory, or were started, since the last sample."""
+    def working_children(self, parent_pid: int) -> list[str]:
+        """Compilers below the target that were started, and compilers or busy programs that touched new memory, since
+        the last sample."""
         found = []
         for pid, row in self._last.items():
-            before = self._before.get(pid)
-            if row.name in COMPILERS and (before is None or row.faults - before.faults > LEAST_FAULTS):
+            before, is_compiler = self._before.get(pid), row.name in COMPILERS
+            if pid in (parent_pid, self.root_pid) or not (is_compiler or self.want(pid) > BUSY_SHARE):
+                continue
+            if row.faults - before.faults > LEAST_FAULTS if before else is_compiler:
                 found.append(f"{row.name} ({pid})")
         return found
 
