@@ -199,6 +199,8 @@ def _detail(seen: Observation, name: str, facts: Facts, asked: set[int]) -> str:
     if name == "gpu-wait":
         gpus = "".join(f"; GPU {g.index} is {'busy' if g.busy_share > 0.05 else 'idle'}" for g in seen.evidence.gpus)
         return f"waits for the GPU at {top}{gpus or '; NVML could not say whether the GPU works'}"
+    if name == "native-loop" and facts.team and not facts.busy:
+        return f"native threads of process {facts.process.pid} burn {facts.process.want or 0:.1f} processors; waited for at {top}"
     if name in ("native-loop", "native-loop-holding-gil", "python-loop"):
         inside = [n for n in thread.native if not n.startswith("0x") and n != PYTHON]
         return f"wants {share} at {top}" + (f", in native {inside[0]}" if inside and name != "python-loop" else "")

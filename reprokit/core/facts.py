@@ -45,6 +45,8 @@ class Facts:
     growing: bool
     endless: bool
     line: str
+    team: bool
+    """Native threads of the process burn a processor: an OpenMP team, a thread pool of a library."""
 
     @property
     def top(self) -> str:
@@ -109,6 +111,7 @@ def of_thread(seen: Observation, process: ProcessState, thread: ThreadState) -> 
     stacks = [fr.normalise(frames) for frames in told]
     is_main = thread.tid == process.pid
     dumps = threads_of(seen, process.pid)
+    pythons = {t.tid for threads in dumps for t in threads} | {thread.tid}
     has_owner = any(t.tid for threads in dumps for t in threads)
     owned = any(t.owns_gil and t.tid == thread.tid for threads in dumps for t in threads) if has_owner else None
     age = process.gil_age_s
@@ -129,6 +132,7 @@ def of_thread(seen: Observation, process: ProcessState, thread: ThreadState) -> 
         moved=any(a != b for a, b in itertools.pairwise(stacks)),
         growing=(is_main or is_story) and is_growing(process.memory),
         endless=is_story and bool(seen.endless_line),
+        team=sum(t.want or 0.0 for t in process.threads if t.tid not in pythons) > BUSY_SHARE,
         line=next((lines[key] for f in (told[-1] if told else ()) if (key := f"{f.file}:{f.line}") in lines), ""),
     )
 
@@ -148,6 +152,14 @@ def _is_frame(rule: dict[str, Any], frame: Frame) -> bool:
     return bool(re.fullmatch(rule["file"], frame.file) and re.fullmatch(rule["function"], name))
 
 
+_WAITS_FOR_GIL = re.compile(r"0x[0-9a-f]+|pthread_cond_timedwait|take_gil|PyEval_\w+|_PyEval_\w+")
+
+
+def _is_python_code(native: tuple[str, ...]) -> bool:
+    """Nothing native stands above Python code but the wait for the GIL, which a thread that runs shares."""
+    return native[-1:] == (PYTHON,) and all(_WAITS_FOR_GIL.fullmatch(name) for name in native[:-1])
+
+
 def holds(when: dict[str, Any], facts: Facts) -> bool:
     """Whether all conditions of a rule hold; the table says what each means."""
     native = facts.thread.native
@@ -161,8 +173,9 @@ def holds(when: dict[str, Any], facts: Facts) -> bool:
         "endless": lambda want: facts.endless is want,
         "syscall": lambda want: bool(re.fullmatch(want, facts.thread.syscall)),
         "native": lambda want: any(re.search(want, name) for name in native),
-        "no_native": lambda want: native[:1] not in ((), (PYTHON,)) and not any(re.search(want, n) for n in native),
-        "in_python": lambda want: (native[:1] == (PYTHON,) and (facts.thread.want or 0.0) > SOME_SHARE) is want,
+        "no_native": lambda want: native not in ((), (PYTHON,)) and not any(re.search(want, n) for n in native),
+        "in_python": lambda want: (_is_python_code(native) and (facts.thread.want or 0.0) > SOME_SHARE) is want,
+        "team": lambda want: facts.team is want,
         "line": lambda want: bool(re.search(want, facts.line)),
         "frame": lambda want: any(_is_frame(want, f) for f in facts.frames[: want["within"]]),
     }

@@ -194,6 +194,21 @@ def test_a_command_is_cut_at_a_word() -> None:
     )
 
 
+def test_a_team_of_native_threads_that_spins_is_a_loop() -> None:
+    """The thread at work waits in OpenMP's barrier; the team it waits for burns processors."""
+    base = CASES["native-wait"]
+    team = tuple(ThreadState(n, states="RRR", want=0.9) for n in (50, 51))
+    process = base.evidence.processes[0]
+    found = diagnose(replace(base, evidence=Evidence((replace(process, threads=(*process.threads, *team)),))))
+    assert found.name == "native-loop" and "native threads" in found.detail
+
+
+def test_a_thread_that_shares_the_gil_is_a_loop() -> None:
+    """Three spinning threads want a third of a processor each and sit in futex: no native wait, no lock."""
+    shares = replace(idle("futex", native=("0x7f9", "pthread_cond_timedwait", "<python>")), want=0.33)
+    assert diagnose(seen(shares, thread(owns_gil=True), gil_age_s=0.2)).name == "python-loop"
+
+
 def test_endless_unrolling_is_named() -> None:
     """The line and how often, whatever the stack happens to show."""
     found = diagnose(replace(CASES["native-loop"], endless_line="model.py:4 in f", endless_count=50_000))
