@@ -175,6 +175,9 @@ def holds(when: dict[str, Any], facts: Facts) -> bool:
         "native": lambda want: any(re.search(want, name) for name in native),
         "no_native": lambda want: native not in ((), (PYTHON,)) and not any(re.search(want, n) for n in native),
         "in_python": lambda want: (_is_python_code(native) and (facts.thread.want or 0.0) > SOME_SHARE) is want,
+        "shares": lambda want: (
+            ((facts.thread.want or 0.0) > SOME_SHARE and (facts.process.want or 0.0) > BUSY_SHARE) is want
+        ),
         "team": lambda want: facts.team is want,
         "line": lambda want: bool(re.search(want, facts.line)),
         "frame": lambda want: any(_is_frame(want, f) for f in facts.frames[: want["within"]]),

@@ -37,6 +37,8 @@ TESTED = (
     "filelock",
     "child_spin",
     "child_stopped",
+    "process_pool",
+    "lock_of_a_loop",
     "worker_sleep",
     "worker_child",
     "unroll_calls",
@@ -45,6 +47,7 @@ TESTED = (
     "phase:guards",
     "phase:bw_lowering",
     "phase:first_run",
+    "phase:kernel_spin",
 )
 """One of each sort; ``benchmarks/hangs.py`` runs them all."""
 
@@ -96,13 +99,15 @@ def test_cause_and_phase(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["gloo_eager", "gloo_compile"])
+@pytest.mark.parametrize("kind", ["gloo_eager", "gloo_compile", "gloo_compiled"])
 def test_several_ranks(kind: str, tmp_path: Path) -> None:
     """A journal and stacks for each rank; the odd one out stands first."""
     done = capture(kind, tmp_path)
     verdict = check(kind, done)
     report = archive.read(Path(done.json["pack"])).json("report.json")
     assert [s["who"] for s in report["stacks"]] == ["rank 1", "rank 0"]
+    if kind == "gloo_compiled":
+        assert verdict["path"][0].startswith("rank 1 is elsewhere: sleep") and "rank 0 waits in" in verdict["path"][1]
     if kind == "gloo_eager":
         assert verdict["path"][0].startswith("rank 1 is elsewhere: sleep at kinds.py")
         assert "rank 0 waits in all_reduce" in verdict["path"][1]

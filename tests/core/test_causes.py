@@ -205,6 +205,8 @@ def test_a_team_of_native_threads_that_spins_is_a_loop() -> None:
 
 def test_a_thread_that_shares_the_gil_is_a_loop() -> None:
     """Three spinning threads want a third of a processor each and sit in futex: no native wait, no lock."""
+    running = seen(replace(IDLE, want=0.4), thread(owns_gil=True), gil_age_s=0.2, want=1.4)
+    assert diagnose(running).name == "python-loop"
     shares = replace(idle("futex", native=("0x7f9", "pthread_cond_timedwait", "<python>")), want=0.33)
     assert diagnose(seen(shares, thread(owns_gil=True), gil_age_s=0.2)).name == "python-loop"
 

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LONG_S = 1000
@@ -57,6 +57,9 @@ EXPECTED = {
     "child_spin": (("child-busy",), PASS),
     "child_stopped": (("child-stopped",), PASS),
     "child_setsid": (("child-stuck",), PASS),
+    "process_pool": (("child-stuck",), PASS),
+    "shared_gil": (("python-loop",), PASS),
+    "lock_of_a_loop": (("python-loop",), PASS),
     "worker_spin": (("compile-worker-busy",), PASS),
     "worker_sleep": (("compile-worker-stuck",), PASS),
     "worker_stop": (("compile-worker-stopped",), PASS),
@@ -84,10 +87,12 @@ EXPECTED = {
     "phase:bw_lowering": (("sleep",), ("lowering",)),
     "phase:bw_pass": (("sleep",), PASS),
     "phase:first_run": (("sleep",), ("kernel-run",)),
+    "phase:kernel_spin": (("native-loop",), ("kernel-run",)),
     # several ranks
     "gloo_eager": (("collective",), ("collective",)),
     "gloo_mismatch": (("collective",), ("collective",)),
     "gloo_compile": (("sleep",), PASS),
+    "gloo_compiled": (("collective",), ("collective",)),
     # healthy and slow: no cause, never a hang
     "slow_graphs": ((), ()),
     "slow_graph": ((), ()),
@@ -101,6 +106,7 @@ EXPECTED = {
     "slow_cat": ((), ()),
     "slow_aot": ((), ()),
     "slow_cxx": ((), ()),
+    "slow_kernel": ((), ()),
 }
 
 
@@ -372,6 +378,32 @@ def hang_child_setsid():
     subprocess.run(["sleep", str(LONG_S)], start_new_session=True)
 
 
+def hang_process_pool():
+    sys.path.insert(0, HERE)
+    import jobs
+
+    with ProcessPoolExecutor(1) as pool:
+        pool.submit(jobs.sleep).result()
+
+
+def hang_shared_gil():
+    for _ in range(2):
+        threading.Thread(target=hang_python_loop, daemon=True).start()
+    hang_python_loop()
+
+
+def hang_lock_of_a_loop():
+    lock = threading.Lock()
+
+    def own():
+        with lock:
+            hang_python_loop()
+
+    threading.Thread(target=own, daemon=True, name="owner").start()
+    time.sleep(0.2)
+    lock.acquire()
+
+
 def in_worker(name):
     sys.path.insert(0, HERE)
     import jobs
@@ -427,8 +459,8 @@ def inject(module, name, owner=None, skip=0):
 def in_phase(name):
     import torch
 
-    if name == "first_run":
-        return first_run()
+    if name in ("first_run", "kernel_spin"):
+        return first_run(hang_sleep if name == "first_run" else hang_native_spin)
     if name == "joint":
         return in_pass(hang_sleep, "joint_custom_post_pass")
     if name == "pre_grad":
@@ -458,12 +490,12 @@ def in_phase(name):
     return compile_it()
 
 
-def first_run():
+def first_run(body):
     import torch
 
     @torch.library.custom_op("hangs::slow", mutates_args=())
     def slow(x: torch.Tensor) -> torch.Tensor:
-        time.sleep(LONG_S)
+        body()
         return x.clone()
 
     slow.register_fake(torch.empty_like)
@@ -502,6 +534,14 @@ def ranks(kind):
 
     rank, last = dist.get_rank(), dist.get_world_size() - 1
     dist.all_reduce(torch.ones(4))
+    if kind == "gloo_compiled":
+        from torch.distributed._functional_collectives import all_reduce
+
+        compiled = torch.compile(lambda x: all_reduce(x.sin(), "sum", dist.group.WORLD) + 1)
+        compiled(torch.ones(8))
+        if rank == last:
+            hang_sleep()
+        return compiled(torch.ones(8))
     if kind == "gloo_compile":
         if rank == last:
             return in_pass(hang_sleep)
@@ -612,6 +652,17 @@ def slow_aot():
     import torch
 
     torch.compile(lambda x: chain(torch, x, 900), backend="aot_eager")(torch.randn(8, 8))
+
+
+def slow_kernel():
+    """One kernel, called again and again, each time for long; nothing is said."""
+    import torch
+
+    compiled = torch.compile(lambda x, y: x @ y)
+    x, until = torch.randn(2500, 2500), time.monotonic() + 45
+    with torch.no_grad():
+        while time.monotonic() < until:
+            compiled(x, x)
 
 
 def slow_cxx():
