@@ -70,7 +70,7 @@ def _of_thread(seen: Observation, facts: Facts, asked: set[int]) -> Cause:
             return found
         if name != "stopped" and facts.growing:
             also = ("memory-runaway",)
-        return Cause(name, _detail(seen, name, facts, asked), also)
+        return Cause(name, _detail(seen, name, facts), also)
     return Cause("unknown", _known(facts))
 
 
@@ -170,7 +170,7 @@ def _follow_thread(seen: Observation, facts: Facts, asked: set[int]) -> Cause | 
     return Cause("thread-wait", f"waits at {facts.top}; other threads: {doing or 'none that works'}")
 
 
-def _detail(seen: Observation, name: str, facts: Facts, asked: set[int]) -> str:
+def _detail(seen: Observation, name: str, facts: Facts) -> str:
     thread, top = facts.thread, facts.top
     share = f"{thread.want:.0%} of a processor" if thread.want is not None else "a processor"
     if name == "python-loop" and facts.endless:

@@ -188,7 +188,10 @@ class Lookout:
         return now is not None and now.repeats > self.follower.line_repeats
 
     def _outside(self, teller: Teller) -> list[str]:
-        """Outside of the compiler nothing is journalled: output, or a processor at work, is progress."""
+        """Outside of the compiler nothing is journalled: output, data, or a processor at work, is progress.
+
+        A GPU at work is none: a collective that hangs keeps it busier than any training does.
+        """
         heard = self._last_output()
         is_talking, self._heard = heard != self._heard, heard
         found = phases.of_events(teller.open_events)
@@ -199,8 +202,6 @@ class Lookout:
             return []
         if is_talking:
             return ["output"]
-        if any(gpu.busy_share > 0.05 for gpu in self.watch.gpus.last):
-            return ["a GPU at work"]
         if self.watch.is_transferring():
             return ["data read or written"]
         is_busy = phase != "kernel-run" and any(self.watch.want(p) > BUSY_SHARE for p in self.watch.pids)
