@@ -19,6 +19,7 @@ from ..core import causes, facts, phases, where
 from ..core.frames import normalise_file
 from ..core.processes import BUSY_SHARE, Evidence
 from ..core.records import Dump, Observation, to_json
+from ..core.signature import main_stacks
 from ..core.story import Teller
 from . import files, stacks, tree, waits
 from .evidence import Sampler
@@ -74,6 +75,7 @@ class Lookout:
         self._look: list[Dump] = []
         self._look_at = 0.0
         self._phase: str | None = None
+        self._is_synchronising = False
         self._ticked = self._looked = self._advanced = time.monotonic()
         self._excused = 0.0
         self.problems: set[str] = set()
@@ -204,7 +206,11 @@ class Lookout:
             return ["output"]
         if self.watch.is_transferring():
             return ["data read or written"]
-        is_busy = phase != "kernel-run" and any(self.watch.want(p) > BUSY_SHARE for p in self.watch.pids)
+        is_busy = (
+            phase not in ("kernel-run", "collective")
+            and not self._is_synchronising
+            and any(self.watch.want(p) > BUSY_SHARE for p in self.watch.pids)
+        )
         return ["a processor at work outside of the compiler"] if is_busy else []
 
     def _moved(self, teller: Teller) -> list[str]:
@@ -215,7 +221,10 @@ class Lookout:
         # what moved before the last progress, and was counted then, is not counted again
         before = self._look if self._look_at >= self._advanced else []
         self._look, self._look_at = self._dumper.round(pids, can_dump, ask_inside=False), time.monotonic()
-        self._phase, _ = where.at_work(self._seen(teller, self._look))
+        seen = self._seen(teller, self._look)
+        self._phase, _ = where.at_work(seen)
+        inner = [f for stack in main_stacks(seen)[-1:] for f in stack[:2]]
+        self._is_synchronising = any(f.file.startswith("torch/cuda/") and "synchronize" in f.function for f in inner)
         if self._is_endless(teller):
             return []
         both = [*before, *self._look]
