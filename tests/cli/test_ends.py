@@ -87,7 +87,11 @@ def start_hang(tmp_path: Path, write: Any, env: dict[str, str], *words: str) -> 
     command = reprokit_command(
         "capture", "--json", "--output-dir", str(tmp_path / "out"), *words, "--", sys.executable, str(script)
     )
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    # a shell's background jobs ignore SIGINT, and so would what they start
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     assert wait_until(mark.exists), "the target never came to its hang"
     return process
 

@@ -95,9 +95,10 @@ def test_a_buried_bug_has_the_signature_of_the_small_one(buried: str, sample: st
 
 
 def test_two_threads_that_abort_at_once(tmp_path: Path) -> None:
-    """What the C++ runtime said names the crash, whatever the dump lost."""
+    """What the C++ runtime said names the crash, whatever the dump lost; it may be kept from saying it."""
     done = reprokit("capture", BUGS / "abort_in_parallel_loop.py:make", "--output-dir", tmp_path, "--json")
-    assert (
-        done.json["signature"]["title"]
-        == "crash: kernel-run | SIGABRT std::runtime_error: kernel, <path>:#, index out of bounds: # <= tmp# < #"
-    )
+    was_told = "what():" in (done.run_dir / "logs" / "stderr.txt").read_text()
+    told = "SIGABRT std::runtime_error: kernel, <path>:#, index out of bounds: # <= tmp# < #"
+    # the second thread may end the process before the first has written its message
+    name = told if was_told else "SIGABRT in <generated>:call"
+    assert done.json["signature"]["title"] == f"crash: kernel-run | {name}"
