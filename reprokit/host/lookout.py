@@ -141,7 +141,7 @@ class Lookout:
             if number < ROUNDS - 1:
                 sampler.sample(family)
                 time.sleep(GAP_S)
-        sampler.sample(family)
+        sampler.sample([p.pid for p in tree.family(self._root)])  # a compiler may have been started since
         if is_stall and self._has_moved():
             return None
         self.follower.look()
