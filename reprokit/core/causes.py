@@ -85,7 +85,12 @@ def _follow_child(seen: Observation, facts: Facts, asked: set[int]) -> Cause | N
 
 def _telling(process: ProcessState) -> tuple[bool, float, int]:
     """Of several children the stopped one, else the busiest, else the youngest."""
-    return bool(process.states) and set(process.states) <= {"T", "t"}, process.want or 0.0, process.pid
+    return bool(process.states) and set(process.states) <= {"T", "t"}, _wanted(process), process.pid
+
+
+def _wanted(process: ProcessState) -> float:
+    """What it wanted of a processor; of one that was seen only once, whether it ran then."""
+    return (1.0 if "R" in process.states else 0.0) if process.want is None else process.want
 
 
 def _child_cause(seen: Observation, child: ProcessState, prefix: str, where: str) -> Cause:
@@ -96,7 +101,7 @@ def _child_cause(seen: Observation, child: ProcessState, prefix: str, where: str
             break
         chain.append(max(below, key=_telling))
     leaf = chain[-1]
-    wanted = max((p.want or 0.0 for p in chain), default=0.0)
+    wanted = max(map(_wanted, chain))
     how = "stopped" if leaf.states and set(leaf.states) <= {"T", "t"} else "busy" if wanted > BUSY_SHARE else "stuck"
     said = {"stopped": "is stopped by a signal", "busy": f"burns a processor ({wanted:.0%})", "stuck": "does nothing"}
     main = next((t for t in leaf.threads if t.tid == leaf.pid), ThreadState(leaf.pid))

@@ -185,6 +185,12 @@ def test_a_family_that_names_itself_its_own_parent_ends() -> None:
     assert diagnose(with_children(seen(WAITS), *ring)).name == "child-stuck"
 
 
+def test_a_compiler_that_was_seen_once_and_ran_is_busy() -> None:
+    """It was started while the evidence was taken: there is one sample, and no share of a processor."""
+    young = ProcessState(3, 2, "cc1plus kernel.cpp", "R", None)
+    assert diagnose(with_children(seen(WAITS), replace(CHILD, want=None, states="S"), young)).name == "child-busy"
+
+
 def test_a_command_is_cut_at_a_word() -> None:
     """Half a secret is one that no rule of redaction knows."""
     long = "python train.py --db " + "x" * 280 + "https://bob:hunter2secret@db/"
