@@ -14,7 +14,7 @@ from . import frames as fr
 from .facts import TABLE, Facts, growth_per_s, holds, is_growing, is_service, place, stacks_of, threads_of
 from .facts import of_thread as facts_of
 from .processes import BUSY_SHARE, PYTHON, ProcessState, ThreadState, cut_words
-from .records import Observation, ThreadStack
+from .records import Observation, ThreadStack, Verdict
 
 EXPLAIN: dict[str, str] = TABLE["explain"]
 """cause -> one line that says what it means."""
@@ -32,6 +32,16 @@ class Cause:
     """Other causes that hold at the same time, such as memory-runaway."""
     path: tuple[str, ...] = ()
     """What was followed on the way, outermost first: who waits for whom."""
+
+
+def explain(verdict: Verdict) -> str:
+    """The line that says what the cause of a hang means; what was merely at work when a deadline came needs none."""
+    return EXPLAIN.get(verdict.cause or "", "") if verdict.kind == "hang" else ""
+
+
+def explain_also(verdict: Verdict) -> list[str]:
+    """The same for the causes that hold at the same time, with their names."""
+    return [f"{name}: {EXPLAIN.get(name, '')}" for name in verdict.also]
 
 
 def diagnose(seen: Observation) -> Cause:
@@ -85,7 +95,7 @@ def _follow_child(seen: Observation, facts: Facts, asked: set[int]) -> Cause | N
 
 def _telling(process: ProcessState) -> tuple[bool, float, int]:
     """Of several children the stopped one, else the busiest, else the youngest."""
-    return bool(process.states) and set(process.states) <= {"T", "t"}, _wanted(process), process.pid
+    return process.is_stopped, _wanted(process), process.pid
 
 
 def _wanted(process: ProcessState) -> float:
@@ -97,12 +107,12 @@ def _child_cause(seen: Observation, child: ProcessState, prefix: str, where: str
     """``<prefix>-busy``, ``-stuck`` or ``-stopped``, of the deepest descendant that tells."""
     chain = [child]
     while below := [p for p in seen.evidence.children(chain[-1].pid) if p not in chain]:
-        if set(chain[-1].states) <= {"T", "t"} and chain[-1].states:
+        if chain[-1].is_stopped:
             break
         chain.append(max(below, key=_telling))
     leaf = chain[-1]
     wanted = max(map(_wanted, chain))
-    how = "stopped" if leaf.states and set(leaf.states) <= {"T", "t"} else "busy" if wanted > BUSY_SHARE else "stuck"
+    how = "stopped" if leaf.is_stopped else "busy" if wanted > BUSY_SHARE else "stuck"
     said = {"stopped": "is stopped by a signal", "busy": f"burns a processor ({wanted:.0%})", "stuck": "does nothing"}
     main = next((t for t in leaf.threads if t.tid == leaf.pid), ThreadState(leaf.pid))
     waits = f", waiting in {main.syscall}" if how == "stuck" and main.syscall else ""
@@ -119,13 +129,13 @@ def _follow_worker(seen: Observation, facts: Facts, asked: set[int]) -> Cause | 
     sidecar = next((c for c in seen.evidence.children(facts.process.pid) if "compile_worker" in c.command), None)
     if sidecar is None:
         return None
-    if set(sidecar.states) <= {"T", "t"} and sidecar.states:
+    if sidecar.is_stopped:
         return Cause(
             "compile-worker-sidecar-stopped", f"process {sidecar.pid} is stopped; a result is awaited at {facts.top}"
         )
     workers = [c for c in seen.evidence.children(sidecar.pid) if "compile_worker" in c.command]
     for worker in workers:
-        if worker.states and set(worker.states) <= {"T", "t"}:
+        if worker.is_stopped:
             return Cause(
                 "compile-worker-stopped", f"worker {worker.pid} is stopped; a result is awaited at {facts.top}"
             )
@@ -197,17 +207,15 @@ def _detail(seen: Observation, name: str, facts: Facts) -> str:
         return f"waits for the lock on {path or (held.path if held else 'a file')} at {top}; {who}"
     if name == "io-wait":
         return f"waits in {thread.syscall} for {thread.waits_for or 'an unknown peer'} at {top}"
+    inside = [n for n in thread.native if not n.startswith("0x") and n != PYTHON]
+    gpus = "".join(f"; GPU {g.index} is {'busy' if g.busy_share > 0.05 else 'idle'}" for g in seen.evidence.gpus)
     if name in ("native-wait", "gpu-wait", "collective") and thread.native:
-        inner = [n for n in thread.native if not n.startswith("0x") and n != PYTHON][:4]
-        gpus = "".join(f"; GPU {g.index} is {'busy' if g.busy_share > 0.05 else 'idle'}" for g in seen.evidence.gpus)
-        return f"waits in native code ({' < '.join(inner)}) under {top}{gpus if name == 'gpu-wait' else ''}"
+        return f"waits in native code ({' < '.join(inside[:4])}) under {top}{gpus if name == 'gpu-wait' else ''}"
     if name == "gpu-wait":
-        gpus = "".join(f"; GPU {g.index} is {'busy' if g.busy_share > 0.05 else 'idle'}" for g in seen.evidence.gpus)
         return f"waits for the GPU at {top}{gpus or '; NVML could not say whether the GPU works'}"
     if name == "native-loop" and facts.team and not facts.busy:
         return f"native threads of process {facts.process.pid} burn {facts.process.want or 0:.1f} processors; waited for at {top}"
     if name in ("native-loop", "native-loop-holding-gil", "python-loop"):
-        inside = [n for n in thread.native if not n.startswith("0x") and n != PYTHON]
         return f"wants {share} at {top}" + (f", in native {inside[0]}" if inside and name != "python-loop" else "")
     if name == "gil-blocked":
         waits = f" in {thread.syscall}" if thread.syscall else ""

@@ -115,9 +115,7 @@ def of_thread(seen: Observation, process: ProcessState, thread: ThreadState) -> 
     has_owner = any(t.tid for threads in dumps for t in threads)
     owned = any(t.owns_gil and t.tid == thread.tid for threads in dumps for t in threads) if has_owner else None
     age = process.gil_age_s
-    states = thread.states or process.states
-    if process.states and set(process.states) <= {"T", "t"}:
-        states = process.states
+    states = process.states if process.is_stopped else thread.states or process.states
     lines = seen.evidence.generated_lines or {}
     is_story = (process.pid, thread.tid) == (seen.main_pid, seen.working_tid or seen.main_pid)
     return Facts(

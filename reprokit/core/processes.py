@@ -53,6 +53,11 @@ class ProcessState:
     memory: tuple[tuple[float, int, float], ...] = ()
     """(seconds, resident bytes, processor seconds) over the stall, oldest first."""
 
+    @property
+    def is_stopped(self) -> bool:
+        """Every sample found it stopped, by a signal or by a debugger."""
+        return bool(self.states) and set(self.states) <= {"T", "t"}
+
 
 @dataclass(frozen=True)
 class HeldLock:

@@ -20,8 +20,6 @@ class Teller:
     """Names of the events begun and not ended, outermost first."""
     tid: int = 0
     """The thread that opened them; 0 when it is the main one, or when none is open."""
-    since: float = 0.0
-    """When the innermost was begun, in the journal's time."""
 
 
 def teller(by_pid: Mapping[int, list[Event]], root_pid: int) -> Teller:
@@ -41,10 +39,7 @@ def tell(by_pid: Mapping[int, list[Event]], pid: int) -> Teller:
     opened = open_events(by_pid.get(pid, []))
     names = tuple(str(e.get("name")) for e in opened)
     tid = opened[-1].get("tid", 0) if opened and phases.of_events(names[-1:]) else 0
-    since = opened[-1].get("t") if opened else None
-    return Teller(
-        pid, names, tid if isinstance(tid, int) and tid != pid else 0, since if isinstance(since, float) else 0.0
-    )
+    return Teller(pid, names, tid if tid != pid else 0)
 
 
 def ranks(by_pid: Mapping[int, list[Event]]) -> dict[str, int]:

@@ -75,7 +75,7 @@ def _deadline(seen: Observation) -> Verdict | None:
         phase = "collective"  # compiled code calls it without a frame of its own
     work = where.work(seen, phase)
     far = where.how_far(seen)
-    evidence += (*where.motion(seen, phase), *((far,) if far else ()))
+    evidence += (*where.motion(seen), *((far,) if far else ()))
 
     def found(kind: str, name: str, why: str) -> Verdict:
         return Verdict(kind, phase, name, _sentence(why), evidence, cause.detail, cause.also, cause.path, work)

@@ -77,7 +77,7 @@ def has_moved(seen: Observation, phase: str | None) -> bool:
     return False
 
 
-def motion(seen: Observation, phase: str | None) -> tuple[str, ...]:
+def motion(seen: Observation) -> tuple[str, ...]:
     """What moved between the dumps and what did not, in words."""
     rows: list[str] = []
     if seen.quiet_s is not None:
@@ -121,12 +121,13 @@ def work(seen: Observation, phase: str | None) -> dict[str, str]:
     if phase == "fx-passes":
         named = [n.rsplit(".", 1)[-1] for n in seen.open_events if n.startswith("pass.")]
         inner = next((f for f in stack if "/fx_passes/" in f.file), None)
-        if named or inner:
-            found["pass"] = named[-1] if named else fr.show(inner) if inner else ""
-    if phase == "dynamo-trace" and (seen.position or seen.last_line):
-        found["line"] = seen.position or seen.last_line
-    elif phase in phases.COMPILE_PHASES and seen.last_line:
-        found["line"] = seen.last_line
+        if named:
+            found["pass"] = named[-1]
+        elif inner:
+            found["pass"] = fr.show(inner)
+    line = (seen.position if phase == "dynamo-trace" else "") or seen.last_line
+    if phase in phases.COMPILE_PHASES and line:
+        found["line"] = line
     if phase == "lowering" and seen.position:
         found["node"] = seen.position
     open_graphs = [g for g in seen.graphs if not g.is_done]

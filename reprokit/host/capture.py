@@ -85,16 +85,14 @@ def capture(
             refuse_bad_target(journals, place.path)
             missing = [*outcome.missing]
             seen = look_back(request, outcome, place.path, journals, missing)
-            looked = seen
-            verdict = attempt("verdict", missing, lambda: judge(looked), UNJUDGED)
+            verdict = judged(seen, missing)
             if wants_eager(request, verdict, outcome):
                 say(f"{verdict.kind}; running once more without torch.compile")
                 first = seen
                 seen = attempt(
                     "eager run", missing, lambda: escalate.check_eager(request, first, place.path, show), first
                 )
-                told = seen
-                verdict = attempt("verdict", missing, lambda: judge(told), UNJUDGED)
+                verdict = judged(seen, missing)
             if escalate.is_wanted(request, verdict, outcome):
                 say("asking what is still open, in shorter runs")
                 asked, none = verdict, tuple[Answer, ...]()
@@ -117,8 +115,7 @@ def repack(run_path: Path, say: Say) -> Captured:
             missing = [*outcome.missing]
             seen = look_back(request, outcome, place.path, journals, missing)
             seen = dataclasses.replace(seen, **before)
-            verdict = attempt("verdict", missing, lambda: judge(seen), UNJUDGED)
-            return finish(request, verdict, seen, outcome, journals, place, missing, say)
+            return finish(request, judged(seen, missing), seen, outcome, journals, place, missing, say)
         finally:
             place.release()
 
@@ -129,6 +126,11 @@ def look_back(
     """Make the observation; of what cannot be read, at least how it ended."""
     bare = Observation(exit_status=outcome.exit_status, is_command=request.target.kind == "command")
     return attempt("observation", missing, lambda: observe.observe(request, outcome, run_path, journals), bare)
+
+
+def judged(seen: Observation, missing: list[Missing]) -> Verdict:
+    """Give the verdict, or one that says that there is none."""
+    return attempt("verdict", missing, lambda: judge(seen), UNJUDGED)
 
 
 def finish(

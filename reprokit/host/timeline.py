@@ -59,14 +59,14 @@ def _longest(spans: list[Model]) -> list[Model]:
 def _spans(events: list[Event], began: float, ended: float) -> list[Model]:
     """The innermost phase at each time; what is open at the end is marked so."""
     spans: list[Model] = []
-    stack: list[tuple[str, str]] = []
+    stack: list[str] = []
     at: float | None = None
 
     def close(until: float, is_open: bool = False) -> None:
         if not stack or at is None or (until - at < LEAST_SPAN_S and not is_open):
             return
-        phase = phases.of_events([name for name, _ in stack])
-        row = {"phase": phase[0] if phase else "other", "event": stack[-1][0], "start": round(at - began, 3)}
+        phase = phases.of_events(stack)
+        row = {"phase": phase[0] if phase else "other", "event": stack[-1], "start": round(at - began, 3)}
         last = spans[-1] if spans else None
         if last and last["phase"] == row["phase"] and row["start"] - last["end"] < 0.01:
             last["end"], last["is_open"], last["event"] = round(until - began, 3), is_open, row["event"]
@@ -80,9 +80,9 @@ def _spans(events: list[Event], began: float, ended: float) -> list[Model]:
         close(float(t))
         at = float(t)
         if event["ev"] == "begin":
-            stack.append((name, name))
-        elif any(open_name == name for open_name, _ in stack):
-            while stack.pop()[0] != name:
+            stack.append(name)
+        elif name in stack:
+            while stack.pop() != name:
                 pass
     close(max(ended, at or ended), is_open=True)
     return spans
