@@ -11,6 +11,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..core import tensors
+
 _HEADER = '''"""{level} graph {cid}, recorded by reprokit before it was compiled."""
 '''
 
@@ -21,6 +23,18 @@ def describe_inputs(gm: Any, example_inputs: Sequence[Any]) -> list[dict[str, An
     traced = [n.meta.get("example_value", n.meta.get("val")) for n in places]
     traced += [None] * (len(example_inputs) - len(traced))
     return [describe_input(value, as_traced) for value, as_traced in zip(example_inputs, traced, strict=False)]
+
+
+def describe_values(gm: Any) -> dict[str, Any]:
+    """Metadata of each value of the graph that is a tensor or a number, by the name that it has in the graph's code."""
+    import torch
+
+    found = {}
+    for node in gm.graph.nodes:
+        value = node.meta.get("example_value", node.meta.get("val"))
+        if isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, int, float)):
+            found[node.name] = describe_input(value, value)
+    return found
 
 
 def describe_input(value: Any, as_traced: Any = None) -> dict[str, Any]:
@@ -124,13 +138,13 @@ def _emit_class(gm: Any, name: str, imports: set[str], classes: list[str]) -> No
     for attribute, value in [*gm.named_parameters(recurse=False), *gm.named_buffers(recurse=False)]:
         if "." in attribute:
             continue
-        made = _tensor_text(describe_input(value))
+        made = tensors.text(describe_input(value))
         if isinstance(value, torch.nn.Parameter):
             body.append(f"self.{attribute} = torch.nn.Parameter({made}, requires_grad={value.requires_grad})")
         else:
             body.append(f'self.register_buffer("{attribute}", {made})')
     for attribute in _plain_tensors(gm):
-        body.append(f"self.{attribute} = {_tensor_text(describe_input(getattr(gm, attribute)))}")
+        body.append(f"self.{attribute} = {tensors.text(describe_input(getattr(gm, attribute)))}")
     init = (
         ["    def __init__(self):", "        super().__init__()", *(f"        {row}" for row in body), ""]
         if body
@@ -170,42 +184,12 @@ def _import_line(alias: str, value: Any) -> str:
 def _input_line(facts: dict[str, Any]) -> str:
     if facts["kind"] == "tensor":
         named = [f"{size} is {symbol}" for size, symbol in zip(facts["shape"], facts["symbols"], strict=True) if symbol]
-        return f"{_tensor_text(facts)}," + (f"  # {', '.join(named)}" if named else "")
+        return f"{tensors.text(facts)}," + (f"  # {', '.join(named)}" if named else "")
     if facts["kind"] == "symbol":
         return f"{facts['value']!r},  # {facts['symbol']}"
     if facts["kind"] == "number":
         return f"{facts['value']!r},"
     return f"None,  # {facts['type']}: {_one_line(facts['text'])}"
-
-
-def _tensor_text(facts: dict[str, Any]) -> str:
-    shape = [2 if s is None else s for s in facts["shape"]]
-    dtype, device = facts["dtype"], facts["device"]
-    where = f"dtype={dtype}" + ("" if device == "cpu" else f', device="{device}"')
-    stride = facts["stride"]
-    is_plain = stride is None or None in stride or stride == _contiguous(shape)
-    size = (
-        shape
-        if is_plain
-        else [1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) if 0 not in shape else 0]
-    )
-    if dtype == "torch.bool" or re.fullmatch(r"torch\.(u?int\d+)", dtype):
-        text = f"torch.randint(0, 2, {size}, {where})"
-    elif re.fullmatch(r"torch\.(b?float\d+|half|double|complex\d+)", dtype):
-        text = f"torch.randn({size}, {where})"
-    else:
-        text = f"torch.zeros({size}, {where})"
-    if not is_plain:
-        text += f".as_strided({shape}, {stride})"
-    return text + (".requires_grad_()" if facts["requires_grad"] else "")
-
-
-def _contiguous(shape: list[int]) -> list[int]:
-    stride, step = [], 1
-    for size in reversed(shape):
-        stride.append(step)
-        step *= max(size, 1)
-    return stride[::-1]
 
 
 def _one_line(text: str) -> str:

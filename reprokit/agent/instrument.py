@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import exceptions, journal, logs, recorder
+from . import exceptions, journal, logs, recorder, settings
 
 OLDEST_TORCH = (2, 9)
 BACKEND = os.environ.get("REPROKIT_BACKEND", "")
@@ -151,7 +151,8 @@ def _graphs() -> None:
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def _call_user_compiler(self: Any, gm: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
-            number = recorder.record(gm, example_inputs, level="dynamo", cid=_compile_id(), is_backward=False)
+            asked = self.compiler_fn
+            number = recorder.record(gm, example_inputs, "dynamo", _compile_id(), False, compiler_fn=asked)
             if BACKEND == "eager":
                 self.compiler_fn = lambda gm, inputs: gm.forward
             result = real(self, gm, example_inputs, *args, **kwargs)
@@ -200,6 +201,7 @@ def _failures() -> None:
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def _compile(*args: Any, **kwargs: Any) -> Any:
             tell_configs()  # before Dynamo patches some for the time of the compile
+            settings.note_configs()
             try:
                 return real(*args, **kwargs)
             except flow:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from . import emit, journal
+from . import emit, journal, settings
 
 MAX_GRAPHS = 400
 """A recompile storm must not fill the disk; later graphs are counted in the journal only."""
@@ -15,11 +15,14 @@ MAX_GRAPHS = 400
 _recorded = 0
 
 
-def record(gm: Any, example_inputs: Sequence[Any], level: str, cid: str | None, is_backward: bool) -> int | None:
-    """Write ``graphs/<n>/graph.py`` and ``inputs.json`` and journal the graph; gives n, or None if not written.
+def record(
+    gm: Any, example_inputs: Sequence[Any], level: str, cid: str | None, is_backward: bool, compiler_fn: Any = None
+) -> int | None:
+    """Write ``graphs/<n>/`` and journal the graph; gives n, or None if not written.
 
-    ``gm`` is an ``fx.GraphModule``; ``example_inputs`` are its inputs in order: tensors (fake or real) and
-    numbers (symbolic or not).
+    ``graph.py`` is the graph as a script, ``inputs.json`` the metadata of its inputs, ``values.json`` that of every
+    value in it and the settings of the compile. ``gm`` is an ``fx.GraphModule``; ``example_inputs`` are its inputs in
+    order: tensors (fake or real) and numbers (symbolic or not).
     """
     global _recorded
     nodes = len(gm.graph.nodes)
@@ -30,21 +33,23 @@ def record(gm: Any, example_inputs: Sequence[Any], level: str, cid: str | None, 
             _recorded += 1
             inputs = emit.describe_inputs(gm, example_inputs)
             source = emit.standalone(gm, inputs, level=level, cid=cid)
-            number = _write(source, {**head, "inputs": inputs})
+            values = {"values": emit.describe_values(gm), "settings": settings.describe(compiler_fn)}
+            number = _write(source, {**head, "inputs": inputs}, values)
         journal.write("graph", n=number, **head)
     except Exception as problem:  # some graphs have no source text; the compile must go on
         journal.write("graph", n=number, problem=repr(problem)[:2000], **head)
     return number
 
 
-def _write(source: str, facts: dict[str, Any]) -> int:
-    """Put both files into a folder of their own and give it the next free number."""
+def _write(source: str, facts: dict[str, Any], values: dict[str, Any]) -> int:
+    """Put the files into a folder of their own and give it the next free number."""
     top = os.path.join(journal.RUN_DIR, "graphs")
     draft = os.path.join(top, f".draft-{os.getpid()}-{_recorded}")
     os.makedirs(draft)
     for name, text in (
         ("graph.py", source),
         ("inputs.json", json.dumps(facts, indent=1, default=repr, ensure_ascii=False)),
+        ("values.json", json.dumps(values, default=repr, ensure_ascii=False)),
     ):
         with open(os.path.join(draft, name), "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)

@@ -94,6 +94,21 @@ def _timeout(ctx: click.Context, param: click.Parameter, value: float) -> float:
     help="After a hang, ask in shorter runs what is still open, such as whether backend='eager' hangs; default: for a factory, not for a command.",
 )
 @click.option(
+    "--minimize/--no-minimize",
+    default=True,
+    envvar="REPROKIT_MINIMIZE",
+    show_envvar=True,
+    help="Look for the smallest program that shows the same failure; default: yes.",
+)
+@click.option(
+    "--budget",
+    type=float,
+    default=300.0,
+    show_default=True,
+    callback=_timeout,
+    help="Seconds for that; the best so far is kept.",
+)
+@click.option(
     "--logs", multiple=True, metavar="NAMES", help="More TORCH_LOGS for the log file, such as +inductor,guards."
 )
 @click.option("--no-trace", is_flag=True, help="Do not record TORCH_TRACE, which holds all model source.")
@@ -135,7 +150,9 @@ def capture(
         is_command = request.target.kind == "command"
         with screen.Live(is_quiet=as_json, is_plain=is_command) as live:
             streams = (sys.stderr.buffer if as_json else sys.stdout.buffer, sys.stderr.buffer)
-            captured = line.capture(request, output_dir, live.say, live.show, streams if is_command else None)
+            captured = line.capture(
+                request, output_dir, live.say, live.show, streams if is_command else None, live.show_status
+            )
     except BadInput as problem:
         if as_json:
             screen.print_json(_refusal(str(problem)))
@@ -173,6 +190,8 @@ def _request(
         "stall_s": options["stall"],
         "line_repeats": options["line_repeats"],
         "escalate": options["escalate"],
+        "minimizes": options["minimize"],
+        "budget_s": options["budget"],
     }
     if command is not None:
         _refuse_with_command(ctx)
@@ -240,7 +259,7 @@ def _refusal(why: str) -> dict[str, Any]:
     from ..core.records import Verdict, to_json
 
     empty = dict.fromkeys(k for k in to_json(Verdict("", None, None, "")) if k != "evidence")
-    rest = dict.fromkeys(("run_dir", "pack", "issue", "repro", "report", "seconds", "peak_rss_bytes"))
+    rest = dict.fromkeys(("run_dir", "pack", "issue", "repro", "report", "minimized", "seconds", "peak_rss_bytes"))
     return {
         "schema": 1,
         "verdict": empty,

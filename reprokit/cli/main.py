@@ -11,9 +11,12 @@ from .. import __version__
 
 COMMANDS = {
     "capture": "Run a target under instrumented torch.compile and leave a pack.",
+    "check": "Say whether a program shows the failure of a pack, for git bisect and reducers.",
     "env": "Print what a pack would say about this machine and interpreter.",
+    "minimize": "Find the smallest program that shows the same failure.",
     "models": "List the models that --model knows.",
     "pack": "Pack a run directory again, also one whose capture was killed.",
+    "replay": "Run the repro of a pack again and say whether the failure came back.",
     "show": "Verify a pack and print what is in it.",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from ..host.lookout import Progress
+    from ..host.oracle import Standing
 
 PLAIN_EVERY_S = 10.0
 
@@ -46,7 +48,7 @@ class Live:
         self._is_terminal = sys.stderr.isatty() and not is_quiet and not is_plain
         self._is_quiet = is_quiet
         self._status: Status | None = None
-        self._next = PLAIN_EVERY_S
+        self._next = self._next_status = PLAIN_EVERY_S
 
     def __enter__(self) -> Live:
         if self._is_terminal:
@@ -60,6 +62,16 @@ class Live:
         if self._status is not None:
             self._status.stop()
 
+    def pause(self) -> None:
+        """Leave the terminal to a question."""
+        if self._status is not None:
+            self._status.stop()
+
+    def resume(self) -> None:
+        """Go on after it."""
+        if self._status is not None:
+            self._status.start()
+
     def show(self, progress: Progress) -> None:
         """Redraw the line, or write one now and then where there is no terminal."""
         if self._is_quiet:
@@ -71,6 +83,19 @@ class Live:
         elif progress.elapsed_s >= self._next:
             self._next = progress.elapsed_s + PLAIN_EVERY_S
             say(safe(_line(progress)))
+
+    def show_status(self, status: Standing) -> None:
+        """How a reduction stands."""
+        if self._is_quiet:
+            return
+        elapsed = time.monotonic() - status.began
+        if self._status is not None:
+            from rich.markup import escape
+
+            self._status.update(escape(safe(_status_line(status, elapsed))))
+        elif elapsed >= self._next_status:
+            self._next_status = elapsed + PLAIN_EVERY_S
+            say(safe(_status_line(status, elapsed)))
 
     def say(self, text: str) -> None:
         """A line that stays."""
@@ -84,6 +109,13 @@ class Live:
         else:
             say(text)
         self._next = PLAIN_EVERY_S
+
+
+def _status_line(status: Standing, elapsed_s: float) -> str:
+    size = f"{status.lines} lines" if status.lines else "nothing yet"
+    rate = f"{status.probes / elapsed_s:.1f} a second" if elapsed_s > 1 else ""
+    parts = [f"{elapsed_s:.0f} s", f"best {size}", f"{status.probes} probes", rate, f"trying {status.trying}"]
+    return ", ".join(p for p in parts if p)
 
 
 def _line(progress: Progress) -> str:

@@ -122,6 +122,10 @@ def captured_run(captured: Any) -> None:
     row("cost", f"{seen.seconds:.1f} s, {seen.cpu_s:.1f} CPU-seconds, {seen.peak_rss_bytes / 1e6:.0f} MB at most")
     if seen.graphs:
         row("graphs", f"{len(seen.graphs)} recorded: {nodes['dynamo']} Dynamo nodes, {nodes['aten']} ATen nodes")
+    if captured.minimized and captured.minimized.text:
+        row("minimized", captured.minimized.say())
+        for note in captured.minimized.notes:
+            row("", note)
     if seen.is_command:
         row(
             "exit",

@@ -9,7 +9,8 @@ from typing import Any
 
 from ..core.records import Missing, Observation, Signature, Verdict, to_json
 from ..core.redact import Redactor
-from . import environment, files, observe, pack, private, render, report, repro, rundir
+from . import again, environment, files, observe, pack, private, render, report, repro, rundir
+from .ladder import Minimized
 from .launch import Request
 
 
@@ -23,6 +24,7 @@ class Story:
     seen: Observation
     journals: observe.Journals
     environment: environment.Environment
+    minimized: Minimized | None = None
 
 
 @dataclass
@@ -44,7 +46,15 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     draft = pack.gather(place.path, redactor)
     missing += draft.missing
     script, about, why = repro.make(story.request, story.seen, story.journals, place.path)
-    missing += why
+    small = story.minimized
+    if small is not None:
+        draft.add_json("minimize.json", redactor.value(again.about(small)))
+    if small is not None and small.text:
+        if script:
+            draft.add_text(again.ORIGINAL, redactor.text(script))
+        script, about = small.text, small.say()
+    else:
+        missing += why
     known = redactor.value(story.environment.facts)
     facts = _facts(story, known, script, about, missing, redactor)
     try:
@@ -134,6 +144,10 @@ def command_line(request: Request) -> str:
         words += ["--line-repeats", str(request.line_repeats)]
     if request.escalate is not None:
         words.append("--escalate" if request.escalate else "--no-escalate")
+    if not request.minimizes:
+        words.append("--no-minimize")
+    elif request.budget_s != Request.budget_s:
+        words += ["--budget", f"{request.budget_s:g}"]
     if request.logs:
         words += ["--logs", ",".join(request.logs)]
     if not request.has_trace:

@@ -1,4 +1,4 @@
-"""The line: target -> run -> judge -> sign -> pack -> render, readable on one screen.
+"""The line: target -> run -> judge -> sign -> minimize -> pack -> render, readable on one screen.
 
 Each step takes one record and gives one. A step that cannot do its work says why in ``missing`` and the line
 goes on, so that a pack is always left.
@@ -17,8 +17,10 @@ from typing import IO, Any, TypeVar
 from ..core.records import SCHEMA, Answer, BadInput, Missing, Observation, Signature, Verdict, to_json
 from ..core.signature import sign
 from ..core.verdict import judge
-from . import bundle, environment, escalate, files, interrupts, observe, run, rundir
+from . import again, bundle, environment, escalate, files, interrupts, minimize, observe, run, rundir
+from .ladder import Minimized
 from .launch import Request
+from .oracle import Standing
 from .run import Outcome
 
 EAGER_KINDS = frozenset({"exception", "crash", "hang", "slow-compile", "oom"})
@@ -49,6 +51,7 @@ class Captured:
     weights: str = ""
     missing: list[Missing] = field(default_factory=list)
     trimmed: list[str] = field(default_factory=list)
+    minimized: Minimized | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``--json`` prints; later versions only add keys."""
@@ -62,6 +65,7 @@ class Captured:
             "issue": str(self.issue_path) if self.issue_path else None,
             "repro": str(self.repro_path) if self.repro_path else None,
             "report": str(self.report_path) if self.report_path else None,
+            "minimized": again.about(self.minimized) if self.minimized else None,
             "missing": [to_json(m) for m in self.missing],
             "seconds": self.seen.seconds,
             "peak_rss_bytes": self.seen.peak_rss_bytes,
@@ -74,6 +78,7 @@ def capture(
     say: Say,
     show: run.Show | None = None,
     echo: tuple[IO[bytes], IO[bytes]] | None = None,
+    show_status: Callable[[Standing], None] | None = None,
 ) -> Captured:
     """Run the whole line; raises BadInput only for what the user must mend."""
     with interrupts.held():
@@ -100,13 +105,42 @@ def capture(
                     "questions", missing, lambda: escalate.ask(request, asked, outcome, place.path, show), none
                 )
                 seen = dataclasses.replace(seen, answers=answers)
+            if request.minimizes and not outcome.is_interrupted:
+                shrink(request, verdict, seen, journals, place, missing, say, show_status)
             return finish(request, verdict, seen, outcome, journals, place, missing, say)
         finally:
             place.release()
 
 
-def repack(run_path: Path, say: Say) -> Captured:
-    """Judge and pack a run directory once more: of a reprokit that was killed, or whose pack found no room."""
+def shrink(
+    request: Request, verdict: Verdict, seen: Observation, journals: observe.Journals, place: rundir.RunDir,
+    missing: list[Missing], say: Say, show: Callable[[Standing], None] | None, resume: bool = False,
+    python: str | None = None,
+) -> None:  # fmt: skip
+    """Look for the smallest program; what it leaves in the run directory, the pack takes from there."""
+    why = minimize.why_not(verdict)
+    if not why and journals.last("weights").get("kind") == "fake":
+        why = "on fake weights nothing is executed; use --weights real with a smaller model"
+    if why:
+        if verdict.kind != "ok":
+            missing.append(Missing("minimization", why))
+        return
+    say(f"minimizing, for at most {request.budget_s:g} s")
+    case = minimize.case_of(request, verdict, sign(verdict, seen), seen, journals, place.path)
+    case = dataclasses.replace(case, python=python or case.python)
+    found = attempt("minimization", missing, lambda: minimize.minimize(case, request.budget_s, resume, show, say), None)
+    if found is not None and not found.text:
+        missing += [Missing("minimization", note) for note in found.notes]
+
+
+def repack(
+    run_path: Path, say: Say, budget_s: float = 0.0, resume: bool = False, show: Callable[[Standing], None] | None = None,
+    python: str | None = None,
+) -> Captured:  # fmt: skip
+    """Judge and pack a run directory once more, after minimizing it when there is a budget for that.
+
+    For a reprokit that was killed, or whose pack found no room, or that was told not to minimize.
+    """
     with interrupts.held():
         place = rundir.reopen(run_path)
         try:
@@ -115,7 +149,11 @@ def repack(run_path: Path, say: Say) -> Captured:
             missing = [*outcome.missing]
             seen = look_back(request, outcome, place.path, journals, missing)
             seen = dataclasses.replace(seen, **before)
-            return finish(request, judged(seen, missing), seen, outcome, journals, place, missing, say)
+            verdict = judged(seen, missing)
+            if budget_s:
+                asked = dataclasses.replace(request, budget_s=budget_s)
+                shrink(asked, verdict, seen, journals, place, missing, say, show, resume, python)
+            return finish(request, verdict, seen, outcome, journals, place, missing, say)
         finally:
             place.release()
 
@@ -146,6 +184,7 @@ def finish(
     """The end of the line: sign, ask for the environment, pack."""
     missing += [m for m in observe.missing_of(journals, place.path, request) if m not in missing]
     captured = Captured(verdict, sign(verdict, seen), seen, place.path, missing=missing)
+    captured.minimized = minimize.load(place.path)
     captured.weights = str(journals.last("weights").get("why") or "") if request.target.kind == "zoo" else ""
     say("collecting the environment")
     nothing = environment.Environment({}, "", ())
@@ -231,7 +270,9 @@ def leave(
     for name, record in records.items():
         with contextlib.suppress(OSError):  # they can be made again, and are in the pack
             files.write_json(place.path / f"{name}.json", to_json(record))
-    story = bundle.Story(request, captured.verdict, captured.signature, captured.seen, journals, found)
+    story = bundle.Story(
+        request, captured.verdict, captured.signature, captured.seen, journals, found, captured.minimized
+    )
     made = bundle.make(story, captured.missing, place)
     captured.pack_path, captured.issue_path, captured.repro_path = made.pack, made.issue, made.repro
     captured.report_path, captured.url, captured.trimmed = made.report, made.url, made.trimmed

@@ -45,11 +45,11 @@ def held() -> Iterator[None]:
 def heard() -> Iterator[None]:
     """Let an interrupt raise KeyboardInterrupt inside this block; one that is waiting raises at once."""
     global _is_heard, _is_waiting
-    _is_heard = True
+    before, _is_heard = _is_heard, True
     try:
         if _is_waiting:
             _is_waiting = False
             raise KeyboardInterrupt
         yield
     finally:
-        _is_heard = False
+        _is_heard = before

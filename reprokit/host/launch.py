@@ -41,6 +41,10 @@ class Request:
     """False runs the same target without torch.compile."""
     escalate: bool | None = None
     """Ask what the first run left open in shorter ones; None: of a factory, but not of a command."""
+    minimizes: bool = True
+    """Look for the smallest program that shows the same failure."""
+    budget_s: float = 300.0
+    """Wall-clock seconds for that."""
     variables: dict[str, str] = field(default_factory=dict)
     """More environment variables for the target, for the questions of a second run."""
 
@@ -55,6 +59,8 @@ def describe(request: Request) -> dict[str, Any]:
         "stall_s": request.stall_s,
         "line_repeats": request.line_repeats,
         "escalate": request.escalate,
+        "minimizes": request.minimizes,
+        "budget_s": request.budget_s,
         "logs": list(request.logs),
         "knobs": {k: v for k, v in request.knobs.items() if v is not None},
         "compile": request.compile,
@@ -75,6 +81,8 @@ def restore(told: dict[str, Any]) -> Request:
         "stall_s",
         "line_repeats",
         "escalate",
+        "minimizes",
+        "budget_s",
         "knobs",
         "compile",
         "train",

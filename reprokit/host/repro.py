@@ -35,6 +35,14 @@ def make(request: Request, seen: Observation, journals: Journals, run_path: Path
     return "", "", missing
 
 
+def own_source(request: Request, journals: Journals) -> str:
+    """The target's own source with the call that failed; empty where it does not stand alone, or is a command."""
+    if request.target.kind == "command":
+        return ""
+    source, _ = _source(request, journals)
+    return _with_main(source, request, journals) if source else ""
+
+
 def _source(request: Request, journals: Journals) -> tuple[str, str]:
     target = request.target
     if target.kind == "zoo":

@@ -1,0 +1,174 @@
+"""What a compile was asked with, as text that asks for it again: backend, options, changed configuration, grad mode.
+
+Functions among them (a custom pass, a custom backend) are carried as source text with the names it uses.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from typing import Any
+
+from . import journal
+
+CONFIGS = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
+NOT_THE_COMPILERS = frozenset(
+    {"repro_after", "repro_level", "compile_threads", "worker_start_method", "debug_dir_root"}
+)
+"""Keys that say how a run was made, not what was compiled."""
+MOST_SOURCE_CHARS = 20_000
+
+
+_noted: dict[str, Any] = {"configs": [], "left_out": [], "sources": {}}
+
+
+class _Unwritable(Exception):
+    """A value that has no text of its own."""
+
+
+def describe(compiler_fn: Any) -> dict[str, Any]:
+    """JSON values: ``backend`` (an expression or None), ``options``, ``dynamic``, ``configs`` as [module, key, expression],
+    ``sources`` (definitions that the expressions need), ``grad``, ``autocast``, ``default_dtype``, ``left_out``."""
+    import torch
+
+    found: dict[str, Any] = {"backend": None, "options": {}, "dynamic": None, "configs": [], "left_out": []}
+    sources: dict[str, str] = {}
+    wrapper = getattr(compiler_fn, "_torchdynamo_orig_backend", compiler_fn)
+    found["dynamic"] = getattr(wrapper, "dynamic", None)
+
+    def write(what: str, value: Any) -> str | None:
+        try:
+            return _text(value, sources)
+        except _Unwritable as problem:
+            found["left_out"].append(f"{what}: {problem}")
+            return None
+
+    name = getattr(wrapper, "compiler_name", None)
+    function = getattr(wrapper, "compiler_fn", compiler_fn)
+    if name == "inductor":
+        for key, value in (getattr(wrapper, "config", None) or {}).items():
+            if (said := write(key, value)) is not None:
+                found["options"][str(key)] = said
+    elif isinstance(name, str) and _is_registered(name):
+        found["backend"] = repr(name)
+    elif name != "inductor":
+        found["backend"] = write("backend", function)
+    found["configs"] = _noted["configs"]
+    found["left_out"] += _noted["left_out"]
+    found["sources"] = list({**_noted["sources"], **sources}.values())
+    found["grad"] = torch.is_grad_enabled()
+    found["autocast"] = [
+        [kind, str(torch.get_autocast_dtype(kind))] for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)
+    ]
+    found["default_dtype"] = str(torch.get_default_dtype())
+    return found
+
+
+def note_configs() -> None:
+    """Note which configuration is not torch's default, before Dynamo patches some of it for the time of a compile."""
+    noted: dict[str, Any] = {"configs": [], "left_out": [], "sources": {}}
+
+    def write(what: str, value: Any) -> str | None:
+        try:
+            return _text(value, noted["sources"])
+        except _Unwritable as problem:
+            noted["left_out"].append(f"{what}: {problem}")
+            return None
+
+    for module in CONFIGS:
+        config: Any = sys.modules.get(module)
+        for key in getattr(config, "_config", {}) if config is not None else ():
+            if key not in NOT_THE_COMPILERS and (said := _changed(config, key, write)) is not None:
+                noted["configs"].append([module, key, said])
+    _noted.update(noted)
+
+
+def _changed(config: Any, key: str, write: Any) -> str | None:
+    try:
+        return None if config._is_default(key) else write(key, getattr(config, key))
+    except Exception as problem:  # deprecated and forward-looking keys may refuse to be read
+        journal.write("agent_problem", hook="settings", problem=f"{key}: {problem!r}"[:300])
+        return None
+
+
+def _is_registered(name: str) -> bool:
+    from torch._dynamo.backends import registry
+
+    known = getattr(registry, "_COMPILER_FNS", {}), getattr(registry, "_BACKENDS", {})
+    return any(name in names for names in known)
+
+
+def _text(value: Any, sources: dict[str, str]) -> str:
+    import torch
+
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    if isinstance(value, (list, tuple, set, frozenset)) and len(value) < 200:
+        inner = ", ".join(_text(v, sources) for v in value)
+        if isinstance(value, list):
+            return f"[{inner}]"
+        return (
+            f"({inner}{',' if len(value) == 1 else ''})"
+            if isinstance(value, tuple)
+            else f"{{{inner}}}"
+            if value
+            else "set()"
+        )
+    if isinstance(value, dict) and len(value) < 200:
+        return "{" + ", ".join(f"{_text(k, sources)}: {_text(v, sources)}" for k, v in value.items()) + "}"
+    if isinstance(value, (torch.dtype, torch.device)):
+        return str(value) if isinstance(value, torch.dtype) else repr(str(value))
+    if inspect.isfunction(value) or inspect.isclass(value):
+        return _define(value, sources)
+    if (
+        type(value).__module__.split(".")[0] != "torch"
+        and "__init__" not in vars(type(value))
+        and not getattr(value, "__dict__", None)
+    ):
+        return _define(type(value), sources) + "()"
+    raise _Unwritable(f"{type(value).__qualname__} has no text of its own")
+
+
+def _define(thing: Any, sources: dict[str, str]) -> str:
+    """Carry a function or class: an import where it is torch's, else its source and what that uses."""
+    module, name = thing.__module__, thing.__qualname__
+    if module.split(".")[0] == "torch" and "<" not in name:
+        sources.setdefault(f"{module}.{name}", f"from {module} import {name.split('.')[0]}")
+        return str(name)
+    if "." in name or "<" in name or getattr(thing, "__closure__", None):
+        raise _Unwritable(f"{name} is defined inside another function")
+    if name in sources:
+        return str(name)
+    try:
+        source = textwrap.dedent(inspect.getsource(thing))
+    except (OSError, TypeError) as problem:
+        raise _Unwritable(f"the source of {name} cannot be read: {problem}") from problem
+    if len(source) > MOST_SOURCE_CHARS:
+        raise _Unwritable(f"the source of {name} is too long")
+    sources[name] = ""  # its place, for functions that call each other
+    functions = [thing] if inspect.isfunction(thing) else [f for f in vars(thing).values() if inspect.isfunction(f)]
+    for function in functions:
+        for used in _names(function.__code__):
+            if used in function.__globals__ and used != name:
+                _carry(used, function.__globals__[used], sources)
+    del sources[name]
+    sources[name] = source.rstrip()
+    return str(name)
+
+
+def _names(code: Any) -> set[str]:
+    inner = (c for c in code.co_consts if inspect.iscode(c))
+    return set(code.co_names).union(*(_names(c) for c in inner))
+
+
+def _carry(name: str, value: Any, sources: dict[str, str]) -> None:
+    if inspect.ismodule(value):
+        whole = value.__name__
+        if whole.split(".")[0] not in {"torch", *sys.stdlib_module_names}:
+            raise _Unwritable(f"it uses the module {whole}")
+        sources[name] = f"import {whole}" if whole.split(".")[0] == name else f"import {whole} as {name}"
+    elif (inspect.isfunction(value) or inspect.isclass(value)) and value.__name__ == name:
+        _define(value, sources)
+    else:
+        sources[name] = f"{name} = {_text(value, sources)}"

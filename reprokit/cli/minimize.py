@@ -1,0 +1,180 @@
+"""``reprokit minimize``: the smallest program that shows the same failure."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import consent, screen
+
+
+def _budget(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    if not 0 < value < float("inf"):
+        raise click.BadParameter("give a number of seconds above 0", ctx=ctx, param=param)
+    return value
+
+
+@click.command(epilog="Exit codes: 0 a repro was found and proved, 1 none was found, 2 wrong usage, 130 interrupted.")
+@click.argument("what", metavar="PACK|RUN_DIR|TARGET")
+@click.option(
+    "--budget",
+    type=float,
+    default=300.0,
+    show_default=True,
+    callback=_budget,
+    help="Seconds of reduction; the best so far is kept.",
+)
+@click.option("--resume", is_flag=True, help="Go on where an earlier reduction of this RUN_DIR ended.")
+@click.option(
+    "--python", help="Interpreter for the probes; default: the one that failed, or for a pack reprokit's own."
+)
+@click.option("--yes", is_flag=True, help="Run what a pack holds without asking.")
+@click.option(
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    help="Where to work on a PACK or TARGET; default below reprokit-out.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.pass_context
+def minimize(
+    ctx: click.Context,
+    what: str,
+    budget: float,
+    resume: bool,
+    python: str | None,
+    yes: bool,
+    output_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Find the smallest program that still shows the same failure, prove it, and pack it.
+
+    What is minimized is a pack, a run directory of an earlier capture, or a target that is captured first.
+    A candidate counts only when its signature is that of the failure. Ctrl-C keeps the best so far.
+
+    \b
+    Examples:
+      reprokit minimize reprokit-out/train-20261121-101500-4242/run-001 --budget 900 --resume
+      reprokit minimize reprokit-train-exception-1f2e3d4c5b6a.tar.gz
+      reprokit minimize model.py:make
+    """
+    from ..core.records import BadInput
+
+    place = Path(what)
+    with screen.Live(is_quiet=as_json) as live:
+        if place.is_dir():
+            if output_dir:
+                raise BadInput("--output-dir is for a PACK or a TARGET; the pack of a RUN_DIR is left beside it")
+            status, told = _of_run(place, budget, resume, python, live)
+        elif resume:
+            raise BadInput(
+                f"--resume goes on with a run directory, and {what} is none; name the run-NNN of the first try"
+            )
+        elif place.is_file() and not what.endswith(".py"):
+            status, told = _of_pack(place, budget, python, yes, output_dir, live, as_json)
+        else:
+            status, told = _of_target(what, budget, python, output_dir, live)
+    if as_json:
+        screen.print_json(told)
+    else:
+        _print(told)
+    ctx.exit(status)
+
+
+def _of_run(
+    place: Path, budget: float, resume: bool, python: str | None, live: screen.Live
+) -> tuple[int, dict[str, Any]]:
+    from ..host import capture as line
+    from ..host import interpreter
+
+    captured = line.repack(
+        place, live.say, budget, resume, live.show_status, interpreter.check(python) if python else None
+    )
+    return _status(captured.minimized), _told(captured.to_json())
+
+
+def _of_target(
+    what: str, budget: float, python: str | None, output_dir: Path | None, live: screen.Live
+) -> tuple[int, dict[str, Any]]:
+    from ..host import capture as line
+    from ..host import interpreter
+    from ..host.launch import Request
+    from ..host.target import parse
+
+    request = Request(parse(what), python=interpreter.check(python), budget_s=budget)
+    captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
+    return _status(captured.minimized), _told(captured.to_json())
+
+
+def _of_pack(
+    place: Path, budget: float, python: str | None, yes: bool, output_dir: Path | None, live: screen.Live, as_json: bool
+) -> tuple[int, dict[str, Any]]:
+    from ..core.records import BadInput
+    from ..host import again, interpreter, interrupts, rundir
+    from ..host import minimize as reducer
+
+    opened = again.open_pack(place)
+    if why := reducer.why_not(opened.verdict):
+        raise BadInput(f"{place} cannot be minimized: {why}")
+    checked = interpreter.check(python)
+    consent.ask(place, again.what_would_run(opened), checked, yes, live)
+    with interrupts.held():
+        run = rundir.create(output_dir, f"minimize-{opened.verdict.kind}")
+        try:
+            case = again.case_of_pack(opened, run, checked)
+            found = reducer.minimize(case, budget, False, live.show_status, live.say)
+            made = again.repack(opened, found, run) if found.text else None
+        finally:
+            run.release()
+    told = {
+        "schema": 1,
+        "signature": {"id": opened.signature.id, "title": opened.signature.title},
+        "run_dir": str(run.path),
+        "pack": str(made) if made else None,
+        "repro": str(run.path / reducer.FOLDER / "best.py") if found.text else None,
+        "minimized": again.about(found),
+    }
+    return _status(found), told
+
+
+def _status(found: Any) -> int:
+    from ..core.oracle import SAME
+
+    if found is None:
+        return 1
+    if any(note.startswith("interrupted") for note in found.notes):
+        return 130
+    return 0 if found.text and found.proof and found.proof.answer == SAME else 1
+
+
+def _told(captured: dict[str, Any]) -> dict[str, Any]:
+    return {k: captured[k] for k in ("schema", "signature", "run_dir", "pack", "repro", "minimized", "missing")}
+
+
+def _print(told: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    out = screen.console()
+    found = told.get("minimized")
+    title = (told.get("signature") or {}).get("title")
+    out.print(f"[bold]{escape(screen.safe(str(title)))}[/]")
+    if not found or not found.get("lines"):
+        notes = [m["why"] for m in told.get("missing") or () if m.get("what") == "minimization"]
+        for note in (found or {}).get("notes") or notes or ["nothing was found"]:
+            out.print(escape(screen.safe(f"no smaller program: {note}")))
+    else:
+        out.print(escape(screen.safe(str(found.get("says")))))
+        for note in found.get("notes") or ():
+            out.print(escape(screen.safe(note)))
+        out.print(f"{found['probes']} probes, {found['cpu_s']:.0f} CPU-seconds, {found['seconds']:.0f} s")
+        if told.get("repro"):
+            text = Path(told["repro"]).read_text(encoding="utf-8")
+            if text.count("\n") <= 60:
+                out.print("")
+                out.print(escape(screen.safe(text)))
+    for name in ("repro", "pack", "run_dir"):
+        if told.get(name):
+            out.print(f"{name.removesuffix('_dir'):<10} {escape(screen.safe(told[name]))}")
+    sys.stdout.flush()

@@ -1,0 +1,77 @@
+"""``reprokit replay``: does the repro of a pack still show the failure, here or elsewhere?"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import consent, screen
+
+EXIT_CODES = {"same": 0, "other": 1, "passes": 1, "unresolved": 3}
+
+
+@click.command(epilog="Exit codes: 0 reproduced, 1 not reproduced, 2 wrong usage, 3 cannot tell, 130 interrupted.")
+@click.argument("pack", type=click.Path(path_type=Path))
+@click.option("--python", help="Interpreter to run it with, such as another environment's; default: reprokit's own.")
+@click.option("-n", "--times", type=click.IntRange(1), default=1, show_default=True, help="How many fresh runs.")
+@click.option("--stall", type=float, default=60.0, show_default=True, help="No progress for so many seconds is a hang.")
+@click.option("--yes", is_flag=True, help="Run what the pack holds without asking.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.pass_context
+def replay(
+    ctx: click.Context, pack: Path, python: str | None, times: int, stall: float, yes: bool, as_json: bool
+) -> None:
+    """Run the repro of PACK in fresh processes and compare signatures.
+
+    \b
+    Examples:
+      reprokit replay reprokit-train-exception-1f2e3d4c5b6a.tar.gz
+      reprokit replay PACK --python ~/nightly/bin/python -n 5 --yes
+    """
+    from ..core.records import BadInput
+    from ..host import again, interpreter, interrupts
+    from ..host import replay as player
+
+    if not 0 < stall < float("inf"):
+        raise BadInput("--stall: give a number of seconds above 0")
+    opened = again.open_pack(pack)
+    if not opened.repro.strip():
+        raise BadInput(f"{pack} holds no repro.py, so there is nothing to replay")
+    checked = interpreter.check(python)
+    with screen.Live(is_quiet=as_json) as live, tempfile.TemporaryDirectory(prefix="reprokit-replay-") as folder:
+        consent.ask(pack, opened.repro, checked, yes, live)
+
+        def show(number: int, judged: Any) -> None:
+            live.say(f"run {number} of {times}: {judged.answer} ({judged.signature.title}), {judged.seconds:.1f} s")
+
+        with interrupts.held():
+            done = player.replay(
+                opened.repro, checked, opened.signature, opened.verdict, times, Path(folder), stall, show
+            )
+    told = {
+        "schema": 1,
+        "answer": done.answer,
+        "hits": done.hits,
+        "runs": len(done.runs),
+        "signature": {"id": opened.signature.id, "title": opened.signature.title},
+        "python": checked,
+        "details": [
+            {"answer": r.answer, "title": r.signature.title, "seconds": r.seconds, "cpu_s": r.cpu_s} for r in done.runs
+        ],
+    }
+    if as_json:
+        screen.print_json(told)
+    else:
+        from rich.markup import escape
+
+        out = screen.console()
+        out.print(escape(screen.safe(f"wanted     {opened.signature.title}")))
+        for run in done.runs:
+            out.print(escape(screen.safe(f"{run.answer:<10} {run.signature.title}")))
+        out.print(f"[bold]{'reproduced' if done.hits else 'not reproduced'} in {done.hits} of {len(done.runs)} runs[/]")
+    sys.stdout.flush()
+    ctx.exit(130 if done.is_interrupted else EXIT_CODES[done.answer])

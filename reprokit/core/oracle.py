@@ -1,0 +1,39 @@
+"""The answers to the one question of minimization: does this candidate still show the same failure?"""
+
+from __future__ import annotations
+
+import math
+
+from .records import Signature, Verdict
+
+SAME, OTHER, PASSES, UNRESOLVED = "same", "other", "passes", "unresolved"
+"""The same failure; another one; none; and no answer, which is never taken for the failure."""
+
+ANSWERS = (SAME, OTHER, PASSES, UNRESOLVED)
+MISTAKE = 0.02
+"""How often a flaky failure may be missed in a candidate that has it."""
+MINIMIZABLE = frozenset({"exception", "crash", "hang", "oom"})
+"""Verdict kinds whose signature one run can show."""
+
+
+def compare(wanted: Signature, verdict: Verdict, signature: Signature) -> str:
+    """Compare what a candidate did with the failure that is looked for; only an equal signature is the same."""
+    if verdict.kind == "ok":
+        return PASSES
+    if verdict.kind == "unknown":
+        return UNRESOLVED
+    if signature.algorithm == wanted.algorithm and signature.id == wanted.id:
+        return SAME
+    return OTHER
+
+
+def patience(rate: float) -> int:
+    """How many runs without the failure say that a candidate does not have it, when it shows in ``rate`` of the runs.
+
+    A sequential test with one hypothesis: the failure is there at no less than half its known rate. Runs without
+    it are evidence against; one run with it decides, since signatures do not agree by chance.
+    """
+    if rate >= 1.0:
+        return 1
+    least = max(rate, 0.02) / (1.0 if rate >= 0.3 else 2.0)
+    return math.ceil(math.log(MISTAKE) / math.log(1.0 - least))

@@ -1,0 +1,183 @@
+"""Make a repro read as if a person had written it: public names, short names, few lines, a comment on what happens."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+import textwrap
+from collections.abc import Mapping
+
+from .trees import Test, target
+
+MOST_WIDTH = 88
+_EXPECTED = {
+    "exception": "no error",
+    "crash": "no crash",
+    "hang": "that it returns",
+    "oom": "that the memory suffices",
+}
+_PUBLIC: tuple[tuple[str, str], ...] = (
+    (r"torch\._C\._nn\.(\w+)", r"torch.nn.functional.\1"),
+    (r"torch\._C\._special\.special_(\w+)", r"torch.special.\1"),
+    (r"torch\._C\._fft\.fft_(\w+)", r"torch.fft.\1"),
+    (r"torch\._C\._linalg\.linalg_(\w+)", r"torch.linalg.\1"),
+    (r"torch\.ops\.higher_order\.(\w+)", r"torch.\1"),
+    (r"torch\.ops\.aten\.(\w+)\.\w+", r"torch.\1"),
+    (r"torch\.ops\.aten\.(\w+)", r"torch.\1"),
+)
+
+
+def public_names(text: str, test: Test) -> str:
+    """Write names that only a compiler writes as their public ones: all, or each pattern alone."""
+    changed = text
+    for private, public in _PUBLIC:
+        changed = re.sub(private, public, changed)
+    if changed != text and test(changed):
+        return changed
+    for private, public in _PUBLIC:
+        changed = re.sub(private, public, text)
+        if changed != text and test(changed):
+            text = changed
+    return text
+
+
+def plain_names(text: str, test: Test) -> str:
+    """Put values that are read once where they are read, and give arguments and the rest short names."""
+    for step in (_inlined, _renamed, _unpacked):
+        changed = step(text)
+        if changed != text and test(changed):
+            text = changed
+    return text
+
+
+def flatten(text: str) -> str:
+    """The same program without ``if __name__ == "__main__"``, docstrings and comments."""
+    tree = ast.parse(text)
+    body: list[ast.stmt] = []
+    for node in tree.body:
+        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+            body += node.body
+        else:
+            body.append(node)
+    tree.body = body
+    for owner in ast.walk(tree):
+        rows = getattr(owner, "body", None)
+        if isinstance(rows, list) and isinstance(owner, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            kept = [r for r in rows if not (isinstance(r, ast.Expr) and isinstance(r.value, ast.Constant))]
+            owner.body = kept or [ast.Pass()]
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def layout(text: str, title: str, kind: str) -> str:
+    """Blank lines where people put them, and above the call what is expected and what happens."""
+    tree = ast.parse(text)
+    call = next((n for n in reversed(tree.body) if "compile" in ast.unparse(n)), None)
+    happens = textwrap.wrap(title, MOST_WIDTH - 12, break_long_words=False, break_on_hyphens=False) or [kind]
+    comment = [
+        f"# expected: {_EXPECTED.get(kind, 'what eager does')}, as without torch.compile",
+        f"# happens:  {happens[0]}",
+        *(f"#           {row}" for row in happens[1:]),
+    ]
+    rows: list[str] = []
+    before: ast.stmt | None = None
+    for node in tree.body:
+        is_definition = isinstance(node, (ast.FunctionDef, ast.ClassDef))
+        was_definition = isinstance(before, (ast.FunctionDef, ast.ClassDef))
+        was_import = isinstance(before, (ast.Import, ast.ImportFrom))
+        is_import = isinstance(node, (ast.Import, ast.ImportFrom))
+        if before is not None and (is_definition or was_definition):
+            rows += ["", ""]
+        elif before is not None and ((was_import and not is_import) or node is call):
+            rows.append("")
+        if node is call:
+            rows += comment
+        rows += ast.unparse(node).splitlines()
+        before = node
+    return "\n".join(rows) + "\n"
+
+
+def _functions(tree: ast.Module) -> list[ast.FunctionDef]:
+    return [n for n in tree.body if isinstance(n, ast.FunctionDef)]
+
+
+def _inlined(text: str) -> str:
+    tree = ast.parse(text)
+    for function in _functions(tree):
+        place = 0
+        while place + 1 < len(function.body):
+            row, after = function.body[place], function.body[place + 1]
+            name = target(row)
+            uses = [n for r in function.body for n in ast.walk(r) if isinstance(n, ast.Name) and n.id == name]
+            if name and len(uses) == 2 and any(u in set(ast.walk(after)) for u in uses):
+                assert isinstance(row, ast.Assign)
+                changed = _With({name: row.value}).visit(copy.deepcopy(after))
+                if len(ast.unparse(changed)) <= MOST_WIDTH - 8:
+                    function.body[place : place + 2] = [changed]
+                    place = max(place - 1, 0)
+                    continue
+            place += 1
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+class _With(ast.NodeTransformer):
+    def __init__(self, values: Mapping[str, ast.expr]) -> None:
+        self._values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        value = self._values.get(node.id)
+        return value if value is not None and isinstance(node.ctx, ast.Load) else node
+
+
+def _renamed(text: str) -> str:
+    """Arguments of ``repro`` become x, y, z, w; what else would be taken for them becomes a, b, c."""
+    tree = ast.parse(text)
+    function = next((f for f in _functions(tree) if f.name == "repro"), None)
+    if function is None:
+        return text
+    arguments = [a.arg for a in function.args.args]
+    local = [
+        n.id for r in function.body for n in ast.walk(r) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    ]
+    local = [n for n in dict.fromkeys(local) if n not in arguments]
+    others = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - set(arguments) - set(local)
+    odd = re.compile(r"[a-z]\d*(_\d+)?|[lL]_.*|.*_{2,}.*|(arg|primals|tangents|getitem).*")
+    names: dict[str, str] = {}
+    _give(
+        names,
+        [a for a in arguments if odd.fullmatch(a)],
+        "xyzw",
+        others | {a for a in arguments if not odd.fullmatch(a)},
+    )
+    taken = others | set(names.values()) | {n for n in (*arguments, *local) if not odd.fullmatch(n)}
+    _give(names, [n for n in local if odd.fullmatch(n)], "abcdefgh", taken)
+    for name in ast.walk(tree):
+        if isinstance(name, ast.Name):
+            name.id = names.get(name.id, name.id)
+        elif isinstance(name, ast.arg):
+            name.arg = names.get(name.arg, name.arg)
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _give(names: dict[str, str], some: list[str], letters: str, taken: set[str]) -> None:
+    free = (n for n in [*letters, *(f"{letters[0]}{i}" for i in range(2, 999))] if n not in taken)
+    for name in some:
+        names[name] = next(free)
+
+
+def _unpacked(text: str) -> str:
+    """``with torch.no_grad(): print(f(x))`` says no more than ``f(x)`` under it."""
+    tree = ast.parse(text)
+    for owner in ast.walk(tree):
+        for field in ("body",):
+            rows = getattr(owner, field, None)
+            for row in rows if isinstance(rows, list) else ():
+                if (
+                    isinstance(row, ast.Expr)
+                    and isinstance(row.value, ast.Call)
+                    and isinstance(row.value.func, ast.Name)
+                    and row.value.func.id == "print"
+                    and len(row.value.args) == 1
+                ):
+                    row.value = row.value.args[0]
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"

@@ -1,0 +1,158 @@
+"""Places in a program's syntax tree, and how edits at them are tried against a predicate on its text."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from . import reduce
+
+Test = Callable[[str], bool]
+Path = tuple[tuple[str, int], ...]
+"""Where a node stands: field and index (or -1) from the module down."""
+MOST_EDITS = 400
+"""Single edits that one pass may try."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One spot that an edit changes."""
+
+    path: Path
+    choice: int = 0
+
+
+def keep_some(
+    text: str, tree: ast.Module, places: list[Place], without: Callable[[ast.Module, list[Path]], None], test: Test
+) -> str:
+    """Leave out as many of ``places`` as the predicate allows."""
+    if not places:
+        return text
+    every = {p.path for p in places}
+
+    def built(kept: list[Place]) -> str:
+        changed = copy.deepcopy(tree)
+        without(changed, sorted(every - {p.path for p in kept}, reverse=True))
+        return text_of(changed)
+
+    kept = reduce.leave_out(places, lambda some: test(built(some)))
+    return built(kept) if len(kept) < len(places) else text
+
+
+def one_by_one(
+    text: str,
+    edits: Callable[[ast.Module], Iterator[Place]],
+    apply: Callable[[ast.Module, Place], None],
+    test: Test,
+) -> str:
+    """Try each edit in turn; after one that holds, go on from the place where it was."""
+    place, tried = 0, 0
+    while tried < MOST_EDITS:
+        tree = ast.parse(text)
+        every = list(edits(tree))
+        while place < len(every):
+            tried += 1
+            changed = copy.deepcopy(tree)
+            apply(changed, every[place])
+            try:
+                new = text_of(changed)
+            except (ValueError, SyntaxError, AttributeError):
+                new = text
+            if len(new) <= len(text) and new != text and test(new):
+                text = new
+                break
+            place += 1
+        else:
+            return text
+    return text
+
+
+def text_of(tree: ast.Module) -> str:
+    text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+    ast.parse(text)
+    return text
+
+
+def statements(tree: ast.Module) -> Iterator[Place]:
+    """Every statement, but the last return of a function: a repro without it would surprise its readers."""
+    for path, node in walk(tree):
+        if isinstance(node, ast.stmt) and not _is_last_return(tree, path, node):
+            yield Place(path)
+
+
+def _is_last_return(tree: ast.Module, path: Path, node: ast.AST) -> bool:
+    if not isinstance(node, ast.Return):
+        return False
+    owner, field, index = owner_of(tree, path)
+    return isinstance(owner, ast.FunctionDef) and field == "body" and index == len(owner.body) - 1
+
+
+def walk(tree: ast.AST, path: Path = ()) -> Iterator[tuple[Path, ast.AST]]:
+    """Every node with its path, outermost first, breadth by breadth of a block."""
+    for field, value in ast.iter_fields(tree):
+        rows = value if isinstance(value, list) else [value]
+        for index, node in enumerate(rows):
+            if isinstance(node, ast.AST) and not isinstance(node, (ast.expr_context, ast.operator)):
+                here = (*path, (field, index if isinstance(value, list) else -1))
+                yield here, node
+                yield from walk(node, here)
+
+
+def at(tree: ast.AST, path: Path) -> Any:
+    node: Any = tree
+    for field, index in path:
+        node = getattr(node, field)
+        if index >= 0:
+            node = node[index]
+    return node
+
+
+def owner_of(tree: ast.AST, path: Path) -> tuple[Any, str, int]:
+    return at(tree, path[:-1]), path[-1][0], path[-1][1]
+
+
+def replace(tree: ast.AST, path: Path, new: list[Any]) -> None:
+    owner, field, index = owner_of(tree, path)
+    if index < 0:
+        setattr(owner, field, new[0])
+        return
+    rows = getattr(owner, field)
+    rows[index : index + 1] = new
+    if field == "body" and not rows and not isinstance(owner, ast.Module):
+        rows.append(ast.Pass())
+
+
+def without(tree: ast.Module, gone: list[Path]) -> None:
+    """Delete nodes; ``gone`` is in reverse order, so that indices stay right."""
+    for path in gone:
+        owner, field, index = owner_of(tree, path)
+        if isinstance(owner, ast.Dict):
+            del owner.keys[index], owner.values[index]
+            continue
+        rows = getattr(owner, field)
+        del rows[index]
+        if field == "body" and not rows and not isinstance(owner, ast.Module):
+            rows.append(ast.Pass())
+        if isinstance(owner, ast.Try) and not owner.handlers and not owner.finalbody:
+            owner.finalbody = [ast.Pass()]
+
+
+def calls_of(tree: ast.Module, name: str) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            inner = node.func
+            is_compiled = isinstance(inner, ast.Call) and any(
+                isinstance(a, ast.Name) and a.id == name for a in inner.args
+            )
+            if is_compiled or (isinstance(inner, ast.Name) and inner.id == name):
+                yield node
+
+
+def target(node: ast.AST) -> str:
+    """The name that a plain assignment gives; empty for anything else."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        return node.targets[0].id
+    return ""

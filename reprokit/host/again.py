@@ -1,0 +1,171 @@
+"""Take up what a capture left, to work on it once more: a run directory of this machine, or a pack from anywhere.
+
+A pack may come from a stranger. Its names were checked, but what stands in its graphs and in its repro is a program:
+nothing here runs it, and no interpreter that it names is believed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.records import BadInput, GraphRecord, Link, Observation, Raised, Signature, Verdict, to_json
+from ..core.redact import Redactor
+from ..core.signature import ALGORITHM
+from . import archive, files, pack, private, proof, rundir
+from .ladder import Minimized
+from .minimize import Case
+
+ORIGINAL = "original.py"
+"""The repro as it was before it was minimized, in a pack."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A pack that was read, and what it says happened."""
+
+    pack: archive.Pack
+    verdict: Verdict
+    signature: Signature
+
+    @property
+    def repro(self) -> str:
+        """The program that it says shows the failure; empty when there is none."""
+        return self.pack.files.get("repro.py", b"").decode("utf-8", "replace")
+
+
+def open_pack(path: Path) -> Opened:
+    """Read and verify a pack; raises BadInput that says what is wrong with it."""
+    found = archive.read(path)
+    told, signed = found.json("verdict.json"), found.json("signature.json")
+    if not isinstance(told.get("kind"), str) or not isinstance(signed.get("id"), str):
+        raise BadInput(f"{path} has no verdict.json and signature.json that can be read")
+    if signed.get("algorithm") != ALGORITHM:
+        raise BadInput(
+            f"{path} was signed with algorithm {signed.get('algorithm')!r} and this reprokit signs with {ALGORITHM}; "
+            "capture it again, or use the reprokit that made it"
+        )
+    work = told.get("work") if isinstance(told.get("work"), dict) else {}
+    verdict = Verdict(
+        str(told["kind"]), _text(told.get("phase")), _text(told.get("cause")), str(told.get("reason") or ""),
+        work={str(k): str(v) for k, v in (work or {}).items()},
+    )  # fmt: skip
+    return Opened(found, verdict, Signature(str(signed["id"]), str(signed.get("title") or ""), ALGORITHM))
+
+
+def what_would_run(opened: Opened) -> str:
+    """Every program text of the pack that a reduction or a replay may run, for a person to read."""
+    names = [
+        n
+        for n in sorted(opened.pack.files)
+        if n == "repro.py" or re.fullmatch(r"graphs/\d+/(graph\.py|values\.json)", n)
+    ]
+    rows = []
+    for name in names:
+        text = opened.pack.files[name].decode("utf-8", "replace")
+        if name.endswith("values.json"):
+            text = _settings_text(text)
+        if text.strip():
+            rows.append(f"# {name}\n{text.rstrip()}\n")
+    return "\n".join(rows)
+
+
+def case_of_pack(opened: Opened, place: rundir.RunDir, python: str) -> Case:
+    """Lay the graphs of a pack out as a run directory, and give what is to be minimized."""
+    for name, data in opened.pack.files.items():
+        if re.fullmatch(r"graphs/\d{1,9}/[\w.]+", name):
+            path = place.path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.write_whole(path, data)
+    told = opened.pack.json("observation.json")
+    seen = Observation(
+        seconds=_number(told.get("seconds")), quiet_s=_number(told.get("quiet_s")),
+        endless_line=str(told.get("endless_line") or ""), graphs=tuple(_graphs(told.get("graphs"))),
+        raised=_raised(told.get("raised")),
+        compile_failures=tuple(r for row in _rows(told.get("compile_failures")) if (r := _raised(row))),
+    )  # fmt: skip
+    run = opened.pack.json("run.json")
+    source = opened.pack.files.get(ORIGINAL, b"").decode("utf-8", "replace") or opened.repro
+    return Case(opened.verdict, opened.signature, seen, place.path, python, source, bool(run.get("train")))
+
+
+def repack(opened: Opened, found: Minimized, place: rundir.RunDir) -> Path:
+    """The same pack with the smaller repro in it and in its issue; gives where it lies."""
+    draft = pack.Draft()
+    draft.files = {n: d for n, d in opened.pack.files.items() if n not in ("manifest.json", "README.md")}
+    old = opened.repro
+    redactor = Redactor(private.gather())
+    new = redactor.text(found.text)
+    draft.files.setdefault(ORIGINAL, old.encode())
+    draft.add_text("repro.py", new)
+    draft.add_json("minimize.json", redactor.value(about(found)))
+    for name in ("issue.md", "issue/describe.md"):
+        text = draft.files.get(name, b"").decode("utf-8", "replace")
+        if old.strip() and old.rstrip() in text:
+            draft.add_text(name, text.replace(old.rstrip(), new.rstrip()))
+    readme = opened.pack.files.get("README.md", b"").decode("utf-8", "replace")
+    data = pack.build(draft, lambda contents, trimmed: readme)
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", opened.pack.path.name)
+    return pack.write(data, place.output, name)
+
+
+def about(found: Minimized) -> dict[str, Any]:
+    """``minimize.json`` of a pack: how the repro was found, and what proves it."""
+    row = to_json(found)
+    assert isinstance(row, dict)
+    return {**{k: v for k, v in row.items() if k != "text"}, "says": found.say() if found.text else ""}
+
+
+def replayed(opened: Opened) -> proof.Proof | None:
+    """What the pack says of earlier runs of its repro."""
+    with contextlib.suppress(TypeError):
+        told = opened.pack.json("minimize.json").get("proof")
+        known = {f.name for f in dataclasses.fields(proof.Proof)}
+        return proof.Proof(**{k: v for k, v in told.items() if k in known}) if isinstance(told, dict) else None
+    return None
+
+
+def _settings_text(text: str) -> str:
+    """What of a graph's settings becomes program text."""
+    with contextlib.suppress(ValueError, RecursionError, AttributeError):
+        settings = json.loads(text).get("settings") or {}
+        rows = [*settings.get("sources", ()), *(f"{m}.{k} = {v}" for m, k, v in settings.get("configs", ()))]
+        rows += [f"# option {k} = {v}" for k, v in (settings.get("options") or {}).items()]
+        rows += [f"# backend {settings['backend']}"] if settings.get("backend") else []
+        return "\n".join(map(str, rows))
+    return ""
+
+
+def _graphs(rows: Any) -> list[GraphRecord]:
+    found = []
+    for row in _rows(rows):
+        known = {f.name for f in dataclasses.fields(GraphRecord)}
+        with contextlib.suppress(TypeError, ValueError):
+            record = GraphRecord(**{k: v for k, v in row.items() if k in known})
+            if isinstance(record.number, int):
+                found.append(record)
+    return found
+
+
+def _raised(row: Any) -> Raised | None:
+    if not isinstance(row, dict):
+        return None
+    links = [Link(str(r.get("type")), str(r.get("message"))) for r in _rows(row.get("chain"))]
+    return Raised(tuple(links)) if links else None
+
+
+def _rows(value: Any) -> list[dict[str, Any]]:
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

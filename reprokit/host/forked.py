@@ -1,0 +1,235 @@
+"""The client of the probe server: start it, have it run a program in a forked child, watch that child, end it.
+
+Each probe gets a run directory of its own and gives the same :class:`Outcome` as a run of ``host/run.py``, so
+that both are judged alike. Deadlines are counted in served seconds: time in which the child had the processor
+it wanted, so that a busy machine changes no answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ..core.processes import Evidence
+from . import files, launch, rundir, tree, warmth
+from .cold import Limits
+from .lookout import Stacks
+from .run import Outcome
+from .stacks import Dumper
+
+START_DEADLINE_S = 240.0
+ROUNDS = 3
+GAP_S = 0.15
+POLL_S = 0.02
+MEMORY_SHARE = 0.7
+"""Of the memory that is free, for one probe."""
+FILE_BYTES = 1 << 30
+REAP_S = 20.0
+
+
+class ServerLost(Exception):
+    """The server ended; the message says what it said last."""
+
+
+class Server:
+    """One warm process in ``folder``; start it again after :class:`ServerLost`."""
+
+    def __init__(self, folder: Path, python: str, depth: str) -> None:
+        self._folder, self._python, self._depth = folder, python, depth
+        self._run_id = uuid.uuid4().hex
+        self._stack = contextlib.ExitStack()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+        self._number = 0
+        self.cpu_s = 0.0
+        """Processor seconds of probes and warm-ups so far."""
+        self.starts = 0
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, text: str, limits: Limits, is_eager: bool = False) -> tuple[Outcome, Path]:
+        """Run a program in a forked child; gives how it ended and its run directory, which is the caller's to delete."""
+        if self._child is None:
+            self._start()
+        self._number += 1
+        folder = self._folder / f"probe-{self._number:04d}"
+        shutil.rmtree(folder, ignore_errors=True)
+        rundir.make_folders(folder)
+        warmth.share(self._cache, folder / "cache")
+        file = files.write_whole(folder / "repro.py", text)
+        memory = int(psutil.virtual_memory().available * MEMORY_SHARE)
+        asked = {
+            "id": self._number, "folder": str(folder), "file": str(file), "is_eager": is_eager, "stop": limits.stop,
+            "is_backward": limits.is_backward, "memory_bytes": memory, "file_bytes": FILE_BYTES,
+        }  # fmt: skip
+        try:
+            outcome = self._one(asked, folder, limits)
+        finally:
+            shutil.rmtree(folder / "cache", ignore_errors=True)
+        return outcome, folder
+
+    def close(self) -> None:
+        """End the server and all that it started."""
+        child, self._child = self._child, None
+        if child is not None:
+            tree.kill_all(child.pid, self._run_id)
+            _, _, used = os.wait4(child.pid, 0)
+            child.returncode = 0
+            self.cpu_s += used.ru_utime + used.ru_stime
+        self._stack.close()
+
+    def _start(self) -> None:
+        self._stack = contextlib.ExitStack()
+        self._rest = b""
+        self._run_id = uuid.uuid4().hex
+        self.starts += 1
+        agent = self._stack.enter_context(launch.agent_folder(self._folder))
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("REPROKIT_RUN")}
+        environ.update(PYTHONPATH=launch.python_path(agent), **{tree.RUN_ID: self._run_id})
+        environ["REPROKIT_WATCHDOG_PID"] = str(os.getpid())
+        environ.pop("TORCH_TRACE", None)
+        self._cache = self._folder / "warm"
+        shutil.rmtree(self._cache, ignore_errors=True)
+        kept = warmth.kept(self._python)
+        warmth.share(kept, self._cache)
+        spec = json.dumps({"depth": self._depth, "cache": str(self._cache)})
+        guardian = launch.start_guardian(self._run_id)
+        self._stack.callback(launch.dismiss, guardian)
+        log = self._stack.enter_context((self._folder / "server.txt").open("wb"))
+        self._child = subprocess.Popen(
+            [self._python, "-m", "_reprokit.agent.forkserver", spec],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environ, start_new_session=True,
+        )  # fmt: skip
+        ready = self._hear(START_DEADLINE_S)
+        if not ready.get("ready") or ready.get("threads") != 1:
+            self.close()
+            raise ServerLost(f"it could not warm up: {ready or self._last_words()}")
+        warmth.keep(self._cache, kept)
+
+    def _one(self, asked: dict[str, Any], folder: Path, limits: Limits) -> Outcome:
+        started = time.time()
+        self._send(asked)
+        pid = int(self._hear(START_DEADLINE_S)["pid"])
+        clock = _Clock(pid)
+        end, stacks, said = "ended", Stacks(), {}
+        try:
+            while not (said := self._heard(POLL_S)):
+                clock.tick()
+                if clock.served_s >= limits.deadline_s:
+                    end = "deadline"
+                    if limits.wants_stacks:
+                        stacks = _dump(folder, pid)
+                    break
+        finally:
+            if not said:
+                self._kill(pid)
+        if not said:
+            said = self._hear(REAP_S)
+        self.cpu_s += float(said["cpu_s"])
+        status = int(said["status"])
+        return Outcome(
+            exit_status=status if end == "ended" else None, is_timed_out=end == "deadline", is_stalled=False,
+            is_interrupted=False, quiet_s=limits.deadline_s, last_progress="", seconds=round(time.time() - started, 3),
+            cpu_s=float(said["cpu_s"]), peak_rss_bytes=int(said["peak_rss_bytes"]), started=started, ended=time.time(),
+            main_pid=pid, stacks=stacks, oom_evidence="", watch_cpu_s=0.0, last_output=0.0, missing=(),
+        )  # fmt: skip
+
+    def _kill(self, pid: int) -> None:
+        """End a probe and its family; the server reaps it, so its pid stays its own until then."""
+        for process in reversed(tree.family(pid)):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+
+    def _send(self, asked: dict[str, Any]) -> None:
+        assert self._child is not None and self._child.stdin is not None
+        try:
+            self._child.stdin.write(json.dumps(asked).encode() + b"\n")
+            self._child.stdin.flush()
+        except OSError as problem:
+            raise self._lost() from problem
+
+    def _hear(self, limit_s: float) -> dict[str, Any]:
+        """The server's next line; raises ServerLost when it ends or says nothing for too long."""
+        end = time.monotonic() + limit_s
+        while not (said := self._heard(0.5)):
+            if time.monotonic() > end:
+                raise self._lost()
+        return said
+
+    def _heard(self, wait_s: float) -> dict[str, Any]:
+        """A line that is there, or one that comes within ``wait_s``; empty when none does."""
+        assert self._child is not None and self._child.stdout is not None
+        if b"\n" not in self._rest:
+            if not select.select([self._child.stdout], [], [], wait_s)[0]:
+                return {}
+            data = os.read(self._child.stdout.fileno(), 1 << 16)
+            if not data:
+                raise self._lost()
+            self._rest += data
+            if b"\n" not in self._rest:
+                return {}
+        line, _, self._rest = self._rest.partition(b"\n")
+        value = json.loads(line)
+        return value if isinstance(value, dict) else {}
+
+    def _lost(self) -> ServerLost:
+        words = self._last_words()
+        self.close()
+        return ServerLost(f"the probe server ended: {words}")
+
+    def _last_words(self) -> str:
+        rows = files.read_tail(self._folder / "server.txt", 2_000).strip().splitlines()
+        return rows[-1][:300] if rows else "it said nothing"
+
+
+class _Clock:
+    """Seconds in which a process family had the processor that it wanted, or wanted none."""
+
+    EVERY_S = 0.1
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self.served_s = pid, 0.0
+        self._at, self._before = time.monotonic(), (0.0, 0.0)
+
+    def tick(self) -> None:
+        passed = time.monotonic() - self._at
+        if passed < self.EVERY_S:
+            return
+        self._at += passed
+        ran = waited = 0.0
+        for process in tree.family(self._pid):
+            mine = tree.processor_s(process.pid)
+            ran, waited = ran + mine[0], waited + mine[1]
+        now_ran, now_waited = max(ran - self._before[0], 0.0), max(waited - self._before[1], 0.0)
+        self._before = ran, waited
+        wanted = now_ran + now_waited
+        share = now_ran / wanted if wanted > 0.2 * passed else 1.0
+        self.served_s += min(passed, 2.0) * share
+
+
+def _dump(folder: Path, pid: int) -> Stacks:
+    dumper = Dumper(folder)
+    try:
+        for _ in range(ROUNDS):
+            dumper.round([pid], frozenset({pid}), ask_inside=True)
+            time.sleep(GAP_S)
+        return Stacks(tuple(dumper.dumps), Evidence(), dumper.problems())
+    finally:
+        dumper.close()

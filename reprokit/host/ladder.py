@@ -1,0 +1,283 @@
+"""The ladder of one reduction: which program to begin with, what to leave out of it first, and what of each is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..core import cut, graphs, oracle, passes, polish, reduce, straighten, trees, unused
+from ..core.records import GraphRecord, Observation, Verdict
+from . import files, proof
+from .oracle import Oracle, lines_of
+
+FLAKY_TRIES = 10
+GOOD_LINES = 14
+"""A repro from a graph that is not longer needs no rival from the source."""
+PRIVATE_LINES = 20
+"""What a name that only the compiler writes costs, in lines, when two repros are compared."""
+HEALTHY_MULTIPLE = 4.0
+LEAST_HANG_S = 4.0
+LEAST_PASS_S = 15.0
+"""Served seconds that a compile may take behind the phase of the failure."""
+LEAST_DEADLINE_S = 60.0
+MOST_GRAPHS = 6
+
+
+@dataclass
+class Minimized:
+    """What a reduction came to."""
+
+    text: str = ""
+    level: str = ""
+    """``source``, ``dynamo`` or ``aten``: what the repro was cut from."""
+    began_lines: int = 0
+    lines: int = 0
+    began_nodes: int = 0
+    nodes: int = 0
+    probes: int = 0
+    asked: int = 0
+    cpu_s: float = 0.0
+    seconds: float = 0.0
+    rate: float = 1.0
+    is_complete: bool = False
+    """Nothing more can be left out; False when the budget ended or somebody did."""
+    notes: list[str] = field(default_factory=list)
+    proof: proof.Proof | None = None
+
+    def say(self) -> str:
+        """One line on what the repro is and what proves it."""
+        cut = f"from {self.began_nodes} nodes to {self.nodes}" if self.nodes and self.level != "source" else ""
+        whence = {
+            "source": "the target's source",
+            "dynamo": "the graph that Dynamo saw",
+            "aten": "the graph that Inductor got",
+        }
+        rows = [f"{self.lines} lines, cut out of {whence.get(self.level, 'the target')}" + (f" ({cut})" if cut else "")]
+        if self.proof:
+            eager = "eager passes" if self.proof.eager == "passes" else f"eager: {self.proof.eager}"
+            rows.append(f"the same failure in {self.proof.hits} of {self.proof.runs} fresh runs, {eager}")
+        if not self.is_complete:
+            rows.append("not yet minimal")
+        return "; ".join(rows)
+
+
+@dataclass(frozen=True)
+class Start:
+    """One program to begin with."""
+
+    level: str
+    text: str
+    graph: graphs.Graph | None = None
+
+
+class Ladder:
+    """One reduction: the best so far, and the steps that make it smaller."""
+
+    def __init__(self, asker: Oracle, found: Minimized, folder: Path, verdict: Verdict, seen: Observation) -> None:
+        self._ask, self._found, self._folder = asker, found, folder
+        self._verdict, self._seen = verdict, seen
+        self._level = ""
+        asker.on_same = self.keep
+
+    def keep(self, text: str) -> None:
+        """Note a program that shows the failure, when it is the best so far."""
+        found = self._found
+        if found.text and cost(text) >= cost(found.text):
+            return
+        found.text, found.level = text, self._level
+        self._ask.status.lines = lines_of(text)
+        with contextlib.suppress(OSError):
+            files.write_whole(self._folder / "best.py", text)
+
+    def run(self, starts: list[Start], ends: float) -> None:
+        """Climb: what each start gives is kept when it is the best; raises Spent at monotonic time ``ends``."""
+        found, asker = self._found, self._ask
+        usual, is_done = asker.limits, False
+        for start in starts:
+            if is_done and (start.level in ("aten", self._level) or self._is_good()):
+                continue
+            self._level, asker.limits = start.level, usual
+            asker.ends = float("inf")  # the first answer is what all others are compared with
+            asker.status.trying = f"the {_NAMES[start.level]} as it is"
+            asker.begin(start.text)
+            if not self._begins(start):
+                continue
+            asker.ends = ends
+            found.began_lines = found.began_lines or lines_of(start.text)
+            text = start.text if start.graph is None else self._cut(start.graph)
+            before = ""
+            while text != before:
+                before, text = text, self._pass_over(text)
+            is_done = True
+        found.is_complete = is_done
+        if not is_done:
+            found.notes.append(
+                "no program that stands alone shows the failure: neither a recorded graph nor the source"
+            )
+
+    def _is_good(self) -> bool:
+        return bool(self._found.text) and cost(self._found.text)[0] <= GOOD_LINES
+
+    def _begins(self, start: Start) -> bool:
+        """The program as it is shows the failure: stopped behind its phase, compiled to the end, often, or cold."""
+        asker, text = self._ask, start.text
+        for change in ({}, {"stop": None}):
+            self._limit(**change)
+            asker.forget(text)
+            if asker.holds(text):
+                self._settle()
+                return True
+            if asker.has_failed_eager:
+                self._found.notes.append(f"the {_NAMES[start.level]} alone fails in eager: {asker.said}")
+                return False
+        said = asker.said
+        if not asker.is_cold and asker.rate == 1.0:
+            if said.startswith(oracle.PASSES) and self._is_flaky(text):
+                return True
+            if start.level != "aten" and asker.cold(text).answer == oracle.SAME:
+                self.go_cold()
+                return asker.holds(text)
+        self._found.notes.append(f"the {_NAMES[start.level]} alone does not show it: {said}")
+        return False
+
+    def go_cold(self) -> None:
+        """Ask fresh processes only from now on."""
+        self._found.notes.append("forked children answered differently from fresh processes, so only those were asked")
+        self._ask.is_cold = True
+        self._ask.forget()
+        self._found.text = ""
+
+    def go_patient(self, rate: float) -> None:
+        """The failure shows in ``rate`` of the runs: a pass is believed only after several."""
+        self._ask.rate = rate
+        self._ask.forget()
+
+    def _limit(self, **changes: Any) -> None:
+        self._ask.limits = dataclasses.replace(self._ask.limits, **changes)
+
+    def _settle(self) -> None:
+        """Know from the first answer how long others may take."""
+        last = self._ask.last
+        if last is None:
+            return  # the answer was known from an earlier reduction
+        if self._verdict.kind == "hang":
+            self._limit(deadline_s=max(LEAST_HANG_S, HEALTHY_MULTIPLE * last.healthy_s))
+        else:
+            self._limit(deadline_s=LEAST_PASS_S + HEALTHY_MULTIPLE * last.seconds)
+
+    def _is_flaky(self, text: str) -> bool:
+        """It passes now; whether it shows in some of many runs."""
+        asker = self._ask
+        asker.status.trying = "whether it is flaky"
+        answers = [asker.once(text).answer for _ in range(FLAKY_TRIES)]
+        hits, tries = answers.count(oracle.SAME), len(answers) + 1
+        if not hits:
+            return False
+        self._found.notes.append(f"flaky: {hits} of {tries} runs of the first program showed it")
+        self.go_patient(hits / tries)
+        return asker.holds(text)
+
+    def _cut(self, graph: graphs.Graph) -> str:
+        """Leave out units of the graph."""
+        found, asker = self._found, self._ask
+        places = list(range(len(graph.units)))
+        found.began_nodes = found.began_nodes or len(places)
+        hints = hinted(graph, self._verdict, self._seen)
+        asker.status.trying = f"which of {len(places)} nodes are needed"
+        kept = reduce.smallest(places, lambda some: bool(some) and asker.holds(cut.program(graph, some)), hints)
+        found.nodes = len(kept)
+        return cut.program(graph, kept)
+
+    def _pass_over(self, text: str) -> str:
+        """Every pass once."""
+        for name, step in PASSES:
+            self._ask.status.trying = name
+            text = step(text, self._ask.holds)
+        return text
+
+
+PASSES: tuple[tuple[str, Callable[[str, trees.Test], str]], ...] = (
+    ("names that nothing reads", unused.drop_unused),
+    ("statements", passes.drop_statements),
+    ("arguments and elements", passes.drop_parts),
+    ("blocks", passes.unwrap),
+    ("steps between", passes.bypass),
+    ("equal inputs", unused.merge_arguments),
+    ("numbers", passes.shrink_numbers),
+    ("expressions", passes.simplify),
+    ("names that nothing reads", unused.drop_unused),
+    ("public names", polish.public_names),
+    ("a straight line", straighten.straighten),
+    ("names", polish.plain_names),
+)
+_NAMES = {"dynamo": "graph that Dynamo saw", "aten": "graph that Inductor got", "source": "source of the target"}
+
+
+def cost(text: str) -> tuple[int, int]:
+    """What makes a repro worse: lines, names that only a compiler writes, characters."""
+    private = PRIVATE_LINES if "torch._C." in text or "higher_order" in text or "torch.ops.aten" in text else 0
+    return lines_of(text) + private, len(text)
+
+
+def hinted(graph: graphs.Graph, verdict: Verdict, seen: Observation) -> list[int]:
+    """Units whose operator the error or the node at work names."""
+    said = verdict.work.get("node", "") + " " + verdict.reason
+    for raised in (seen.raised, *seen.compile_failures):
+        for link in raised.chain if raised else ():
+            said += " " + link.message[:4_000]
+    operators = set(re.findall(r"\b(?:aten|prims)\.(\w+)", said)) | set(re.findall(r"\bnode (\w+?)(?:_\d+)?\b", said))
+    operators = {o.rstrip("_") for o in operators if len(o) > 2}
+    if not operators:
+        return []
+    word = re.compile(r"\b(?:" + "|".join(map(re.escape, sorted(operators))) + r")_?\b")
+    return [i for i, unit in enumerate(graph.units) if word.search(unit.text)]
+
+
+def starts(seen: Observation, run_path: Path, source: str, is_training: bool) -> list[Start]:
+    """What there is to begin with, in the order in which it is tried."""
+    is_training |= any(g.is_backward for g in seen.graphs)
+    records = [g for g in seen.graphs if g.number >= 0]
+    waiting = [g for g in records if not g.is_done]
+    failing = waiting or records[-1:]
+    cids = {g.cid for g in failing}
+    dynamo = [g for g in records if g.level == "dynamo" and g.cid in cids] or [
+        g for g in waiting if g.level == "dynamo"
+    ]
+    aten = [g for g in failing if g.level == "aten"]
+    found = []
+    for level, some in (("dynamo", dynamo), ("aten", aten)):
+        for record in list(reversed(some))[:MOST_GRAPHS]:
+            with contextlib.suppress(graphs.Unreadable):
+                graph = _graph(record, run_path, records, is_training and level == "dynamo")
+                found.append(Start(level, cut.program(graph, range(len(graph.units))), graph))
+    if source:
+        with contextlib.suppress(SyntaxError, ValueError):
+            found.insert(len([f for f in found if f.level == "dynamo"]), Start("source", polish.flatten(source)))
+    return found
+
+
+def _graph(record: GraphRecord, run_path: Path, records: list[GraphRecord], is_training: bool) -> graphs.Graph:
+    folder = run_path / "graphs" / f"{record.number:04d}"
+    told = _read(folder / "values.json")
+    settings = told.get("settings") or {}
+    if record.level == "aten":
+        parents = [g for g in records if g.level == "dynamo" and g.cid == record.cid]
+        if parents:
+            asked = _read(run_path / "graphs" / f"{parents[-1].number:04d}" / "values.json").get("settings") or {}
+            settings = {**asked, "grad": False, "dynamic": None}
+    return graphs.read(
+        files.read_text(folder / "graph.py"), told.get("values") or {}, settings, record.level, is_training
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with contextlib.suppress(ValueError, RecursionError):
+        value = json.loads(files.read_text(path) or "{}")
+        return value if isinstance(value, dict) else {}
+    return {}

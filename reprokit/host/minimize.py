@@ -1,0 +1,183 @@
+"""From a failing run to the smallest program that still shows the same failure.
+
+Everything is a program's text: the target's own source, or a recorded graph of which any subset of lines is a program.
+So a candidate is what a maintainer would run, a question about it can be asked warm or cold, and what is left at the end
+is the repro. The ladder: the graph that Dynamo saw, the source, the graph that Inductor got; of what they give, the
+shortest is taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core import oracle, polish
+from ..core.records import BadInput, Observation, Signature, Verdict
+from . import files, interrupts, ladder, proof, repro
+from .cold import Limits
+from .forked import Server, ServerLost
+from .ladder import Minimized
+from .launch import Request
+from .observe import Journals
+from .oracle import Oracle, Spent, Standing, lines_of
+
+ENDLESS_REPEATS = 2_000
+"""So often must a probe trace one line for an endless loop: enough to tell, soon enough to ask often."""
+DEPTHS = {
+    "dynamo-trace": "aot", "guards": "aot", "backend": "aot", "aot": "aot", "partition": "aot",
+    "fx-passes": "inductor", "lowering": "inductor",
+}  # fmt: skip
+"""How deep the server must be warm for a phase; the others need the C++ compiler too."""
+STOPPABLE = frozenset({*DEPTHS, "scheduler", "codegen", "cpp-build", "triton-compile", "worker-wait"}) - {"guards"}
+"""Phases behind which a compile may stop; agent/stops.py knows where they end."""
+FOLDER = "minimize"
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is to be minimized."""
+
+    verdict: Verdict
+    signature: Signature
+    seen: Observation
+    run_path: Path
+    python: str
+    source: str = ""
+    """The target's own program, where it stands alone."""
+    is_training: bool = False
+    line_repeats: int = Request.line_repeats
+
+
+def case_of(
+    request: Request, verdict: Verdict, signature: Signature, seen: Observation, journals: Journals, run_path: Path
+) -> Case:
+    """The case of a run on this machine."""
+    python = request.python
+    if request.target.kind == "command":
+        told = str(journals.last("process").get("executable") or "")
+        python = told if told and Path(told).exists() else python
+    source = repro.own_source(request, journals)
+    is_training = request.train or bool(journals.last("target").get("train"))
+    return Case(verdict, signature, seen, run_path, python, source, is_training, request.line_repeats)
+
+
+def why_not(verdict: Verdict) -> str:
+    """Why a run of this verdict cannot be minimized; empty when it can."""
+    if verdict.kind in oracle.MINIMIZABLE:
+        return ""
+    if verdict.kind == "ok":
+        return "nothing failed"
+    if verdict.kind == "error-in-eager":
+        return "the target fails without torch.compile too, so there is no compiler bug to isolate"
+    if verdict.kind == "slow-compile":
+        return "it was still advancing at the deadline: there is no failure yet that a smaller program could share"
+    return f"the verdict is {verdict.kind}, and no signature says what a smaller program should show"
+
+
+def minimize(
+    case: Case, budget_s: float, resume: bool = False, show: Callable[[Standing], None] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Minimized:  # fmt: skip
+    """Reduce what a run directory recorded; a reduction that fails says in its notes how far it came.
+
+    ``budget_s`` is wall-clock time of the reduction; warming up and the proof at the end come on top.
+    """
+    folder = case.run_path / FOLDER
+    if not resume:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(exist_ok=True)
+    found = Minimized()
+    began = time.monotonic()
+    verdict = case.verdict
+    depth = DEPTHS.get(verdict.phase or "", "build")
+    with Server(folder, case.python, depth) as server, contextlib.ExitStack() as stack:
+        asker = Oracle(folder, server, case.signature, _limits(case), case.python, show)
+        stack.callback(asker.close)
+        starts = ladder.starts(case.seen, case.run_path, case.source, case.is_training)
+        job = ladder.Ladder(asker, found, folder, verdict, case.seen)
+        try:
+            with interrupts.heard():
+                _until_proved(case, job, asker, found, starts, folder, began + budget_s, say)
+        except KeyboardInterrupt:
+            found.notes.append("interrupted: this is the best so far; --resume goes on from it")
+        except (BadInput, ServerLost) as problem:
+            found.notes.append(str(problem))
+        found.probes, found.asked, found.rate = asker.status.probes, asker.status.asked, asker.rate
+    found.cpu_s = round(server.cpu_s, 2)
+    found.text = polish.layout(found.text, case.signature.title, verdict.kind) if found.text else ""
+    found.lines = lines_of(found.text)
+    found.seconds = round(time.monotonic() - began, 1)
+    _leave(folder, found)
+    return found
+
+
+def _until_proved(
+    case: Case, job: ladder.Ladder, asker: Oracle, found: Minimized, starts: list[ladder.Start], folder: Path,
+    ends: float, say: Callable[[str], None],
+) -> None:  # fmt: skip
+    """Reduce and prove; once more when fresh processes say that forked ones misled, or that the failure is flaky."""
+    for _ in range(3):
+        is_spent = False
+        try:
+            job.run(starts, ends)
+        except Spent:
+            is_spent = True
+            found.is_complete = False
+        if not found.text:
+            if is_spent:
+                found.notes.append("the budget ended before any program showed the failure")
+            return
+        _leave(case.run_path / FOLDER, found)
+        say("proving the repro in fresh processes")
+        text = polish.layout(found.text, case.signature.title, case.verdict.kind)
+        found.proof = proof.prove(text, case.python, folder / "proof", case.signature, asker.limits, asker.rate)
+        is_same, is_always = found.proof.answer == oracle.SAME, found.proof.hits == found.proof.runs
+        if is_spent or time.monotonic() > ends or (is_same and (is_always or asker.rate < 1.0)):
+            break
+        if not is_same and asker.is_cold:
+            break
+        if is_same:
+            job.go_patient((found.proof.hits + 1) / (found.proof.runs + 1))
+        else:
+            job.go_cold()
+    if not found.is_complete:
+        found.notes.append("the budget ended: this is the best so far; --resume goes on from it")
+
+
+def load(run_path: Path) -> Minimized | None:
+    """What an earlier reduction left in a run directory."""
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
+        told = json.loads(files.read_text(run_path / FOLDER / "minimize.json"))
+        known = {f.name for f in dataclasses.fields(Minimized)}
+        row: dict[str, Any] = {k: v for k, v in told.items() if k in known}
+        row["proof"] = proof.Proof(**row["proof"]) if row.get("proof") else None
+        return Minimized(**row)
+    return None
+
+
+def _limits(case: Case) -> Limits:
+    verdict, seen = case.verdict, case.seen
+    is_hang = verdict.kind == "hang"
+    # what a cold run did before it hung, imports and all, is more than a warm one needs
+    healthy_s = max(seen.seconds - (seen.quiet_s or 0.0), ladder.LEAST_HANG_S)
+    return Limits(
+        deadline_s=min(healthy_s, ladder.LEAST_DEADLINE_S) if is_hang else ladder.LEAST_DEADLINE_S,
+        stop=verdict.phase if verdict.phase in STOPPABLE and verdict.kind != "oom" else None,
+        is_backward=verdict.work.get("direction") == "backward",
+        wants_stacks=is_hang,
+        line_repeats=min(case.line_repeats, ENDLESS_REPEATS) if seen.endless_line else case.line_repeats,
+    )
+
+
+def _leave(folder: Path, found: Minimized) -> None:
+    with contextlib.suppress(OSError):
+        files.write_json(folder / "minimize.json", dataclasses.asdict(found))
+        if found.text:
+            files.write_whole(folder / "best.py", found.text)

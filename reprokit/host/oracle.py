@@ -1,0 +1,237 @@
+"""Ask whether a program still shows the failure: eager first, then compiled, in forked children, each answer kept.
+
+Answers are kept by the program's canonical text, in a file, so that nothing is asked twice and a reduction that was
+ended goes on where it was: it asks the same questions again and hears the answers at once.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from ..core import oracle as core
+from ..core.records import BadInput, Signature, Verdict
+from . import files
+from .cold import Judged, Limits, judged, request_for, run_cold
+from .forked import Server, ServerLost
+
+SLOW_EAGER_S = 1.0
+"""A program whose eager run takes longer is asked in eager only when it shows the failure compiled."""
+MOST_RESTARTS = 5
+
+
+class Spent(Exception):
+    """The budget is used up."""
+
+
+@dataclass
+class Standing:
+    """How a reduction stands."""
+
+    trying: str = ""
+    lines: int = 0
+    probes: int = 0
+    asked: int = 0
+    """Questions that were answered without a probe, too."""
+    same: int = 0
+    began: float = field(default_factory=time.monotonic)
+    best: str = ""
+
+
+class Oracle:
+    """Answers for one failure; use as a context manager."""
+
+    def __init__(
+        self, folder: Path, server: Server, wanted: Signature, limits: Limits, python: str,
+        show: Callable[[Standing], None] | None = None,
+    ) -> None:  # fmt: skip
+        """``folder`` keeps the answers; ``limits`` hold for each compiled run."""
+        self.wanted, self.limits, self.python = wanted, limits, python
+        self.status = Standing()
+        self.ends = float("inf")
+        """Monotonic time at which the budget ends."""
+        self.rate = 1.0
+        """How often the failure shows in a program that has it."""
+        self.is_cold = False
+        """Ask in fresh processes only: the warm ones answer differently here."""
+        self.cpu_s = 0.0
+        self.last: Judged | None = None
+        """The last run that decided an answer."""
+        self.has_failed_eager = False
+        self.on_same: Callable[[str], None] = lambda text: None
+        self._folder, self._server, self._show = folder, server, show
+        self._is_eager_slow = False
+        self._answers: dict[str, str] = {}
+        self._eager: dict[str, bool] = {}
+        self._file: IO[str] | None = None
+        self._restarts = 0
+        self._unknown: set[str] = set()
+        self._open()
+
+    def close(self) -> None:
+        """Close the file of answers."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+
+    def begin(self, text: str) -> None:
+        """Start with another program: names that it does not know, its parts need not know either."""
+        self._unknown = unknown_names(text)
+
+    def holds(self, text: str) -> bool:
+        """The program shows the same failure; raises Spent when the budget has ended."""
+        return self.ask(text) == core.SAME
+
+    def ask(self, text: str) -> str:
+        """One of ``core.oracle.ANSWERS``."""
+        self.status.asked += 1
+        key = canonical(text)
+        if not key or "compile" not in text or unknown_names(text) - self._unknown:
+            return core.OTHER  # it does not parse, compiles nothing, or ends in a NameError
+        known = self._answers.get(key)
+        if known is None:
+            if time.monotonic() > self.ends:
+                raise Spent
+            known = self._asked(text)
+            self._answers[key] = known
+            self._note(key, known, text)
+        if known == core.SAME:
+            self.status.same += 1
+            self.on_same(text)
+        return known
+
+    def forget(self, text: str = "") -> None:
+        """Ask anew, all or this one, because how it is asked has changed."""
+        if text:
+            self._answers.pop(canonical(text), None)
+        else:
+            self._answers.clear()
+
+    @property
+    def said(self) -> str:
+        """What the last run that was not the same did instead."""
+        return f"{self.last.answer}: {self.last.signature.title}" if self.last else "nothing was run"
+
+    def once(self, text: str, is_eager: bool = False) -> Judged:
+        """Run the program one time, warm or cold as it is set, and judge it."""
+        judged = self.cold(text, is_eager) if self.is_cold else self._warm(text, is_eager)
+        self.cpu_s += judged.cpu_s
+        return judged
+
+    def _asked(self, text: str) -> str:
+        self.status.probes += 1
+        if self._show:
+            self._show(self.status)
+        if not self._is_eager_slow and not self._passes_in_eager(text):
+            return core.OTHER
+        answer = core.UNRESOLVED
+        for _ in range(core.patience(self.rate)):
+            judged = self.once(text)
+            self.last = judged
+            answer = judged.answer
+            if answer not in (core.PASSES, core.UNRESOLVED):
+                break
+            if time.monotonic() > self.ends:
+                raise Spent
+        if answer == core.SAME and self._is_eager_slow and not self._passes_in_eager(text):
+            return core.OTHER
+        return answer
+
+    def _passes_in_eager(self, text: str) -> bool:
+        judged = self.once(text, is_eager=True)
+        self._is_eager_slow |= judged.cpu_s > SLOW_EAGER_S
+        self.has_failed_eager = judged.verdict.kind != "ok"
+        if self.has_failed_eager:
+            self.last = judged
+        return not self.has_failed_eager
+
+    def _warm(self, text: str, is_eager: bool) -> Judged:
+        try:
+            outcome, folder = self._server.run(text, self.limits, is_eager)
+        except ServerLost as problem:
+            self._restarts += 1
+            if self._restarts > MOST_RESTARTS:
+                raise BadInput(f"{problem}; it was started {self._restarts} times") from problem
+            gone = Verdict("unknown", None, "server", str(problem))
+            return Judged(core.UNRESOLVED, gone, self.wanted)
+        try:
+            request = request_for(folder / "repro.py", self.python, self.limits)
+            return judged(request, outcome, folder, self.wanted)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def cold(self, text: str, is_eager: bool = False, keep: Path | None = None) -> Judged:
+        """Run the program in a process of its own; ``keep`` is the run directory that is left."""
+        folder = keep or self._folder / "cold"
+        try:
+            return run_cold(text, self.python, folder, self.wanted, self.limits, is_eager)
+        finally:
+            if keep is None:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _open(self) -> None:
+        """Read the answers of an earlier reduction, and go on writing behind them."""
+        path = self._folder / "probes.jsonl"
+        for line in files.read_text(path).splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # the last line may be cut
+                row = json.loads(line)
+                if row["answer"] in core.ANSWERS and row["answer"] != core.UNRESOLVED:
+                    self._answers[str(row["key"])] = row["answer"]
+        with contextlib.suppress(OSError):
+            self._file = path.open("a", encoding="utf-8")
+
+    def _note(self, key: str, answer: str, text: str) -> None:
+        last = self.last
+        row = {"key": key, "answer": answer, "lines": lines_of(text), "trying": self.status.trying}
+        if last is not None and answer == core.OTHER:
+            row["title"] = last.signature.title[:200]
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # a full disk costs the memory, not the reduction
+                self._file.write(json.dumps(row) + "\n")
+                self._file.flush()
+
+
+def canonical(text: str) -> str:
+    """A name for the program that layout and comments do not change; empty for what is no program."""
+    try:
+        plain = ast.unparse(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:24]
+
+
+def unknown_names(text: str) -> set[str]:
+    """Names that are read and given nowhere in the program: each is a NameError where it is reached."""
+    tree = ast.parse(text)
+    given = set(dir(builtins)) | {"__file__", "__name__", "__builtins__", "__class__"}
+    read: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else given).add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            given.add(node.name)
+        elif isinstance(node, ast.arg):
+            given.add(node.arg)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            if any(a.name == "*" for a in node.names):
+                return set()
+            given |= {a.asname or a.name.split(".")[0] for a in node.names}
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            given.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            given.add(node.rest)
+    return read - given
+
+
+def lines_of(text: str) -> int:
+    """Lines that are neither empty nor comments."""
+    return sum(1 for row in text.splitlines() if row.strip() and not row.lstrip().startswith("#"))

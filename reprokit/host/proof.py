@@ -1,0 +1,124 @@
+"""Run a repro where reprokit is not: fresh processes, compiled several times and once in eager."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..core import frames, oracle
+from ..core.records import Link, Signature
+from ..core.signature import normalise_message
+from . import files, tree, warmth
+from .cold import EAGER, Judged, Limits, run_cold
+
+RUNS = 3
+FLAKY_RUNS = 8
+HEALTHY_MULTIPLE = 4.0
+
+
+@dataclass
+class Proof:
+    """What fresh processes said of the repro."""
+
+    answer: str
+    """Of one watched run, against the signature: one of ``core.oracle.ANSWERS``."""
+    title: str
+    signature: str
+    runs: int = 0
+    """Plain runs, without reprokit on their path."""
+    hits: int = 0
+    """Those that ended as the watched one did."""
+    eager: str = ""
+    """``passes``, or how the run without torch.compile ended."""
+    seconds: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a plain process ended."""
+
+    status: int | None
+    """None when it had to be ended."""
+    link: Link | None
+    seconds: float
+
+
+def prove(text: str, python: str, folder: Path, wanted: Signature, limits: Limits, rate: float = 1.0) -> Proof:
+    """Run ``text`` below ``folder``; raises KeyboardInterrupt when interrupted."""
+    tries = oracle.patience(rate)
+    for _ in range(tries):
+        judged = run_cold(text, python, folder / "watched", wanted, limits)
+        if judged.answer == oracle.SAME:
+            break
+    proof = Proof(judged.answer, judged.signature.title, judged.signature.id)
+    file = files.write_whole(folder / "repro.py", text)
+    like = _ending_of(judged, folder / "watched")
+    limit_s = judged.seconds + 5 if judged.verdict.kind == "hang" else max(60.0, HEALTHY_MULTIPLE * judged.seconds)
+    for _ in range(RUNS if rate >= 1.0 else FLAKY_RUNS):
+        ending = run_plain(python, file, folder, limit_s)
+        proof.runs += 1
+        proof.hits += is_like(ending, like)
+        proof.seconds.append(ending.seconds)
+    ending = run_plain(python, file, folder, max(60.0, limit_s), eager=True)
+    proof.eager = "passes" if ending.status == 0 else _say(ending)
+    return proof
+
+
+def run_plain(python: str, file: Path, folder: Path, limit_s: float, eager: bool = False) -> Ending:
+    """Run a file as anyone would, in a process group of its own that is gone afterwards."""
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("REPROKIT_RUN")}
+    cache = folder / "cache"
+    warmth.share(warmth.kept(python), cache)
+    environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
+    environ.update(EAGER if eager else {})
+    said = folder / "stderr.txt"
+    began = time.monotonic()
+    with said.open("wb") as stderr:
+        child = subprocess.Popen(
+            [python, str(file)], env=environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=stderr, start_new_session=True,
+        )  # fmt: skip
+        status: int | None = None
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = child.wait(limit_s)
+        finally:
+            for process in reversed(tree.family(child.pid)):
+                process.kill()
+            with contextlib.suppress(OSError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    seconds = round(time.monotonic() - began, 2)
+    import shutil
+
+    shutil.rmtree(cache, ignore_errors=True)
+    return Ending(status, frames.parse_traceback(files.read_tail(said, 64_000)), seconds)
+
+
+def is_like(one: Ending, other: Ending) -> bool:
+    """Two runs ended alike: the same status, and the same exception but for what blanks blank."""
+    if one.status != other.status or (one.link is None) != (other.link is None):
+        return False
+    if one.link is None or other.link is None:
+        return True
+    same_text = normalise_message(one.link.message) == normalise_message(other.link.message)
+    return one.link.type == other.link.type and same_text
+
+
+def _ending_of(judged: Judged, folder: Path) -> Ending:
+    from . import run
+
+    status = run.read_run(folder).get("exit_status")
+    link = frames.parse_traceback(files.read_tail(folder / "logs" / "stderr.txt", 64_000))
+    return Ending(status if isinstance(status, int) else None, link, judged.seconds)
+
+
+def _say(ending: Ending) -> str:
+    if ending.link is not None:
+        return f"{ending.link.type}: {ending.link.message.strip().splitlines()[0][:200] if ending.link.message else ''}"
+    return "does not end" if ending.status is None else f"ends with exit status {ending.status}"

@@ -1,0 +1,56 @@
+"""Run a repro again and say whether the failure came back: here, with another interpreter, or for a bisection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core import oracle
+from ..core.records import Signature, Verdict
+from . import interrupts, ladder
+from .cold import Judged, Limits, run_cold
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What the runs came to."""
+
+    runs: tuple[Judged, ...]
+    is_interrupted: bool = False
+
+    @property
+    def hits(self) -> int:
+        """Runs that showed the same failure."""
+        return sum(run.answer == oracle.SAME for run in self.runs)
+
+    @property
+    def answer(self) -> str:
+        """``same`` when one run showed it; ``unresolved`` when none did and one gave no answer."""
+        answers = [run.answer for run in self.runs]
+        for answer in (oracle.SAME, oracle.UNRESOLVED, oracle.OTHER):
+            if answer in answers:
+                return answer
+        return oracle.PASSES if answers else oracle.UNRESOLVED
+
+
+def replay(
+    text: str, python: str, wanted: Signature, verdict: Verdict, times: int, folder: Path, limit_s: float,
+    show: Callable[[int, Judged], None] = lambda number, judged: None, until: str = "",
+) -> Replayed:  # fmt: skip
+    """Run ``text`` in ``times`` fresh processes below ``folder``, or until one answers ``until``.
+
+    ``limit_s`` without progress ends a run.
+    """
+    limits = Limits(limit_s if verdict.kind == "hang" else max(limit_s, ladder.LEAST_DEADLINE_S), wants_stacks=True)
+    runs: list[Judged] = []
+    try:
+        with interrupts.heard():
+            for number in range(times):
+                runs.append(run_cold(text, python, folder / f"replay-{number + 1:03d}", wanted, limits))
+                show(number + 1, runs[-1])
+                if runs[-1].answer == until:
+                    break
+    except KeyboardInterrupt:
+        return Replayed(tuple(runs), is_interrupted=True)
+    return Replayed(tuple(runs))

@@ -1,0 +1,168 @@
+"""A recorded graph is cut into programs that stand alone: parsed from the text that the agent writes."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from reprokit.core import cut, graphs
+
+SOURCE = '''"""dynamo graph 0/0"""
+import torch
+from torch.nn import *  # noqa
+
+
+class Repro_cond_true_0(torch.nn.Module):
+    def forward(self, l_x_):
+        l_x__1 = l_x_
+        sin = l_x__1.sin();  l_x__1 = None
+        return (sin,)
+
+
+class Repro(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cond_true_0 = Repro_cond_true_0()
+        self._tensor_constant0 = torch.randn([3])
+
+    def forward(self, s77 : torch.SymInt, L_x_ : torch.Tensor, L_w_ : torch.Tensor):
+        l_x_ = L_x_
+        l_self_parameters_weight_ = L_w_
+        linear = torch._C._nn.linear(l_x_, l_self_parameters_weight_);  l_self_parameters_weight_ = None
+        chunk = linear.chunk(2, 1);  linear = None
+        getitem = chunk[0];  chunk = None
+        x = getitem * 2;  getitem = None
+        x += 1;  x_1 = x;  x = None
+        x_1[0] = 3;  setitem = x_1;  setitem = None
+        cond_true_0 = self.cond_true_0
+        cond = torch.ops.higher_order.cond(True, cond_true_0, cond_true_0, (x_1,));  cond_true_0 = None
+        x_2 = cond[0];  cond = None
+        const = self._tensor_constant0
+        add = x_2 + const;  const = None
+        view = x_2.view(s77, -1);  x_2 = None
+        return (view, add)
+'''
+
+
+def tensor(
+    *shape: int, symbols: tuple[str | None, ...] = (), grad: bool = False, dtype: str = "torch.float32"
+) -> dict[str, object]:
+    stride = [1]
+    for size in reversed(shape[1:]):
+        stride.insert(0, stride[0] * size)
+    return {
+        "kind": "tensor", "shape": list(shape), "stride": stride[: len(shape)], "symbols": list(symbols) or [None] * len(shape),
+        "dtype": dtype, "device": "cpu", "requires_grad": grad,
+    }  # fmt: skip
+
+
+VALUES = {
+    "s77": {"kind": "symbol", "symbol": "s77", "value": 4},
+    "l_x_": tensor(4, 6, symbols=("s77", None)),
+    "l_self_parameters_weight_": tensor(8, 6, grad=True),
+    "linear": tensor(4, 8, symbols=("s77", None)),
+    "getitem": tensor(4, 4, symbols=("s77", None)),
+    "x": tensor(4, 4), "x_1": tensor(4, 4), "x_2": tensor(4, 4), "add": tensor(4, 4), "view": tensor(4, 4),
+}  # fmt: skip
+
+
+def read(**settings: object) -> graphs.Graph:
+    return graphs.read(SOURCE, VALUES, {"grad": True, **settings}, "dynamo", False)
+
+
+def unit_of(graph: graphs.Graph, word: str) -> int:
+    return next(i for i, unit in enumerate(graph.units) if word in unit.text)
+
+
+def test_the_whole_graph_is_a_program_without_names_of_the_tracer() -> None:
+    """Arguments are short, weights keep their name, bodies become functions, constants stand beside the inputs."""
+    graph = read()
+    text = cut.program(graph, range(len(graph.units)))
+    ast.parse(text)
+    assert "L_x_" not in text and "self" not in text and "class " not in text
+    assert "weight = torch.randn(8, 6, requires_grad=True)" in text
+    assert "def cond_true_0(" in text and "tensor_constant0 = torch.randn([3])" in text
+
+
+def test_what_is_cut_off_becomes_an_argument_with_its_metadata() -> None:
+    """A single node: its operand is made anew with shape and dtype, nothing else is left."""
+    graph = read()
+    text = cut.program(graph, [unit_of(graph, "getitem * 2")])
+    assert "torch.randn(4, 4)" in text and "linear" not in text and "cond" not in text
+    assert text.count("torch.randn") == 1
+
+
+def test_what_no_argument_can_carry_is_pulled_in() -> None:
+    """A tuple cannot be an argument, so its producer comes along."""
+    graph = read()
+    text = cut.program(graph, [unit_of(graph, "chunk[0]")])
+    assert ".chunk(2, 1)" in text
+
+
+def test_sizes_that_were_symbolic_stay_so() -> None:
+    """The symbol is read from the argument whose size it is, and that size is marked."""
+    graph = read()
+    text = cut.program(graph, [unit_of(graph, "_nn.linear"), unit_of(graph, ".view(")])
+    assert "s77 = " in text and ".shape[0]" in text and "mark_dynamic" in text
+    assert "mark_dynamic" not in cut.program(read(dynamic=True), range(9))
+
+
+def test_an_in_place_step_reads_what_it_changes() -> None:
+    """``x += 1`` without the node before gets its operand as an argument."""
+    graph = read()
+    text = cut.program(graph, [unit_of(graph, "+= 1")])
+    assert "+= 1" in text and "torch.randn(4, 4)" in text
+
+
+def test_settings_are_carried_over() -> None:
+    """Backend, options, configuration, a custom pass and grad mode are part of the program."""
+    graph = read(
+        grad=False, options={"max_autotune": "True"}, sources=["def mine(graph):\n    return None"],
+        configs=[["torch._inductor.config", "post_grad_custom_post_pass", "mine"]], backend="'eager'",
+    )  # fmt: skip
+    text = cut.program(graph, [0])
+    for words in (
+        "import torch._inductor.config", "def mine(graph)", "torch._inductor.config.post_grad_custom_post_pass = mine",
+        "backend='eager'", "options={'max_autotune': True}", "with torch.no_grad():",
+    ):  # fmt: skip
+        assert words in text
+
+
+def test_training_runs_backward() -> None:
+    """The loss is a sum of what needs a gradient."""
+    graph = graphs.read(SOURCE, VALUES, {"grad": True}, "dynamo", True)
+    assert ".backward()" in cut.program(graph, [0])
+
+
+@pytest.mark.parametrize(
+    "source", ["", "def f(: pass", "class Repro:\n    pass\n", "class Repro:\n    def forward(self): x = 1\n"]
+)
+def test_anything_else_is_refused(source: str) -> None:
+    """A cut or strange file is Unreadable, never an odd error."""
+    with pytest.raises(graphs.Unreadable):
+        graphs.read(source, {}, {}, "dynamo", False)
+
+
+def test_cutting_a_large_graph_is_linear() -> None:
+    """Five thousand nodes: ten times the nodes are built in the same number of steps for each."""
+    import sys
+
+    def steps(nodes: int) -> int:
+        rows = "\n".join(f"        v{i + 1} = torch.sin(v{i});  v{i} = None" for i in range(nodes))
+        source = f"import torch\nclass Repro(torch.nn.Module):\n    def forward(self, v0):\n{rows}\n        return (v{nodes},)\n"
+        graph = graphs.read(source, {f"v{i}": tensor(2) for i in range(nodes + 1)}, {}, "dynamo", False)
+        count = 0
+
+        def tell(*_: object) -> None:
+            nonlocal count
+            count += 1
+
+        sys.setprofile(tell)
+        try:
+            cut.program(graph, range(nodes))
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert steps(5000) < 14 * steps(500)

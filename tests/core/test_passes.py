@@ -1,0 +1,171 @@
+"""Passes over program text: each with a predicate that a person can check by eye."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from reprokit.core import passes, polish, straighten, unused
+from reprokit.core.trees import Test
+
+MODEL = '''
+import os
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    """Not needed."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.a = nn.Linear(size, size)
+        self.b = nn.Linear(size, 4 * size)
+
+    def forward(self, x):
+        y = self.a(x)
+        for _ in range(3):
+            with torch.no_grad():
+                y = torch.erf(y)
+        return y + 1
+
+def helper():
+    return 1
+
+model = Block(64)
+x = torch.randn(64, 64)
+torch.compile(model, mode="max-autotune", dynamic=True)(x)
+'''
+
+
+def has(*words: str) -> Test:
+    """All words are there, and it is a program."""
+
+    def test(text: str) -> bool:
+        ast.parse(text)
+        return all(re.search(word, text) for word in words)
+
+    return test
+
+
+def test_statements_are_left_out_from_the_outside_in() -> None:
+    """What the predicate does not need is gone, and the last return of a function stays."""
+    text = passes.drop_statements(MODEL, has(r"torch\.erf", r"torch\.compile"))
+    assert "helper" not in text and "import os" not in text and "self.b" not in text
+    assert "return y + 1" in text
+
+
+def test_blocks_are_unwrapped() -> None:
+    """Loops and contexts around what is needed go."""
+    text = passes.unwrap(MODEL, has(r"torch\.erf"))
+    assert "for " not in text and "with " not in text and "torch.erf" in text
+
+
+def test_arguments_and_elements_are_left_out() -> None:
+    """Keyword arguments and elements of displays go, those that are needed stay."""
+    text = passes.drop_parts("torch.compile(f, mode='x', dynamic=True)\nrows = [1, 2, 3]\n", has("dynamic", "2"))
+    assert ast.dump(ast.parse(text)) == ast.dump(ast.parse("torch.compile(f, dynamic=True)\nrows = [2]"))
+
+
+def test_expressions_become_their_parts() -> None:
+    """A call becomes its argument where that is enough."""
+    assert passes.simplify("y = torch.sin(torch.erf(x) + 1)\n", has(r"erf\(")) == "y = torch.erf(x)\n"
+
+
+def test_numbers_shrink_together_with_their_multiples() -> None:
+    """A size and what is derived from it stay in step: 64 and 256 become 1 and 4, or 2 and 8."""
+
+    def fits(text: str) -> bool:
+        found = [n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)]
+        return found[0] * 4 == found[1] and found[0] >= 2
+
+    text = passes.shrink_numbers("a = 64\nb = 256\n", fits)
+    assert text == "a = 2\nb = 8\n"
+
+
+def test_what_nothing_reads_goes_with_its_argument() -> None:
+    """Imports, functions and parameters that nothing reads; the argument of the compiled call goes along."""
+    before = "import os\nimport torch\ndef f(x, y):\n    return x\na = 1\nb = 2\ntorch.compile(f)(a, b)\n"
+    text = unused.drop_unused(before, lambda text: True)
+    assert "import os" not in text and "def f(x):" in text and "torch.compile(f)(a)" in text
+
+
+def test_inputs_that_are_made_alike_are_made_once() -> None:
+    """Two arguments with the same maker become one, in the function too."""
+    before = "def f(x, y):\n    return x + y\np = torch.randn(2)\nq = torch.randn(2)\ntorch.compile(f)(p, q)\n"
+    text = unused.merge_arguments(before, lambda text: True)
+    assert "def f(x):" in text and "return x + x" in text and "(p)" in text and "q =" not in text
+
+
+def test_an_assignment_is_bypassed() -> None:
+    """What came out of a step is replaced by what went in."""
+    before = "def f(x):\n    a = torch.sin(x)\n    b = torch.erf(a)\n    return b\n"
+    assert "sin" not in passes.bypass(before, has("erf"))
+
+
+@pytest.mark.parametrize("step", [passes.drop_statements, passes.unwrap, passes.drop_parts, passes.simplify])
+@pytest.mark.parametrize("step2", [passes.shrink_numbers, passes.bypass, unused.drop_unused, unused.merge_arguments])
+def test_a_predicate_that_refuses_everything_changes_nothing(step: object, step2: object) -> None:
+    """The text comes back as it was."""
+    for one in (step, step2):
+        assert callable(one)
+        assert one(MODEL, lambda text: False) == MODEL
+
+
+def test_names_of_compilers_become_public() -> None:
+    """``torch._C._nn.linear`` is torch.nn.functional.linear; what cannot be said so stays."""
+    text = "a = torch._C._nn.linear(x, w)\nb = torch.ops.aten.erf.default(a)\n"
+    assert polish.public_names(text, lambda t: "torch.erf" in t) == (
+        "a = torch.nn.functional.linear(x, w)\nb = torch.erf(a)\n"
+    )
+    assert polish.public_names(text, lambda t: False) == text
+
+
+def test_values_read_once_are_put_in_place_and_names_are_short() -> None:
+    """``l_x_`` becomes x; a chain of single uses becomes one expression."""
+    before = "def repro(l_x_):\n    sin = torch.sin(l_x_)\n    x_1 = torch.erf(sin)\n    return x_1\n"
+    assert polish.plain_names(before, lambda t: True) == "def repro(x):\n    return torch.erf(torch.sin(x))\n"
+
+
+def test_a_value_read_twice_keeps_its_name() -> None:
+    """Nothing is computed twice."""
+    text = polish.plain_names("def repro(x):\n    sin = torch.sin(x)\n    return sin + sin\n", lambda t: True)
+    assert "sin = torch.sin(x)" in text
+
+
+def test_the_layout_says_what_is_expected_and_what_happens() -> None:
+    """The comment stands above the call, lines are not longer than a terminal, and the program is the same."""
+    before = "import torch\ndef f(x):\n    return x\nx = torch.randn(2)\ntorch.compile(f)(x)\n"
+    text = polish.layout(before, "exception: lowering | " + "very long words " * 12, "exception")
+    assert text.index("# expected: no error") < text.index("# happens:") < text.index("torch.compile(f)(x)")
+    assert max(map(len, text.splitlines())) <= 90
+    assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(before))
+
+
+def test_flatten_takes_the_main_part_and_leaves_words_out() -> None:
+    """Docstrings go, the guarded part is the program's end."""
+    text = polish.flatten(
+        '"""Words."""\ndef f():\n    """More."""\n    return 1\nif __name__ == "__main__":\n    f()\n'
+    )
+    assert text == "def f():\n    return 1\nf()\n"
+
+
+def test_a_program_is_written_from_top_to_bottom() -> None:
+    """A factory that is called once, a tuple that is taken apart, and the compiled function's name go."""
+    before = (
+        "import torch\n\ndef f(x):\n    return x\n\ndef make():\n    n = 3\n    return (torch.func.jacfwd(f), (torch.ones(n),))\n"
+        "model, args = make()\ncompiled = torch.compile(model)\ncompiled(*args)\n"
+    )
+    assert straighten.straighten(before, lambda text: True) == (
+        "import torch\n\ndef f(x):\n    return x\nn = 3\nmodel = torch.func.jacfwd(f)\nx = torch.ones(n)\n"
+        "torch.compile(model)(x)\n"
+    )
+
+
+def test_what_is_called_twice_or_shadows_stays() -> None:
+    """A factory that two lines call is no detour; a name that the module has is not taken."""
+    twice = "def make():\n    return 1\na = make()\nb = make()\n"
+    assert straighten.straighten(twice, lambda text: True) == twice
+    shadow = "def make():\n    n = 1\n    return n\nn = 2\na = make()\nprint(n, a)\n"
+    assert straighten.straighten(shadow, lambda text: True) == shadow
