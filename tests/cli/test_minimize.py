@@ -1,0 +1,341 @@
+"""From a failure to the smallest program that shows it, as a user meets it: real captures, real repros, real replays."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..conftest import ROOT, Done, clean_environ, reprokit, reprokit_command, survivors, wait_until
+
+BACKEND = """
+import torch
+
+def picky(gm, inputs):
+    if any(n.target is torch.erf for n in gm.graph.nodes):
+        raise NotImplementedError("erf is too hard")
+    return gm.forward
+"""
+FUNCTION = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(16, 32), torch.nn.Linear(32, 16)
+
+    def forward(self, x):
+        y = torch.sigmoid(self.a(x))
+        y = torch.erf(y) * 2
+        for _ in range(4):
+            y = torch.tanh(y) + 1
+        return torch.softmax(self.b(y), -1).amax(-1)
+"""
+MAKE = (
+    BACKEND
+    + FUNCTION
+    + """
+def make():
+    return {"model": Net(), "calls": [((torch.randn(8, 16),), {})], "compile": {"backend": picky}}
+"""
+)
+SCRIPT = (
+    BACKEND
+    + FUNCTION
+    + """
+net = Net().eval()
+with torch.no_grad():
+    torch.compile(net, backend=picky)(torch.randn(8, 16))
+"""
+)
+
+
+def capture(*words: str | Path, **more: str) -> Done:
+    return reprokit("capture", "--json", *words, env=clean_environ(REPROKIT_MINIMIZE="1", **more))
+
+
+def repro_of(done: Done) -> str:
+    return Path(done.json["repro"]).read_text()
+
+
+def operations(text: str) -> int:
+    """Calls of torch inside the function that is compiled."""
+    body = text.split("def repro")[1].split("\n\n\n")[0]
+    return body.count("torch.") + body.count(" + ") + body.count(" * ")
+
+
+def packed(tmp_path: Path, write: Any) -> Path:
+    """A pack of a quick failure."""
+    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", SCRIPT))
+    assert done.status == 1 and done.json["pack"], done.err
+    return Path(done.json["pack"])
+
+
+def test_a_command_is_reduced_to_one_operation(tmp_path: Path, write: Any) -> None:
+    """The graph that was recorded is cut; the custom backend is carried over; the repro is proved."""
+    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", SCRIPT))
+    text, found = repro_of(done), done.json["minimized"]
+    assert operations(text) == 1 and "torch.erf(" in text and "def picky(" in text
+    assert found["level"] == "dynamo" and found["nodes"] == 1 and found["is_complete"]
+    assert found["proof"]["answer"] == "same" and found["proof"]["eager"] == "passes"
+    assert found["proof"]["hits"] == found["proof"]["runs"] == 3
+    assert "L_x_" not in text and str(tmp_path) not in text and "reprokit" not in text
+    issue = Path(done.json["issue"]).read_text()
+    assert text.strip() in issue and "of 3 fresh runs" in issue
+    plain = subprocess.run(
+        [sys.executable, done.json["repro"]], capture_output=True, text=True, env=clean_environ(), check=False
+    )
+    assert plain.returncode == 1 and "erf is too hard" in plain.stderr
+    eager = subprocess.run(
+        [sys.executable, done.json["repro"]], env=clean_environ(TORCH_COMPILE_DISABLE="1"), check=False
+    )
+    assert eager.returncode == 0
+
+
+def test_the_reported_failure_is_found_beside_another_one(tmp_path: Path, write: Any) -> None:
+    """Smaller programs fail with another error first; they are never taken for the bug."""
+    two = SCRIPT.replace(
+        "    return gm.forward",
+        """    if any(n.target is torch.sigmoid for n in gm.graph.nodes):
+        raise KeyError("another bug")
+    return gm.forward""",
+    )
+    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", two))
+    assert "erf is too hard" in done.json["signature"]["title"]
+    assert "torch.erf(" in repro_of(done) and "sigmoid(" not in repro_of(done).split("def repro")[1]
+
+
+@pytest.mark.slow
+def test_a_public_bug_becomes_a_few_lines(tmp_path: Path) -> None:
+    """pytorch#196570 buried in a transformer: no more operations than the known minimum, and it still shows."""
+    done = capture(ROOT / "tests" / "bugs" / "buried_exception.py:make", "--output-dir", tmp_path / "out")
+    found, text = done.json["minimized"], repro_of(done)
+    assert "KeyError: 'buf#'" in done.json["signature"]["title"]
+    assert found["proof"]["answer"] == "same" and found["proof"]["hits"] == 3
+    assert found["lines"] <= 12, text
+    assert "_C." not in text and "L_" not in text and "Linear" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sample", "kind"), [("crash", "crash"), ("hang", "hang")])
+def test_crashes_and_hangs_are_reduced_too(tmp_path: Path, sample: str, kind: str) -> None:
+    """A probe that dies or never ends is an answer, with the signature of the capture; nothing is left running."""
+    mark = f"minimize-{sample}-{os.getpid()}"
+    done = capture(
+        ROOT / "samples" / f"{sample}.py:make",
+        "--stall",
+        "8",
+        "--no-escalate",
+        "--output-dir",
+        tmp_path / "out",
+        MARK=mark,
+    )
+    found = done.json["minimized"]
+    assert done.kind == kind and found["proof"]["answer"] == "same", found
+    assert found["proof"]["hits"] == found["proof"]["runs"] and found["proof"]["eager"] == "passes"
+    assert found["lines"] < found["began_lines"] or found["began_lines"] <= 12
+    assert wait_until(lambda: not survivors(mark), 10)
+
+
+FLAKY = BACKEND.replace("if any(", "import random\n    if random.SystemRandom().random() < 0.6 and any(") + FUNCTION
+
+
+@pytest.mark.slow
+def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, write: Any) -> None:
+    """It shows in some of the runs: a pass is not believed at once, and the pack says k of n."""
+    script = write(
+        "flaky.py",
+        FLAKY
+        + "for _ in range(12):\n    torch._dynamo.reset()\n    torch.compile(Net().eval(), backend=picky)(torch.randn(8, 16))\n",
+    )
+    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, script)
+    found = done.json["minimized"]
+    assert found["rate"] < 1.0 and 0 < found["proof"]["hits"] <= found["proof"]["runs"], found
+    assert operations(repro_of(done)) == 1, repro_of(done)
+
+
+UNTRACEABLE = """
+import torch
+
+class Settings:
+    def __init__(self):
+        self.scale = 2.0
+
+def prepare(x, settings):
+    y = x * settings.scale
+    z = torch.sin(y) + torch.cos(y)
+    return z / 2
+
+def function(x):
+    settings = Settings()
+    total = torch.zeros(())
+    for i in range(3):
+        total = total + prepare(x, settings).sum() * i
+    if total.item() > 1e9:
+        x = x + 1
+    print("so far", id(x))
+    return torch.softmax(x * total, -1)
+
+def make():
+    return {"model": function, "calls": [((torch.randn(4, 8),), {})], "compile": {"fullgraph": True}}
+"""
+
+
+@pytest.mark.slow
+def test_source_is_reduced_where_there_is_no_graph(tmp_path: Path, write: Any) -> None:
+    """Dynamo cannot trace the function, so nothing was recorded: its own text is cut."""
+    done = capture(f"{write('model.py', UNTRACEABLE)}:make", "--output-dir", tmp_path / "out")
+    found, text = done.json["minimized"], repro_of(done)
+    assert found["level"] == "source" and found["proof"]["answer"] == "same", found
+    assert found["lines"] <= 9 and "fullgraph=True" in text and "Settings" not in text, text
+
+
+def test_a_pack_is_replayed_and_checked(tmp_path: Path, write: Any) -> None:
+    """replay and check compare signatures; both polarities; another failure is not the bug; no answer is 125."""
+    pack = packed(tmp_path, write)
+    refused = reprokit("replay", pack)
+    assert refused.status == 2 and "--yes" in refused.err
+    done = reprokit("replay", pack, "--yes", "-n", "2", "--json")
+    assert done.status == 0 and done.json["hits"] == 2 and done.json["answer"] == "same"
+    bug, good = write("bug.py", SCRIPT), write("good.py", SCRIPT.replace("torch.erf(y)", "torch.sin(y)"))
+    other = write("other.py", SCRIPT.replace("erf is too hard", "no space"))
+    never = write("never.py", "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n")
+    expected = {
+        (bug, "bug"): 0,
+        (bug, "good"): 1,
+        (good, "bug"): 1,
+        (good, "good"): 0,
+        (other, "bug"): 1,
+        (other, "good"): 0,
+    }
+    for (file, polarity), status in expected.items():
+        done = reprokit("check", file, "--same-as", pack, "--exit-zero-if", polarity)
+        assert done.status == status, (file, polarity, done.out, done.err)
+    unfinished = write("exit.py", "import sys\nsys.exit(9)\n")
+    assert reprokit("check", unfinished, "--same-as", pack, "--exit-zero-if", "bug").status == 125
+    assert reprokit("check", never, "--same-as", pack, "--exit-zero-if", "bug").status in (1, 125)
+
+
+def test_a_pack_that_no_longer_fails_is_told(tmp_path: Path, write: Any) -> None:
+    """With the environment that mends it, replay says not reproduced."""
+    pack = packed(tmp_path, write)
+    done = reprokit("replay", pack, "--yes", "--json", env=clean_environ(TORCH_COMPILE_DISABLE="1"))
+    assert done.status == 1 and done.json["answer"] == "passes"
+
+
+def test_a_strangers_pack_is_shown_and_asked_about(tmp_path: Path, write: Any) -> None:
+    """On a terminal the program is shown, and only a yes runs it; without one, --yes is needed."""
+    pack = packed(tmp_path, write)
+    refused = reprokit("minimize", pack)
+    assert refused.status == 2 and "--yes" in refused.err and "Traceback" not in refused.err
+    main, other = pty.openpty()
+    child = subprocess.Popen(
+        reprokit_command("replay", str(pack)),
+        stdin=other,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environ(),
+    )
+    os.write(main, b"n\n")
+    _, err = child.communicate(timeout=60)
+    os.close(main)
+    os.close(other)
+    assert child.returncode == 2 and "def picky(" in err and "nothing was run" in err
+
+
+def test_a_pack_is_minimized_where_it_was_not_made(tmp_path: Path, write: Any) -> None:
+    """Of a capture that did not minimize, on a machine without the script: the graphs in the pack are enough."""
+    script = write("script.py", SCRIPT)
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    assert done.json["minimized"] is None
+    script.unlink()
+    small = reprokit("minimize", done.json["pack"], "--yes", "--json", "--output-dir", tmp_path / "again")
+    assert small.status == 0, small.err
+    text = repro_of(small)
+    assert operations(text) == 1
+    shown = reprokit("show", small.json["pack"], "--file", "repro.py")
+    assert shown.status == 0 and shown.out.strip() == text.strip()
+    assert text.strip() in reprokit("show", small.json["pack"], "--file", "issue.md").out
+    assert reprokit("replay", small.json["pack"], "--yes").status == 0
+
+
+def test_an_interrupted_reduction_keeps_the_best_and_goes_on(tmp_path: Path, write: Any) -> None:
+    """Ctrl-C leaves a repro that shows the failure; --resume ends the work with fewer probes."""
+    slow = SCRIPT.replace("    if any(", "    import time\n    time.sleep(0.5)\n    if any(")
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", slow)
+    )
+    run_dir = done.json["run_dir"]
+    child = subprocess.Popen(
+        reprokit_command("minimize", run_dir, "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=clean_environ(), preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    answers = Path(run_dir) / "minimize" / "probes.jsonl"
+    assert wait_until(lambda: answers.exists() and answers.read_text().count("\n") >= 4, 60)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=120)
+    told = json.loads(out)
+    assert child.returncode == 130, err
+    assert not told["minimized"]["is_complete"] and "resume" in " ".join(told["minimized"]["notes"])
+    assert Path(told["repro"]).exists() and told["pack"]
+    before = answers.read_text().count("\n")
+    again = reprokit("minimize", run_dir, "--resume", "--json")
+    assert again.status == 0, again.err
+    assert again.json["minimized"]["is_complete"] and operations(repro_of(again)) == 1
+    assert again.json["minimized"]["asked"] > again.json["minimized"]["probes"]
+    assert answers.read_text().count("\n") >= before
+
+
+def test_a_reprokit_that_is_killed_leaves_nothing_running(tmp_path: Path, write: Any) -> None:
+    """SIGKILL in the middle of a reduction: server, probe and all are gone, and the best so far is on disk."""
+    mark = f"killed-{os.getpid()}-{time.monotonic_ns()}"
+    slow = SCRIPT.replace("    if any(", "    import time\n    time.sleep(1)\n    if any(")
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", slow)
+    )
+    child = subprocess.Popen(
+        reprokit_command("minimize", done.json["run_dir"]),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=clean_environ(MARK=mark),
+    )
+    folder = Path(done.json["run_dir"]) / "minimize"
+    assert wait_until(lambda: (folder / "best.py").exists(), 60)
+    child.kill()
+    child.wait()
+    assert wait_until(lambda: not survivors(mark), 15), survivors(mark)
+    assert "erf" in (folder / "best.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["minimize", "no-such-thing"], "no model"),
+        (["minimize", "."], "run directory"),
+        (["minimize", "README.md"], "readable .tar.gz"),
+        (["replay", "README.md"], "readable .tar.gz"),
+        (["minimize", "x.py:make", "--budget", "-1"], "above 0"),
+        (["minimize", "x.py:make", "--resume"], "--resume"),
+        (["check", "README.md", "--same-as", "README.md", "--exit-zero-if", "bug"], "readable .tar.gz"),
+        (["check", "README.md", "--same-as", "README.md"], "--exit-zero-if"),
+    ],
+)
+def test_bad_input_gets_one_line(words: list[str], says: str) -> None:
+    """What was wrong and what to do, exit code 2."""
+    done = reprokit(*words, cwd=ROOT)
+    assert done.status == 2 and says in done.err and len(done.err.strip().splitlines()) == 1, done.err
+
+
+def test_what_cannot_be_minimized_is_told(tmp_path: Path, write: Any) -> None:
+    """A failure in eager is no compiler bug: the pack says why there is no smaller repro."""
+    script = write("eager.py", "import torch\ntorch.compile\nraise ValueError('mine')\n")
+    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, script)
+    assert done.json["minimized"] is None
+    assert any(m["what"] == "minimization" and "without torch.compile" in m["why"] for m in done.json["missing"]), done.json
