@@ -86,7 +86,11 @@ def note_configs() -> None:
 
 def _changed(config: Any, key: str, write: Any) -> str | None:
     try:
-        return None if config._is_default(key) else write(key, getattr(config, key))
+        if config._is_default(key):  # first: deprecated keys warn when they are read
+            return None
+        value = getattr(config, key)
+        was_put_back = repr(value) == repr(getattr(config._config[key], "default", None))
+        return None if was_put_back else write(key, value)
     except Exception as problem:  # deprecated and forward-looking keys may refuse to be read
         journal.write("agent_problem", hook="settings", problem=f"{key}: {problem!r}"[:300])
         return None

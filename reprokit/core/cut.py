@@ -14,6 +14,9 @@ from typing import Any
 from . import tensors
 from .graphs import Graph, renamed
 
+LARGE_BYTES = 1 << 30
+"""Inputs of more than this are fake tensors; of a run that was on fake ones, of more than a sixteenth of it."""
+
 
 def program(graph: Graph, chosen: Collection[int]) -> str:
     """The program of the units ``chosen``, in the graph's order, and of those that they cannot do without."""
@@ -52,8 +55,15 @@ def program(graph: Graph, chosen: Collection[int]) -> str:
     ]
     rows = [*_head(graph), *_definitions(graph)]
     rows += [row for b in bodies for row in ("", *ast.unparse(b).splitlines(), "")]
-    rows += ["", *function, "", "torch.manual_seed(0)", *made, *makers]
-    rows += _call(graph, [names[n] for n in arguments], len(sinks))
+    last_rows = [*made, *makers, *_call(graph, [names[n] for n in arguments], len(sinks))]
+    if _is_large(graph, arguments):
+        rows[1:1] = [
+            "import torch._inductor.config",
+            "from torch._subclasses.fake_tensor import FakeTensorMode",
+            "torch._inductor.config.wrap_inductor_compiled_regions = True",
+        ]
+        last_rows = ["with FakeTensorMode():", *(f"    {row}" for row in last_rows)]
+    rows += ["", *function, "", "torch.manual_seed(0)", *last_rows]
     return tidy("\n".join(rows) + "\n")
 
 
@@ -103,6 +113,19 @@ def _dimension(graph: Graph, name: str, arguments: list[str]) -> tuple[str, int]
             if symbol == facts.get("symbol"):
                 return other, place
     return None
+
+
+def _is_large(graph: Graph, arguments: list[str]) -> bool:
+    """Too much to allocate for one question: metadata does, until the sizes have shrunk."""
+    total = 0
+    for name in arguments:
+        facts = graph.values[name]
+        if facts["kind"] == "tensor":
+            count = 1
+            for size in facts["shape"]:
+                count *= 2 if size is None else int(size)
+            total += count * 8
+    return total > LARGE_BYTES or (bool(graph.settings.get("fake")) and total > LARGE_BYTES // 16)
 
 
 def _value(facts: Mapping[str, Any]) -> str:

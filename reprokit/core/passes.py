@@ -98,6 +98,43 @@ def shrink_numbers(text: str, test: Test) -> str:
     return one_by_one(text, edits, apply, test)
 
 
+def shrink_knobs(text: str, test: Test) -> str:
+    """Make the integers smaller that a factory is called with, or that are its defaults: layers, sizes, batch."""
+
+    def edits(tree: ast.Module) -> Iterator[Place]:
+        called = {_callee(n.value) for n in tree.body if isinstance(n, ast.Assign)} - {""}
+        for path, node in walk(tree):
+            if isinstance(node, ast.Constant) and type(node.value) is int and _is_knob(tree, path, called):
+                for choice, _ in enumerate(_knob_sizes(node.value)):
+                    yield Place(path, choice)
+
+    def apply(tree: ast.Module, place: Place) -> None:
+        node = at(tree, place.path)
+        node.value = _knob_sizes(node.value)[place.choice]
+
+    return one_by_one(text, edits, apply, test)
+
+
+def _callee(node: ast.AST) -> str:
+    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+
+
+def _is_knob(tree: ast.Module, path: tuple[tuple[str, int], ...], called: set[str]) -> bool:
+    """The constant is a keyword argument of a factory's call, or a default of the factory."""
+    if [field for field, _ in path[-2:]] == ["keywords", "value"]:
+        return _callee(at(tree, path[:-2])) in called
+    if len(path) >= 3 and path[-1][0] == "defaults":
+        function = at(tree, path[:-2])
+        return isinstance(function, ast.FunctionDef) and function.name in called
+    return False
+
+
+def _knob_sizes(value: int) -> list[int]:
+    """The smallest first, for what it saves; then by halves, since heads must divide sizes."""
+    halves = [value >> shift for shift in range(value.bit_length() - 1, 0, -1)]
+    return list(dict.fromkeys([n for n in (1, 2, *halves) if 0 < n < value]))
+
+
 def bypass(text: str, test: Test) -> str:
     """Leave out an assignment and read one of the names it was made from instead, in every place after it."""
 

@@ -13,7 +13,7 @@ import re
 from . import frames as fr
 from .records import Fault, Frame, Observation, Raised, Signature, Verdict
 
-ALGORITHM = 2
+ALGORITHM = 3
 """Rises whenever a title could change for the same evidence; ids of different algorithms never compare."""
 
 MESSAGE_CHARS = 160
@@ -40,6 +40,8 @@ _BLANK: tuple[tuple[str, str], ...] = (
     (r"torch\.Size\(\[[^\]]*\]\)", "<shape>"),
     (r"[\[(]\s*-?[su]?\d+(?:\s*,\s*-?[su]?\d+)*\s*,?\s*[\])]", "<shape>"),
     (r"\b(?:line|pid|process|thread) \d+", "<where>"),
+    # FX numbers the second node of a name: erf_4 in a model is erf in its smallest program
+    (r"\b(?!sm_|compute_|cuda_)([A-Za-z]\w*?[A-Za-z])_\d+\b", r"\1"),
 )
 _BLANKS = [(re.compile(pattern), text) for pattern, text in _BLANK]
 _NUMBER = re.compile(rf"(?P<keep>\b{_KEEP}\b)|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?:UL|L|u|l)?")

@@ -62,7 +62,23 @@ def _without_unused(text: str) -> str:
         for place in reversed(range(len(function.args.args))):
             if function.args.args[place].arg not in inside:
                 _drop_parameter(tree, function, place)
+    _shorten_imports(tree)
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _shorten_imports(tree: ast.Module) -> None:
+    """``import torch._inductor.config`` is ``import torch`` where nothing names the module; each import stands once."""
+    named = {ast.unparse(n) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+    body: list[ast.stmt] = []
+    for row in tree.body:
+        if isinstance(row, ast.Import):
+            for alias in row.names:
+                if not alias.asname and not any(n == alias.name or n.startswith(alias.name + ".") for n in named):
+                    alias.name = alias.name.split(".")[0]
+            if any(ast.dump(row) == ast.dump(other) for other in body):
+                continue
+        body.append(row)
+    tree.body = body
 
 
 def _used_part(row: ast.stmt, read: set[str], owner: ast.AST) -> ast.stmt | None:

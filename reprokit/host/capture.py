@@ -119,8 +119,6 @@ def shrink(
 ) -> None:  # fmt: skip
     """Look for the smallest program; what it leaves in the run directory, the pack takes from there."""
     why = minimize.why_not(verdict)
-    if not why and journals.last("weights").get("kind") == "fake":
-        why = "on fake weights nothing is executed; use --weights real with a smaller model"
     if why:
         if verdict.kind != "ok":
             missing.append(Missing("minimization", why))

@@ -204,12 +204,13 @@ class Ladder:
 
 PASSES: tuple[tuple[str, Callable[[str, trees.Test], str]], ...] = (
     ("names that nothing reads", unused.drop_unused),
+    ("sizes of the model", passes.shrink_knobs),
     ("statements", passes.drop_statements),
     ("arguments and elements", passes.drop_parts),
-    ("blocks", passes.unwrap),
     ("steps between", passes.bypass),
     ("equal inputs", unused.merge_arguments),
     ("numbers", passes.shrink_numbers),
+    ("blocks", passes.unwrap),
     ("expressions", passes.simplify),
     ("names that nothing reads", unused.drop_unused),
     ("public names", polish.public_names),
@@ -239,7 +240,7 @@ def hinted(graph: graphs.Graph, verdict: Verdict, seen: Observation) -> list[int
     return [i for i, unit in enumerate(graph.units) if word.search(unit.text)]
 
 
-def starts(seen: Observation, run_path: Path, source: str, is_training: bool) -> list[Start]:
+def starts(seen: Observation, run_path: Path, source: str, is_training: bool, is_fake: bool) -> list[Start]:
     """What there is to begin with, in the order in which it is tried."""
     is_training |= any(g.is_backward for g in seen.graphs)
     records = [g for g in seen.graphs if g.number >= 0]
@@ -254,7 +255,7 @@ def starts(seen: Observation, run_path: Path, source: str, is_training: bool) ->
     for level, some in (("dynamo", dynamo), ("aten", aten)):
         for record in list(reversed(some))[:MOST_GRAPHS]:
             with contextlib.suppress(graphs.Unreadable):
-                graph = _graph(record, run_path, records, is_training and level == "dynamo")
+                graph = _graph(record, run_path, records, is_training and level == "dynamo", is_fake)
                 found.append(Start(level, cut.program(graph, range(len(graph.units))), graph))
     if source:
         with contextlib.suppress(SyntaxError, ValueError):
@@ -262,7 +263,9 @@ def starts(seen: Observation, run_path: Path, source: str, is_training: bool) ->
     return found
 
 
-def _graph(record: GraphRecord, run_path: Path, records: list[GraphRecord], is_training: bool) -> graphs.Graph:
+def _graph(
+    record: GraphRecord, run_path: Path, records: list[GraphRecord], is_training: bool, is_fake: bool
+) -> graphs.Graph:
     folder = run_path / "graphs" / f"{record.number:04d}"
     told = _read(folder / "values.json")
     settings = told.get("settings") or {}
@@ -271,9 +274,8 @@ def _graph(record: GraphRecord, run_path: Path, records: list[GraphRecord], is_t
         if parents:
             asked = _read(run_path / "graphs" / f"{parents[-1].number:04d}" / "values.json").get("settings") or {}
             settings = {**asked, "grad": False, "dynamic": None}
-    return graphs.read(
-        files.read_text(folder / "graph.py"), told.get("values") or {}, settings, record.level, is_training
-    )
+    text = files.read_text(folder / "graph.py")
+    return graphs.read(text, told.get("values") or {}, {**settings, "fake": is_fake}, record.level, is_training)
 
 
 def _read(path: Path) -> dict[str, Any]:

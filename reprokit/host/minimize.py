@@ -52,6 +52,8 @@ class Case:
     source: str = ""
     """The target's own program, where it stands alone."""
     is_training: bool = False
+    is_fake: bool = False
+    """It ran on fake tensors: real ones would not fit in memory, until they are small enough."""
     line_repeats: int = Request.line_repeats
 
 
@@ -65,7 +67,8 @@ def case_of(
         python = told if told and Path(told).exists() else python
     source = repro.own_source(request, journals)
     is_training = request.train or bool(journals.last("target").get("train"))
-    return Case(verdict, signature, seen, run_path, python, source, is_training, request.line_repeats)
+    is_fake = journals.last("weights").get("kind") == "fake"
+    return Case(verdict, signature, seen, run_path, python, source, is_training, is_fake, request.line_repeats)
 
 
 def why_not(verdict: Verdict) -> str:
@@ -100,7 +103,7 @@ def minimize(
     with Server(folder, case.python, depth) as server, contextlib.ExitStack() as stack:
         asker = Oracle(folder, server, case.signature, _limits(case), case.python, show)
         stack.callback(asker.close)
-        starts = ladder.starts(case.seen, case.run_path, case.source, case.is_training)
+        starts = ladder.starts(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
         job = ladder.Ladder(asker, found, folder, verdict, case.seen)
         try:
             with interrupts.heard():

@@ -338,4 +338,6 @@ def test_what_cannot_be_minimized_is_told(tmp_path: Path, write: Any) -> None:
     script = write("eager.py", "import torch\ntorch.compile\nraise ValueError('mine')\n")
     done = capture("--output-dir", tmp_path / "out", "--", sys.executable, script)
     assert done.json["minimized"] is None
-    assert any(m["what"] == "minimization" and "without torch.compile" in m["why"] for m in done.json["missing"]), done.json
+    assert any(m["what"] == "minimization" and "without torch.compile" in m["why"] for m in done.json["missing"]), (
+        done.json
+    )

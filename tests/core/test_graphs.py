@@ -129,6 +129,17 @@ def test_settings_are_carried_over() -> None:
         assert words in text
 
 
+def test_inputs_of_gigabytes_are_fake() -> None:
+    """Metadata is enough to compile; the program says so and allocates nothing."""
+    rows = "import torch\nclass Repro(torch.nn.Module):\n    def forward(self, a):\n        b = a + 1\n        return (b,)\n"
+    large = graphs.read(rows, {"a": tensor(1 << 16, 1 << 16), "b": tensor(1)}, {}, "dynamo", False)
+    text = cut.program(large, [0])
+    ast.parse(text)
+    assert "with FakeTensorMode():" in text and "wrap_inductor_compiled_regions = True" in text
+    small = graphs.read(rows, {"a": tensor(8), "b": tensor(1)}, {}, "dynamo", False)
+    assert "Fake" not in cut.program(small, [0])
+
+
 def test_training_runs_backward() -> None:
     """The loss is a sum of what needs a gradient."""
     graph = graphs.read(SOURCE, VALUES, {"grad": True}, "dynamo", True)

@@ -84,11 +84,26 @@ def test_numbers_shrink_together_with_their_multiples() -> None:
     assert text == "a = 2\nb = 8\n"
 
 
+def test_sizes_of_a_factory_are_made_smaller_first() -> None:
+    """Keyword arguments and defaults of what is called, smallest first; other numbers are left alone."""
+    before = "def make(layers=8, heads=4):\n    return 7 * layers\nmodel = make(hidden=64)\n"
+    text = passes.shrink_knobs(before, lambda t: "hidden=1)" not in t and "layers=1," not in t)
+    assert text == "def make(layers=2, heads=1):\n    return 7 * layers\nmodel = make(hidden=2)\n"
+
+
 def test_what_nothing_reads_goes_with_its_argument() -> None:
     """Imports, functions and parameters that nothing reads; the argument of the compiled call goes along."""
     before = "import os\nimport torch\ndef f(x, y):\n    return x\na = 1\nb = 2\ntorch.compile(f)(a, b)\n"
     text = unused.drop_unused(before, lambda text: True)
     assert "import os" not in text and "def f(x):" in text and "torch.compile(f)(a)" in text
+
+
+def test_an_import_names_no_more_than_is_used() -> None:
+    """A module that was imported for a setting that is gone becomes its package, and stands once."""
+    before = "import torch\nimport torch._inductor.config\nimport torch._dynamo.config\ntorch._dynamo.config.x = 1\n"
+    assert unused.drop_unused(before, lambda text: True) == (
+        "import torch\nimport torch._dynamo.config\ntorch._dynamo.config.x = 1\n"
+    )
 
 
 def test_inputs_that_are_made_alike_are_made_once() -> None:

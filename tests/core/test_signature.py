@@ -139,3 +139,13 @@ def test_any_message_becomes_one_short_line(message: str) -> None:
     text = normalise_message(message)
     assert len(text) <= 160
     assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("in_model", "alone"),
+    [("failed at node erf_4", "failed at node erf"), ("expected cond_true_12 in", "expected cond_true in")],
+)
+def test_the_number_of_a_node_does_not_matter(in_model: str, alone: str) -> None:
+    """FX numbers the second node of a name, so the smallest program has none; architectures keep theirs."""
+    assert normalise_message(in_model) == normalise_message(alone)
+    assert normalise_message("sm_90a") != normalise_message("sm_100a")
