@@ -24,7 +24,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(spec: dict[str, Any]) -> int:
-    """Warm up to ``spec["depth"]`` (``aot``, ``inductor`` or ``build``) with the cache directory ``spec["cache"]``, then serve until stdin ends."""
+    """Warm up to ``spec["depth"]`` (``dynamo``, ``aot``, ``inductor`` or ``build``) with the cache directory ``spec["cache"]``, then serve until stdin ends."""
     out = os.dup(1)
     os.dup2(2, 1)  # what torch prints must not stand between our lines
     with contextlib.suppress(OSError, AttributeError):
@@ -111,6 +111,11 @@ def _warm_up(depth: str) -> int:
     threads: int = torch.get_num_threads()
     torch.set_num_threads(1)  # a pool of OpenMP threads would not survive the fork, and its waiters would spin
     import torch._dynamo
+
+    if depth == "dynamo":
+        torch._dynamo.list_backends()  # imports the modules that have them
+        _compile(torch, "eager")
+        return threads
     import torch._inductor.codegen.cpp
     import torch._inductor.compile_fx
     import torch._inductor.config as config
@@ -129,8 +134,6 @@ class _Stopped(BaseException):
 
 
 def _compile(torch: Any, backend: str, stop: str | None = None) -> None:
-    from torch._functorch import config as functorch
-
     def warm(x: Any, w: Any) -> Any:
         return torch.softmax(torch.nn.functional.linear(x, w).sin() + 1, -1)
 
@@ -139,7 +142,11 @@ def _compile(torch: Any, backend: str, stop: str | None = None) -> None:
 
     torch._dynamo.reset()
     x = torch.randn(4, 16)
-    with functorch.patch(enable_autograd_cache=False), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        if backend != "eager":
+            from torch._functorch import config as functorch
+
+            stack.enter_context(functorch.patch(enable_autograd_cache=False))
         if stop:
             from torch._inductor.graph import GraphLowering
 

@@ -43,6 +43,7 @@ class Minimized:
     probes: int = 0
     asked: int = 0
     cpu_s: float = 0.0
+    """Processor seconds of the reduction: server, probes and this process, without the proof."""
     seconds: float = 0.0
     rate: float = 1.0
     is_complete: bool = False

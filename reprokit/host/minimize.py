@@ -99,11 +99,11 @@ def minimize(
     found = Minimized()
     began = time.monotonic()
     verdict = case.verdict
-    depth = DEPTHS.get(verdict.phase or "", "build")
-    with Server(folder, case.python, depth) as server, contextlib.ExitStack() as stack:
+    starts = ladder.starts(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
+    own_cpu_s = time.process_time()
+    with Server(folder, case.python, _depth(verdict, starts)) as server, contextlib.ExitStack() as stack:
         asker = Oracle(folder, server, case.signature, _limits(case), case.python, show)
         stack.callback(asker.close)
-        starts = ladder.starts(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
         job = ladder.Ladder(asker, found, folder, verdict, case.seen)
         try:
             with interrupts.heard():
@@ -113,7 +113,7 @@ def minimize(
         except (BadInput, ServerLost) as problem:
             found.notes.append(str(problem))
         found.probes, found.asked, found.rate = asker.status.probes, asker.status.asked, asker.rate
-    found.cpu_s = round(server.cpu_s, 2)
+    found.cpu_s = round(server.cpu_s + time.process_time() - own_cpu_s, 2)
     found.text = polish.layout(found.text, case.signature.title, verdict.kind) if found.text else ""
     found.lines = lines_of(found.text)
     found.seconds = round(time.monotonic() - began, 1)
@@ -163,6 +163,12 @@ def load(run_path: Path) -> Minimized | None:
         row["proof"] = proof.Proof(**row["proof"]) if row.get("proof") else None
         return Minimized(**row)
     return None
+
+
+def _depth(verdict: Verdict, starts: list[ladder.Start]) -> str:
+    """Not deeper than the failure lies: Inductor is not imported for somebody's own backend."""
+    is_own = bool(starts) and all(s.graph is not None and s.graph.settings.get("backend") for s in starts)
+    return "dynamo" if is_own and verdict.phase == "backend" else DEPTHS.get(verdict.phase or "", "build")
 
 
 def _limits(case: Case) -> Limits:
