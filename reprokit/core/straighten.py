@@ -11,7 +11,18 @@ from .trees import Test, target
 
 def straighten(text: str, test: Test) -> str:
     """Inline factories and take tuples apart, each step for itself."""
-    for step in (_factories, _tuples, _factories, _stars, _compiled):
+    for step in (
+        _factories,
+        _tuples,
+        _dicts,
+        _keywords,
+        _single_loops,
+        _factories,
+        _tuples,
+        _stars,
+        _empty_keywords,
+        _compiled,
+    ):
         changed = _safely(step, text)
         if changed != text and test(changed):
             text = changed
@@ -67,6 +78,86 @@ def _tuples(tree: ast.Module) -> None:
     tree.body = rows
 
 
+def _dicts(tree: ast.Module) -> None:
+    """``made["model"]`` and ``made.get("compile", {})`` of a dict that stands there literally become what they mean."""
+    for node in list(tree.body):
+        name, value = target(node), node.value if isinstance(node, ast.Assign) else None
+        if not (name and isinstance(value, ast.Dict)):
+            continue
+        pairs = zip(value.keys, value.values, strict=True)
+        keys: dict[object, ast.expr] = {k.value: v for k, v in pairs if isinstance(k, ast.Constant)}
+        uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+        looked = _Looked(name, keys)
+        changed = looked.visit(copy.deepcopy(tree))
+        if uses and looked.count == len(uses) and len(keys) == len(value.keys):
+            tree.body = [n for n in changed.body if target(n) != name]
+            return
+
+
+class _Looked(ast.NodeTransformer):
+    """Reads keys of a literal dict, each at most once: what it holds must not be made twice."""
+
+    def __init__(self, name: str, keys: dict[object, ast.expr]) -> None:
+        self._name, self._keys, self.count = name, keys, 0
+        self._seen: set[object] = set()
+
+    def _read(self, key: ast.expr, otherwise: ast.expr | None) -> ast.expr | None:
+        if not isinstance(key, ast.Constant) or key.value in self._seen:
+            return None
+        found = self._keys.get(key.value, otherwise)
+        if found is not None:
+            self._seen.add(key.value)
+            self.count += 1
+        return found
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id == self._name:
+            return self._read(node.slice, None) or node
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        inner = node.func
+        if isinstance(inner, ast.Attribute) and ast.unparse(inner) == f"{self._name}.get" and node.args:
+            return self._read(node.args[0], node.args[1] if len(node.args) > 1 else None) or node
+        return self.generic_visit(node)
+
+
+def _keywords(tree: ast.Module) -> None:
+    """``f(x, **{"mode": 1})`` becomes ``f(x, mode=1)``; ``f(*(a, b))`` becomes ``f(a, b)``."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        keywords: list[ast.keyword] = []
+        for keyword in node.keywords:
+            value = keyword.value
+            names = [k.value for k in value.keys if isinstance(k, ast.Constant)] if isinstance(value, ast.Dict) else []
+            if keyword.arg is None and isinstance(value, ast.Dict) and len(names) == len(value.keys):
+                keywords += [ast.keyword(str(k), v) for k, v in zip(names, value.values, strict=True)]
+            else:
+                keywords.append(keyword)
+        node.keywords = keywords
+        arguments: list[ast.expr] = []
+        for argument in node.args:
+            is_literal = isinstance(argument, ast.Starred) and isinstance(argument.value, (ast.Tuple, ast.List))
+            arguments += argument.value.elts if is_literal else [argument]  # type: ignore[attr-defined]
+        node.args = arguments
+
+
+def _single_loops(tree: ast.Module) -> None:
+    """A loop over one thing is that thing."""
+    rows: list[ast.stmt] = []
+    for node in tree.body:
+        is_single = (
+            isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Tuple)) and len(node.iter.elts) == 1
+        )
+        if is_single:
+            assert isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Tuple))
+            rows += [ast.Assign(targets=[node.target], value=node.iter.elts[0]), *node.body]
+        else:
+            rows.append(node)
+    tree.body = rows
+
+
 def _stars(tree: ast.Module) -> None:
     """``args = (a, b)`` and ``f(*args)`` become ``x = a``, ``y = b`` and ``f(x, y)``."""
     outside = [r for r in tree.body if not isinstance(r, (ast.FunctionDef, ast.ClassDef))]
@@ -96,6 +187,19 @@ def _stars(tree: ast.Module) -> None:
         calls[0].args = names
         tree.body[place : place + 1] = rows
         return
+
+
+def _empty_keywords(tree: ast.Module) -> None:
+    """``kwargs = {}`` and ``f(x, **kwargs)`` say no more than ``f(x)``."""
+    for row in list(tree.body):
+        name = target(row)
+        if not (name and isinstance(row, ast.Assign) and isinstance(row.value, ast.Dict) and not row.value.keys):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                node.keywords = [k for k in node.keywords if k.arg or ast.unparse(k.value) != name]
+        if not any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(tree)):
+            tree.body.remove(row)
 
 
 def _compiled(tree: ast.Module) -> None:

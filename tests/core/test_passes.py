@@ -178,6 +178,21 @@ def test_a_program_is_written_from_top_to_bottom() -> None:
     )
 
 
+def test_a_factory_that_gives_a_dict_is_read_through() -> None:
+    """Model, calls and arguments of compile stand where they are used; a single call is no loop."""
+    before = (
+        "import torch\n\ndef f(x):\n    return x\n\ndef make():\n"
+        "    return {'model': f, 'calls': [((torch.ones(3),), {})], 'compile': {'fullgraph': True}}\n"
+        "made = make()\nmodel = made['model']\ncompiled = torch.compile(model, **made.get('compile', {}))\n"
+        "for args, kwargs in made.get('calls', [((), {})]):\n    compiled(*args, **kwargs)\n"
+    )
+    text = unused.drop_unused(straighten.straighten(before, lambda text: True), lambda text: True)
+    assert text == (
+        "import torch\n\ndef f(x):\n    return x\nmodel = f\nx = torch.ones(3)\n"
+        "torch.compile(model, fullgraph=True)(x)\n"
+    )
+
+
 def test_what_is_called_twice_or_shadows_stays() -> None:
     """A factory that two lines call is no detour; a name that the module has is not taken."""
     twice = "def make():\n    return 1\na = make()\nb = make()\n"
