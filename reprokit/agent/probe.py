@@ -16,6 +16,7 @@ import traceback
 import types
 from typing import Any, NoReturn
 
+from ..core import eager
 from . import boot, exceptions, instrument, journal, process, recorder, stops
 
 PR_SET_PDEATHSIG = 1
@@ -70,6 +71,7 @@ def _settle(spec: dict[str, Any], threads: int) -> None:
         import torch._dynamo.config
 
         torch._dynamo.config.disable = True
+        exec(eager.PATCH, {"torch": torch})  # noqa: S102 - our own text, the same that fresh processes get
     elif spec["stop"]:
         stops.install(spec["stop"], spec["is_backward"], lambda: _leave(0))
 

@@ -204,10 +204,6 @@ def _smaller(node: ast.AST) -> list[ast.expr]:
         return [node.left]
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         return [node.value]
-    if isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load) and len(node.elts) == 1:
-        return [node.elts[0]]
-    if isinstance(node, (ast.GeneratorExp, ast.ListComp)):
-        return []
     return []
 
 

@@ -202,6 +202,20 @@ def _empty_keywords(tree: ast.Module) -> None:
             tree.body.remove(row)
 
 
+def _aliases(tree: ast.Module) -> None:
+    """``model = function`` is another name for the same."""
+    for row in list(tree.body):
+        name = target(row)
+        if not (name and isinstance(row, ast.Assign) and isinstance(row.value, ast.Name)):
+            continue
+        stored = [
+            n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
+        ]
+        if len(stored) == 1:
+            tree.body.remove(row)
+            _Put(name, row.value).visit(tree)
+
+
 def _compiled(tree: ast.Module) -> None:
     """``compiled = torch.compile(f)`` and ``compiled(x)`` become one line."""
     for place, node in enumerate(tree.body):

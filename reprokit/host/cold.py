@@ -7,15 +7,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core import oracle
+from ..core import eager, oracle
 from ..core.records import Signature, Verdict
 from ..core.signature import sign
 from ..core.verdict import judge
 from . import files, observe, run, rundir, warmth
 from .launch import Request
 from .target import Target
-
-EAGER = {"TORCH_COMPILE_DISABLE": "1"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,8 @@ def run_cold(
     file = files.write_whole(folder / "repro.py", text)
     request = request_for(file, python, limits)
     if is_eager:
-        request = dataclasses.replace(request, variables=EAGER)
+        command = Target("command", command=(python, "-c", eager.PRELUDE, str(file)))
+        request = dataclasses.replace(request, target=command, variables=eager.VARIABLES)
     warmth.share(warmth.kept(python), folder / "cache")
     outcome = run.run(request, folder)
     if outcome.is_interrupted:

@@ -10,11 +10,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..core import frames, oracle
+from ..core import eager, frames, oracle
 from ..core.records import Link, Signature
 from ..core.signature import normalise_message
 from . import files, tree, warmth
-from .cold import EAGER, Judged, Limits, run_cold
+from .cold import Judged, Limits, run_cold
 
 RUNS = 3
 FLAKY_RUNS = 8
@@ -64,23 +64,24 @@ def prove(text: str, python: str, folder: Path, wanted: Signature, limits: Limit
         proof.runs += 1
         proof.hits += is_like(ending, like)
         proof.seconds.append(ending.seconds)
-    ending = run_plain(python, file, folder, max(60.0, limit_s), eager=True)
+    ending = run_plain(python, file, folder, max(60.0, limit_s), is_eager=True)
     proof.eager = "passes" if ending.status == 0 else _say(ending)
     return proof
 
 
-def run_plain(python: str, file: Path, folder: Path, limit_s: float, eager: bool = False) -> Ending:
+def run_plain(python: str, file: Path, folder: Path, limit_s: float, is_eager: bool = False) -> Ending:
     """Run a file as anyone would, in a process group of its own that is gone afterwards."""
     environ = {k: v for k, v in os.environ.items() if not k.startswith("REPROKIT_RUN")}
     cache = folder / "cache"
     warmth.share(warmth.kept(python), cache)
     environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
-    environ.update(EAGER if eager else {})
+    environ.update(eager.VARIABLES if is_eager else {})
+    words = ["-c", eager.PRELUDE] if is_eager else []
     said = folder / "stderr.txt"
     began = time.monotonic()
     with said.open("wb") as stderr:
         child = subprocess.Popen(
-            [python, str(file)], env=environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            [python, *words, str(file)], env=environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=stderr, start_new_session=True,
         )  # fmt: skip
         status: int | None = None

@@ -187,10 +187,7 @@ def test_a_factory_that_gives_a_dict_is_read_through() -> None:
         "for args, kwargs in made.get('calls', [((), {})]):\n    compiled(*args, **kwargs)\n"
     )
     text = unused.drop_unused(straighten.straighten(before, lambda text: True), lambda text: True)
-    assert text == (
-        "import torch\n\ndef f(x):\n    return x\nmodel = f\nx = torch.ones(3)\n"
-        "torch.compile(model, fullgraph=True)(x)\n"
-    )
+    assert text == ("import torch\n\ndef f(x):\n    return x\nx = torch.ones(3)\ntorch.compile(f, fullgraph=True)(x)\n")
 
 
 def test_what_is_called_twice_or_shadows_stays() -> None:
