@@ -21,6 +21,7 @@ def straighten(text: str, test: Test) -> str:
         _tuples,
         _stars,
         _empty_keywords,
+        _aliases,
         _compiled,
     ):
         changed = _safely(step, text)

@@ -13,6 +13,8 @@ from . import reduce
 Test = Callable[[str], bool]
 Path = tuple[tuple[str, int], ...]
 """Where a node stands: field and index (or -1) from the module down."""
+NO_PROGRAM = (SyntaxError, ValueError, AttributeError)
+"""What unparsing or parsing raises for a tree that an edit has broken."""
 MOST_EDITS = 400
 """Single edits that one pass may try."""
 
@@ -38,7 +40,14 @@ def keep_some(
         without(changed, sorted(every - {p.path for p in kept}, reverse=True))
         return text_of(changed)
 
-    kept = reduce.leave_out(places, lambda some: test(built(some)))
+    def holds(kept: list[Place]) -> bool:
+        try:
+            new = built(kept)
+        except NO_PROGRAM:
+            return False
+        return test(new)
+
+    kept = reduce.leave_out(places, holds)
     return built(kept) if len(kept) < len(places) else text
 
 
@@ -59,7 +68,7 @@ def one_by_one(
             apply(changed, every[place])
             try:
                 new = text_of(changed)
-            except (ValueError, SyntaxError, AttributeError):
+            except NO_PROGRAM:
                 new = text
             if len(new) <= len(text) and new != text and test(new):
                 text = new

@@ -100,13 +100,14 @@ class Ladder:
         """Climb: what each start gives is kept when it is the best; raises Spent at monotonic time ``ends``."""
         found, asker = self._found, self._ask
         usual, is_done = asker.limits, False
+        carried = [text for s in starts if s.graph for text in s.graph.settings.get("sources", ())]
         for start in starts:
             if is_done and (start.level in ("aten", self._level) or self._is_good()):
                 continue
             self._level, asker.limits = start.level, usual
             asker.ends = float("inf")  # the first answer is what all others are compared with
             asker.status.trying = f"the {_NAMES[start.level]} as it is"
-            asker.begin(start.text)
+            asker.begin(start.text, carried)
             if not self._begins(start):
                 continue
             asker.ends = ends

@@ -13,12 +13,13 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from ..core import oracle as core
+from ..core import polish
 from ..core.records import BadInput, Signature, Verdict
 from . import files
 from .cold import Judged, Limits, judged, request_for, run_cold
@@ -75,6 +76,7 @@ class Oracle:
         self._file: IO[str] | None = None
         self._restarts = 0
         self._unknown: set[str] = set()
+        self._carried: dict[str, str] = {}
         self._open()
 
     def close(self) -> None:
@@ -83,9 +85,14 @@ class Oracle:
             with contextlib.suppress(OSError):
                 self._file.close()
 
-    def begin(self, text: str) -> None:
-        """Start with another program: names that it does not know, its parts need not know either."""
+    def begin(self, text: str, carried: Collection[str] = ()) -> None:
+        """Start with another program: names that it does not know, its parts need not know either.
+
+        ``carried`` are sources of custom passes and backends. They stand as they are, or not at all: a smaller backend
+        that always raises would show the same failure, and say nothing.
+        """
         self._unknown = unknown_names(text)
+        self._carried = {name: dumped for source in carried for name, dumped in definitions(source).items()}
 
     def holds(self, text: str) -> bool:
         """The program shows the same failure; raises Spent when the budget has ended."""
@@ -97,6 +104,8 @@ class Oracle:
         key = canonical(text)
         if not key or "compile" not in text or unknown_names(text) - self._unknown:
             return core.OTHER  # it does not parse, compiles nothing, or ends in a NameError
+        if any(self._carried.get(name, dumped) != dumped for name, dumped in definitions(text).items()):
+            return core.OTHER
         known = self._answers.get(key)
         if known is None:
             if time.monotonic() > self.ends:
@@ -207,6 +216,14 @@ def canonical(text: str) -> str:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:24]
+
+
+def definitions(text: str) -> dict[str, str]:
+    """Top-level functions and classes by name, without their layout."""
+    with contextlib.suppress(SyntaxError, ValueError):
+        kinds = (ast.FunctionDef, ast.ClassDef)
+        return {n.name: ast.dump(n) for n in ast.parse(polish.flatten(text)).body if isinstance(n, kinds)}
+    return {}
 
 
 def unknown_names(text: str) -> set[str]:
