@@ -154,7 +154,7 @@ def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, write: Any) -> 
         FLAKY
         + "for _ in range(12):\n    torch._dynamo.reset()\n    torch.compile(Net().eval(), backend=picky)(torch.randn(8, 16))\n",
     )
-    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, script)
+    done = capture("--budget", "100", "--output-dir", tmp_path / "out", "--", sys.executable, script)
     found = done.json["minimized"]
     assert found["rate"] < 1.0 and 0 < found["proof"]["hits"] <= found["proof"]["runs"], found
     assert operations(repro_of(done)) == 1, repro_of(done)
