@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,13 +17,15 @@ STOPPABLE = BEFORE_INDUCTOR | BEFORE_LOWERING | BEFORE_BUILD | BUILDING | {"lowe
 def install(phase: str, is_backward: bool, stop: Callable[[], None]) -> None:
     """Call ``stop`` when a graph of the wanted direction has left ``phase``; it must not return.
 
-    ``phase`` is one of ``STOPPABLE``. A program that compiles several graphs is stopped at the first, so the
+    ``phase`` is one of ``STOPPABLE``. Where Inductor is not imported yet, it has no phases to stop behind. A program that compiles several graphs is stopped at the first, so the
     caller must see once that the failure still shows.
     """
     if phase in BEFORE_INDUCTOR:
         from torch._dynamo.output_graph import OutputGraph
 
         _around(OutputGraph, "_call_user_compiler", before=lambda *_: stop())
+        return
+    if "torch._inductor.compile_fx" not in sys.modules:
         return
     from torch._inductor.codecache import PyCodeCache
     from torch._inductor.graph import GraphLowering

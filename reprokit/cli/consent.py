@@ -10,23 +10,23 @@ import click
 from ..core.records import BadInput
 from . import screen
 
-MOST_CHARS = 20_000
+
+def require(pack: Path, is_agreed: bool) -> None:
+    """Refuse early where nobody can be asked."""
+    if not is_agreed and not sys.stdin.isatty():
+        raise BadInput(
+            f"{pack} holds programs, and somebody may have sent it to you; read them (reprokit show {pack} --file repro.py) and add --yes to run them"
+        )
 
 
 def ask(pack: Path, text: str, python: str, is_agreed: bool, live: screen.Live | None = None) -> None:
     """Show the programs and ask; raises BadInput without an answer, or with a no."""
     if is_agreed:
         return
-    if not sys.stdin.isatty():
-        raise BadInput(
-            f"{pack} holds programs, and somebody may have sent it to you; read them (reprokit show {pack} --file repro.py) and add --yes to run them"
-        )
+    require(pack, is_agreed)
     if live is not None:
         live.pause()
-    shown = screen.safe(text)
-    if len(shown) > MOST_CHARS:
-        shown = f"{shown[:MOST_CHARS]}\n<<{len(shown) - MOST_CHARS} more characters; reprokit show {pack} --file NAME>>"
-    click.echo(shown, err=True)
+    click.echo(screen.safe(text), err=True)  # all of it: what is cut off could be what matters
     if not click.confirm(f"Run this with {python}?", default=False, err=True):
         raise BadInput("nothing was run")
     if live is not None:

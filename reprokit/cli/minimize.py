@@ -119,11 +119,13 @@ def _of_pack(
     if why := reducer.why_not(opened.verdict):
         raise BadInput(f"{place} cannot be minimized: {why}")
     checked = interpreter.check(python)
-    consent.ask(place, again.what_would_run(opened), checked, yes, live)
+    consent.require(place, yes)
     with interrupts.held():
         run = rundir.create(output_dir, f"minimize-{opened.verdict.kind}")
         try:
             case = again.case_of_pack(opened, run, checked)
+            with interrupts.heard():
+                consent.ask(place, again.what_would_run(case), checked, yes, live)
             found = reducer.minimize(case, budget, False, live.show_status, live.say)
             made = again.repack(opened, found, run) if found.text else None
         finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,6 +58,7 @@ class _Class:
 
 def read(source: str, values: Mapping[str, Any], settings: Mapping[str, Any], level: str, is_training: bool) -> Graph:
     """Read ``graph.py`` as the agent wrote it; raises Unreadable for anything else."""
+    _check(settings)
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError) as problem:
@@ -78,6 +80,17 @@ def read(source: str, values: Mapping[str, Any], settings: Mapping[str, Any], le
     places = [a.arg for a in classes["Repro"].forward.args.args[1:]]
     kept, known = _without_aliases(lines, places, dict(values))
     return Graph(tuple(kept), known, tuple(imports), tuple(bodies), constants, settings, last.reads, level, is_training)
+
+
+def _check(settings: Mapping[str, Any]) -> None:
+    """What becomes program text without being shown as such must be what it says; a pack may come from anywhere."""
+    types = [settings.get("default_dtype", "torch.float32"), *(d for _, d in settings.get("autocast") or ())]
+    kinds = [kind for kind, _ in settings.get("autocast") or ()]
+    keys = [f"{module}.{key}" for module, key, _ in settings.get("configs") or ()]
+    is_plain = all(re.fullmatch(r"torch\.\w+", str(t)) for t in types) and all(str(k).isidentifier() for k in kinds)
+    is_plain &= all(re.fullmatch(r"torch\._\w+\.config(\.\w+)+", k) for k in keys)
+    if not is_plain or settings.get("dynamic") not in (None, True, False):
+        raise Unreadable("the recorded settings are not what reprokit writes")
 
 
 def _class(node: ast.ClassDef) -> _Class:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_DEVICE, _DTYPE = re.compile(r"[a-z]+(:\d+)?"), re.compile(r"torch\.\w+")
 _INTEGER = re.compile(r"torch\.u?int\d+")
 _DRAWN = re.compile(r"torch\.(bfloat16|float16|float32|float64|complex\d+)")
 
@@ -22,8 +23,9 @@ def text(facts: Mapping[str, Any]) -> str:
     stride = facts["stride"]
     is_plain = stride is None or None in stride or list(stride) == contiguous(shape)
     size = shape if is_plain else [_extent(shape, stride)]
-    device = str(facts["device"])
-    dtype = str(facts["dtype"])
+    device, dtype = str(facts["device"]), str(facts["dtype"])
+    if not _DEVICE.fullmatch(device) or not _DTYPE.fullmatch(dtype):
+        raise ValueError(f"{device!r} and {dtype!r} are no device and dtype")  # they become program text
     where = "" if device == "cpu" else f', device="{device}"'
     of_type = "" if dtype == "torch.float32" else f", dtype={dtype}"
     grad = bool(facts["requires_grad"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 from ..core.records import BadInput, GraphRecord, Link, Observation, Raised, Signature, Verdict, to_json
 from ..core.redact import Redactor
 from ..core.signature import ALGORITHM
-from . import archive, files, pack, private, proof, rundir
+from . import archive, files, ladder, pack, private, rundir
 from .ladder import Minimized
 from .minimize import Case
 
@@ -58,21 +57,10 @@ def open_pack(path: Path) -> Opened:
     return Opened(found, verdict, Signature(str(signed["id"]), str(signed.get("title") or ""), ALGORITHM))
 
 
-def what_would_run(opened: Opened) -> str:
-    """Every program text of the pack that a reduction or a replay may run, for a person to read."""
-    names = [
-        n
-        for n in sorted(opened.pack.files)
-        if n == "repro.py" or re.fullmatch(r"graphs/\d+/(graph\.py|values\.json)", n)
-    ]
-    rows = []
-    for name in names:
-        text = opened.pack.files[name].decode("utf-8", "replace")
-        if name.endswith("values.json"):
-            text = _settings_text(text)
-        if text.strip():
-            rows.append(f"# {name}\n{text.rstrip()}\n")
-    return "\n".join(rows)
+def what_would_run(case: Case) -> str:
+    """The programs that a reduction begins with; what it runs are parts of these and smaller inputs."""
+    starts = ladder.starts(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
+    return "\n".join(f"# the {ladder.NAMES[start.level]}\n{start.text}" for start in starts)
 
 
 def case_of_pack(opened: Opened, place: rundir.RunDir, python: str) -> Case:
@@ -119,26 +107,6 @@ def about(found: Minimized) -> dict[str, Any]:
     row = to_json(found)
     assert isinstance(row, dict)
     return {**{k: v for k, v in row.items() if k != "text"}, "says": found.say() if found.text else ""}
-
-
-def replayed(opened: Opened) -> proof.Proof | None:
-    """What the pack says of earlier runs of its repro."""
-    with contextlib.suppress(TypeError):
-        told = opened.pack.json("minimize.json").get("proof")
-        known = {f.name for f in dataclasses.fields(proof.Proof)}
-        return proof.Proof(**{k: v for k, v in told.items() if k in known}) if isinstance(told, dict) else None
-    return None
-
-
-def _settings_text(text: str) -> str:
-    """What of a graph's settings becomes program text."""
-    with contextlib.suppress(ValueError, RecursionError, AttributeError):
-        settings = json.loads(text).get("settings") or {}
-        rows = [*settings.get("sources", ()), *(f"{m}.{k} = {v}" for m, k, v in settings.get("configs", ()))]
-        rows += [f"# option {k} = {v}" for k, v in (settings.get("options") or {}).items()]
-        rows += [f"# backend {settings['backend']}"] if settings.get("backend") else []
-        return "\n".join(map(str, rows))
-    return ""
 
 
 def _graphs(rows: Any) -> list[GraphRecord]:

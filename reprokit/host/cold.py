@@ -15,6 +15,9 @@ from . import files, observe, run, rundir, warmth
 from .launch import Request
 from .target import Target
 
+LEAST_STALL_S = 15.0
+"""A fresh process imports torch and asks the C++ compiler first, in silence."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -51,6 +54,7 @@ def run_cold(
     rundir.make_folders(folder)
     file = files.write_whole(folder / "repro.py", text)
     request = request_for(file, python, limits)
+    request = dataclasses.replace(request, stall_s=max(request.stall_s, LEAST_STALL_S))
     if is_eager:
         command = Target("command", command=(python, "-c", eager.PRELUDE, str(file)))
         request = dataclasses.replace(request, target=command, variables=eager.VARIABLES)

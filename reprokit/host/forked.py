@@ -124,11 +124,11 @@ class Server:
     def _one(self, asked: dict[str, Any], folder: Path, limits: Limits) -> Outcome:
         started = time.time()
         self._send(asked)
-        pid = int(self._hear(START_DEADLINE_S)["pid"])
+        pid = int(self._hear(START_DEADLINE_S, asked["id"])["pid"])
         clock = _Clock(pid)
         end, stacks, said = "ended", Stacks(), {}
         try:
-            while not (said := self._heard(POLL_S)):
+            while not (said := self._heard(POLL_S, asked["id"])):
                 clock.tick()
                 if clock.served_s >= limits.deadline_s:
                     end = "deadline"
@@ -139,7 +139,7 @@ class Server:
             if not said:
                 self._kill(pid)
         if not said:
-            said = self._hear(REAP_S)
+            said = self._hear(REAP_S, asked["id"])
         self.cpu_s += float(said["cpu_s"])
         status = int(said["status"])
         return Outcome(
@@ -165,16 +165,16 @@ class Server:
         except OSError as problem:
             raise self._lost() from problem
 
-    def _hear(self, limit_s: float) -> dict[str, Any]:
+    def _hear(self, limit_s: float, number: int | None = None) -> dict[str, Any]:
         """The server's next line; raises ServerLost when it ends or says nothing for too long."""
         end = time.monotonic() + limit_s
-        while not (said := self._heard(0.5)):
+        while not (said := self._heard(0.5, number)):
             if time.monotonic() > end:
                 raise self._lost()
         return said
 
-    def _heard(self, wait_s: float) -> dict[str, Any]:
-        """A line that is there, or one that comes within ``wait_s``; empty when none does."""
+    def _heard(self, wait_s: float, number: int | None = None) -> dict[str, Any]:
+        """A line on probe ``number`` that is there, or that comes within ``wait_s``; empty when none does."""
         assert self._child is not None and self._child.stdout is not None
         if b"\n" not in self._rest:
             if not select.select([self._child.stdout], [], [], wait_s)[0]:
@@ -187,7 +187,8 @@ class Server:
                 return {}
         line, _, self._rest = self._rest.partition(b"\n")
         value = json.loads(line)
-        return value if isinstance(value, dict) else {}
+        # the end of a probe that an interrupt left alone is nobody's answer
+        return value if isinstance(value, dict) and value.get("id") == number else {}
 
     def _lost(self) -> ServerLost:
         words = self._last_words()

@@ -106,7 +106,7 @@ class Ladder:
                 continue
             self._level, asker.limits = start.level, usual
             asker.ends = float("inf")  # the first answer is what all others are compared with
-            asker.status.trying = f"the {_NAMES[start.level]} as it is"
+            asker.status.trying = f"the {NAMES[start.level]} as it is"
             asker.begin(start.text, carried)
             if not self._begins(start):
                 continue
@@ -136,7 +136,7 @@ class Ladder:
                 self._settle()
                 return True
             if asker.has_failed_eager:
-                self._found.notes.append(f"the {_NAMES[start.level]} alone fails in eager: {asker.said}")
+                self._found.notes.append(f"the {NAMES[start.level]} alone fails in eager: {asker.said}")
                 return False
         said = asker.said
         if not asker.is_cold and asker.rate == 1.0:
@@ -145,7 +145,7 @@ class Ladder:
             if start.level != "aten" and asker.cold(text).answer == oracle.SAME:
                 self.go_cold()
                 return asker.holds(text)
-        self._found.notes.append(f"the {_NAMES[start.level]} alone does not show it: {said}")
+        self._found.notes.append(f"the {NAMES[start.level]} alone does not show it: {said}")
         return False
 
     def go_cold(self) -> None:
@@ -219,7 +219,7 @@ PASSES: tuple[tuple[str, Callable[[str, trees.Test], str]], ...] = (
     ("a straight line", straighten.straighten),
     ("names", polish.plain_names),
 )
-_NAMES = {"dynamo": "graph that Dynamo saw", "aten": "graph that Inductor got", "source": "source of the target"}
+NAMES = {"dynamo": "graph that Dynamo saw", "aten": "graph that Inductor got", "source": "source of the target"}
 
 
 def cost(text: str) -> tuple[int, int]:
@@ -256,7 +256,7 @@ def starts(seen: Observation, run_path: Path, source: str, is_training: bool, is
     found = []
     for level, some in (("dynamo", dynamo), ("aten", aten)):
         for record in list(reversed(some))[:MOST_GRAPHS]:
-            with contextlib.suppress(graphs.Unreadable):
+            with contextlib.suppress(graphs.Unreadable, ValueError, TypeError, KeyError):
                 graph = _graph(record, run_path, records, is_training and level == "dynamo", is_fake)
                 found.append(Start(level, cut.program(graph, range(len(graph.units))), graph))
     if source:

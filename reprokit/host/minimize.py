@@ -110,8 +110,8 @@ def minimize(
                 _until_proved(case, job, asker, found, starts, folder, began + budget_s, say)
         except KeyboardInterrupt:
             found.notes.append("interrupted: this is the best so far; --resume goes on from it")
-        except (BadInput, ServerLost) as problem:
-            found.notes.append(str(problem))
+        except (BadInput, ServerLost, OSError) as problem:
+            found.notes.append(f"it ended early: {problem}")
         found.probes, found.asked, found.rate = asker.status.probes, asker.status.asked, asker.rate
     found.cpu_s = round(server.cpu_s + time.process_time() - own_cpu_s, 2)
     found.text = polish.layout(found.text, case.signature.title, verdict.kind) if found.text else ""

@@ -101,7 +101,7 @@ class Oracle:
     def ask(self, text: str) -> str:
         """One of ``core.oracle.ANSWERS``."""
         self.status.asked += 1
-        key = canonical(text)
+        key = self._key(text)
         if not key or "compile" not in text or unknown_names(text) - self._unknown:
             return core.OTHER  # it does not parse, compiles nothing, or ends in a NameError
         if any(self._carried.get(name, dumped) != dumped for name, dumped in definitions(text).items()):
@@ -121,9 +121,15 @@ class Oracle:
     def forget(self, text: str = "") -> None:
         """Ask anew, all or this one, because how it is asked has changed."""
         if text:
-            self._answers.pop(canonical(text), None)
-        else:
-            self._answers.clear()
+            self._answers.pop(self._key(text), None)
+            return
+        self._answers.clear()
+        self._write({"forget": True})
+
+    def _key(self, text: str) -> str:
+        """Who asks what: answers of another interpreter, or about another failure, are no answers here."""
+        plain = canonical(text)
+        return hashlib.sha256(f"{plain} {self.wanted.id} {self.python}".encode()).hexdigest()[:24] if plain else ""
 
     @property
     def said(self) -> str:
@@ -193,16 +199,21 @@ class Oracle:
         for line in files.read_text(path).splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError):  # the last line may be cut
                 row = json.loads(line)
-                if row["answer"] in core.ANSWERS and row["answer"] != core.UNRESOLVED:
+                if row.get("forget"):
+                    self._answers.clear()
+                elif row["answer"] in core.ANSWERS and row["answer"] != core.UNRESOLVED:
                     self._answers[str(row["key"])] = row["answer"]
         with contextlib.suppress(OSError):
             self._file = path.open("a", encoding="utf-8")
 
     def _note(self, key: str, answer: str, text: str) -> None:
         last = self.last
-        row = {"key": key, "answer": answer, "lines": lines_of(text), "trying": self.status.trying}
+        row: dict[str, object] = {"key": key, "answer": answer, "lines": lines_of(text), "trying": self.status.trying}
         if last is not None and answer == core.OTHER:
             row["title"] = last.signature.title[:200]
+        self._write(row)
+
+    def _write(self, row: dict[str, object]) -> None:
         if self._file is not None:
             with contextlib.suppress(OSError):  # a full disk costs the memory, not the reduction
                 self._file.write(json.dumps(row) + "\n")

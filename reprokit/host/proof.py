@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
+import shutil
 import subprocess
 import time
+import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..core import eager, frames, oracle
 from ..core.records import Link, Signature
 from ..core.signature import normalise_message
-from . import files, tree, warmth
+from . import files, launch, tree, warmth
 from .cold import Judged, Limits, run_cold
 
 RUNS = 3
 FLAKY_RUNS = 8
 HEALTHY_MULTIPLE = 4.0
+POLL_S = 0.05
 
 
 @dataclass
@@ -71,33 +72,35 @@ def prove(text: str, python: str, folder: Path, wanted: Signature, limits: Limit
 
 def run_plain(python: str, file: Path, folder: Path, limit_s: float, is_eager: bool = False) -> Ending:
     """Run a file as anyone would, in a process group of its own that is gone afterwards."""
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("REPROKIT_RUN")}
-    cache = folder / "cache"
+    run_id = uuid.uuid4().hex
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("REPROKIT_")}
+    cache, said = folder / "cache", folder / "stderr.txt"
     warmth.share(warmth.kept(python), cache)
-    environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
+    environ.update({"TORCHINDUCTOR_CACHE_DIR": str(cache), tree.RUN_ID: run_id})
     environ.update(eager.VARIABLES if is_eager else {})
     words = ["-c", eager.PRELUDE] if is_eager else []
-    said = folder / "stderr.txt"
+    guardian = launch.start_guardian(run_id)
     began = time.monotonic()
     with said.open("wb") as stderr:
         child = subprocess.Popen(
             [python, *words, str(file)], env=environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=stderr, start_new_session=True,
         )  # fmt: skip
-        status: int | None = None
         try:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                status = child.wait(limit_s)
+            deadline = began + limit_s
+            while (
+                time.monotonic() < deadline
+                and os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+            ):
+                time.sleep(POLL_S)
+            is_over = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         finally:
-            for process in reversed(tree.family(child.pid)):
-                process.kill()
-            with contextlib.suppress(OSError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+            tree.kill_all(child.pid, run_id)
+            ended = child.wait()
+            launch.dismiss(guardian)
+            shutil.rmtree(cache, ignore_errors=True)
+        status = ended if is_over else None
     seconds = round(time.monotonic() - began, 2)
-    import shutil
-
-    shutil.rmtree(cache, ignore_errors=True)
     return Ending(status, frames.parse_traceback(files.read_tail(said, 64_000)), seconds)
 
 
