@@ -72,6 +72,6 @@ def replay(
         out.print(escape(screen.safe(f"wanted     {opened.signature.title}")))
         for run in done.runs:
             out.print(escape(screen.safe(f"{run.answer:<10} {run.signature.title}")))
-        out.print(f"[bold]{'reproduced' if done.hits else 'not reproduced'} in {done.hits} of {len(done.runs)} runs[/]")
+        out.print(f"[bold]{'reproduced' if done.hits else 'not reproduced'}: {done.hits} of {len(done.runs)} runs[/]")
     sys.stdout.flush()
     ctx.exit(130 if done.is_interrupted else EXIT_CODES[done.answer])

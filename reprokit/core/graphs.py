@@ -124,7 +124,8 @@ def _function(
         units = _function(classes, class_name, f"{prefix}{child}_", bodies, constants)
         arguments = [ast.arg(a.arg) for a in classes[class_name].forward.args.args[1:]]
         statements = [s for unit in units for s in unit.statements]
-        aliases[child] = f"{prefix}{child}"
+        # Dynamo gives these names itself, and stumbles over a program that has them
+        aliases[child] = prefix + re.sub(r"(?:cond_)?(.+?)_?(\d*)$", r"\1_fn\2", child)
         body = ast.parse(f"def {aliases[child]}(): pass").body[0]
         assert isinstance(body, ast.FunctionDef)
         body.args.args, body.body = arguments, statements

@@ -22,6 +22,7 @@ def straighten(text: str, test: Test) -> str:
         _stars,
         _empty_keywords,
         _aliases,
+        _results,
         _compiled,
     ):
         changed = _safely(step, text)
@@ -215,6 +216,14 @@ def _aliases(tree: ast.Module) -> None:
         if len(stored) == 1:
             tree.body.remove(row)
             _Put(name, row.value).visit(tree)
+
+
+def _results(tree: ast.Module) -> None:
+    """``out = f(x)`` where nothing reads ``out`` is ``f(x)``."""
+    read = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    for place, row in enumerate(tree.body):
+        if target(row) and target(row) not in read and isinstance(row, ast.Assign) and isinstance(row.value, ast.Call):
+            tree.body[place] = ast.Expr(row.value)
 
 
 def _compiled(tree: ast.Module) -> None:

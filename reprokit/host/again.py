@@ -17,8 +17,8 @@ from ..core.records import BadInput, GraphRecord, Link, Observation, Raised, Sig
 from ..core.redact import Redactor
 from ..core.signature import ALGORITHM
 from . import archive, files, ladder, pack, private, rundir
-from .ladder import Minimized
 from .minimize import Case
+from .minimized import Minimized
 
 ORIGINAL = "original.py"
 """The repro as it was before it was minimized, in a pack."""

@@ -10,8 +10,8 @@ from typing import Any
 from ..core.records import Missing, Observation, Signature, Verdict, to_json
 from ..core.redact import Redactor
 from . import again, environment, files, observe, pack, private, render, report, repro, rundir
-from .ladder import Minimized
 from .launch import Request
+from .minimized import Minimized
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ from ..core.records import SCHEMA, Answer, BadInput, Missing, Observation, Signa
 from ..core.signature import sign
 from ..core.verdict import judge
 from . import again, bundle, environment, escalate, files, interrupts, minimize, observe, run, rundir
-from .ladder import Minimized
 from .launch import Request
+from .minimized import Minimized
 from .oracle import Standing
 from .run import Outcome
 
-EAGER_KINDS = frozenset({"exception", "crash", "hang", "slow-compile", "oom"})
-"""Verdicts that are only a compiler's fault if the target works without it."""
+EAGER_KINDS = frozenset({"exception", "crash", "hang", "slow-compile", "oom", "error-in-eager"})
+"""Verdicts that a run without torch.compile confirms or refutes."""
 BEFORE_COMPILE = frozenset({"build", "import"})
 """Phases of a factory target in which nothing was compiled yet."""
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})

@@ -54,6 +54,7 @@ class Server:
         self._number = 0
         self.cpu_s = 0.0
         """Processor seconds of probes and warm-ups so far."""
+        self._told_s = 0.0
         self.starts = 0
 
     def __enter__(self) -> Server:
@@ -90,7 +91,8 @@ class Server:
             tree.kill_all(child.pid, self._run_id)
             _, _, used = os.wait4(child.pid, 0)
             child.returncode = 0
-            self.cpu_s += used.ru_utime + used.ru_stime
+            self.cpu_s += max(used.ru_utime + used.ru_stime - self._told_s, 0.0)  # that of its children was told before
+            self._told_s = 0.0
         self._stack.close()
 
     def _start(self) -> None:
@@ -141,6 +143,7 @@ class Server:
         if not said:
             said = self._hear(REAP_S, asked["id"])
         self.cpu_s += float(said["cpu_s"])
+        self._told_s += float(said["cpu_s"])
         status = int(said["status"])
         return Outcome(
             exit_status=status if end == "ended" else None, is_timed_out=end == "deadline", is_stalled=False,

@@ -6,66 +6,27 @@ import contextlib
 import dataclasses
 import json
 import re
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core import cut, graphs, oracle, passes, polish, reduce, straighten, trees, unused
 from ..core.records import GraphRecord, Observation, Verdict
-from . import files, proof
+from . import files
+from .minimized import Minimized, cost
 from .oracle import Oracle, lines_of
 
 FLAKY_TRIES = 10
 GOOD_LINES = 14
 """A repro from a graph that is not longer needs no rival from the source."""
-PRIVATE_LINES = 20
-"""What a name that only the compiler writes costs, in lines, when two repros are compared."""
 HEALTHY_MULTIPLE = 4.0
 LEAST_HANG_S = 4.0
 LEAST_PASS_S = 15.0
 """Served seconds that a compile may take behind the phase of the failure."""
 LEAST_DEADLINE_S = 60.0
 MOST_GRAPHS = 6
-
-
-@dataclass
-class Minimized:
-    """What a reduction came to."""
-
-    text: str = ""
-    level: str = ""
-    """``source``, ``dynamo`` or ``aten``: what the repro was cut from."""
-    began_lines: int = 0
-    lines: int = 0
-    began_nodes: int = 0
-    nodes: int = 0
-    probes: int = 0
-    asked: int = 0
-    cpu_s: float = 0.0
-    """Processor seconds of the reduction: server, probes and this process, without the proof."""
-    seconds: float = 0.0
-    rate: float = 1.0
-    is_complete: bool = False
-    """Nothing more can be left out; False when the budget ended or somebody did."""
-    notes: list[str] = field(default_factory=list)
-    proof: proof.Proof | None = None
-
-    def say(self) -> str:
-        """One line on what the repro is and what proves it."""
-        cut = f"from {self.began_nodes} nodes to {self.nodes}" if self.nodes and self.level != "source" else ""
-        whence = {
-            "source": "the target's source",
-            "dynamo": "the graph that Dynamo saw",
-            "aten": "the graph that Inductor got",
-        }
-        rows = [f"{self.lines} lines, cut out of {whence.get(self.level, 'the target')}" + (f" ({cut})" if cut else "")]
-        if self.proof:
-            eager = "eager passes" if self.proof.eager == "passes" else f"eager: {self.proof.eager}"
-            rows.append(f"the same failure in {self.proof.hits} of {self.proof.runs} fresh runs, {eager}")
-        if not self.is_complete:
-            rows.append("not yet minimal")
-        return "; ".join(rows)
 
 
 @dataclass(frozen=True)
@@ -84,6 +45,9 @@ class Ladder:
         self._ask, self._found, self._folder = asker, found, folder
         self._verdict, self._seen = verdict, seen
         self._level = ""
+        self._passing: set[str] = set()
+        self.ends = 0.0
+        """Monotonic time at which the budget ends; 0 until a program has shown the failure."""
         asker.on_same = self.keep
 
     def keep(self, text: str) -> None:
@@ -96,27 +60,31 @@ class Ladder:
         with contextlib.suppress(OSError):
             files.write_whole(self._folder / "best.py", text)
 
-    def run(self, starts: list[Start], ends: float) -> None:
-        """Climb: what each start gives is kept when it is the best; raises Spent at monotonic time ``ends``."""
+    def run(self, starts: list[Start], budget_s: float) -> None:
+        """Climb: what each start gives is kept when it is the best; raises Spent when the budget has ended."""
         found, asker = self._found, self._ask
         usual, is_done = asker.limits, False
         carried = [text for s in starts if s.graph for text in s.graph.settings.get("sources", ())]
-        for start in starts:
-            if is_done and (start.level in ("aten", self._level) or self._is_good()):
-                continue
-            self._level, asker.limits = start.level, usual
-            asker.ends = float("inf")  # the first answer is what all others are compared with
-            asker.status.trying = f"the {NAMES[start.level]} as it is"
-            asker.begin(start.text, carried)
-            if not self._begins(start):
-                continue
-            asker.ends = ends
-            found.began_lines = found.began_lines or lines_of(start.text)
-            text = start.text if start.graph is None else self._cut(start.graph)
-            before = ""
-            while text != before:
-                before, text = text, self._pass_over(text)
-            is_done = True
+        asker.ends = self.ends or time.monotonic() + budget_s
+        for begins in (self._begins, self._is_flaky, self._begins_cold):
+            for start in starts:
+                if is_done and (start.level in ("aten", self._level) or self._is_good()):
+                    continue
+                self._level, asker.limits = start.level, usual
+                asker.status.trying = f"the {NAMES[start.level]} as it is"
+                asker.begin(start.text, carried)
+                if not begins(start):
+                    continue
+                if not self.ends:
+                    self.ends = asker.ends = time.monotonic() + budget_s
+                found.began_lines = found.began_lines or lines_of(start.text)
+                text = start.text if start.graph is None else self._cut(start.graph)
+                before = ""
+                while text != before:
+                    before, text = text, self._pass_over(text)
+                is_done = True
+            if is_done or asker.is_cold or asker.rate < 1.0:
+                break
         found.is_complete = is_done
         if not is_done:
             found.notes.append(
@@ -127,7 +95,7 @@ class Ladder:
         return bool(self._found.text) and cost(self._found.text)[0] <= GOOD_LINES
 
     def _begins(self, start: Start) -> bool:
-        """The program as it is shows the failure: stopped behind its phase, compiled to the end, often, or cold."""
+        """The program as it is shows the failure, stopped behind its phase or compiled to the end."""
         asker, text = self._ask, start.text
         for change in ({}, {"stop": None}):
             self._limit(**change)
@@ -138,15 +106,35 @@ class Ladder:
             if asker.has_failed_eager:
                 self._found.notes.append(f"the {NAMES[start.level]} alone fails in eager: {asker.said}")
                 return False
-        said = asker.said
-        if not asker.is_cold and asker.rate == 1.0:
-            if said.startswith(oracle.PASSES) and self._is_flaky(text):
-                return True
-            if start.level != "aten" and asker.cold(text).answer == oracle.SAME:
-                self.go_cold()
-                return asker.holds(text)
-        self._found.notes.append(f"the {NAMES[start.level]} alone does not show it: {said}")
+        if asker.said.startswith(oracle.PASSES):
+            self._passing.add(text)
+        self._found.notes.append(f"the {NAMES[start.level]} alone does not show it: {asker.said}")
         return False
+
+    def _is_flaky(self, start: Start) -> bool:
+        """It passed; whether it shows in some of many runs."""
+        asker = self._ask
+        if start.text not in self._passing:
+            return False
+        asker.status.trying = "whether it is flaky"
+        self._limit(stop=None)
+        answers: list[str] = []
+        while len(answers) < FLAKY_TRIES and time.monotonic() < asker.ends:
+            answers.append(asker.once(start.text).answer)
+        hits, tries = answers.count(oracle.SAME), len(answers) + 1
+        if not hits:
+            return False
+        self._found.notes.append(f"flaky: {hits} of {tries} runs of the first program showed it")
+        self.go_patient(hits / tries)
+        return asker.holds(start.text)
+
+    def _begins_cold(self, start: Start) -> bool:
+        """No forked child shows it: whether a fresh process does."""
+        asker = self._ask
+        if start.level == "aten" or time.monotonic() > asker.ends or asker.cold(start.text).answer != oracle.SAME:
+            return False
+        self.go_cold()
+        return asker.holds(start.text)
 
     def go_cold(self) -> None:
         """Ask fresh processes only from now on."""
@@ -173,18 +161,6 @@ class Ladder:
         else:
             self._limit(deadline_s=LEAST_PASS_S + HEALTHY_MULTIPLE * last.seconds)
 
-    def _is_flaky(self, text: str) -> bool:
-        """It passes now; whether it shows in some of many runs."""
-        asker = self._ask
-        asker.status.trying = "whether it is flaky"
-        answers = [asker.once(text).answer for _ in range(FLAKY_TRIES)]
-        hits, tries = answers.count(oracle.SAME), len(answers) + 1
-        if not hits:
-            return False
-        self._found.notes.append(f"flaky: {hits} of {tries} runs of the first program showed it")
-        self.go_patient(hits / tries)
-        return asker.holds(text)
-
     def _cut(self, graph: graphs.Graph) -> str:
         """Leave out units of the graph."""
         found, asker = self._found, self._ask
@@ -193,7 +169,6 @@ class Ladder:
         hints = hinted(graph, self._verdict, self._seen)
         asker.status.trying = f"which of {len(places)} nodes are needed"
         kept = reduce.smallest(places, lambda some: bool(some) and asker.holds(cut.program(graph, some)), hints)
-        found.nodes = len(kept)
         return cut.program(graph, kept)
 
     def _pass_over(self, text: str) -> str:
@@ -220,12 +195,6 @@ PASSES: tuple[tuple[str, Callable[[str, trees.Test], str]], ...] = (
     ("names", polish.plain_names),
 )
 NAMES = {"dynamo": "graph that Dynamo saw", "aten": "graph that Inductor got", "source": "source of the target"}
-
-
-def cost(text: str) -> tuple[int, int]:
-    """What makes a repro worse: lines, names that only a compiler writes, characters."""
-    private = PRIVATE_LINES if "torch._C." in text or "higher_order" in text or "torch.ops.aten" in text else 0
-    return lines_of(text) + private, len(text)
 
 
 def hinted(graph: graphs.Graph, verdict: Verdict, seen: Observation) -> list[int]:

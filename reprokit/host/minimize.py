@@ -20,11 +20,12 @@ from typing import Any
 
 from ..core import oracle, polish
 from ..core.records import BadInput, Observation, Signature, Verdict
-from . import files, interrupts, ladder, proof, repro
+from ..core.redact import Redactor
+from . import files, interrupts, ladder, private, proof, repro
 from .cold import Limits
 from .forked import Server, ServerLost
-from .ladder import Minimized
 from .launch import Request
+from .minimized import Minimized
 from .observe import Journals
 from .oracle import Oracle, Spent, Standing, lines_of
 
@@ -90,7 +91,8 @@ def minimize(
 ) -> Minimized:  # fmt: skip
     """Reduce what a run directory recorded; a reduction that fails says in its notes how far it came.
 
-    ``budget_s`` is wall-clock time of the reduction; warming up and the proof at the end come on top.
+    ``budget_s`` is wall-clock time of the reduction, from the first program that shows the failure; looking for that
+    one, for at most as long, and the proof at the end come on top.
     """
     folder = case.run_path / FOLDER
     if not resume:
@@ -107,7 +109,7 @@ def minimize(
         job = ladder.Ladder(asker, found, folder, verdict, case.seen)
         try:
             with interrupts.heard():
-                _until_proved(case, job, asker, found, starts, folder, began + budget_s, say)
+                _until_proved(case, job, asker, found, starts, folder, budget_s, say)
         except KeyboardInterrupt:
             found.notes.append("interrupted: this is the best so far; --resume goes on from it")
         except (BadInput, ServerLost, OSError) as problem:
@@ -123,13 +125,14 @@ def minimize(
 
 def _until_proved(
     case: Case, job: ladder.Ladder, asker: Oracle, found: Minimized, starts: list[ladder.Start], folder: Path,
-    ends: float, say: Callable[[str], None],
+    budget_s: float, say: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Reduce and prove; once more when fresh processes say that forked ones misled, or that the failure is flaky."""
+    redactor = Redactor(private.gather())
     for _ in range(3):
         is_spent = False
         try:
-            job.run(starts, ends)
+            job.run(starts, budget_s)
         except Spent:
             is_spent = True
             found.is_complete = False
@@ -139,10 +142,11 @@ def _until_proved(
             return
         _leave(case.run_path / FOLDER, found)
         say("proving the repro in fresh processes")
-        text = polish.layout(found.text, case.signature.title, case.verdict.kind)
+        # what is proved is what leaves: redaction may change a text, and with it what the program does
+        text = redactor.text(polish.layout(found.text, case.signature.title, case.verdict.kind))
         found.proof = proof.prove(text, case.python, folder / "proof", case.signature, asker.limits, asker.rate)
         is_same, is_always = found.proof.answer == oracle.SAME, found.proof.hits == found.proof.runs
-        if is_spent or time.monotonic() > ends or (is_same and (is_always or asker.rate < 1.0)):
+        if is_spent or time.monotonic() > job.ends or (is_same and (is_always or asker.rate < 1.0)):
             break
         if not is_same and asker.is_cold:
             break
@@ -168,7 +172,11 @@ def load(run_path: Path) -> Minimized | None:
 def _depth(verdict: Verdict, starts: list[ladder.Start]) -> str:
     """Not deeper than the failure lies: Inductor is not imported for somebody's own backend."""
     is_own = bool(starts) and all(s.graph is not None and s.graph.settings.get("backend") for s in starts)
-    return "dynamo" if is_own and verdict.phase == "backend" else DEPTHS.get(verdict.phase or "", "build")
+    if is_own and verdict.phase == "backend":
+        return "dynamo"
+    if any(s.graph is not None and s.graph.is_training for s in starts):
+        return "build"  # the forward is built before the backward is compiled
+    return DEPTHS.get(verdict.phase or "", "build")
 
 
 def _limits(case: Case) -> Limits:
@@ -179,7 +187,8 @@ def _limits(case: Case) -> Limits:
     return Limits(
         deadline_s=min(healthy_s, ladder.LEAST_DEADLINE_S) if is_hang else ladder.LEAST_DEADLINE_S,
         stop=verdict.phase if verdict.phase in STOPPABLE and verdict.kind != "oom" else None,
-        is_backward=verdict.work.get("direction") == "backward",
+        is_backward=verdict.work.get("direction") == "backward"
+        or any(g.is_backward and not g.is_done for g in seen.graphs),
         wants_stacks=is_hang,
         line_repeats=min(case.line_repeats, ENDLESS_REPEATS) if seen.endless_line else case.line_repeats,
     )

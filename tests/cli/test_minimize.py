@@ -82,7 +82,7 @@ def test_a_command_is_reduced_to_one_operation(tmp_path: Path, write: Any) -> No
     done = capture("--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", SCRIPT))
     text, found = repro_of(done), done.json["minimized"]
     assert operations(text) == 1 and "torch.erf(" in text and "def picky(" in text
-    assert found["level"] == "dynamo" and found["nodes"] == 1 and found["is_complete"]
+    assert found["level"] == "dynamo" and found["began_nodes"] > 10 and found["is_complete"]
     assert found["proof"]["answer"] == "same" and found["proof"]["eager"] == "passes"
     assert found["proof"]["hits"] == found["proof"]["runs"] == 3
     assert "L_x_" not in text and str(tmp_path) not in text and "reprokit" not in text

@@ -82,7 +82,7 @@ def test_the_whole_graph_is_a_program_without_names_of_the_tracer() -> None:
     ast.parse(text)
     assert "L_x_" not in text and "self" not in text and "class " not in text
     assert "weight = torch.randn(8, 6, requires_grad=True)" in text
-    assert "def cond_true_0(" in text and "tensor_constant0 = torch.randn([3])" in text
+    assert "def true_fn0(" in text and "tensor_constant0 = torch.randn([3])" in text
 
 
 def test_what_is_cut_off_becomes_an_argument_with_its_metadata() -> None:

@@ -192,7 +192,7 @@ def test_a_factory_that_gives_a_dict_is_read_through() -> None:
 
 def test_what_is_called_twice_or_shadows_stays() -> None:
     """A factory that two lines call is no detour; a name that the module has is not taken."""
-    twice = "def make():\n    return 1\na = make()\nb = make()\n"
+    twice = "def make():\n    return 1\na = make()\nb = make()\nprint(a, b)\n"
     assert straighten.straighten(twice, lambda text: True) == twice
     shadow = "def make():\n    n = 1\n    return n\nn = 2\na = make()\nprint(n, a)\n"
     assert straighten.straighten(shadow, lambda text: True) == shadow

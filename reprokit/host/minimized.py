@@ -1,0 +1,55 @@
+"""What a reduction came to, and what makes one repro better than another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from . import proof
+from .oracle import lines_of
+
+PRIVATE_LINES = 20
+"""What a name that only the compiler writes costs, in lines, when two repros are compared."""
+
+
+@dataclass
+class Minimized:
+    """What a reduction came to."""
+
+    text: str = ""
+    level: str = ""
+    """``source``, ``dynamo`` or ``aten``: what the repro was cut from."""
+    began_lines: int = 0
+    lines: int = 0
+    began_nodes: int = 0
+    probes: int = 0
+    asked: int = 0
+    cpu_s: float = 0.0
+    """Processor seconds of the reduction: server, probes and this process, without the proof."""
+    seconds: float = 0.0
+    rate: float = 1.0
+    is_complete: bool = False
+    """Nothing more can be left out; False when the budget ended or somebody did."""
+    notes: list[str] = field(default_factory=list)
+    proof: proof.Proof | None = None
+
+    def say(self) -> str:
+        """One line on what the repro is and what proves it."""
+        cut = f"{self.began_nodes} nodes" if self.began_nodes and self.level != "source" else ""
+        whence = {
+            "source": "the target's source",
+            "dynamo": "the graph that Dynamo saw",
+            "aten": "the graph that Inductor got",
+        }
+        rows = [f"{self.lines} lines, cut out of {whence.get(self.level, 'the target')}" + (f" ({cut})" if cut else "")]
+        if self.proof:
+            eager = "eager passes" if self.proof.eager == "passes" else f"eager: {self.proof.eager}"
+            rows.append(f"the same failure in {self.proof.hits} of {self.proof.runs} fresh runs, {eager}")
+        if not self.is_complete:
+            rows.append("not yet minimal")
+        return "; ".join(rows)
+
+
+def cost(text: str) -> tuple[int, int]:
+    """What makes a repro worse: lines, names that only a compiler writes, characters."""
+    private = PRIVATE_LINES if "torch._C." in text or "higher_order" in text or "torch.ops.aten" in text else 0
+    return lines_of(text) + private, len(text)
