@@ -60,6 +60,9 @@ def _settle(spec: dict[str, Any], threads: int) -> None:
     journal.RUN_DIR = os.environ["REPROKIT_RUN_DIR"] = folder
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, "cache")
     recorder.MAX_GRAPHS = NOT_RECORDED
+    os.environ.pop("OPENBLAS_NUM_THREADS", None)
+    if spec["openblas_threads"] is not None:
+        os.environ["OPENBLAS_NUM_THREADS"] = spec["openblas_threads"]
     # The server has one thread, or forking it would not be safe; the program has as many as in a process of its own.
     torch.set_num_threads(threads)
     process.introduce()

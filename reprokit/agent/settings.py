@@ -5,6 +5,7 @@ Functions among them (a custom pass, a custom backend) are carried as source tex
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 import textwrap
@@ -151,19 +152,13 @@ def _define(thing: Any, sources: dict[str, str]) -> str:
     if len(source) > MOST_SOURCE_CHARS:
         raise _Unwritable(f"the source of {name} is too long")
     sources[name] = ""  # its place, for functions that call each other
-    functions = [thing] if inspect.isfunction(thing) else [f for f in vars(thing).values() if inspect.isfunction(f)]
-    for function in functions:
-        for used in _names(function.__code__):
-            if used in function.__globals__ and used != name:
-                _carry(used, function.__globals__[used], sources)
+    known = vars(sys.modules[module])
+    for used in sorted({n.id for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Name)}):
+        if used in known and used != name:  # also base classes, decorators and defaults
+            _carry(used, known[used], sources)
     del sources[name]
     sources[name] = source.rstrip()
     return str(name)
-
-
-def _names(code: Any) -> set[str]:
-    inner = (c for c in code.co_consts if inspect.iscode(c))
-    return set(code.co_names).union(*(_names(c) for c in inner))
 
 
 def _carry(name: str, value: Any, sources: dict[str, str]) -> None:

@@ -11,13 +11,12 @@ BEFORE_INDUCTOR = frozenset({"dynamo-trace", "guards"})
 BEFORE_LOWERING = frozenset({"backend", "aot", "partition", "fx-passes"})
 BEFORE_BUILD = frozenset({"codegen"})
 BUILDING = frozenset({"cpp-build", "triton-compile", "worker-wait"})
-STOPPABLE = BEFORE_INDUCTOR | BEFORE_LOWERING | BEFORE_BUILD | BUILDING | {"lowering", "scheduler"}
 
 
 def install(phase: str, is_backward: bool, stop: Callable[[], None]) -> None:
     """Call ``stop`` when a graph of the wanted direction has left ``phase``; it must not return.
 
-    ``phase`` is one of ``STOPPABLE``. Where Inductor is not imported yet, it has no phases to stop behind. A program that compiles several graphs is stopped at the first, so the
+    Other phases than those here are not stopped behind. Where Inductor is not imported yet, it has no phases to stop behind. A program that compiles several graphs is stopped at the first, so the
     caller must see once that the failure still shows.
     """
     if phase in BEFORE_INDUCTOR:

@@ -61,12 +61,14 @@ def check(
     opened = again.open_pack(pack)
     try:
         text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise BadInput(f"cannot read {file}: {problem}") from problem
-    checked = interpreter.check(python)
+        checked = interpreter.check(python)
+    except (OSError, UnicodeDecodeError, BadInput) as problem:
+        # a bisection must not take a commit without this file, or with a broken build, for a bad one
+        click.echo(f"reprokit: cannot tell: {problem}", err=True)
+        ctx.exit(SKIP)
     with tempfile.TemporaryDirectory(prefix="reprokit-check-") as folder, interrupts.held():
         done = player.replay(
-            text, checked, opened.signature, opened.verdict, times, Path(folder), stall, until=oracle.SAME
+            text, checked, opened.signature, times, Path(folder), stall, until=oracle.SAME, file=file.resolve()
         )
     if as_json:
         titles = [run.signature.title for run in done.runs]

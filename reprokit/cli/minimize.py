@@ -74,6 +74,8 @@ def minimize(
             )
         elif place.is_file() and not what.endswith(".py"):
             status, told = _of_pack(place, budget, python, yes, output_dir, live, as_json)
+        elif not place.exists() and (what.endswith(".gz") or ("/" in what and ":" not in what)):
+            raise BadInput(f"there is no pack or run directory {what}")
         else:
             status, told = _of_target(what, budget, python, output_dir, live)
     if as_json:

@@ -12,6 +12,8 @@ SAME, OTHER, PASSES, UNRESOLVED = "same", "other", "passes", "unresolved"
 ANSWERS = (SAME, OTHER, PASSES, UNRESOLVED)
 MISTAKE = 0.02
 """How often a flaky failure may be missed in a candidate that has it."""
+MOST_REPEATS = 20
+"""A failure that is rarer than this allows for is reduced less, not for longer."""
 MINIMIZABLE = frozenset({"exception", "crash", "hang", "oom"})
 """Verdict kinds whose signature one run can show."""
 
@@ -36,4 +38,4 @@ def patience(rate: float) -> int:
     if rate >= 1.0:
         return 1
     least = max(rate, 0.02) / (1.0 if rate >= 0.3 else 2.0)
-    return math.ceil(math.log(MISTAKE) / math.log(1.0 - least))
+    return min(math.ceil(math.log(MISTAKE) / math.log(1.0 - least)), MOST_REPEATS)

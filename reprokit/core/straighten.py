@@ -176,7 +176,11 @@ def _stars(tree: ast.Module) -> None:
         ]
         if not (name and isinstance(value, ast.Tuple) and len(uses) == len(calls) == 1 and len(calls[0].args) == 1):
             continue
-        free = [n for n in ("x", "y", "z", "w", *(f"x{i}" for i in range(2, 99))) if n not in taken]
+        free = [
+            n
+            for n in ("x", "y", "z", "w", *(f"x{i}" for i in range(2, len(taken) + len(tree.body) + 999)))
+            if n not in taken
+        ]
         rows: list[ast.stmt] = []
         names: list[ast.expr] = []
         for element in value.elts:

@@ -13,7 +13,7 @@ from . import reduce
 Test = Callable[[str], bool]
 Path = tuple[tuple[str, int], ...]
 """Where a node stands: field and index (or -1) from the module down."""
-NO_PROGRAM = (SyntaxError, ValueError, AttributeError)
+NO_PROGRAM = (SyntaxError, ValueError, AttributeError, TypeError, IndexError, KeyError, RecursionError)
 """What unparsing or parsing raises for a tree that an edit has broken."""
 MOST_EDITS = 400
 """Single edits that one pass may try."""

@@ -15,10 +15,13 @@ def merge_arguments(text: str, test: Test) -> str:
         rows = [
             (i, n) for i, n in enumerate(tree.body) if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)
         ]
-        for j, (place, node) in enumerate(rows):
-            for choice, (_, other) in enumerate(rows[:j]):
-                if isinstance(node.value, ast.Call) and ast.dump(node.value) == ast.dump(other.value):
-                    yield Place((("body", place),), choice)
+        first: dict[str, int] = {}
+        for choice, (place, node) in enumerate(rows):
+            if isinstance(node.value, ast.Call):
+                made = ast.dump(node.value)
+                if made in first:
+                    yield Place((("body", place),), first[made])
+                first.setdefault(made, choice)
 
     def apply(tree: ast.Module, place: Place) -> None:
         rows = [

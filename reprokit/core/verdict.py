@@ -11,6 +11,7 @@ from . import frames as fr
 from .records import Observation, Raised, Verdict
 from .signature import blamed, fatal, is_compilers
 
+NOTHING_COMPILED = "no graph was recorded"
 _OOM_TYPES = {"MemoryError", "OutOfMemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError"}
 _OOM_WORDS = (
     "CUDA out of memory",
@@ -224,9 +225,7 @@ def _finished(seen: Observation) -> Verdict | None:
         return None
     compiled = [g for g in seen.graphs if g.level == "dynamo"]
     if not compiled:
-        return Verdict(
-            "ok", None, None, "The target finished, and nothing in it was compiled.", ("no graph was recorded",)
-        )
+        return Verdict("ok", None, None, "The target finished, and nothing in it was compiled.", (NOTHING_COMPILED,))
     return Verdict(
         "ok",
         None,

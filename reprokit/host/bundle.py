@@ -49,7 +49,9 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     small = story.minimized
     if small is not None:
         draft.add_json("minimize.json", redactor.value(again.about(small)))
-    if small is not None and small.text:
+    if small is not None and small.text and not small.is_proved:
+        draft.add_text("candidate.py", redactor.text(small.text))
+    if small is not None and small.is_proved:
         if script:
             draft.add_text(again.ORIGINAL, redactor.text(script))
         script, about = small.text, small.say()

@@ -47,18 +47,22 @@ class Judged:
 
 
 def run_cold(
-    text: str, python: str, folder: Path, wanted: Signature, limits: Limits, is_eager: bool = False
+    text: str, python: str, folder: Path, wanted: Signature, limits: Limits, is_eager: bool = False,
+    file: Path | None = None,
 ) -> Judged:  # fmt: skip
-    """Run it below ``folder``, which is emptied first and kept; raises KeyboardInterrupt when interrupted."""
+    """Run it below ``folder``, which is emptied first and kept; raises KeyboardInterrupt when interrupted.
+
+    ``file`` is run where it lies, instead of a copy of ``text``.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     rundir.make_folders(folder)
-    file = files.write_whole(folder / "repro.py", text)
+    file = file or files.write_whole(folder / "repro.py", text)
     request = request_for(file, python, limits)
     request = dataclasses.replace(request, stall_s=max(request.stall_s, LEAST_STALL_S))
     if is_eager:
         command = Target("command", command=(python, "-c", eager.PRELUDE, str(file)))
         request = dataclasses.replace(request, target=command, variables=eager.VARIABLES)
-    warmth.share(warmth.kept(python), folder / "cache")
+    warmth.copy(warmth.kept(python), folder / "cache")
     outcome = run.run(request, folder)
     if outcome.is_interrupted:
         raise KeyboardInterrupt

@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from ..core.processes import Evidence
-from . import files, launch, rundir, tree, warmth
+from . import files, interrupts, launch, rundir, tree, warmth
 from .cold import Limits
 from .lookout import Stacks
 from .run import Outcome
@@ -71,12 +71,13 @@ class Server:
         folder = self._folder / f"probe-{self._number:04d}"
         shutil.rmtree(folder, ignore_errors=True)
         rundir.make_folders(folder)
-        warmth.share(self._cache, folder / "cache")
+        warmth.link(self._cache, folder / "cache")
         file = files.write_whole(folder / "repro.py", text)
         memory = int(psutil.virtual_memory().available * MEMORY_SHARE)
         asked = {
             "id": self._number, "folder": str(folder), "file": str(file), "is_eager": is_eager, "stop": limits.stop,
             "is_backward": limits.is_backward, "memory_bytes": memory, "file_bytes": FILE_BYTES,
+            "openblas_threads": os.environ.get("OPENBLAS_NUM_THREADS"),
         }  # fmt: skip
         try:
             outcome = self._one(asked, folder, limits)
@@ -87,6 +88,10 @@ class Server:
     def close(self) -> None:
         """End the server and all that it started."""
         child, self._child = self._child, None
+        with interrupts.unheard():
+            self._end(child)
+
+    def _end(self, child: subprocess.Popen[bytes] | None) -> None:
         if child is not None:
             tree.kill_all(child.pid, self._run_id)
             _, _, used = os.wait4(child.pid, 0)
@@ -105,10 +110,11 @@ class Server:
         environ.update(PYTHONPATH=launch.python_path(agent), **{tree.RUN_ID: self._run_id})
         environ["REPROKIT_WATCHDOG_PID"] = str(os.getpid())
         environ.pop("TORCH_TRACE", None)
+        environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's would be threads of the server; its children get the user's own
         self._cache = self._folder / "warm"
         shutil.rmtree(self._cache, ignore_errors=True)
         kept = warmth.kept(self._python)
-        warmth.share(kept, self._cache)
+        warmth.copy(kept, self._cache)
         spec = json.dumps({"depth": self._depth, "cache": str(self._cache)})
         guardian = launch.start_guardian(self._run_id)
         self._stack.callback(launch.dismiss, guardian)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,8 @@ def check(name: str | None) -> str:
     """Check that the interpreter runs and is new enough, before anything is started with it."""
     if name is None:
         return sys.executable
-    path = shutil.which(name)
+    found = shutil.which(name)
+    path = os.path.abspath(found) if found else None  # not resolved: a link in a virtual environment is the environment
     if path is None:
         raise BadInput(f"--python {name}: there is no such program; give the path of an interpreter")
     said = ""

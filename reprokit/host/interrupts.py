@@ -42,6 +42,17 @@ def held() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """Keep interrupts back inside a block that hears them: a clean-up is never given up."""
+    global _is_heard
+    before, _is_heard = _is_heard, False
+    try:
+        yield
+    finally:
+        _is_heard = before
+
+
+@contextlib.contextmanager
 def heard() -> Iterator[None]:
     """Let an interrupt raise KeyboardInterrupt inside this block; one that is waiting raises at once."""
     global _is_heard, _is_waiting

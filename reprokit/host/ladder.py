@@ -23,6 +23,8 @@ GOOD_LINES = 14
 """A repro from a graph that is not longer needs no rival from the source."""
 HEALTHY_MULTIPLE = 4.0
 LEAST_HANG_S = 4.0
+ENDLESS_S = 15.0
+"""Served seconds to trace one line as often as is called endless."""
 LEAST_PASS_S = 15.0
 """Served seconds that a compile may take behind the phase of the failure."""
 LEAST_DEADLINE_S = 60.0
@@ -55,7 +57,7 @@ class Ladder:
         found = self._found
         if found.text and cost(text) >= cost(found.text):
             return
-        found.text, found.level = text, self._level
+        found.text, found.level, found.proof = text, self._level, None
         self._ask.status.lines = lines_of(text)
         with contextlib.suppress(OSError):
             files.write_whole(self._folder / "best.py", text)
@@ -97,7 +99,7 @@ class Ladder:
     def _begins(self, start: Start) -> bool:
         """The program as it is shows the failure, stopped behind its phase or compiled to the end."""
         asker, text = self._ask, start.text
-        for change in ({}, {"stop": None}):
+        for change in ({}, {"stop": None}) if asker.limits.stop else ({},):
             self._limit(**change)
             asker.forget(text)
             if asker.holds(text):
@@ -141,7 +143,7 @@ class Ladder:
         self._found.notes.append("forked children answered differently from fresh processes, so only those were asked")
         self._ask.is_cold = True
         self._ask.forget()
-        self._found.text = ""
+        self._found.text, self._found.proof = "", None
 
     def go_patient(self, rate: float) -> None:
         """The failure shows in ``rate`` of the runs: a pass is believed only after several."""
@@ -155,8 +157,10 @@ class Ladder:
         """Know from the first answer how long others may take."""
         last = self._ask.last
         if last is None:
-            return  # the answer was known from an earlier reduction
-        if self._verdict.kind == "hang":
+            return
+        if self._seen.endless_line:
+            self._limit(deadline_s=ENDLESS_S)
+        elif self._verdict.kind == "hang":
             self._limit(deadline_s=max(LEAST_HANG_S, HEALTHY_MULTIPLE * last.healthy_s))
         else:
             self._limit(deadline_s=LEAST_PASS_S + HEALTHY_MULTIPLE * last.seconds)
@@ -225,11 +229,11 @@ def starts(seen: Observation, run_path: Path, source: str, is_training: bool, is
     found = []
     for level, some in (("dynamo", dynamo), ("aten", aten)):
         for record in list(reversed(some))[:MOST_GRAPHS]:
-            with contextlib.suppress(graphs.Unreadable, ValueError, TypeError, KeyError):
+            with contextlib.suppress(Exception):
                 graph = _graph(record, run_path, records, is_training and level == "dynamo", is_fake)
                 found.append(Start(level, cut.program(graph, range(len(graph.units))), graph))
     if source:
-        with contextlib.suppress(SyntaxError, ValueError):
+        with contextlib.suppress(Exception):
             found.insert(len([f for f in found if f.level == "dynamo"]), Start("source", polish.flatten(source)))
     return found
 

@@ -119,6 +119,7 @@ def agent_folder(place: Path | None = None) -> Iterator[Path]:
             folder = place / "agent"
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
         package = folder / "_reprokit"
+        shutil.rmtree(package, ignore_errors=True)  # of a reprokit that was killed
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
         source = Path(__file__).resolve().parent.parent

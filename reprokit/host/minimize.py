@@ -114,6 +114,8 @@ def minimize(
             found.notes.append("interrupted: this is the best so far; --resume goes on from it")
         except (BadInput, ServerLost, OSError) as problem:
             found.notes.append(f"it ended early: {problem}")
+        except Exception as problem:  # the best so far stands
+            found.notes.append(f"it ended early, by a defect of reprokit: {problem!r}")
         found.probes, found.asked, found.rate = asker.status.probes, asker.status.asked, asker.rate
     found.cpu_s = round(server.cpu_s + time.process_time() - own_cpu_s, 2)
     found.text = polish.layout(found.text, case.signature.title, verdict.kind) if found.text else ""
@@ -195,6 +197,7 @@ def _limits(case: Case) -> Limits:
 
 
 def _leave(folder: Path, found: Minimized) -> None:
+    found.lines = lines_of(found.text)
     with contextlib.suppress(OSError):
         files.write_json(folder / "minimize.json", dataclasses.asdict(found))
         if found.text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..core import oracle
 from . import proof
 from .oracle import lines_of
 
@@ -32,6 +33,11 @@ class Minimized:
     notes: list[str] = field(default_factory=list)
     proof: proof.Proof | None = None
 
+    @property
+    def is_proved(self) -> bool:
+        """A fresh process showed the same failure."""
+        return self.proof is not None and self.proof.answer == oracle.SAME
+
     def say(self) -> str:
         """One line on what the repro is and what proves it."""
         cut = f"{self.began_nodes} nodes" if self.began_nodes and self.level != "source" else ""
@@ -41,9 +47,11 @@ class Minimized:
             "aten": "the graph that Inductor got",
         }
         rows = [f"{self.lines} lines, cut out of {whence.get(self.level, 'the target')}" + (f" ({cut})" if cut else "")]
-        if self.proof:
+        if self.is_proved and self.proof:
             eager = "eager passes" if self.proof.eager == "passes" else f"eager: {self.proof.eager}"
             rows.append(f"the same failure in {self.proof.hits} of {self.proof.runs} fresh runs, {eager}")
+        else:
+            rows.append("not proved in a fresh process")
         if not self.is_complete:
             rows.append("not yet minimal")
         return "; ".join(rows)

@@ -43,9 +43,7 @@ class Standing:
     probes: int = 0
     asked: int = 0
     """Questions that were answered without a probe, too."""
-    same: int = 0
     began: float = field(default_factory=time.monotonic)
-    best: str = ""
 
 
 class Oracle:
@@ -111,10 +109,10 @@ class Oracle:
             if time.monotonic() > self.ends:
                 raise Spent
             known = self._asked(text)
-            self._answers[key] = known
+            if known != core.UNRESOLVED:  # who got no answer may ask again
+                self._answers[key] = known
             self._note(key, known, text)
         if known == core.SAME:
-            self.status.same += 1
             self.on_same(text)
         return known
 
@@ -146,8 +144,9 @@ class Oracle:
         self.status.probes += 1
         if self._show:
             self._show(self.status)
-        if not self._is_eager_slow and not self._passes_in_eager(text):
-            return core.OTHER
+        self.has_failed_eager = False
+        if not self._is_eager_slow and (eager := self._in_eager(text)) != core.PASSES:
+            return eager
         answer = core.UNRESOLVED
         for _ in range(core.patience(self.rate)):
             judged = self.once(text)
@@ -157,17 +156,19 @@ class Oracle:
                 break
             if time.monotonic() > self.ends:
                 raise Spent
-        if answer == core.SAME and self._is_eager_slow and not self._passes_in_eager(text):
-            return core.OTHER
+        if answer == core.SAME and self._is_eager_slow and (eager := self._in_eager(text)) != core.PASSES:
+            return eager
         return answer
 
-    def _passes_in_eager(self, text: str) -> bool:
+    def _in_eager(self, text: str) -> str:
+        """``passes``, ``other`` where the program fails without torch.compile too, or ``unresolved``."""
         judged = self.once(text, is_eager=True)
         self._is_eager_slow |= judged.cpu_s > SLOW_EAGER_S
-        self.has_failed_eager = judged.verdict.kind != "ok"
-        if self.has_failed_eager:
-            self.last = judged
-        return not self.has_failed_eager
+        if judged.verdict.kind == "ok":
+            return core.PASSES
+        self.last = judged
+        self.has_failed_eager = judged.verdict.kind != "unknown"
+        return core.OTHER if self.has_failed_eager else core.UNRESOLVED
 
     def _warm(self, text: str, is_eager: bool) -> Judged:
         try:
@@ -177,7 +178,7 @@ class Oracle:
             if self._restarts > MOST_RESTARTS:
                 raise BadInput(f"{problem}; it was started {self._restarts} times") from problem
             gone = Verdict("unknown", None, "server", str(problem))
-            return Judged(core.UNRESOLVED, gone, self.wanted)
+            return Judged(core.UNRESOLVED, gone, Signature("", str(problem), self.wanted.algorithm))
         try:
             request = request_for(folder / "repro.py", self.python, self.limits)
             return judged(request, outcome, folder, self.wanted)

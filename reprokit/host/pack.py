@@ -44,6 +44,7 @@ ABOUT = (
     ("evidence.json", "what the kernel said of each process at the end"),
     ("repro.py", "the smallest program found that shows the failure"),
     ("original.py", "the program that it was cut from, where it stands alone"),
+    ("candidate.py", "a smaller program that forked children saw fail, and no fresh process has proved"),
     ("minimize.json", "how it was found, and what fresh processes said of it"),
     ("command.txt", "the command line that was captured"),
     ("verdict.json", "kind, phase, cause, reason, evidence"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..core import eager, frames, oracle
 from ..core.records import Link, Signature
 from ..core.signature import normalise_message
-from . import files, launch, tree, warmth
+from . import files, interrupts, launch, tree, warmth
 from .cold import Judged, Limits, run_cold
 
 RUNS = 3
@@ -51,7 +51,7 @@ class Ending:
 
 def prove(text: str, python: str, folder: Path, wanted: Signature, limits: Limits, rate: float = 1.0) -> Proof:
     """Run ``text`` below ``folder``; raises KeyboardInterrupt when interrupted."""
-    tries = oracle.patience(rate)
+    tries = min(oracle.patience(rate), FLAKY_RUNS)
     for _ in range(tries):
         judged = run_cold(text, python, folder / "watched", wanted, limits)
         if judged.answer == oracle.SAME:
@@ -63,7 +63,7 @@ def prove(text: str, python: str, folder: Path, wanted: Signature, limits: Limit
     for _ in range(RUNS if rate >= 1.0 else FLAKY_RUNS):
         ending = run_plain(python, file, folder, limit_s)
         proof.runs += 1
-        proof.hits += is_like(ending, like)
+        proof.hits += judged.answer == oracle.SAME and is_like(ending, like)
         proof.seconds.append(ending.seconds)
     ending = run_plain(python, file, folder, max(60.0, limit_s), is_eager=True)
     proof.eager = "passes" if ending.status == 0 else _say(ending)
@@ -75,7 +75,7 @@ def run_plain(python: str, file: Path, folder: Path, limit_s: float, is_eager: b
     run_id = uuid.uuid4().hex
     environ = {k: v for k, v in os.environ.items() if not k.startswith("REPROKIT_")}
     cache, said = folder / "cache", folder / "stderr.txt"
-    warmth.share(warmth.kept(python), cache)
+    warmth.copy(warmth.kept(python), cache)
     environ.update({"TORCHINDUCTOR_CACHE_DIR": str(cache), tree.RUN_ID: run_id})
     environ.update(eager.VARIABLES if is_eager else {})
     words = ["-c", eager.PRELUDE] if is_eager else []
@@ -83,7 +83,7 @@ def run_plain(python: str, file: Path, folder: Path, limit_s: float, is_eager: b
     began = time.monotonic()
     with said.open("wb") as stderr:
         child = subprocess.Popen(
-            [python, *words, str(file)], env=environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            [python, *words, str(file)], env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=stderr, start_new_session=True,
         )  # fmt: skip
         try:
@@ -95,9 +95,10 @@ def run_plain(python: str, file: Path, folder: Path, limit_s: float, is_eager: b
                 time.sleep(POLL_S)
             is_over = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         finally:
-            tree.kill_all(child.pid, run_id)
-            ended = child.wait()
-            launch.dismiss(guardian)
+            with interrupts.unheard():
+                tree.kill_all(child.pid, run_id)
+                ended = child.wait()
+                launch.dismiss(guardian)
             shutil.rmtree(cache, ignore_errors=True)
         status = ended if is_over else None
     seconds = round(time.monotonic() - began, 2)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import oracle
-from ..core.records import Signature, Verdict
-from . import interrupts, ladder
+from ..core.records import Signature
+from ..core.verdict import NOTHING_COMPILED
+from . import interrupts
 from .cold import Judged, Limits, run_cold
 
 
@@ -34,20 +36,27 @@ class Replayed:
         return oracle.PASSES if answers else oracle.UNRESOLVED
 
 
+def _about_the_compiler(judged: Judged) -> Judged:
+    """A program that fails before, or never comes to, a compile says nothing about a failure of the compiler."""
+    is_silent = judged.verdict.kind == "error-in-eager" or NOTHING_COMPILED in judged.verdict.evidence
+    return dataclasses.replace(judged, answer=oracle.UNRESOLVED) if is_silent else judged
+
+
 def replay(
-    text: str, python: str, wanted: Signature, verdict: Verdict, times: int, folder: Path, limit_s: float,
-    show: Callable[[int, Judged], None] = lambda number, judged: None, until: str = "",
+    text: str, python: str, wanted: Signature, times: int, folder: Path, limit_s: float,
+    show: Callable[[int, Judged], None] = lambda number, judged: None, until: str = "", file: Path | None = None,
 ) -> Replayed:  # fmt: skip
     """Run ``text`` in ``times`` fresh processes below ``folder``, or until one answers ``until``.
 
     ``limit_s`` without progress ends a run.
     """
-    limits = Limits(limit_s if verdict.kind == "hang" else max(limit_s, ladder.LEAST_DEADLINE_S), wants_stacks=True)
+    limits = Limits(limit_s, wants_stacks=True)
     runs: list[Judged] = []
     try:
         with interrupts.heard():
             for number in range(times):
-                runs.append(run_cold(text, python, folder / f"replay-{number + 1:03d}", wanted, limits))
+                judged = run_cold(text, python, folder / f"replay-{number + 1:03d}", wanted, limits, file=file)
+                runs.append(_about_the_compiler(judged))
                 show(number + 1, runs[-1])
                 if runs[-1].answer == until:
                     break

@@ -128,7 +128,8 @@ def _execute(
                     dumped = lookout.so_far()
     finally:
         own_cpu_s = _own_cpu_s() - own_before  # before the target is reaped, whose seconds would count as ours
-        status, usage, stubborn = _end(child, run_id)
+        with interrupts.unheard():
+            status, usage, stubborn = _end(child, run_id)
         for pump in pumps:
             pump.join(DRAIN_S)
         lookout.close()

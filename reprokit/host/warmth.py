@@ -1,7 +1,8 @@
 """What is warm and may be shared: the C++ compiler's answers to Inductor's questions, never a compiled graph.
 
 A probe that is killed in the middle of a write must not spoil what the next one reads. So each gets a cache folder of
-its own, in which what is shared stands as hard links, and nothing that a probe wrote is ever shared.
+its own, and nothing that a probe wrote is ever shared. What is kept between runs is copied into each, so that a program
+cannot write into what later ones read.
 """
 
 from __future__ import annotations
@@ -18,20 +19,34 @@ NOT_SHARED = frozenset({"locks", "fxgraph", "aotautograd"})
 """Results and locks."""
 
 
-def share(source: Path, copy: Path) -> None:
-    """Give ``copy`` the files of a warm cache: reading them costs nothing, and writers replace names, not contents."""
-    copy.mkdir(parents=True, exist_ok=True)
-    for path in source.rglob("*") if source.is_dir() else ():
-        relative = path.relative_to(source)
+def copy(source: Path, place: Path) -> None:
+    """Give ``place`` the files of a warm cache as its own."""
+    for path, name in _files(source):
         with contextlib.suppress(OSError):
-            if not path.is_file() or relative.parts[0] in NOT_SHARED or not path.stat().st_size:
-                continue
-            place = copy / relative
-            place.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(path, place)
-            except OSError:
-                shutil.copy2(path, place)
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, place / name)
+    place.mkdir(parents=True, exist_ok=True)
+
+
+def link(source: Path, place: Path) -> None:
+    """The same as hard links: reading them costs nothing. For what one run made for itself only."""
+    for path, name in _files(source):
+        with contextlib.suppress(OSError):
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            os.link(path, place / name)
+    place.mkdir(parents=True, exist_ok=True)
+
+
+def _files(source: Path) -> list[tuple[Path, Path]]:
+    """What the C++ compiler was asked and built; not the graphs of the warm-up, and no locks."""
+    found = []
+    with contextlib.suppress(OSError):
+        for path in source.rglob("*"):
+            name = path.relative_to(source)
+            is_result = name.parts[0] in NOT_SHARED or path.suffix == ".py" or ".main." in path.name
+            if path.is_file() and not is_result and path.stat().st_size:
+                found.append((path, name))
+    return found
 
 
 def kept(python: str) -> Path:
@@ -45,10 +60,9 @@ def kept(python: str) -> Path:
 
 def keep(warm: Path, place: Path) -> None:
     """Keep what a finished warm-up has built; whole or not at all."""
-    if place.exists() or not any(warm.rglob("*.so")):
-        return
     draft = place.with_name(f"{place.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
-        share(warm, draft)
-        draft.rename(place)
+        if not place.exists() and any(path.suffix == ".so" for path, _ in _files(warm)):
+            copy(warm, draft)
+            draft.rename(place)
     shutil.rmtree(draft, ignore_errors=True)

@@ -22,7 +22,11 @@ def my_pass(graph: Any) -> None:
     helper(graph.nodes)
 
 
-class MyPass:
+class Base:
+    pass
+
+
+class MyPass(Base):
     def __call__(self, graph: Any) -> None:
         helper(graph.nodes)
 
@@ -90,6 +94,7 @@ def test_configuration_that_is_not_the_default_is_noted(value: Any, text: str) -
     with config.patch({key: value}):
         found = described(torch.sin, backend="eager")
     assert ["torch._inductor.config", key, text] in found["configs"]
+    exec("from typing import Any\n" + "\n".join(found["sources"]), {})
     assert described(torch.sin, backend="eager")["configs"] == []
 
 

@@ -219,14 +219,21 @@ def test_a_pack_is_replayed_and_checked(tmp_path: Path, write: Any) -> None:
         assert done.status == status, (file, polarity, done.out, done.err)
     unfinished = write("exit.py", "import sys\nsys.exit(9)\n")
     assert reprokit("check", unfinished, "--same-as", pack, "--exit-zero-if", "bug").status == 125
-    assert reprokit("check", never, "--same-as", pack, "--exit-zero-if", "bug").status in (1, 125)
+    broken = write("broken.py", "import no_such_module\n" + SCRIPT)
+    for file in (never, broken, tmp_path / "absent.py"):
+        assert reprokit("check", file, "--same-as", pack, "--exit-zero-if", "good").status == 125, file
+    unusable = ["--python", str(tmp_path / "no-python")]
+    assert reprokit("check", bug, "--same-as", pack, "--exit-zero-if", "good", *unusable).status == 125
 
 
 def test_a_pack_that_no_longer_fails_is_told(tmp_path: Path, write: Any) -> None:
-    """With the environment that mends it, replay says not reproduced."""
-    pack = packed(tmp_path, write)
-    done = reprokit("replay", pack, "--yes", "--json", env=clean_environ(TORCH_COMPILE_DISABLE="1"))
+    """Where the failure is mended, replay says not reproduced; where nothing is compiled, that nobody can tell."""
+    mended = SCRIPT.replace("    if any(", "    import os\n    if 'MENDED' not in os.environ and any(")
+    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", mended))
+    pack = done.json["pack"]
+    done = reprokit("replay", pack, "--yes", "--json", env=clean_environ(MENDED="1"))
     assert done.status == 1 and done.json["answer"] == "passes"
+    assert reprokit("replay", pack, "--yes", env=clean_environ(TORCH_COMPILE_DISABLE="1")).status == 3
 
 
 def test_a_strangers_pack_is_shown_and_asked_about(tmp_path: Path, write: Any) -> None:
@@ -314,10 +321,63 @@ def test_a_reprokit_that_is_killed_leaves_nothing_running(tmp_path: Path, write:
     assert "erf" in (folder / "best.py").read_text()
 
 
+def test_what_a_pack_would_run_is_all_shown(tmp_path: Path, write: Any) -> None:
+    """A pack whose metadata or older repro hides a program: it is shown, or refused, and never runs unseen."""
+    import gzip
+    import hashlib
+    import io
+    import tarfile
+
+    from reprokit.host import again, archive, rundir
+
+    pack = archive.read(packed(tmp_path, write))
+    files = {n: d for n, d in pack.files.items() if n != "manifest.json"}
+    values = [n for n in files if n.endswith("values.json")]
+    evil = "cpu') if __import__('os').system('touch pwned') else torch.randn(1, device='cpu"
+    for name in values:
+        files[name] = files[name].replace(b'"cpu"', json.dumps(evil).encode())
+    files["original.py"] = b"import os\nos.system('touch pwned')\nimport torch\ntorch.compile(print)\n"
+    rows = {n: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in files.items()}
+    files["manifest.json"] = json.dumps({"schema": 1, "files": rows}).encode()
+    path = tmp_path / "evil.tar.gz"
+    with gzip.open(path, "wb") as packed_file, tarfile.open(fileobj=packed_file, mode="w") as tar:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    opened = again.open_pack(path)
+    place = rundir.create(tmp_path / "work", "evil")
+    shown = again.what_would_run(again.case_of_pack(opened, place, sys.executable))
+    place.release()
+    assert values and "touch pwned" in shown and "__import__" not in shown
+
+
+def test_numpy_in_the_targets_environment_is_no_obstacle(tmp_path: Path) -> None:
+    """Its linear algebra starts threads as soon as it is imported, and a process with threads must not be forked."""
+    from reprokit.host import forked
+    from reprokit.host.cold import Limits
+
+    fake = tmp_path / "site" / "numpy"
+    fake.mkdir(parents=True)
+    (fake / "__init__.py").write_text(
+        "import os, threading, time\n"
+        "if os.environ.get('OPENBLAS_NUM_THREADS') != '1':\n    threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n"
+    )
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(tmp_path / "site")
+    try:
+        with forked.Server(tmp_path, sys.executable, "aot") as server:
+            outcome, folder = server.run("import os\nprint(os.environ.get('OPENBLAS_NUM_THREADS'))\n", Limits(60.0))
+            assert outcome.exit_status == 0 and (folder / "logs" / "stdout.txt").read_text().strip() == "None"
+    finally:
+        os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (["minimize", "no-such-thing"], "no model"),
+        (["minimize", "no/such/pack.tar.gz"], "no pack or run directory"),
         (["minimize", "."], "run directory"),
         (["minimize", "README.md"], "readable .tar.gz"),
         (["replay", "README.md"], "readable .tar.gz"),

@@ -113,6 +113,24 @@ def test_inputs_that_are_made_alike_are_made_once() -> None:
     assert "def f(x):" in text and "return x + x" in text and "(p)" in text and "q =" not in text
 
 
+def test_many_equal_inputs_cost_one_question_each() -> None:
+    """A hundred inputs that are made alike: the questions grow with their number, not with their pairs."""
+    names = [f"v{i}" for i in range(100)]
+    rows = "".join(f"{n} = torch.randn(2)\n" for n in names)
+    text = f"def f({', '.join(names)}):\n    return v0\n{rows}torch.compile(f)({', '.join(names)})\n"
+    asked: list[str] = []
+    unused.merge_arguments(text, lambda new: bool(asked.append(new)))
+    assert len(asked) <= 100
+
+
+def test_an_edit_that_breaks_the_program_is_no_answer() -> None:
+    """``with a, b:`` without both is no program; a hundred arguments have names."""
+    text = "with torch.no_grad(), torch.autocast('cpu'):\n    torch.compile(f)(x)\n"
+    assert "with" in passes.drop_parts(text, lambda new: True)
+    many = f"args = ({', '.join(str(i) for i in range(120))},)\nf(*args)\n"
+    ast.parse(straighten.straighten(many, lambda new: True))
+
+
 def test_an_assignment_is_bypassed() -> None:
     """What came out of a step is replaced by what went in."""
     before = "def f(x):\n    a = torch.sin(x)\n    b = torch.erf(a)\n    return b\n"
