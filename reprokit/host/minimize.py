@@ -147,13 +147,14 @@ def _until_proved(
         # what is proved is what leaves: redaction may change a text, and with it what the program does
         text = redactor.text(polish.layout(found.text, case.signature.title, case.verdict.kind))
         found.proof = proof.prove(text, case.python, folder / "proof", case.signature, asker.limits, asker.rate)
-        is_same, is_always = found.proof.answer == oracle.SAME, found.proof.hits == found.proof.runs
+        is_same = found.proof.answer == oracle.SAME
+        is_always = found.proof.hits == found.proof.runs and found.proof.tries == 1
         if is_spent or time.monotonic() > job.ends or (is_same and (is_always or asker.rate < 1.0)):
             break
         if not is_same and asker.is_cold:
             break
         if is_same:
-            job.go_patient((found.proof.hits + 1) / (found.proof.runs + 1))
+            job.go_patient((found.proof.hits + 1) / (found.proof.runs + found.proof.tries))
         else:
             job.go_cold()
     if not found.is_complete:

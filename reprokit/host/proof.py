@@ -18,6 +18,8 @@ from .cold import Judged, Limits, run_cold
 
 RUNS = 3
 FLAKY_RUNS = 8
+WATCHED_RUNS = 4
+"""A first fresh run that passes may be a flaky failure's."""
 HEALTHY_MULTIPLE = 4.0
 POLL_S = 0.05
 
@@ -30,6 +32,8 @@ class Proof:
     """Of one watched run, against the signature: one of ``core.oracle.ANSWERS``."""
     title: str
     signature: str
+    tries: int = 1
+    """Watched runs until one showed the failure, or until it was given up."""
     runs: int = 0
     """Plain runs, without reprokit on their path."""
     hits: int = 0
@@ -51,12 +55,13 @@ class Ending:
 
 def prove(text: str, python: str, folder: Path, wanted: Signature, limits: Limits, rate: float = 1.0) -> Proof:
     """Run ``text`` below ``folder``; raises KeyboardInterrupt when interrupted."""
-    tries = min(oracle.patience(rate), FLAKY_RUNS)
-    for _ in range(tries):
+    most, tries = max(min(oracle.patience(rate), FLAKY_RUNS), WATCHED_RUNS), 0
+    while tries < most:
+        tries += 1
         judged = run_cold(text, python, folder / "watched", wanted, limits)
         if judged.answer == oracle.SAME:
             break
-    proof = Proof(judged.answer, judged.signature.title, judged.signature.id)
+    proof = Proof(judged.answer, judged.signature.title, judged.signature.id, tries)
     file = files.write_whole(folder / "repro.py", text)
     like = _ending_of(judged, folder / "watched")
     limit_s = judged.seconds + 5 if judged.verdict.kind == "hang" else max(60.0, HEALTHY_MULTIPLE * judged.seconds)

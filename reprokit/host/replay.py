@@ -38,7 +38,9 @@ class Replayed:
 
 def _about_the_compiler(judged: Judged) -> Judged:
     """A program that fails before, or never comes to, a compile says nothing about a failure of the compiler."""
-    is_silent = judged.verdict.kind == "error-in-eager" or NOTHING_COMPILED in judged.verdict.evidence
+    verdict = judged.verdict
+    is_silent = verdict.kind == "error-in-eager" or NOTHING_COMPILED in verdict.evidence
+    is_silent |= verdict.phase is None and verdict.kind != "ok" and judged.answer != oracle.SAME
     return dataclasses.replace(judged, answer=oracle.UNRESOLVED) if is_silent else judged
 
 
