@@ -56,6 +56,7 @@ def test_sample(name: str, tmp_path: Path) -> None:
         "issue",
         "repro",
         "report",
+        "minimized",
         "missing",
         "seconds",
         "peak_rss_bytes",
