@@ -200,8 +200,7 @@ def _failures() -> None:
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def _compile(*args: Any, **kwargs: Any) -> Any:
-            tell_configs()  # before Dynamo patches some for the time of the compile
-            settings.note_configs()
+            settings.note_configs()  # before Dynamo patches some for the time of the compile
             try:
                 return real(*args, **kwargs)
             except flow:
@@ -256,34 +255,3 @@ def _compile_id() -> str | None:
         return None
     current = guards.CompileContext.current_compile_id()
     return str(current) if current is not None else None
-
-
-_configs_told: dict[int, str] = {}
-
-
-def tell_configs() -> None:
-    """Journal the configuration values that are not torch's defaults, when they have changed."""
-    found = changed_configs()
-    text = repr(found)
-    if _configs_told.get(os.getpid()) != text:
-        _configs_told[os.getpid()] = text
-        journal.write("config", changed=found)
-
-
-def changed_configs() -> dict[str, dict[str, str]]:
-    """Non-default values of torch's compiler configurations, by module, as text."""
-    found: dict[str, dict[str, str]] = {}
-    for name in ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config"):
-        config: Any = sys.modules.get(name)
-        if config is None:
-            continue
-        rows = {}
-        for key in getattr(config, "_config", {}):
-            try:
-                if not config._is_default(key):
-                    rows[key] = repr(getattr(config, key))[:500]
-            except Exception as problem:  # deprecated and forward-looking keys may refuse to be read
-                rows[key] = f"<unreadable: {problem!r}>"
-        if rows:
-            found[name] = rows
-    return found

@@ -71,10 +71,9 @@ def _triton() -> dict[str, Any]:
 
 
 def _configs() -> dict[str, dict[str, str]]:
+    from . import settings
 
-    from . import instrument
-
-    return instrument.changed_configs()
+    return settings.as_text(settings.changed_configs())
 
 
 def _log_names() -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import sys
 import textwrap
 from typing import Any
@@ -21,11 +22,37 @@ NOT_THE_COMPILERS = frozenset(
 MOST_SOURCE_CHARS = 20_000
 
 
-_noted: dict[str, Any] = {"configs": [], "left_out": [], "sources": {}}
-
-
 class _Unwritable(Exception):
     """A value that has no text of its own."""
+
+
+class _Unreadable:
+    """Stands for a value that refused to be read."""
+
+    def __init__(self, problem: Exception) -> None:
+        self._problem = problem
+
+    def __repr__(self) -> str:
+        return f"<unreadable: {self._problem!r}>"
+
+
+class _Writer:
+    """Writes values as text and gathers what their text needs, and what has none."""
+
+    def __init__(self, other: _Writer | None = None) -> None:
+        self.sources: dict[str, str] = dict(other.sources) if other else {}
+        self.left_out: list[str] = list(other.left_out) if other else []
+
+    def text(self, what: str, value: Any) -> str | None:
+        try:
+            return _text(value, self.sources)
+        except _Unwritable as problem:
+            self.left_out.append(f"{what}: {problem}")
+            return None
+
+
+_noted, _configs = _Writer(), list[list[str]]()
+_told: dict[int, dict[str, dict[str, str]]] = {}
 
 
 def describe(compiler_fn: Any) -> dict[str, Any]:
@@ -33,31 +60,21 @@ def describe(compiler_fn: Any) -> dict[str, Any]:
     ``sources`` (definitions that the expressions need), ``grad``, ``autocast``, ``default_dtype``, ``left_out``."""
     import torch
 
-    found: dict[str, Any] = {"backend": None, "options": {}, "dynamic": None, "configs": [], "left_out": []}
-    sources: dict[str, str] = {}
+    found: dict[str, Any] = {"backend": None, "options": {}, "dynamic": None}
+    write = _Writer(_noted)
     wrapper = getattr(compiler_fn, "_torchdynamo_orig_backend", compiler_fn)
     found["dynamic"] = getattr(wrapper, "dynamic", None)
-
-    def write(what: str, value: Any) -> str | None:
-        try:
-            return _text(value, sources)
-        except _Unwritable as problem:
-            found["left_out"].append(f"{what}: {problem}")
-            return None
-
     name = getattr(wrapper, "compiler_name", None)
     function = getattr(wrapper, "compiler_fn", compiler_fn)
     if name == "inductor":
         for key, value in (getattr(wrapper, "config", None) or {}).items():
-            if (said := write(key, value)) is not None:
+            if (said := write.text(key, value)) is not None:
                 found["options"][str(key)] = said
     elif isinstance(name, str) and _is_registered(name):
         found["backend"] = repr(name)
     elif name != "inductor":
-        found["backend"] = write("backend", function)
-    found["configs"] = _noted["configs"]
-    found["left_out"] += _noted["left_out"]
-    found["sources"] = list({**_noted["sources"], **sources}.values())
+        found["backend"] = write.text("backend", function)
+    found.update(configs=_configs, left_out=write.left_out, sources=list(write.sources.values()))
     found["grad"] = torch.is_grad_enabled()
     found["autocast"] = [
         [kind, str(torch.get_autocast_dtype(kind))] for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)
@@ -67,34 +84,43 @@ def describe(compiler_fn: Any) -> dict[str, Any]:
 
 
 def note_configs() -> None:
-    """Note which configuration is not torch's default, before Dynamo patches some of it for the time of a compile."""
-    noted: dict[str, Any] = {"configs": [], "left_out": [], "sources": {}}
+    """Note which configuration is not torch's default, before Dynamo patches some of it for the time of a compile.
 
-    def write(what: str, value: Any) -> str | None:
-        try:
-            return _text(value, noted["sources"])
-        except _Unwritable as problem:
-            noted["left_out"].append(f"{what}: {problem}")
-            return None
+    Journalled as text, when it has changed since the last compile of this process.
+    """
+    global _noted, _configs
+    changed = changed_configs()
+    told = as_text(changed)
+    if _told.get(os.getpid()) != told:
+        _told[os.getpid()] = told
+        journal.write("config", changed=told)
+    _noted, _configs = _Writer(), []
+    for module, key, value, default in changed:
+        is_put_back = repr(value) == repr(default)
+        if key not in NOT_THE_COMPILERS and not is_put_back and (said := _noted.text(key, value)) is not None:
+            _configs.append([module, key, said])
 
+
+def changed_configs() -> list[tuple[str, str, Any, Any]]:
+    """Module, key, value and default of what is not torch's default in its compiler configurations."""
+    found: list[tuple[str, str, Any, Any]] = []
     for module in CONFIGS:
         config: Any = sys.modules.get(module)
         for key in getattr(config, "_config", {}) if config is not None else ():
-            if key not in NOT_THE_COMPILERS and (said := _changed(config, key, write)) is not None:
-                noted["configs"].append([module, key, said])
-    _noted.update(noted)
+            try:
+                if not config._is_default(key):  # first: deprecated keys warn when they are read
+                    found.append((module, key, getattr(config, key), getattr(config._config[key], "default", None)))
+            except Exception as problem:  # deprecated and forward-looking keys may refuse to be read
+                found.append((module, key, _Unreadable(problem), None))
+    return found
 
 
-def _changed(config: Any, key: str, write: Any) -> str | None:
-    try:
-        if config._is_default(key):  # first: deprecated keys warn when they are read
-            return None
-        value = getattr(config, key)
-        was_put_back = repr(value) == repr(getattr(config._config[key], "default", None))
-        return None if was_put_back else write(key, value)
-    except Exception as problem:  # deprecated and forward-looking keys may refuse to be read
-        journal.write("agent_problem", hook="settings", problem=f"{key}: {problem!r}"[:300])
-        return None
+def as_text(changed: list[tuple[str, str, Any, Any]]) -> dict[str, dict[str, str]]:
+    """The same for readers: module -> key -> value."""
+    found: dict[str, dict[str, str]] = {}
+    for module, key, value, _ in changed:
+        found.setdefault(module, {})[key] = repr(value)[:500]
+    return found
 
 
 def _is_registered(name: str) -> bool:

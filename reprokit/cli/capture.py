@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from . import screen, tell
+from .options import SECONDS
 
 EXIT_CODES = {"ok": 0, "unknown": 3}
 """Every other kind is a captured failure: 1."""
@@ -23,12 +24,6 @@ class _WithCommand(click.Command):
             ctx.meta["command"] = tuple(args[place + 1 :])
             args = args[:place]
         return super().parse_args(ctx, args)
-
-
-def _timeout(ctx: click.Context, param: click.Parameter, value: float) -> float:
-    if not 0 < value < float("inf"):
-        raise click.BadParameter("give a number of seconds above 0", ctx=ctx, param=param)
-    return value
 
 
 @click.command(
@@ -65,20 +60,18 @@ def _timeout(ctx: click.Context, param: click.Parameter, value: float) -> float:
 )
 @click.option(
     "--timeout",
-    type=float,
+    type=SECONDS,
     default=600.0,
     show_default=True,
     envvar="TORCH_COMPILE_TIMEOUT",
     show_envvar=True,
-    callback=_timeout,
     help="Deadline in seconds.",
 )
 @click.option(
     "--stall",
-    type=float,
+    type=SECONDS,
     default=60.0,
     show_default=True,
-    callback=_timeout,
     help="No progress for so many seconds is a hang and ends the run.",
 )
 @click.option(
@@ -102,10 +95,9 @@ def _timeout(ctx: click.Context, param: click.Parameter, value: float) -> float:
 )
 @click.option(
     "--budget",
-    type=float,
+    type=SECONDS,
     default=300.0,
     show_default=True,
-    callback=_timeout,
     help="Seconds for that; the best so far is kept.",
 )
 @click.option(

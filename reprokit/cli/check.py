@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from . import screen
+from .options import SECONDS
 
 SKIP = 125
 """``git bisect run`` and C-Vise's users know it: this one cannot be tested."""
@@ -29,7 +30,9 @@ SKIP = 125
 )
 @click.option("--python", help="Interpreter to run FILE with; default: reprokit's own.")
 @click.option("-n", "--times", type=click.IntRange(1), default=1, show_default=True, help="How many runs at most.")
-@click.option("--stall", type=float, default=60.0, show_default=True, help="No progress for so many seconds is a hang.")
+@click.option(
+    "--stall", type=SECONDS, default=60.0, show_default=True, help="No progress for so many seconds is a hang."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 @click.pass_context
 def check(
@@ -56,8 +59,6 @@ def check(
     from ..host import again, interpreter, interrupts
     from ..host import replay as player
 
-    if not 0 < stall < float("inf"):
-        raise BadInput("--stall: give a number of seconds above 0")
     opened = again.open_pack(pack)
     try:
         text = file.read_text(encoding="utf-8")

@@ -9,22 +9,16 @@ from typing import Any
 import click
 
 from . import consent, screen
-
-
-def _budget(ctx: click.Context, param: click.Parameter, value: float) -> float:
-    if not 0 < value < float("inf"):
-        raise click.BadParameter("give a number of seconds above 0", ctx=ctx, param=param)
-    return value
+from .options import SECONDS
 
 
 @click.command(epilog="Exit codes: 0 a repro was found and proved, 1 none was found, 2 wrong usage, 130 interrupted.")
 @click.argument("what", metavar="PACK|RUN_DIR|TARGET")
 @click.option(
     "--budget",
-    type=float,
+    type=SECONDS,
     default=300.0,
     show_default=True,
-    callback=_budget,
     help="Seconds of reduction; the best so far is kept.",
 )
 @click.option("--resume", is_flag=True, help="Go on where an earlier reduction of this RUN_DIR ended.")

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from . import consent, screen
+from .options import SECONDS
 
 EXIT_CODES = {"same": 0, "other": 1, "passes": 1, "unresolved": 3}
 
@@ -18,7 +19,9 @@ EXIT_CODES = {"same": 0, "other": 1, "passes": 1, "unresolved": 3}
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.option("--python", help="Interpreter to run it with, such as another environment's; default: reprokit's own.")
 @click.option("-n", "--times", type=click.IntRange(1), default=1, show_default=True, help="How many fresh runs.")
-@click.option("--stall", type=float, default=60.0, show_default=True, help="No progress for so many seconds is a hang.")
+@click.option(
+    "--stall", type=SECONDS, default=60.0, show_default=True, help="No progress for so many seconds is a hang."
+)
 @click.option("--yes", is_flag=True, help="Run what the pack holds without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 @click.pass_context
@@ -36,8 +39,6 @@ def replay(
     from ..host import again, interpreter, interrupts
     from ..host import replay as player
 
-    if not 0 < stall < float("inf"):
-        raise BadInput("--stall: give a number of seconds above 0")
     opened = again.open_pack(pack)
     if not opened.repro.strip():
         raise BadInput(f"{pack} holds no repro.py, so there is nothing to replay")

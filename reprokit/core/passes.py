@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from .trees import Place, Test, at, keep_some, one_by_one, owner_of, replace, statements, walk, without
+from .trees import Place, Test, at, keep_some, one_by_one, owner_of, reads, replace, statements, target, walk, without
 
 LEAST_NUMBER = 4
 """Down to here a number is made smaller wherever it stands, and left alone in a single place."""
@@ -43,7 +43,7 @@ def unwrap(text: str, test: Test) -> str:
 
 
 def drop_parts(text: str, test: Test) -> str:
-    """Leave out keyword arguments, decorators, elements of displays, defaults, assignment targets, base classes."""
+    """Leave out keyword arguments, decorators, elements of displays, assignment targets."""
     tree = ast.parse(text)
     places = [Place((*path, (name, i))) for path, node in walk(tree) for name, i in _parts(node)]
     # a function that returned something returns something
@@ -148,14 +148,10 @@ def bypass(text: str, test: Test) -> str:
     def apply(tree: ast.Module, place: Place) -> None:
         node = at(tree, place.path)
         source = _sources(node)[place.choice]
-        assert isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-        target = node.targets[0].id
         owner, field, index = owner_of(tree, place.path)
-        rows = getattr(owner, field)
-        for row in rows[index + 1 :]:
-            for name in ast.walk(row):
-                if isinstance(name, ast.Name) and name.id == target and isinstance(name.ctx, ast.Load):
-                    name.id = source
+        for row in getattr(owner, field)[index + 1 :]:
+            for name in reads(row, target(node)):
+                name.id = source
         replace(tree, place.path, [])
 
     return one_by_one(text, edits, apply, test)
@@ -216,14 +212,10 @@ def _is_module(node: ast.expr) -> bool:
 
 def _sources(node: ast.AST) -> list[str]:
     """Names that the value of a plain assignment reads."""
-    if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
+    if not (target(node) and isinstance(node, ast.Assign) and isinstance(node.value, (ast.Call, ast.BinOp))):
         return []
     names = [n.id for n in ast.walk(node.value) if isinstance(n, ast.Name) and n.id not in ("torch", "nn", "F")]
-    return (
-        [n for n in dict.fromkeys(names) if n != node.targets[0].id]
-        if isinstance(node.value, (ast.Call, ast.BinOp))
-        else []
-    )
+    return [n for n in dict.fromkeys(names) if n != target(node)]
 
 
 def _integers(tree: ast.Module) -> Iterator[int]:

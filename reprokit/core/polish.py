@@ -6,9 +6,8 @@ import ast
 import copy
 import re
 import textwrap
-from collections.abc import Mapping
 
-from .trees import Test, target
+from .trees import Put, Test, target
 
 MOST_WIDTH = 88
 _EXPECTED = {
@@ -111,22 +110,13 @@ def _inlined(text: str) -> str:
             uses = [n for r in function.body for n in ast.walk(r) if isinstance(n, ast.Name) and n.id == name]
             if name and len(uses) == 2 and any(u in set(ast.walk(after)) for u in uses):
                 assert isinstance(row, ast.Assign)
-                changed = _With({name: row.value}).visit(copy.deepcopy(after))
+                changed = Put({name: row.value}).visit(copy.deepcopy(after))
                 if len(ast.unparse(changed)) <= MOST_WIDTH - 8:
                     function.body[place : place + 2] = [changed]
                     place = max(place - 1, 0)
                     continue
             place += 1
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
-
-
-class _With(ast.NodeTransformer):
-    def __init__(self, values: Mapping[str, ast.expr]) -> None:
-        self._values = values
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        value = self._values.get(node.id)
-        return value if value is not None and isinstance(node.ctx, ast.Load) else node
 
 
 def _renamed(text: str) -> str:

@@ -6,7 +6,7 @@ import ast
 import copy
 from collections.abc import Callable
 
-from .trees import Test, target
+from .trees import Put, Test, reads, target
 
 
 def straighten(text: str, test: Test) -> str:
@@ -88,7 +88,7 @@ def _dicts(tree: ast.Module) -> None:
             continue
         pairs = zip(value.keys, value.values, strict=True)
         keys: dict[object, ast.expr] = {k.value: v for k, v in pairs if isinstance(k, ast.Constant)}
-        uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+        uses = reads(tree, name)
         looked = _Looked(name, keys)
         changed = looked.visit(copy.deepcopy(tree))
         if uses and looked.count == len(uses) and len(keys) == len(value.keys):
@@ -167,7 +167,7 @@ def _stars(tree: ast.Module) -> None:
     for place, node in enumerate(tree.body):
         name = target(node)
         value = node.value if isinstance(node, ast.Assign) else None
-        uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+        uses = reads(tree, name)
         calls = [
             n
             for n in ast.walk(tree)
@@ -204,7 +204,7 @@ def _empty_keywords(tree: ast.Module) -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 node.keywords = [k for k in node.keywords if k.arg or ast.unparse(k.value) != name]
-        if not any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(tree)):
+        if not reads(tree, name):
             tree.body.remove(row)
 
 
@@ -219,7 +219,7 @@ def _aliases(tree: ast.Module) -> None:
         ]
         if len(stored) == 1:
             tree.body.remove(row)
-            _Put(name, row.value).visit(tree)
+            Put({name: row.value}).visit(tree)
 
 
 def _results(tree: ast.Module) -> None:
@@ -236,18 +236,10 @@ def _compiled(tree: ast.Module) -> None:
         name = target(node)
         if not name or "compile" not in ast.unparse(node):
             continue
-        uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+        uses = reads(tree, name)
         inside = [r for r in tree.body[place + 1 :] if any(u in set(ast.walk(r)) for u in uses)]
         if len(uses) == 1 and len(inside) == 1 and not isinstance(inside[0], (ast.For, ast.While, ast.FunctionDef)):
             assert isinstance(node, ast.Assign)
-            _Put(name, node.value).visit(inside[0])
+            Put({name: node.value}).visit(inside[0])
             del tree.body[place]
             return
-
-
-class _Put(ast.NodeTransformer):
-    def __init__(self, name: str, value: ast.expr) -> None:
-        self._name, self._value = name, value
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return copy.deepcopy(self._value) if node.id == self._name and isinstance(node.ctx, ast.Load) else node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,6 +158,22 @@ def calls_of(tree: ast.Module, name: str) -> Iterator[ast.Call]:
             )
             if is_compiled or (isinstance(inner, ast.Name) and inner.id == name):
                 yield node
+
+
+class Put(ast.NodeTransformer):
+    """Reads names as expressions, each time as a copy of its own."""
+
+    def __init__(self, values: Mapping[str, ast.expr]) -> None:
+        self._values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        value = self._values.get(node.id)
+        return copy.deepcopy(value) if value is not None and isinstance(node.ctx, ast.Load) else node
+
+
+def reads(tree: ast.AST, name: str) -> list[ast.Name]:
+    """Every place that reads ``name``."""
+    return [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
 
 
 def target(node: ast.AST) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from .trees import Place, Test, calls_of, one_by_one
+from .trees import Place, Test, calls_of, one_by_one, reads
 
 
 def merge_arguments(text: str, test: Test) -> str:
@@ -119,6 +119,5 @@ def _merge_parameters(tree: ast.Module, gone: str, kept: str) -> None:
                 for name in ast.walk(function):
                     if isinstance(name, ast.Name) and name.id == dead:
                         name.id = alive
-    for name in ast.walk(tree):
-        if isinstance(name, ast.Name) and name.id == gone and isinstance(name.ctx, ast.Load):
-            name.id = kept
+    for name in reads(tree, gone):
+        name.id = kept

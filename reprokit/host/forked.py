@@ -12,7 +12,6 @@ import json
 import os
 import select
 import shutil
-import signal
 import subprocess
 import time
 import uuid
@@ -145,7 +144,7 @@ class Server:
                     break
         finally:
             if not said:
-                self._kill(pid)
+                tree.end(pid, tree.family(pid))  # the server reaps it, so its pid stays its own until then
         if not said:
             said = self._hear(REAP_S, asked["id"])
         self.cpu_s += float(said["cpu_s"])
@@ -157,14 +156,6 @@ class Server:
             cpu_s=float(said["cpu_s"]), peak_rss_bytes=int(said["peak_rss_bytes"]), started=started, ended=time.time(),
             main_pid=pid, stacks=stacks, oom_evidence="", watch_cpu_s=0.0, last_output=0.0, missing=(),
         )  # fmt: skip
-
-    def _kill(self, pid: int) -> None:
-        """End a probe and its family; the server reaps it, so its pid stays its own until then."""
-        for process in reversed(tree.family(pid)):
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        with contextlib.suppress(OSError):
-            os.killpg(pid, signal.SIGKILL)
 
     def _send(self, asked: dict[str, Any]) -> None:
         assert self._child is not None and self._child.stdin is not None
@@ -229,9 +220,7 @@ class _Clock:
             ran, waited = ran + mine[0], waited + mine[1]
         now_ran, now_waited = max(ran - self._before[0], 0.0), max(waited - self._before[1], 0.0)
         self._before = ran, waited
-        wanted = now_ran + now_waited
-        share = now_ran / wanted if wanted > 0.2 * passed else 1.0
-        self.served_s += min(passed, 2.0) * share
+        self.served_s += min(passed, 2.0) * tree.share(now_ran, now_waited, passed)
 
 
 def _dump(folder: Path, pid: int) -> Stacks:

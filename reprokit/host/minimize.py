@@ -109,7 +109,7 @@ def minimize(
         job = ladder.Ladder(asker, found, folder, verdict, case.seen)
         try:
             with interrupts.heard():
-                _until_proved(case, job, asker, found, starts, folder, budget_s, say)
+                _until_proved(case, job, asker, found, starts, budget_s, say)
         except KeyboardInterrupt:
             found.notes.append("interrupted: this is the best so far; --resume goes on from it")
         except (BadInput, ServerLost, OSError) as problem:
@@ -119,17 +119,17 @@ def minimize(
         found.probes, found.asked, found.rate = asker.status.probes, asker.status.asked, asker.rate
     found.cpu_s = round(server.cpu_s + time.process_time() - own_cpu_s, 2)
     found.text = polish.layout(found.text, case.signature.title, verdict.kind) if found.text else ""
-    found.lines = lines_of(found.text)
     found.seconds = round(time.monotonic() - began, 1)
     _leave(folder, found)
     return found
 
 
 def _until_proved(
-    case: Case, job: ladder.Ladder, asker: Oracle, found: Minimized, starts: list[ladder.Start], folder: Path,
-    budget_s: float, say: Callable[[str], None],
+    case: Case, job: ladder.Ladder, asker: Oracle, found: Minimized, starts: list[ladder.Start], budget_s: float,
+    say: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Reduce and prove; once more when fresh processes say that forked ones misled, or that the failure is flaky."""
+    folder = case.run_path / FOLDER
     redactor = Redactor(private.gather())
     for _ in range(3):
         is_spent = False
@@ -142,7 +142,7 @@ def _until_proved(
             if is_spent:
                 found.notes.append("the budget ended before any program showed the failure")
             return
-        _leave(case.run_path / FOLDER, found)
+        _leave(folder, found)
         say("proving the repro in fresh processes")
         # what is proved is what leaves: redaction may change a text, and with it what the program does
         text = redactor.text(polish.layout(found.text, case.signature.title, case.verdict.kind))

@@ -62,7 +62,6 @@ class Oracle:
         """How often the failure shows in a program that has it."""
         self.is_cold = False
         """Ask in fresh processes only: the warm ones answer differently here."""
-        self.cpu_s = 0.0
         self.last: Judged | None = None
         """The last run that decided an answer."""
         self.has_failed_eager = False
@@ -70,7 +69,6 @@ class Oracle:
         self._folder, self._server, self._show = folder, server, show
         self._is_eager_slow = False
         self._answers: dict[str, str] = {}
-        self._eager: dict[str, bool] = {}
         self._file: IO[str] | None = None
         self._restarts = 0
         self._unknown: set[str] = set()
@@ -89,7 +87,7 @@ class Oracle:
         ``carried`` are sources of custom passes and backends. They stand as they are, or not at all: a smaller backend
         that always raises would show the same failure, and say nothing.
         """
-        self._unknown = unknown_names(text)
+        self._unknown = unknown_names(ast.parse(text))
         self._carried = {name: dumped for source in carried for name, dumped in definitions(source).items()}
 
     def holds(self, text: str) -> bool:
@@ -99,10 +97,14 @@ class Oracle:
     def ask(self, text: str) -> str:
         """One of ``core.oracle.ANSWERS``."""
         self.status.asked += 1
-        key = self._key(text)
-        if not key or "compile" not in text or unknown_names(text) - self._unknown:
+        tree = parsed(text)
+        if tree is None or "compile" not in text or unknown_names(tree) - self._unknown:
             return core.OTHER  # it does not parse, compiles nothing, or ends in a NameError
-        if any(self._carried.get(name, dumped) != dumped for name, dumped in definitions(text).items()):
+        if self._carried:
+            stand = definitions(text)
+            if any(self._carried.get(name, dumped) != dumped for name, dumped in stand.items()):
+                return core.OTHER
+        if not (key := self._key(tree)):
             return core.OTHER
         known = self._answers.get(key)
         if known is None:
@@ -118,16 +120,18 @@ class Oracle:
 
     def forget(self, text: str = "") -> None:
         """Ask anew, all or this one, because how it is asked has changed."""
-        if text:
-            self._answers.pop(self._key(text), None)
+        if text and (tree := parsed(text)):
+            self._answers.pop(self._key(tree), None)
             return
         self._answers.clear()
         self._write({"forget": True})
 
-    def _key(self, text: str) -> str:
+    def _key(self, tree: ast.Module) -> str:
         """Who asks what: answers of another interpreter, or about another failure, are no answers here."""
-        plain = canonical(text)
-        return hashlib.sha256(f"{plain} {self.wanted.id} {self.python}".encode()).hexdigest()[:24] if plain else ""
+        with contextlib.suppress(RecursionError, ValueError):
+            plain = f"{ast.unparse(tree)} {self.wanted.id} {self.python}"
+            return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:24]
+        return ""
 
     @property
     def said(self) -> str:
@@ -136,9 +140,7 @@ class Oracle:
 
     def once(self, text: str, is_eager: bool = False) -> Judged:
         """Run the program one time, warm or cold as it is set, and judge it."""
-        judged = self.cold(text, is_eager) if self.is_cold else self._warm(text, is_eager)
-        self.cpu_s += judged.cpu_s
-        return judged
+        return self.cold(text, is_eager) if self.is_cold else self._warm(text, is_eager)
 
     def _asked(self, text: str) -> str:
         self.status.probes += 1
@@ -185,14 +187,13 @@ class Oracle:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def cold(self, text: str, is_eager: bool = False, keep: Path | None = None) -> Judged:
-        """Run the program in a process of its own; ``keep`` is the run directory that is left."""
-        folder = keep or self._folder / "cold"
+    def cold(self, text: str, is_eager: bool = False) -> Judged:
+        """Run the program in a process of its own."""
+        folder = self._folder / "cold"
         try:
             return run_cold(text, self.python, folder, self.wanted, self.limits, is_eager)
         finally:
-            if keep is None:
-                shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _open(self) -> None:
         """Read the answers of an earlier reduction, and go on writing behind them."""
@@ -221,13 +222,12 @@ class Oracle:
                 self._file.flush()
 
 
-def canonical(text: str) -> str:
-    """A name for the program that layout and comments do not change; empty for what is no program."""
+def parsed(text: str) -> ast.Module | None:
+    """The program's tree, without layout and comments; None for what is no program."""
     try:
-        plain = ast.unparse(ast.parse(text))
+        return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""
-    return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:24]
+        return None
 
 
 def definitions(text: str) -> dict[str, str]:
@@ -238,9 +238,8 @@ def definitions(text: str) -> dict[str, str]:
     return {}
 
 
-def unknown_names(text: str) -> set[str]:
+def unknown_names(tree: ast.Module) -> set[str]:
     """Names that are read and given nowhere in the program: each is a NameError where it is reached."""
-    tree = ast.parse(text)
     given = set(dir(builtins)) | {"__file__", "__name__", "__builtins__", "__class__"}
     read: set[str] = set()
     for node in ast.walk(tree):

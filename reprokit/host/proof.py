@@ -93,12 +93,8 @@ def run_plain(python: str, file: Path, folder: Path, limit_s: float, is_eager: b
         )  # fmt: skip
         try:
             deadline = began + limit_s
-            while (
-                time.monotonic() < deadline
-                and os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-            ):
+            while not (is_over := tree.has_ended(child.pid)) and time.monotonic() < deadline:
                 time.sleep(POLL_S)
-            is_over = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         finally:
             with interrupts.unheard():
                 tree.kill_all(child.pid, run_id)

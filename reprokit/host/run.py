@@ -175,7 +175,7 @@ def _own_cpu_s() -> float:
 
 def _wait(pid: int, began: float, request: Request, lookout: Lookout, show: Show | None) -> str:
     """How it came to an end: ``ended``, ``deadline`` or ``stalled``. It is not reaped: its pid must stay its own."""
-    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+    while not tree.has_ended(pid):
         lookout.tick()
         elapsed = time.monotonic() - began
         if elapsed >= request.deadline_s:

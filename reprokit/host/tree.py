@@ -54,18 +54,30 @@ def kill_all(root_pid: int, run_id: str) -> list[int]:
         victims = {p.pid: p for p in [*family(root_pid), *strays, *below]}
         if not victims:
             return []
-        with contextlib.suppress(OSError):
-            os.killpg(root_pid, signal.SIGKILL)
-        _kill(victims.values())
+        end(root_pid, victims.values())
         if time.monotonic() > deadline:
             return sorted(victims)
         time.sleep(0.02)  # not psutil's wait: it would reap the root
 
 
-def _kill(processes: Iterable[psutil.Process]) -> None:
+def end(root_pid: int, processes: Iterable[psutil.Process]) -> None:
+    """Send SIGKILL to the process group of a root that nobody has reaped, and to each process."""
+    with contextlib.suppress(OSError):
+        os.killpg(root_pid, signal.SIGKILL)
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.kill()
+
+
+def has_ended(pid: int) -> bool:
+    """Our child is a zombie; it is not reaped, so that its pid stays its own."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def share(ran_s: float, waited_s: float, span_s: float) -> float:
+    """Of the processor time that was wanted in ``span_s``, what was got: 0 to 1, and 1 where next to none was wanted."""
+    wanted = ran_s + waited_s
+    return min(max(ran_s / wanted, 0.0), 1.0) if span_s and wanted > 0.2 * span_s else 1.0
 
 
 def _is_alive(process: psutil.Process) -> bool:

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
@@ -21,19 +22,19 @@ NOT_SHARED = frozenset({"locks", "fxgraph", "aotautograd"})
 
 def copy(source: Path, place: Path) -> None:
     """Give ``place`` the files of a warm cache as its own."""
-    for path, name in _files(source):
-        with contextlib.suppress(OSError):
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, place / name)
-    place.mkdir(parents=True, exist_ok=True)
+    _put(source, place, shutil.copy2)
 
 
 def link(source: Path, place: Path) -> None:
     """The same as hard links: reading them costs nothing. For what one run made for itself only."""
+    _put(source, place, os.link)
+
+
+def _put(source: Path, place: Path, put: Callable[[Path, Path], object]) -> None:
     for path, name in _files(source):
         with contextlib.suppress(OSError):
             (place / name).parent.mkdir(parents=True, exist_ok=True)
-            os.link(path, place / name)
+            put(path, place / name)
     place.mkdir(parents=True, exist_ok=True)
 
 

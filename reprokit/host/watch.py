@@ -129,8 +129,7 @@ class Watch:
             ran += after.ran_s - before.ran_s
             waited += after.waited_s - before.waited_s
             span = max(span, after.at - before.at)
-        wanted = ran + waited
-        return min(max(ran / wanted, 0.0), 1.0) if span and wanted > 0.2 * span else 1.0
+        return tree.share(ran, waited, span)
 
     def want(self, pid: int) -> float:
         """Share of one processor that ``pid`` wanted between the last two samples."""
