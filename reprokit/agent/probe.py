@@ -57,6 +57,7 @@ def _settle(spec: dict[str, Any], threads: int) -> None:
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, int(spec["file_bytes"]))
     _limit(resource.RLIMIT_AS, _address_space() + int(spec["memory_bytes"]))
+    os.chdir(folder)
     journal.RUN_DIR = os.environ["REPROKIT_RUN_DIR"] = folder
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, "cache")
     recorder.MAX_GRAPHS = NOT_RECORDED

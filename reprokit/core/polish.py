@@ -97,7 +97,7 @@ def layout(text: str, title: str, kind: str) -> str:
 
 
 def _functions(tree: ast.Module) -> list[ast.FunctionDef]:
-    return [n for n in tree.body if isinstance(n, ast.FunctionDef)]
+    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
 
 
 def _inlined(text: str) -> str:

@@ -6,18 +6,18 @@ import ast
 import copy
 from collections.abc import Callable
 
-from .trees import Put, Test, reads, target
+from .trees import Put, Test, arguments, reads, target
 
 
 def straighten(text: str, test: Test) -> str:
     """Inline factories and take tuples apart, each step for itself."""
     for step in (
-        _factories,
+        _called_once,
         _tuples,
         _dicts,
         _keywords,
         _single_loops,
-        _factories,
+        _called_once,
         _tuples,
         _stars,
         _empty_keywords,
@@ -37,26 +37,40 @@ def _safely(step: Callable[[ast.Module], None], text: str) -> str:
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
-def _factories(tree: ast.Module) -> None:
-    """``model, args = make()`` becomes the body of make, when it takes nothing and nothing else calls it."""
+def _called_once(tree: ast.Module) -> None:
+    """``model, args = make()`` and ``main()`` become the body of the function, when nothing else calls it."""
     for place, node in enumerate(tree.body):
-        if not (
-            isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name)
-        ):
+        call = node.value if isinstance(node, (ast.Assign, ast.Expr)) else None
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
             continue
-        name = node.value.func.id
+        name = call.func.id
         made = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
         uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name]
-        if len(made) != 1 or len(uses) != 1 or node.value.args or node.value.keywords or made[0].args.args:
+        given = arguments(made[0], call, 0) if len(made) == len(uses) == 1 and not made[0].decorator_list else None
+        if given is None:
             continue
-        *body, last = made[0].body
         inner = [n for row in made[0].body for n in ast.walk(row)]
         returns = [n for n in inner if isinstance(n, ast.Return)]
-        stored = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        known = {n.id for r in tree.body if r is not made[0] for n in ast.walk(r) if isinstance(n, ast.Name)}
-        if not (isinstance(last, ast.Return) and last.value is not None and len(returns) == 1) or stored & known:
+        rows, last = made[0].body, made[0].body[-1]
+        is_last = isinstance(last, ast.Return) and last.value is not None and len(returns) == 1
+        if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in inner) or not (
+            is_last or (isinstance(node, ast.Expr) and not returns)
+        ):
             continue
-        tree.body[place : place + 1] = [*body, ast.Assign(targets=node.targets, value=last.value)]
+        given = {n: v for n, v in given.items() if ast.unparse(v) != n}
+        stored = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | given.keys()
+        known = {n.id for r in tree.body if r is not made[0] for n in ast.walk(r) if isinstance(n, ast.Name)}
+        if stored & known:
+            continue
+        new: list[ast.stmt] = [ast.Assign(targets=[ast.Name(n, ast.Store())], value=v) for n, v in given.items()]
+        if is_last:
+            assert isinstance(last, ast.Return) and last.value is not None
+            value = last.value
+            end = ast.Assign(node.targets, value) if isinstance(node, ast.Assign) else ast.Expr(value)
+            new += [*rows[:-1], end]
+        else:
+            new += rows
+        tree.body[place : place + 1] = new
         tree.body.remove(made[0])
         return
 

@@ -176,6 +176,22 @@ def reads(tree: ast.AST, name: str) -> list[ast.Name]:
     return [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
 
 
+def arguments(function: ast.FunctionDef, call: ast.Call, skip: int) -> dict[str, ast.expr] | None:
+    """Parameter -> what a call gives for it, defaults included; None where that cannot be read off."""
+    takes = function.args
+    if takes.vararg or takes.kwarg or takes.posonlyargs or any(isinstance(a, ast.Starred) for a in call.args):
+        return None
+    names = [a.arg for a in takes.args[skip:]]
+    defaults = takes.args[len(takes.args) - len(takes.defaults) :]
+    found = {a.arg: v for a, v in zip(defaults, takes.defaults, strict=True)}
+    found |= {a.arg: v for a, v in zip(takes.kwonlyargs, takes.kw_defaults, strict=True) if v is not None}
+    found |= dict(zip(names, call.args, strict=False))
+    found |= {k.arg: k.value for k in call.keywords if k.arg}
+    known = {*names, *(a.arg for a in takes.kwonlyargs)}
+    is_whole = len(call.args) <= len(names) and all(k.arg for k in call.keywords) and found.keys() == known
+    return found if is_whole else None
+
+
 def target(node: ast.AST) -> str:
     """The name that a plain assignment gives; empty for anything else."""
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):

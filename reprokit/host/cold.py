@@ -56,12 +56,14 @@ def run_cold(
     """
     shutil.rmtree(folder, ignore_errors=True)
     rundir.make_folders(folder)
+    place = None if file else folder  # what stands alone reads nothing that lies about
     file = file or files.write_whole(folder / "repro.py", text)
     request = request_for(file, python, limits)
-    request = dataclasses.replace(request, stall_s=max(request.stall_s, LEAST_STALL_S))
+    own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
+    request = dataclasses.replace(request, stall_s=max(request.stall_s, LEAST_STALL_S), cwd=place, variables=own)
     if is_eager:
         command = Target("command", command=(python, "-c", eager.PRELUDE, str(file)))
-        request = dataclasses.replace(request, target=command, variables=eager.VARIABLES)
+        request = dataclasses.replace(request, target=command, variables={**own, **eager.VARIABLES})
     warmth.copy(warmth.kept(python), folder / "cache")
     outcome = run.run(request, folder)
     if outcome.is_interrupted:

@@ -105,7 +105,7 @@ class Server:
         self._run_id = uuid.uuid4().hex
         self.starts += 1
         agent = self._stack.enter_context(launch.agent_folder(self._folder))
-        environ = {k: v for k, v in os.environ.items() if not k.startswith("REPROKIT_RUN")}
+        environ = launch.users_environment()
         environ.update(PYTHONPATH=launch.python_path(agent), **{tree.RUN_ID: self._run_id})
         environ["REPROKIT_WATCHDOG_PID"] = str(os.getpid())
         environ.pop("TORCH_TRACE", None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core import cut, graphs, oracle, passes, polish, reduce, straighten, trees, unused
+from ..core import cut, graphs, lift, oracle, passes, polish, reduce, straighten, trees, unused
 from ..core.records import GraphRecord, Observation, Verdict
 from . import files
 from .minimized import Minimized, cost
@@ -186,6 +186,7 @@ class Ladder:
 PASSES: tuple[tuple[str, Callable[[str, trees.Test], str]], ...] = (
     ("names that nothing reads", unused.drop_unused),
     ("sizes of the model", passes.shrink_knobs),
+    ("submodules alone", lift.submodules),
     ("statements", passes.drop_statements),
     ("arguments and elements", passes.drop_parts),
     ("steps between", passes.bypass),
@@ -193,6 +194,9 @@ PASSES: tuple[tuple[str, Callable[[str, trees.Test], str]], ...] = (
     ("numbers", passes.shrink_numbers),
     ("blocks", passes.unwrap),
     ("expressions", passes.simplify),
+    ("loops", lift.loops),
+    ("constants", lift.constants),
+    ("modules as functions", lift.functions),
     ("names that nothing reads", unused.drop_unused),
     ("public names", polish.public_names),
     ("a straight line", straighten.straighten),

@@ -18,6 +18,10 @@ from . import files, tree
 from .target import Target
 
 
+OURS = ("REPROKIT_RUN_", "REPROKIT_WATCHDOG_", "REPROKIT_LOGS", "REPROKIT_BACKEND")
+"""How the variables begin that reach the target's environment from here; others of that prefix are somebody else's."""
+
+
 @dataclass(frozen=True)
 class Request:
     """What to run and how; everything that the user may choose."""
@@ -45,6 +49,8 @@ class Request:
     """Look for the smallest program that shows the same failure."""
     budget_s: float = 300.0
     """Wall-clock seconds for that."""
+    cwd: Path | None = None
+    """Where the target runs; None: where reprokit does."""
     variables: dict[str, str] = field(default_factory=dict)
     """More environment variables for the target, for the questions of a second run."""
 
@@ -131,6 +137,11 @@ def agent_folder(place: Path | None = None) -> Iterator[Path]:
                     shutil.copy2(path, copy)  # with its time: compiled files beside it stay valid
         (package / "agent" / "sitecustomize.py").rename(folder / "sitecustomize.py")
         yield folder
+
+
+def users_environment() -> dict[str, str]:
+    """Our environment without what reprokit tells its own processes."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
 
 
 def python_path(agent: Path) -> str:

@@ -78,7 +78,7 @@ def prove(text: str, python: str, folder: Path, wanted: Signature, limits: Limit
 def run_plain(python: str, file: Path, folder: Path, limit_s: float, is_eager: bool = False) -> Ending:
     """Run a file as anyone would, in a process group of its own that is gone afterwards."""
     run_id = uuid.uuid4().hex
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("REPROKIT_")}
+    environ = launch.users_environment()
     cache, said = folder / "cache", folder / "stderr.txt"
     warmth.copy(warmth.kept(python), cache)
     environ.update({"TORCHINDUCTOR_CACHE_DIR": str(cache), tree.RUN_ID: run_id})
@@ -88,7 +88,7 @@ def run_plain(python: str, file: Path, folder: Path, limit_s: float, is_eager: b
     began = time.monotonic()
     with said.open("wb") as stderr:
         child = subprocess.Popen(
-            [python, *words, str(file)], env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            [python, *words, str(file)], env=environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=stderr, start_new_session=True,
         )  # fmt: skip
         try:

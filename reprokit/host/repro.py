@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import sys
 from pathlib import Path
 
+from ..core import scripts
 from ..core.records import Missing, Observation
 from ..core.zoo import ZOO
 from . import files
@@ -31,16 +31,42 @@ def make(request: Request, seen: Observation, journals: Journals, run_path: Path
             "the graph that was compiled last, with inputs made anew from their metadata (not minimised)",
             missing,
         )
-    missing.append(Missing("repro.py", "no graph was recorded and the target is not one self-contained file"))
+    script, why = _script(journals) if request.target.kind == "command" else ("", "")
+    if script:
+        return script, "the script that the command ran", missing
+    why = why or "the target is not one self-contained file"
+    missing.append(Missing("repro.py", f"no graph was recorded, and {why}"))
     return "", "", missing
 
 
 def own_source(request: Request, journals: Journals) -> str:
-    """The target's own source with the call that failed; empty where it does not stand alone, or is a command."""
+    """The target's own source with the call that failed; empty where it does not stand alone."""
     if request.target.kind == "command":
-        return ""
+        return _script(journals)[0]
     source, _ = _source(request, journals)
     return _with_main(source, request, journals) if source else ""
+
+
+def _script(journals: Journals) -> tuple[str, str]:
+    """The script that a command ran, where running changed copies of it does no harm; or why there is none."""
+    for told in journals.all("process"):
+        words = [str(w) for w in told.get("argv") or ()]
+        places = [i for i, w in enumerate(words) if i and w.endswith(".py")]
+        if not places or any(w in ("-c", "-m") for w in words[: places[0]]):
+            continue
+        path = Path(str(told.get("cwd") or ".")) / words[places[0]]
+        if "site-packages" in path.parts:
+            continue  # a worker that torch started
+        text = files.read_text(path)
+        try:
+            tree = ast.parse(text)
+            script = scripts.with_arguments(text, words[places[0] + 1 :])
+        except (SyntaxError, ValueError, RecursionError) as problem:
+            return "", f"{path.name} does not parse: {problem}"
+        if why := scripts.why_not_again(tree):
+            return "", f"changed copies of {path.name} are not run unasked: {why}"
+        return script, ""
+    return "", "the command is no Python script"
 
 
 def _source(request: Request, journals: Journals) -> tuple[str, str]:
@@ -57,20 +83,9 @@ def _source(request: Request, journals: Journals) -> tuple[str, str]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as problem:
         return "", f"its source does not parse: {problem}"
-    foreign = sorted(_imports(tree) - set(sys.stdlib_module_names) - {"torch", "triton"})
-    if foreign:
+    if foreign := scripts.foreign_imports(tree):
         return "", f"its source imports {', '.join(foreign[:6])}, so it does not stand alone"
     return _without_main(text, tree), ""
-
-
-def _imports(tree: ast.Module) -> set[str]:
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found.add("(a relative import)" if node.level else (node.module or "").split(".")[0])
-    return found
 
 
 def _imports_torch(source: str) -> bool:

@@ -99,6 +99,7 @@ def _execute(
     oom_before, started, own_before = oom.kills(), time.time(), _own_cpu_s()
     child = subprocess.Popen(
         argv,
+        cwd=request.cwd,
         env=environ,
         stdin=None if request.target.kind == "command" else subprocess.DEVNULL,
         stdout=subprocess.PIPE,

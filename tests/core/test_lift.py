@@ -1,0 +1,133 @@
+"""Programs are taken out of classes, functions and loops; each pass is tried with a predicate on the text."""
+
+from __future__ import annotations
+
+import ast
+
+from reprokit.core import lift, scripts, straighten
+
+NESTED = """
+class Inner(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.w = nn.Linear(size, size)
+    def forward(self, x):
+        return bad(self.w(x))
+class Outer(nn.Module):
+    def __init__(self, size, depth=2):
+        super().__init__()
+        self.parts = nn.ModuleList([Inner(size) for _ in range(depth)])
+    def forward(self, x):
+        for part in self.parts:
+            x = part(x)
+        return x
+torch.compile(Outer(8))(x)
+"""
+
+
+def test_a_submodule_stands_for_the_whole() -> None:
+    """The inner module is made with what the outer one was given, and the outer class is gone."""
+    text = lift.submodules(NESTED, lambda new: "bad(" in new and "Inner(" in new)
+    assert "torch.compile(Inner(8))(x)" in text and "Outer" not in text
+
+
+def test_a_part_that_needs_what_only_its_class_knows_is_proposed_and_refused() -> None:
+    """The predicate sees a name that nothing gives, and says no: the program stays as it was."""
+    text = NESTED.replace("Inner(size)", "Inner(local)").replace(
+        "super().__init__()\n        self.parts", "local = size\n        self.parts"
+    )
+    assert lift.submodules(text, lambda new: "compile(Inner(local" not in new and "bad(" in new) == text
+
+
+def test_constants_stand_where_a_name_always_meant_them() -> None:
+    """Class attributes, parameters that every call gives alike, and defaults; what nothing reads goes."""
+    before = (
+        "class Config:\n    size: int = 4\n"
+        "def make(n, unread, kind='a', depth=2):\n    return Net(n, kind, depth)\n"
+        "m = make(Config.size, 7)\n"
+    )
+    text = lift.constants(before, lambda new: True)
+    assert "def make():\n    return Net(4, 'a', 2)" in text and "m = make()" in text
+
+
+def test_a_parameter_that_means_two_things_stays() -> None:
+    """Two calls with two values, a call with a star, and a function that is handed on."""
+    for calls in ("f(1)\nf(2)\n", "f(*a)\n", "f(1)\ng(f)\n"):
+        before = "def f(n):\n    return n + 1\n" + calls
+        assert lift.constants(before, lambda new: True) == before
+
+
+def test_the_first_turn_of_a_loop_stands_for_the_loop() -> None:
+    """range, a literal, a generator of one value, and whatever else can be iterated."""
+    for loop, first in (
+        ("for i in range(9):", "i = 0"),
+        ("for i in range(3, 9):", "i = 3"),
+        ("for i in [5, 6]:", "i = 5"),
+        ("for i in gen():", "i = 7"),
+        ("for n, i in enumerate(gen()):", "i = 7"),
+        ("for i in xs:", "i = next(iter(xs))"),
+    ):
+        text = lift.loops(f"def gen():\n    yield 7\n{loop}\n    use(i)\n", lambda new: "use(i)" in new)
+        assert "for " not in text and first in text, loop
+
+
+def test_a_module_that_holds_nothing_is_a_function() -> None:
+    """``forward`` becomes ``repro``, and where the class was called the function is named."""
+    before = (
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "    def forward(self, x):\n        return x.sin()\ntorch.compile(M())(x)\n"
+    )
+    text = lift.functions(before, lambda new: True)
+    assert text == "def repro(x):\n    return x.sin()\ntorch.compile(repro)(x)\n"
+    holding = before.replace("x.sin()", "self.w(x)")
+    assert lift.functions(holding, lambda new: True) == holding
+
+
+def test_a_function_that_only_gives_a_value_is_that_value() -> None:
+    """Wherever it is called; a generator of one value, too."""
+    before = "def a():\n    return torch.ones(2)\ndef b():\n    yield 1\nf(a(), next(b()))\n"
+    assert lift.functions(before, lambda new: True) == "f(torch.ones(2), 1)\n"
+    for other in ("def a():\n    return 1\nf(a)\n", "def a(x):\n    return 1\nf(a(2))\n"):
+        assert lift.functions(other, lambda new: True) == other
+
+
+def test_a_function_that_is_called_once_is_read_in_place() -> None:
+    """``main()`` at the end of a script, and a function with arguments."""
+    text = straighten.straighten("def main(n):\n    m = n + 1\n    use(m)\nmain(3)\n", lambda new: True)
+    assert text == "n = 3\nm = n + 1\nuse(m)\n"
+    generator = "def main():\n    yield 1\nmain()\n"
+    assert straighten.straighten(generator, lambda new: True) == generator
+
+
+def test_a_script_that_only_computes_may_be_run_again() -> None:
+    """Reading the command line, the clock and the environment does no harm."""
+    text = "import argparse, os, time, torch\nimport torch.nn as nn\nos.environ['A'] = '1'\nprint(time.time())\n"
+    assert scripts.why_not_again(ast.parse(text)) == ""
+
+
+def test_a_script_that_touches_the_world_is_left_alone() -> None:
+    """Files, processes, networks and foreign modules: changed copies of it are not run unasked."""
+    for text, why in (
+        ("import shutil", "shutil"),
+        ("import transformers", "transformers"),
+        ("from . import mine", "relative"),
+        ("open('x', 'w')", "open"),
+        ("torch.save(model, 'x.pt')", "torch.save"),
+        ("import os\nos.remove('x')", "os.remove"),
+        ("from os import remove", "os"),
+        ("torch.hub.load('a', 'b')", "hub"),
+        ("from pathlib import Path", "pathlib"),
+        ("torch.distributed.init_process_group()", "distributed"),
+    ):
+        assert why in scripts.why_not_again(ast.parse(text)), text
+
+
+def test_a_script_carries_its_command_line() -> None:
+    """The arguments stand in the program, behind what must come first."""
+    text = scripts.with_arguments("from __future__ import annotations\nimport torch\n", ["--lr", "1"])
+    assert text.splitlines()[:3] == [
+        "from __future__ import annotations",
+        "import sys",
+        "sys.argv = ['repro.py', '--lr', '1']",
+    ]
+    assert scripts.with_arguments("import torch\n", []) == "import torch\n"
