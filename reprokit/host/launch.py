@@ -17,7 +17,6 @@ from ..core.records import Missing
 from . import files, tree
 from .target import Target
 
-
 OURS = ("REPROKIT_RUN_", "REPROKIT_WATCHDOG_", "REPROKIT_LOGS", "REPROKIT_BACKEND")
 """How the variables begin that reach the target's environment from here; others of that prefix are somebody else's."""
 
