@@ -13,6 +13,8 @@ from typing import Any
 
 from ..core import tensors
 
+SMALL_INTEGERS, SMALL_FLOATS = 64, 16
+"""Inputs of at most so many elements are recorded with their values."""
 _HEADER = '''"""{level} graph {cid}, recorded by reprokit before it was compiled."""
 '''
 
@@ -34,6 +36,23 @@ def describe_values(gm: Any) -> dict[str, Any]:
         value = node.meta.get("example_value", node.meta.get("val"))
         if isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, int, float)):
             found[node.name] = describe_input(value, value)
+    return found
+
+
+def small_values(gm: Any, example_inputs: Sequence[Any]) -> dict[str, Any]:
+    """What stands in small inputs, as nested lists by the input's name: a failure may hang on an index or a mask.
+
+    Only of tensors in the host's memory, and never of parameters. They stay on this machine unless they matter.
+    """
+    import torch
+
+    found = {}
+    places = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    for node, value in zip(places, example_inputs, strict=False):
+        if type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided:
+            most = SMALL_FLOATS if value.is_floating_point() else SMALL_INTEGERS
+            if 0 < value.numel() <= most and not value.is_complex():
+                found[node.name] = value.detach().tolist()
     return found
 
 

@@ -12,6 +12,9 @@ from . import emit, journal, settings
 MAX_GRAPHS = 400
 """A recompile storm must not fill the disk; later graphs are counted in the journal only."""
 
+SMALL = "small.private"
+"""What stands in small inputs. It is the user's data: packs take no file that ends so."""
+
 _recorded = 0
 
 
@@ -21,7 +24,7 @@ def record(
     """Write ``graphs/<n>/`` and journal the graph; gives n, or None if not written.
 
     ``graph.py`` is the graph as a script, ``inputs.json`` the metadata of its inputs, ``values.json`` that of every
-    value in it and the settings of the compile. ``gm`` is an ``fx.GraphModule``; ``example_inputs`` are its inputs in
+    value in it and the settings of the compile, ``small.private`` what stands in its small inputs. ``gm`` is an ``fx.GraphModule``; ``example_inputs`` are its inputs in
     order: tensors (fake or real) and numbers (symbolic or not).
     """
     global _recorded
@@ -34,14 +37,15 @@ def record(
             inputs = emit.describe_inputs(gm, example_inputs)
             source = emit.standalone(gm, inputs, level=level, cid=cid)
             values = {"values": emit.describe_values(gm), "settings": settings.describe(compiler_fn)}
-            number = _write(source, {**head, "inputs": inputs}, values)
+            small = emit.small_values(gm, example_inputs) if level == "dynamo" else {}
+            number = _write(source, {**head, "inputs": inputs}, values, small)
         journal.write("graph", n=number, **head)
     except Exception as problem:  # some graphs have no source text; the compile must go on
         journal.write("graph", n=number, problem=repr(problem)[:2000], **head)
     return number
 
 
-def _write(source: str, facts: dict[str, Any], values: dict[str, Any]) -> int:
+def _write(source: str, facts: dict[str, Any], values: dict[str, Any], small: dict[str, Any]) -> int:
     """Put the files into a folder of their own and give it the next free number."""
     top = os.path.join(journal.RUN_DIR, "graphs")
     draft = os.path.join(top, f".draft-{os.getpid()}-{_recorded}")
@@ -50,6 +54,7 @@ def _write(source: str, facts: dict[str, Any], values: dict[str, Any]) -> int:
         ("graph.py", source),
         ("inputs.json", json.dumps(facts, indent=1, default=repr, ensure_ascii=False)),
         ("values.json", json.dumps(values, default=repr, ensure_ascii=False)),
+        (SMALL, json.dumps(small)),
     ):
         with open(os.path.join(draft, name), "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)

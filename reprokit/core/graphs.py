@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -80,6 +81,12 @@ def read(source: str, values: Mapping[str, Any], settings: Mapping[str, Any], le
     places = [a.arg for a in classes["Repro"].forward.args.args[1:]]
     kept, known = _without_aliases(lines, places, dict(values))
     return Graph(tuple(kept), known, tuple(imports), tuple(bodies), constants, settings, last.reads, level, is_training)
+
+
+def with_data(graph: Graph, data: Mapping[str, Any]) -> Graph:
+    """The same graph with what stands in its inputs, as nested lists by name."""
+    values = {name: {**facts, "data": data.get(name)} for name, facts in graph.values.items()}
+    return dataclasses.replace(graph, values=values)
 
 
 def _check(settings: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ Floats are drawn from a normal distribution; integers are 0 or 1, so that they c
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ _DRAWN = re.compile(r"torch\.(bfloat16|float16|float32|float64|complex\d+)")
 def text(facts: Mapping[str, Any]) -> str:
     """``torch.randn(2, 3, dtype=torch.float16)`` for ``facts``: shape and stride in elements, dtype, device, requires_grad.
 
-    An unknown size (None) is taken as 2.
+    An unknown size (None) is taken as 2. ``data``, as nested lists, are values to stand in it.
     """
     shape = [2 if s is None else int(s) for s in facts["shape"]]
     stride = facts["stride"]
@@ -30,7 +31,9 @@ def text(facts: Mapping[str, Any]) -> str:
     of_type = "" if dtype == "torch.float32" else f", dtype={dtype}"
     grad = bool(facts["requires_grad"])
     in_call = ", requires_grad=True" if grad and is_plain else ""
-    if dtype == "torch.bool" or _INTEGER.fullmatch(dtype):
+    if facts.get("data") is not None and is_plain:
+        made = f"torch.tensor({_literal(facts['data'])}{of_type}{where}{in_call})"
+    elif dtype == "torch.bool" or _INTEGER.fullmatch(dtype):
         of_type = "" if dtype == "torch.int64" else of_type
         made = f"torch.randint(0, 2, {_tuple(size)}{of_type}{where})"
     elif _DRAWN.fullmatch(dtype):
@@ -42,6 +45,16 @@ def text(facts: Mapping[str, Any]) -> str:
     if not is_plain:
         made += f".as_strided({_tuple(shape)}, {_tuple(stride)})" + (".requires_grad_()" if grad else "")
     return made
+
+
+def _literal(data: Any) -> str:
+    if isinstance(data, list):
+        return f"[{', '.join(map(_literal, data))}]"
+    if isinstance(data, float) and not math.isfinite(data):
+        return f'float("{data}")'
+    if not isinstance(data, (bool, int, float)):
+        raise ValueError(f"{data!r} is no number")  # it becomes program text
+    return repr(data)
 
 
 def contiguous(shape: Sequence[int]) -> list[int]:

@@ -220,7 +220,7 @@ def hinted(graph: graphs.Graph, verdict: Verdict, seen: Observation) -> list[int
 
 
 def starts(seen: Observation, run_path: Path, source: str, is_training: bool, is_fake: bool) -> list[Start]:
-    """What there is to begin with, in the order in which it is tried."""
+    """What there is to begin with, in the order in which it is tried: values of inputs only where none do not do."""
     is_training |= any(g.is_backward for g in seen.graphs)
     records = [g for g in seen.graphs if g.number >= 0]
     waiting = [g for g in records if not g.is_done]
@@ -230,28 +230,41 @@ def starts(seen: Observation, run_path: Path, source: str, is_training: bool, is
         g for g in waiting if g.level == "dynamo"
     ]
     aten = [g for g in failing if g.level == "aten"]
-    found = []
+    found: list[Start] = []
+    valued: list[Start] = []
     for level, some in (("dynamo", dynamo), ("aten", aten)):
         for record in list(reversed(some))[:MOST_GRAPHS]:
             with contextlib.suppress(Exception):
                 graph = _graph(record, run_path, records, is_training and level == "dynamo", is_fake)
-                found.append(Start(level, cut.program(graph, range(len(graph.units))), graph))
+                found.append(_start(level, graph))
+                if small := _read(_folder(record, run_path) / "small.private"):
+                    valued.append(_start(level, graphs.with_data(graph, small)))
+    sources = []
     if source:
         with contextlib.suppress(Exception):
-            found.insert(len([f for f in found if f.level == "dynamo"]), Start("source", polish.flatten(source)))
-    return found
+            sources.append(Start("source", polish.flatten(source)))
+    place = len([f for f in found if f.level == "dynamo"])
+    return [*found[:place], *valued, *sources, *found[place:]]
+
+
+def _start(level: str, graph: graphs.Graph) -> Start:
+    return Start(level, cut.program(graph, range(len(graph.units))), graph)
+
+
+def _folder(record: GraphRecord, run_path: Path) -> Path:
+    return run_path / "graphs" / f"{record.number:04d}"
 
 
 def _graph(
     record: GraphRecord, run_path: Path, records: list[GraphRecord], is_training: bool, is_fake: bool
 ) -> graphs.Graph:
-    folder = run_path / "graphs" / f"{record.number:04d}"
+    folder = _folder(record, run_path)
     told = _read(folder / "values.json")
     settings = told.get("settings") or {}
     if record.level == "aten":
         parents = [g for g in records if g.level == "dynamo" and g.cid == record.cid]
         if parents:
-            asked = _read(run_path / "graphs" / f"{parents[-1].number:04d}" / "values.json").get("settings") or {}
+            asked = _read(_folder(parents[-1], run_path) / "values.json").get("settings") or {}
             settings = {**asked, "grad": False, "dynamic": None}
     text = files.read_text(folder / "graph.py")
     return graphs.read(text, told.get("values") or {}, {**settings, "fake": is_fake}, record.level, is_training)
