@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 from collections.abc import Callable
@@ -16,8 +17,9 @@ BUILDING = frozenset({"cpp-build", "triton-compile", "worker-wait"})
 def install(phase: str, is_backward: bool, stop: Callable[[], None]) -> None:
     """Call ``stop`` when a graph of the wanted direction has left ``phase``; it must not return.
 
-    Other phases than those here are not stopped behind. Where Inductor is not imported yet, it has no phases to stop behind. A program that compiles several graphs is stopped at the first, so the
-    caller must see once that the failure still shows.
+    Other phases than those here are not stopped behind. Where Inductor is not imported yet, it has no phases to stop
+    behind. A program that compiles several graphs is stopped at the first, so the caller must see once that the failure
+    still shows. Where a backward graph is of interest, the forward one gets as far and is then run as it is, unbuilt.
     """
     if phase in BEFORE_INDUCTOR:
         from torch._dynamo.output_graph import OutputGraph
@@ -31,9 +33,13 @@ def install(phase: str, is_backward: bool, stop: Callable[[], None]) -> None:
     from torch._inductor.scheduler import Scheduler
     from torch._inductor.virtualized import V
 
+    forwards = _Forwards() if is_backward else None
+
     def if_wanted(graph: Any, *_: Any) -> None:
         if bool(getattr(graph, "is_backward", False)) == is_backward:
             stop()
+        elif forwards is not None and forwards.is_at_work:
+            raise _Past
 
     def of_current(*_: Any) -> None:
         if_wanted(V.graph)
@@ -48,6 +54,40 @@ def install(phase: str, is_backward: bool, stop: Callable[[], None]) -> None:
         _around(PyCodeCache, "load_by_key_path", before=of_current)
     elif phase in BUILDING:
         _around(PyCodeCache, "load_by_key_path", after=of_current)
+
+
+class _Past(BaseException):
+    """A forward graph has left the phase."""
+
+
+class _Forwards:
+    """Gives AOT a forward graph itself once it has left the phase, as Inductor does with one that computes nothing.
+
+    It gets as far as that because the same failure may be in it: what a backward computes, the partitioner moves.
+    """
+
+    def __init__(self) -> None:
+        from torch._functorch.aot_autograd import make_boxed_func
+        from torch._inductor import compile_fx
+        from torch.fx import GraphModule
+
+        self.is_at_work = False
+        real = compile_fx._compile_fx_inner
+
+        @functools.wraps(real)
+        def inner(gm: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if kwargs.get("is_backward") or kwargs.get("is_inference"):
+                return real(gm, inputs, *args, **kwargs)
+            own = GraphModule(gm, copy.deepcopy(gm.graph))  # passes change the one that is compiled
+            self.is_at_work = True
+            try:
+                return real(gm, inputs, *args, **kwargs)
+            except _Past:
+                return make_boxed_func(own.forward)
+            finally:
+                self.is_at_work = False
+
+        compile_fx._compile_fx_inner = inner
 
 
 def _around(

@@ -177,8 +177,6 @@ def _depth(verdict: Verdict, starts: list[ladder.Start]) -> str:
     is_own = bool(starts) and all(s.graph is not None and s.graph.settings.get("backend") for s in starts)
     if is_own and verdict.phase == "backend":
         return "dynamo"
-    if any(s.graph is not None and s.graph.is_training for s in starts):
-        return "build"  # the forward is built before the backward is compiled
     return DEPTHS.get(verdict.phase or "", "build")
 
 
