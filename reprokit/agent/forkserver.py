@@ -20,6 +20,7 @@ from typing import Any
 
 from . import probe
 
+POLL_MS = 4
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -61,17 +62,12 @@ def _one(out: int, asked: dict[str, Any], threads: int) -> bool:
         os.close(out)
         probe.run(asked, threads)
     _say(out, id=asked["id"], pid=pid)
-    pidfd = os.pidfd_open(pid)
     is_heard = True
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
+    poll = select.poll()  # of a pidfd would be neater, and kernels of clusters may be older than it
     poll.register(0, select.POLLHUP)
-    while is_heard:
-        events = dict(poll.poll())
-        if pidfd in events:
-            break
+    while is_heard and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        events = dict(poll.poll(POLL_MS))
         is_heard = not events.get(0, 0) & (select.POLLHUP | select.POLLERR)
-    os.close(pidfd)
     with contextlib.suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
     _, status, used = os.wait4(pid, 0)
@@ -91,8 +87,7 @@ def _end_strays() -> int:
     """End what the probe started and left behind; every orphan below us is ours to reap."""
     ended = 0
     for _ in range(50):
-        with open(f"/proc/self/task/{os.getpid()}/children") as file:
-            pids = [int(word) for word in file.read().split()]
+        pids = _children()
         if not pids:
             break
         for pid in pids:
@@ -102,6 +97,19 @@ def _end_strays() -> int:
                 os.waitpid(pid, 0)
                 ended += 1
     return ended
+
+
+def _children() -> list[int]:
+    """Our children; where the kernel keeps no list of them (CONFIG_PROC_CHILDREN), every process is asked."""
+    with contextlib.suppress(FileNotFoundError), open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return [int(word) for word in file.read().split()]
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
+            text = file.read()
+            if int(text[text.rindex(b")") + 2 :].split()[1]) == os.getpid():
+                found.append(int(name))
+    return found
 
 
 def _warm_up(depth: str) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import os
 import sys
 import textwrap
@@ -133,8 +134,8 @@ def _is_registered(name: str) -> bool:
 def _text(value: Any, sources: dict[str, str]) -> str:
     import torch
 
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return repr(value)
+    if value is None or type(value) in (bool, int, float, str):  # exactly: an Enum may be an int, too
+        return repr(value) if not isinstance(value, float) or math.isfinite(value) else f'float("{value}")'
     if isinstance(value, (list, tuple, set, frozenset)) and len(value) < 200:
         inner = ", ".join(_text(v, sources) for v in value)
         if isinstance(value, list):

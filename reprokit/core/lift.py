@@ -10,7 +10,7 @@ import ast
 import copy
 from collections.abc import Callable, Iterator
 
-from .trees import MOST_EDITS, NO_PROGRAM, Put, Test, arguments, at, reads, replace, text_of, walk
+from .trees import NO_PROGRAM, Put, Test, arguments, at, reads, replace, text_of, walk
 
 _CONTAINERS = frozenset({"ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Parameter", "Sequential"})
 
@@ -37,7 +37,7 @@ def functions(text: str, test: Test) -> str:
 
 def _proposed(text: str, proposals: Callable[[ast.Module], Iterator[ast.Module]], test: Test) -> str:
     refused = {text}
-    for _ in range(MOST_EDITS):
+    while True:
         for changed in proposals(ast.parse(text)):
             try:
                 new = text_of(changed)
@@ -49,8 +49,7 @@ def _proposed(text: str, proposals: Callable[[ast.Module], Iterator[ast.Module]]
                     text = new
                     break
         else:
-            break
-    return text
+            return text
 
 
 def _hoisted(tree: ast.Module) -> Iterator[ast.Module]:

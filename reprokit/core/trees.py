@@ -15,8 +15,6 @@ Path = tuple[tuple[str, int], ...]
 """Where a node stands: field and index (or -1) from the module down."""
 NO_PROGRAM = (SyntaxError, ValueError, AttributeError, TypeError, IndexError, KeyError, RecursionError)
 """What unparsing or parsing raises for a tree that an edit has broken."""
-MOST_EDITS = 400
-"""Single edits that one pass may try."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +56,11 @@ def one_by_one(
     test: Test,
 ) -> str:
     """Try each edit in turn; after one that holds, go on from the place where it was."""
-    place, tried = 0, 0
-    while tried < MOST_EDITS:
+    place = 0
+    while True:
         tree = ast.parse(text)
         every = list(edits(tree))
         while place < len(every):
-            tried += 1
             changed = copy.deepcopy(tree)
             apply(changed, every[place])
             try:
@@ -76,7 +73,6 @@ def one_by_one(
             place += 1
         else:
             return text
-    return text
 
 
 def text_of(tree: ast.Module) -> str:
