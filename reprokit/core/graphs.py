@@ -30,6 +30,12 @@ class Unit:
     def text(self) -> str:
         return "; ".join(ast.unparse(s) for s in self.statements)
 
+    @property
+    def kind(self) -> str:
+        """What it does, whatever it does it to: its text without names and numbers."""
+        names = "|".join(re.escape(n) for n in (*self.reads, *self.writes))
+        return re.sub(rf"\b({names}|\d+)\b", "_", self.text)
+
 
 @dataclass(frozen=True)
 class Graph:

@@ -10,15 +10,21 @@ Windows and QuickXplain (Junker 2004) are cheapest for a few scattered things, d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
 Holds = Callable[[list[T]], bool]
 
 
-def smallest(things: Sequence[T], holds: Holds[T], hints: Sequence[T] = ()) -> list[T]:
-    """Reduce ``things`` to a 1-minimal list; ``hints`` are tried first, alone and then with their surroundings."""
+def smallest(
+    things: Sequence[T], holds: Holds[T], hints: Sequence[T] = (), kind: Callable[[T], Hashable] | None = None
+) -> list[T]:
+    """Reduce ``things`` to a 1-minimal list.
+
+    ``hints`` are tried first, alone and then with their surroundings; without hints, one thing of each ``kind``:
+    most failures need one operator, and a question about few is cheap.
+    """
     found = list(things)
     if len(found) < 2:
         return found
@@ -27,6 +33,11 @@ def smallest(things: Sequence[T], holds: Holds[T], hints: Sequence[T] = ()) -> l
         if len(known) < len(found) and holds(known):
             return one_minimal(known, holds) if len(known) > 1 else known
         found = around(found, known[-1:], holds)
+    elif kind is not None:
+        sample = list({kind(thing): thing for thing in reversed(found)}.values())[::-1]
+        if 2 * len(sample) <= len(found):
+            chosen = [thing for thing in found if thing in set(sample)]
+            found = chosen if holds(chosen) else found
     found = needed(window(found, holds), holds)
     return one_minimal(found, holds)
 

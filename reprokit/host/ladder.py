@@ -172,7 +172,12 @@ class Ladder:
         found.began_nodes = found.began_nodes or len(places)
         hints = hinted(graph, self._verdict, self._seen)
         asker.status.trying = f"which of {len(places)} nodes are needed"
-        kept = reduce.smallest(places, lambda some: bool(some) and asker.holds(cut.program(graph, some)), hints)
+        kept = reduce.smallest(
+            places,
+            lambda some: bool(some) and asker.holds(cut.program(graph, some)),
+            hints,
+            lambda i: graph.units[i].kind,
+        )
         return cut.program(graph, kept)
 
     def _pass_over(self, text: str) -> str:

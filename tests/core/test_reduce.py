@@ -47,6 +47,15 @@ def test_a_wrong_hint_costs_little() -> None:
     assert len(asked.seen) < 80
 
 
+def test_one_thing_of_each_kind_is_asked_first() -> None:
+    """What needs one kind of thing is found among a few; where that does not do, nothing is lost but the question."""
+    asked = Asked(lambda some: any(n % 10 == 3 for n in some))
+    assert len(reduce.smallest(list(range(600)), asked, kind=lambda n: n % 10)) == 1
+    assert max(map(len, asked.seen)) == 10
+    asked = Asked(lambda some: {13, 403} <= set(some))
+    assert reduce.smallest(list(range(600)), asked, kind=lambda n: n % 10) == [13, 403]
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.sets(st.integers(0, 59), min_size=1, max_size=8), st.integers(0, 2**16))
 def test_the_result_holds_and_is_1_minimal(needed: set[int], salt: int) -> None:
