@@ -11,9 +11,10 @@ import hashlib
 import re
 
 from . import frames as fr
+from .facts import recent
 from .records import Fault, Frame, Observation, Raised, Signature, Verdict
 
-ALGORITHM = 3
+ALGORITHM = 4
 """Rises whenever a title could change for the same evidence; ids of different algorithms never compare."""
 
 MESSAGE_CHARS = 160
@@ -86,7 +87,7 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
     if verdict.kind == "hang" and seen.endless_line:
         return "endless unrolling", ["the line belongs to the user; that Dynamo unrolls a loop without end is the bug"]
     if verdict.kind == "hang":
-        return _of_stacks(seen)
+        return _of_stacks(recent(seen))  # a look taken early, when it was only slow, is of somewhere else
     if verdict.kind == "crash":
         return _of_crash(verdict, seen)
     raised = blamed(seen)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -131,6 +133,9 @@ def test_a_hang_is_named_by_what_stays_and_by_user_code_inside_the_compiler() ->
         sign(verdict, seen).title
         == "hang: fx-passes | <user>:simplify_forever < torch/_inductor/fx_passes/post_grad.py:post_grad_passes"
     )
+    early = dataclasses.replace(dumps[0], threads=(ThreadStack(5, "MainThread", stack("a")[-1:], is_main=True),))
+    late = (early, *(dataclasses.replace(d, number=d.number + 5) for d in dumps))
+    assert sign(verdict, dataclasses.replace(seen, dumps=late)) == sign(verdict, seen)
 
 
 @given(st.text(max_size=500))
