@@ -34,7 +34,7 @@ class Unit:
     def kind(self) -> str:
         """What it does, whatever it does it to: its text without names and numbers."""
         names = "|".join(re.escape(n) for n in (*self.reads, *self.writes))
-        return re.sub(rf"\b({names}|\d+)\b", "_", self.text)
+        return re.sub(rf"(?<![.\w])({names}|\d+)\b", "_", self.text)  # not the relu of torch.relu
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,10 @@ def why_not_again(tree: ast.Module) -> str:
         if isinstance(node, ast.Attribute):
             is_of_os = isinstance(node.value, ast.Name) and node.value.id == "os"
             if node.attr in _ATTRIBUTES or (is_of_os and node.attr not in _OF_OS):
-                return f"it uses {ast.unparse(node)[:60]}"
+                owner = node.value.id if isinstance(node.value, ast.Name) else ""
+                return f"it uses {owner}.{node.attr}"
         if isinstance(node, ast.ImportFrom) and {a.name for a in node.names} & (_ATTRIBUTES | {"*"}):
-            return f"it has {ast.unparse(node)[:60]}"
+            return f"it has {ast.unparse(node)}"
         if isinstance(node, ast.ImportFrom) and node.module == "os":
             return "it imports names from os"
     return ""

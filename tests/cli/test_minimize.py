@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,62 @@ with torch.no_grad():
     torch.compile(net, backend=picky)(torch.randn(8, 16))
 """
 )
+
+
+TRAINING = """
+import argparse
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+@dataclass
+class Config:
+    hidden: int = 16
+
+class Router(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.gate = nn.Linear(config.hidden, 4)
+
+    def forward(self, x):
+        best = self.gate(x).argmax().item()
+        name = "expert_%d" % best
+        return x * len(name)
+
+class Model(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.up, self.router = nn.Linear(8, config.hidden), Router(config)
+
+    def forward(self, x):
+        return self.router(torch.relu(self.up(x)))
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=1)
+    steps = parser.parse_args().steps
+    model = torch.compile(Model(Config()), fullgraph=True)
+    for step in range(steps):
+        print(step, model(torch.randn(2, 8)).sum())
+
+if __name__ == "__main__":
+    main()
+"""
+INDEXED = """
+import torch
+
+def picky(gm, inputs):
+    if any(i.dtype == torch.int64 and i.max() > 5 for i in inputs):
+        raise RuntimeError("index too large")
+    return gm.forward
+
+def f(x, i, w):
+    y = torch.relu(x @ w) + 1
+    return torch.softmax(y[i].sin(), -1)
+
+torch.compile(f, backend=picky)(torch.randn(16, 8), torch.tensor([1, 2, 9, 3]), torch.randn(8, 8))
+"""
 
 
 def capture(*words: str | Path, **more: str) -> Done:
@@ -201,6 +259,37 @@ def test_source_is_reduced_where_there_is_no_graph(tmp_path: Path, write: Any) -
     found, text = done.json["minimized"], repro_of(done)
     assert found["level"] == "source" and found["proof"]["answer"] == "same", found
     assert found["lines"] <= 9 and "fullgraph=True" in text and "Settings" not in text, text
+
+
+@pytest.mark.slow
+def test_the_script_of_a_command_is_reduced_where_there_is_no_graph(tmp_path: Path, write: Any) -> None:
+    """Classes, the command line, ``main`` and the loop go; what Dynamo cannot trace is left."""
+    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, write("train.py", TRAINING), "--steps", "3")
+    text, found = repro_of(done), done.json["minimized"]
+    assert found["level"] == "source" and found["proof"]["answer"] == "same" and found["proof"]["eager"] == "passes"
+    assert found["lines"] <= 6, text
+    assert "expert_%d" in text and not re.search(r"import argparse|^class |^ *for ", text, re.M)
+
+
+def test_a_script_that_writes_is_never_run_again(tmp_path: Path, write: Any) -> None:
+    """Somebody's training script leaves files: it ran once, and no changed copy of it runs."""
+    runs = tmp_path / "runs.txt"
+    script = TRAINING + f'\nopen("{runs}", "a").write("x")\n'
+    script = script.replace("if __name__", f'open("{runs}", "a").write("x")\nif __name__')
+    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, write("train.py", script))
+    assert done.json["verdict"]["kind"] == "exception" and runs.read_text() == "x"
+    assert done.json["repro"] is None
+    assert any("train.py are not run unasked: it uses .write" in row["why"] for row in done.json["missing"])
+
+
+def test_values_stand_in_the_repro_where_they_matter(tmp_path: Path, write: Any) -> None:
+    """An index that is too large is carried, and shrunk; what stands in small inputs enters no pack otherwise."""
+    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", INDEXED))
+    text = repro_of(done)
+    assert "torch.tensor([9])" in text and "randn" in text and done.json["minimized"]["proof"]["answer"] == "same"
+    assert list((tmp_path / "out").glob("run-001/graphs/*/small.private"))
+    with tarfile.open(done.json["pack"]) as pack:
+        assert not [name for name in pack.getnames() if "private" in name]
 
 
 def test_a_pack_is_replayed_and_checked(tmp_path: Path, write: Any) -> None:

@@ -177,3 +177,14 @@ def test_cutting_a_large_graph_is_linear() -> None:
         return count
 
     assert steps(5000) < 14 * steps(500)
+
+
+def test_what_a_unit_does_is_told_without_names_and_numbers() -> None:
+    """``relu = torch.relu(x)`` and ``tanh = torch.tanh(x)`` differ; two of the same on other values do not."""
+    rows = "\n".join(f"        {n} = torch.{n.split('_')[0]}(l_x_)" for n in ("relu", "tanh", "relu_1"))
+    source = (
+        f"import torch\nclass Repro(torch.nn.Module):\n    def forward(self, l_x_):\n{rows}\n        return (relu,)\n"
+    )
+    graph = graphs.read(source, VALUES, {}, "dynamo", False)
+    one, other, again = (unit.kind for unit in graph.units)
+    assert one == again == "_ = _.relu(_)" and other == "_ = _.tanh(_)"
