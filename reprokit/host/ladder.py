@@ -74,7 +74,8 @@ class Ladder:
                     continue
                 self._level, asker.limits = start.level, usual
                 asker.status.trying = f"the {NAMES[start.level]} as it is"
-                asker.begin(start.text, carried)
+                is_own = self._verdict.phase == "backend" and "backend=" in start.text
+                asker.begin(start.text, carried, "backend=" if is_own else "")
                 if not begins(start):
                     continue
                 if not self.ends:

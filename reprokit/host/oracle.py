@@ -72,6 +72,7 @@ class Oracle:
         self._file: IO[str] | None = None
         self._restarts = 0
         self._unknown: set[str] = set()
+        self._word = ""
         self._carried: dict[str, str] = {}
         self._open()
 
@@ -81,13 +82,15 @@ class Oracle:
             with contextlib.suppress(OSError):
                 self._file.close()
 
-    def begin(self, text: str, carried: Collection[str] = ()) -> None:
+    def begin(self, text: str, carried: Collection[str] = (), word: str = "") -> None:
         """Start with another program: names that it does not know, its parts need not know either.
+
+        A text without ``word`` cannot show the failure, such as one of a custom backend without ``backend=``.
 
         ``carried`` are sources of custom passes and backends. They stand as they are, or not at all: a smaller backend
         that always raises would show the same failure, and say nothing.
         """
-        self._unknown = unknown_names(ast.parse(text))
+        self._unknown, self._word = unknown_names(ast.parse(text)), word
         self._carried = {name: dumped for source in carried for name, dumped in definitions(source).items()}
 
     def holds(self, text: str) -> bool:
@@ -98,7 +101,7 @@ class Oracle:
         """One of ``core.oracle.ANSWERS``."""
         self.status.asked += 1
         tree = parsed(text)
-        if tree is None or "compile" not in text or unknown_names(tree) - self._unknown:
+        if tree is None or "compile" not in text or self._word not in text or unknown_names(tree) - self._unknown:
             return core.OTHER  # it does not parse, compiles nothing, or ends in a NameError
         if self._carried:
             stand = definitions(text)
