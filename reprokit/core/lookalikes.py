@@ -30,6 +30,10 @@ def is_setting(found: re.Match[str]) -> bool:
         r"(?:bos|eos|pad|unk|cls|sep|mask|class|image|next)_$", found.string[max(0, found.start() - 8) : found.start()]
     ):
         return True  # cls_token and its kin
+    if re.search(
+        r"(?:pre|post|custom|grad|fx|fusion|joint)_$", found.string[max(0, found.start() - 8) : found.start()]
+    ) and name.startswith("pass"):
+        return True  # post_grad_custom_post_pass is a compiler's
     if re.match(r"[A-Z0-9_]*?KEY\b", name):  # many keys open nothing
         return not (looks_secret or re.search(r"(?:API|ACCESS|PRIVATE|SECRET|AUTH|SIGNING|ENCRYPTION)_?KEY", name))
     if name[:1].isupper() or name.startswith("-"):

@@ -222,6 +222,7 @@ def test_what_is_private_is_hidden(text: str, gone: str) -> None:
         "torch.threading.local() obj.internal self.x1.internal attr0.internal = 3",
         "LD_LIBRARY_PATH=/usr/local/cuda/lib64 TRITON_PTXAS_PATH=/opt/ptxas CACHE_DUMP_FILE_PATH=/x/y",
         "PRE_GRAD_PATTERNS['x'] = POSITIONAL_OR_KEYWORD:\n    raise X",
+        "torch._inductor.config.post_grad_custom_post_pass = mypass",
         'cls_token: "f32[1, 1, 768][768, 768, 1]cuda:0" = L_self_cls_token',
         "token = sample; size mismatch for cls_token: copying",
         "a basic implementation of bearer authentication failed",
