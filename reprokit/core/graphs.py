@@ -13,6 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+NAMESPACES = frozenset(
+    "aten prim prims higher_order inductor _inductor inductor_prims quantized quantized_decomposed onednn mkldnn mkl "
+    "mkldnn_prepacked rngprims debugprims c10d _c10d_functional c10d_functional _dtensor fsdp symm_mem sparse profiler "
+    "streams export triton_kernel".split()
+)
+"""Operators that ``import torch`` defines."""
+
 
 class Unreadable(Exception):
     """The recorded text is no graph that can be cut."""
@@ -29,6 +36,12 @@ class Unit:
     @property
     def text(self) -> str:
         return "; ".join(ast.unparse(s) for s in self.statements)
+
+    @property
+    def custom(self) -> str:
+        """The namespace of an operator that torch does not bring along; empty for any other unit."""
+        spaces = re.findall(r"\btorch\.ops\.(\w+)\.", self.text)
+        return next((space for space in spaces if space not in NAMESPACES), "")
 
     @property
     def kind(self) -> str:

@@ -7,7 +7,7 @@ import copy
 import re
 import textwrap
 
-from .trees import Put, Test, target
+from .trees import Put, Test, reads, target
 
 MOST_WIDTH = 88
 _EXPECTED = {
@@ -107,9 +107,8 @@ def _inlined(text: str) -> str:
         while place + 1 < len(function.body):
             row, after = function.body[place], function.body[place + 1]
             name = target(row)
-            uses = [n for r in function.body for n in ast.walk(r) if isinstance(n, ast.Name) and n.id == name]
-            if name and len(uses) == 2 and any(u in set(ast.walk(after)) for u in uses):
-                assert isinstance(row, ast.Assign)
+            is_last = target(after) == name or _is_dead(name, function.body[place + 2 :])
+            if name and isinstance(row, ast.Assign) and len(reads(after, name)) == 1 and is_last:
                 changed = Put({name: row.value}).visit(copy.deepcopy(after))
                 if len(ast.unparse(changed)) <= MOST_WIDTH - 8:
                     function.body[place : place + 2] = [changed]
@@ -117,6 +116,16 @@ def _inlined(text: str) -> str:
                     continue
             place += 1
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _is_dead(name: str, rows: list[ast.stmt]) -> bool:
+    """Nothing reads the name before it is given anew."""
+    for row in rows:
+        if reads(row, name):
+            return False
+        if target(row) == name:
+            return True
+    return True
 
 
 def _renamed(text: str) -> str:

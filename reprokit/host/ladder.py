@@ -38,6 +38,8 @@ class Start:
     level: str
     text: str
     graph: graphs.Graph | None = None
+    places: tuple[int, ...] = ()
+    """Units of the graph that it begins with."""
 
 
 class Ladder:
@@ -81,7 +83,7 @@ class Ladder:
                 if not self.ends:
                     self.ends = asker.ends = time.monotonic() + budget_s
                 found.began_lines = found.began_lines or lines_of(start.text)
-                text = start.text if start.graph is None else self._cut(start.graph)
+                text = start.text if start.graph is None else self._cut(start)
                 before = ""
                 while text != before:
                     before, text = text, self._pass_over(text)
@@ -166,10 +168,11 @@ class Ladder:
         else:
             self._limit(deadline_s=LEAST_PASS_S + HEALTHY_MULTIPLE * last.seconds)
 
-    def _cut(self, graph: graphs.Graph) -> str:
+    def _cut(self, start: Start) -> str:
         """Leave out units of the graph."""
         found, asker = self._found, self._ask
-        places = list(range(len(graph.units)))
+        graph, places = start.graph, list(start.places)
+        assert graph is not None
         found.began_nodes = found.began_nodes or len(places)
         hints = hinted(graph, self._verdict, self._seen)
         asker.status.trying = f"which of {len(places)} nodes are needed"
@@ -254,7 +257,9 @@ def starts(seen: Observation, run_path: Path, source: str, is_training: bool, is
 
 
 def _start(level: str, graph: graphs.Graph) -> Start:
-    return Start(level, cut.program(graph, range(len(graph.units))), graph)
+    # operators of the user's own are defined where no graph reaches; without them, what they gave are inputs
+    places = tuple(i for i, unit in enumerate(graph.units) if not unit.custom)
+    return Start(level, cut.program(graph, places), graph, places)
 
 
 def _folder(record: GraphRecord, run_path: Path) -> Path:

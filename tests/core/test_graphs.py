@@ -188,3 +188,13 @@ def test_what_a_unit_does_is_told_without_names_and_numbers() -> None:
     graph = graphs.read(source, VALUES, {}, "dynamo", False)
     one, other, again = (unit.kind for unit in graph.units)
     assert one == again == "_ = _.relu(_)" and other == "_ = _.tanh(_)"
+
+
+def test_operators_of_the_user_are_known() -> None:
+    """No graph carries their definition; those of torch are there for everyone."""
+    rows = (
+        "        a = torch.ops.mine.twice(l_x_)\n        b = torch.ops.aten.relu.default(l_x_)\n        return (a, b)\n"
+    )
+    source = "import torch\nclass Repro(torch.nn.Module):\n    def forward(self, l_x_):\n" + rows
+    graph = graphs.read(source, VALUES, {}, "dynamo", False)
+    assert [unit.custom for unit in graph.units] == ["mine", ""]

@@ -161,6 +161,14 @@ def test_values_read_once_are_put_in_place_and_names_are_short() -> None:
     assert polish.plain_names(before, lambda t: True) == "def repro(x):\n    return torch.erf(torch.sin(x))\n"
 
 
+def test_a_name_that_is_given_again_is_put_in_place_too() -> None:
+    """``y`` is three values; each is read once."""
+    before = "def repro(x):\n    y = x\n    y = torch.erf(y)\n    y = y + 1\n    return y\n"
+    assert "return torch.erf(x) + 1" in polish.plain_names(before, lambda text: True)
+    twice = "def repro(x):\n    y = x\n    z = torch.erf(y)\n    y = y + z\n    return y\n"
+    assert "return a + torch.erf(a)" in polish.plain_names(twice, lambda text: True)
+
+
 def test_a_value_read_twice_keeps_its_name() -> None:
     """Nothing is computed twice."""
     text = polish.plain_names("def repro(x):\n    sin = torch.sin(x)\n    return sin + sin\n", lambda t: True)
