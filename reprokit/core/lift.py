@@ -10,7 +10,7 @@ import ast
 import copy
 from collections.abc import Callable, Iterator
 
-from .trees import NO_PROGRAM, Put, Test, arguments, at, reads, replace, text_of, walk
+from .trees import NO_PROGRAM, Path, Put, Test, arguments, at, reads, replace, text_of, walk
 
 _CONTAINERS = frozenset({"ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Parameter", "Sequential"})
 
@@ -140,6 +140,7 @@ def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
         calls = _calls(tree, called, is_method=bool(skip) and node.name != "__init__")
         given = [arguments(node, call, skip) for call in calls]
         if not calls or any(g is None for g in given):
+            yield from _defaulted(tree, path, node)
             continue
         for place, parameter in enumerate(node.args.args[skip:]):
             values = [g[parameter.arg] for g in given if g is not None]
@@ -155,6 +156,22 @@ def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
                     del call.args[place : place + 1]
                     call.keywords = [k for k in call.keywords if k.arg != parameter.arg]
                 yield changed
+
+
+def _defaulted(tree: ast.Module, path: Path, node: ast.FunctionDef) -> Iterator[ast.Module]:
+    """Of a function whose calls cannot be told, such as ``forward``: without a last parameter that nobody needs."""
+    if not node.args.defaults:
+        return
+    name = node.args.args[-1].arg
+    if any(reads(row, name) for row in node.body):
+        return
+    changed = copy.deepcopy(tree)
+    function = at(changed, path)
+    _without_parameter(function, len(function.args.args) - 1)
+    for call in ast.walk(changed):
+        if isinstance(call, ast.Call):
+            call.keywords = [k for k in call.keywords if k.arg != name]
+    yield changed
 
 
 def _calls(tree: ast.Module, name: str, is_method: bool) -> list[ast.Call]:

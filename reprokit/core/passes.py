@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 from .trees import Place, Test, at, keep_some, one_by_one, owner_of, reads, replace, statements, target, walk, without
 
+MOST_ELEMENTS = 2
+"""Of a display that any one of them may stand for; longer ones are shortened first."""
 LEAST_NUMBER = 4
 """Down to here a number is made smaller wherever it stands, and left alone in a single place."""
 
@@ -201,6 +203,10 @@ def _smaller(node: ast.AST) -> list[ast.expr]:
         return [node.left]
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         return [node.value]
+    if isinstance(node, (ast.List, ast.Tuple)) and isinstance(node.ctx, ast.Load) and len(node.elts) <= MOST_ELEMENTS:
+        return list(node.elts)
+    if isinstance(node, ast.Dict) and len(node.values) <= MOST_ELEMENTS:
+        return list(node.values)
     return []
 
 

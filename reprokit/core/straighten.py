@@ -23,6 +23,7 @@ def straighten(text: str, test: Test) -> str:
         _empty_keywords,
         _aliases,
         _results,
+        _models,
         _compiled,
     ):
         changed = _safely(step, text)
@@ -242,6 +243,20 @@ def _results(tree: ast.Module) -> None:
     for place, row in enumerate(tree.body):
         if target(row) and target(row) not in read and isinstance(row, ast.Assign) and isinstance(row.value, ast.Call):
             tree.body[place] = ast.Expr(row.value)
+
+
+def _models(tree: ast.Module) -> None:
+    """``net = Net()`` and ``torch.compile(net)`` become ``torch.compile(Net())``."""
+    classes = {n.name for n in tree.body if isinstance(n, ast.ClassDef)}
+    for place, node in enumerate(tree.body[:-1]):
+        called = node.value.func if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) else None
+        name, after = target(node), tree.body[place + 1]
+        if not (name and isinstance(called, ast.Name) and called.id in classes and isinstance(node, ast.Assign)):
+            continue
+        if len(reads(tree, name)) == len(reads(after, name)) == 1 and isinstance(after, (ast.Assign, ast.Expr)):
+            Put({name: node.value}).visit(after)
+            del tree.body[place]
+            return
 
 
 def _compiled(tree: ast.Module) -> None:

@@ -50,6 +50,13 @@ def test_constants_stand_where_a_name_always_meant_them() -> None:
     assert "def make():\n    return Net(4, 'a', 2)" in text and "m = make()" in text
 
 
+def test_a_default_that_nobody_needs_goes() -> None:
+    """Also of ``forward``, which is called through the module."""
+    before = "class M:\n    def forward(self, x, scale=None):\n        return x\ntorch.compile(M())(x, scale=2)\n"
+    text = lift.constants(before, lambda new: True)
+    assert "def forward(self, x):" in text and "(x)" in text
+
+
 def test_a_parameter_that_means_two_things_stays() -> None:
     """Two calls with two values, a call with a star, and a function that is handed on."""
     for calls in ("f(1)\nf(2)\n", "f(*a)\n", "f(1)\ng(f)\n"):
@@ -97,6 +104,14 @@ def test_a_function_that_is_called_once_is_read_in_place() -> None:
     assert text == "n = 3\nm = n + 1\nuse(m)\n"
     generator = "def main():\n    yield 1\nmain()\n"
     assert straighten.straighten(generator, lambda new: True) == generator
+
+
+def test_a_model_is_made_where_it_is_compiled() -> None:
+    """One name less, where it is read once."""
+    before = "class Net:\n    pass\nnet = Net()\ntorch.compile(net)(x)\n"
+    assert "torch.compile(Net())(x)" in straighten.straighten(before, lambda new: True)
+    twice = before + "net.train()\n"
+    assert "net = Net()" in straighten.straighten(twice, lambda new: True)
 
 
 def test_a_script_that_only_computes_may_be_run_again() -> None:
