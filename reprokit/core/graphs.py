@@ -39,7 +39,9 @@ class Unit:
 
     @property
     def custom(self) -> str:
-        """The namespace of an operator that torch does not bring along; empty for any other unit."""
+        """The user's own operator or autograd function, which no text of a graph can define; empty for other units."""
+        if "autograd_function_apply" in self.text:  # it takes graph modules, and Dynamo makes none from a function
+            return "autograd_function_apply"
         spaces = re.findall(r"\btorch\.ops\.(\w+)\.", self.text)
         return next((space for space in spaces if space not in NAMESPACES), "")
 

@@ -191,10 +191,12 @@ def test_what_a_unit_does_is_told_without_names_and_numbers() -> None:
 
 
 def test_operators_of_the_user_are_known() -> None:
-    """No graph carries their definition; those of torch are there for everyone."""
+    """No graph carries their definition, nor that of an autograd function; those of torch are there for everyone."""
     rows = (
         "        a = torch.ops.mine.twice(l_x_)\n        b = torch.ops.aten.relu.default(l_x_)\n        return (a, b)\n"
     )
     source = "import torch\nclass Repro(torch.nn.Module):\n    def forward(self, l_x_):\n" + rows
     graph = graphs.read(source, VALUES, {}, "dynamo", False)
     assert [unit.custom for unit in graph.units] == ["mine", ""]
+    applied = source.replace("torch.ops.mine.twice(", "torch.ops.higher_order.autograd_function_apply(fwd, bwd, ")
+    assert graphs.read(applied, VALUES, {}, "dynamo", False).units[0].custom
