@@ -38,7 +38,7 @@ def smallest(
         if 2 * len(sample) <= len(found):
             chosen = [thing for thing in found if thing in set(sample)]
             found = chosen if holds(chosen) else found
-    found = needed(window(found, holds), holds)
+    found = needed(window(halves(found, holds), holds), holds)
     return one_minimal(found, holds)
 
 
@@ -53,6 +53,19 @@ def around(things: list[T], hints: Sequence[T], holds: Holds[T]) -> list[T]:
         if holds(things[low:high]):
             return things[low:high]
         margin *= 4
+
+
+def halves(things: list[T], holds: Holds[T]) -> list[T]:
+    """Halve as long as a half holds: the last, the first or the middle one. What is needed mostly lies together, and a
+    question about half of the things costs half."""
+    while len(things) >= 4:
+        half, quarter = len(things) // 2, len(things) // 4
+        parts = (things[half:], things[:half], things[quarter : quarter + half])
+        held = next((part for part in parts if holds(part)), None)
+        if held is None:
+            break
+        things = held
+    return things
 
 
 def window(things: list[T], holds: Holds[T]) -> list[T]:

@@ -47,6 +47,14 @@ def test_a_wrong_hint_costs_little() -> None:
     assert len(asked.seen) < 80
 
 
+def test_neighbours_are_found_in_small_questions() -> None:
+    """What lies together is found without asking about nearly everything again and again, wherever it lies."""
+    for first in (3, 310, 594):
+        asked = Asked(lambda some, first=first: {first, first + 2} <= set(some))
+        assert reduce.smallest(list(range(600)), asked) == [first, first + 2]
+        assert sum(map(len, asked.seen)) < 3 * 600
+
+
 def test_one_thing_of_each_kind_is_asked_first() -> None:
     """What needs one kind of thing is found among a few; where that does not do, nothing is lost but the question."""
     asked = Asked(lambda some: any(n % 10 == 3 for n in some))
