@@ -1,6 +1,7 @@
 """reprokit minimize beside PyTorch's own minifier, on the same failures, in one run.
 
-python benchmarks/minimize.py [NAME ...] [--budget 300] [--modes isolate,in-process] [--json FILE] [--markdown FILE]
+python benchmarks/minimize.py [NAME ...] [--budget 300] [--modes isolate,in-process] [--json FILE]
+python benchmarks/minimize.py --table FILE.json ... prints the table of results that were kept with --json.
 
 For each failure of benchmarks/failures.py: the capture's signature; then ``reprokit minimize``, and the minifier that
 TORCHDYNAMO_REPRO_AFTER leaves, each in its modes, under the same wall-clock budget. Solved means that the repro, run
@@ -190,6 +191,19 @@ def scattered(x):
         print(size, row["probes"], row["seconds"], row["cpu_s"], row.get("operators"), flush=True)
 
 
+HEAD = """\
+| failure | tool | solved | operators (least) | lines | probes | CPU s | |
+| --- | --- | --- | --- | --- | --- | --- | --- |"""
+
+
+def line(row: dict[str, Any]) -> str:
+    """One row of the table."""
+    size = f"{row.get('operators', '')} ({row['minimum']})"
+    cells = [row["case"], row["tool"], "yes" if row["solved"] else "no", size, row.get("lines", "")]
+    cells += [row.get("probes") or "", row.get("cpu_s", ""), row.get("said") or ""]
+    return "| " + " | ".join(str(c) for c in cells) + " |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
@@ -197,25 +211,22 @@ def main() -> None:
     parser.add_argument("--modes", default="isolate,in-process")
     parser.add_argument("--growth", action="store_true")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--table", type=Path, nargs="+")
     args = parser.parse_args()
     if args.growth:
         growth([100, 300, 1000, 3000, 5000])
         return
+    print(HEAD, flush=True)
+    if args.table:
+        kept = [row for path in args.table for row in json.loads(path.read_text())]
+        kept.sort(key=lambda row: list(FAILURES).index(row["case"]))
+        print("\n".join(map(line, kept)))
+        return
     rows: list[dict[str, Any]] = []
-    print(
-        "| failure | tool | solved | operators (least) | lines | probes | CPU s | |\n| --- | --- | --- | --- | --- | --- | --- | --- |"
-    )
     for name in args.names or list(FAILURES):
         for row in compare(name, args.budget, [m for m in args.modes.split(",") if m]):
             rows.append(row)
-            cells = [
-                row["case"],
-                row["tool"],
-                "yes" if row["solved"] else "no",
-                f"{row.get('operators', '')} ({row['minimum']})",
-            ]
-            cells += [row.get("lines", ""), row.get("probes") or "", row.get("cpu_s", ""), row.get("said") or ""]
-            print("| " + " | ".join(str(c) for c in cells) + " |", flush=True)
+            print(line(row), flush=True)
             if args.json:
                 args.json.write_text(json.dumps(rows, indent=1))
 
