@@ -10,7 +10,7 @@ import ast
 import copy
 from collections.abc import Callable, Iterator
 
-from .trees import NO_PROGRAM, Path, Put, Test, arguments, at, reads, replace, text_of, walk
+from .trees import NO_PROGRAM, Path, Put, Test, arguments, at, reads, replace, target, text_of, walk
 
 _CONTAINERS = frozenset({"ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Parameter", "Sequential"})
 
@@ -100,7 +100,7 @@ class _Constructed(ast.NodeTransformer):
 
 
 def _attributes(tree: ast.Module) -> Iterator[ast.Module]:
-    """``Config.hidden`` and ``self.hidden`` where one constant in the whole program is called so."""
+    """``SIZE``, ``Config.hidden`` and ``self.hidden`` where one constant in the whole program is called so."""
     values: dict[str, list[ast.expr]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
@@ -111,6 +111,13 @@ def _attributes(tree: ast.Module) -> Iterator[ast.Module]:
                     values.setdefault(row.targets[0].id, []).append(row.value)
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
             values.setdefault(node.targets[0].attr, []).append(node.value)
+    stored = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    for place, row in enumerate(tree.body):
+        name = target(row)
+        if isinstance(row, ast.Assign) and isinstance(row.value, ast.Constant) and stored.count(name) == 1:
+            changed = copy.deepcopy(tree)
+            del changed.body[place]
+            yield Put({name: row.value}).visit(changed)
     for name, given in values.items():
         if len(given) == 1 and isinstance(given[0], ast.Constant):
             changed = copy.deepcopy(tree)
@@ -204,8 +211,8 @@ def _turns(tree: ast.Module) -> Iterator[ast.Module]:
 
 def _unrolled(tree: ast.Module, node: ast.AST) -> Iterator[list[ast.AST]]:
     if isinstance(node, (ast.ListComp, ast.GeneratorExp)) and len(node.generators) == 1:
-        target = node.generators[0].target
-        if isinstance(target, ast.Name) and not reads(node.elt, target.id):
+        item = node.generators[0].target
+        if isinstance(item, ast.Name) and not reads(node.elt, item.id):
             yield [ast.List([node.elt], ast.Load())]
     if not isinstance(node, ast.For):
         return

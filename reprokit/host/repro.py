@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import os
+import sys
 from pathlib import Path
 
 from ..core import scripts
+from ..core.join import Unjoinable, join
 from ..core.records import Missing, Observation
 from ..core.zoo import ZOO
 from . import files
@@ -50,23 +53,46 @@ def own_source(request: Request, journals: Journals) -> str:
 def _script(journals: Journals) -> tuple[str, str]:
     """The script that a command ran, where running changed copies of it does no harm; or why there is none."""
     for told in journals.all("process"):
-        words = [str(w) for w in told.get("argv") or ()]
-        places = [i for i, w in enumerate(words) if i and w.endswith(".py")]
-        if not places or any(w in ("-c", "-m") for w in words[: places[0]]):
-            continue
-        path = Path(str(told.get("cwd") or ".")) / words[places[0]]
-        if "site-packages" in path.parts:
-            continue  # a worker that torch started
-        text = files.read_text(path)
-        try:
-            tree = ast.parse(text)
-            script = scripts.with_arguments(text, words[places[0] + 1 :])
-        except (SyntaxError, ValueError, RecursionError) as problem:
-            return "", f"{path.name} does not parse: {problem}"
-        if why := scripts.why_not_again(tree):
+        words, folder = [str(w) for w in told.get("argv") or ()], Path(str(told.get("cwd") or "."))
+        place = next((i for i, w in enumerate(words) if i and (w.endswith(".py") or w in ("-c", "-m"))), 0)
+        module = words[place + 1] if words[place] == "-m" and place + 1 < len(words) else ""
+        if module:
+            place += 1
+            below = folder / module.replace(".", "/")
+            path = below / "__main__.py" if below.is_dir() else below.with_suffix(".py")
+        else:
+            path = folder / words[place]
+            folder = path.parent
+        if not place or path.suffix != ".py" or not path.is_file() or "site-packages" in path.parts:
+            continue  # such as a worker that torch started
+        text, why = _joined(path, folder, module)
+        if not text:
+            return "", why
+        if why := scripts.why_not_again(ast.parse(text)):
             return "", f"changed copies of {path.name} are not run unasked: {why}"
-        return script, ""
+        return scripts.with_arguments(text, words[place + 1 :]), ""
     return "", "the command is no Python script"
+
+
+def _joined(path: Path, folder: Path, module: str) -> tuple[str, str]:
+    """A file together with those of its own that it imports, as one text; or why that cannot be."""
+    places = [folder, *(Path(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)]
+
+    def find(name: str) -> str | None:
+        if name.split(".")[0] in {*sys.stdlib_module_names, *scripts.COMPILERS}:
+            return None
+        for place in places:
+            for found in (place / f"{name.replace('.', '/')}.py", place / name.replace(".", "/") / "__init__.py"):
+                if found.is_file() and "site-packages" not in found.parts:
+                    return files.read_text(found)
+        return None
+
+    try:
+        return join(files.read_text(path), find, module), ""
+    except (SyntaxError, ValueError, RecursionError) as problem:
+        return "", f"{path.name} does not parse: {problem}"
+    except Unjoinable as problem:
+        return "", f"{path.name} and its own files do not stand in one: {problem}"
 
 
 def _source(request: Request, journals: Journals) -> tuple[str, str]:
@@ -78,11 +104,11 @@ def _source(request: Request, journals: Journals) -> tuple[str, str]:
         if not file:
             return "", "the factory's source file is not known"
         path = Path(str(file))
-    text = files.read_text(path)
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError) as problem:
-        return "", f"its source does not parse: {problem}"
+    module = target.place if target.kind == "module" else ""
+    text, why = _joined(path, path.parents[module.count(".")], module)
+    if not text:
+        return "", why
+    tree = ast.parse(text)
     if foreign := scripts.foreign_imports(tree):
         return "", f"its source imports {', '.join(foreign[:6])}, so it does not stand alone"
     return _without_main(text, tree), ""

@@ -42,8 +42,8 @@ def test_a_part_that_needs_what_only_its_class_knows_is_proposed_and_refused() -
 def test_constants_stand_where_a_name_always_meant_them() -> None:
     """Class attributes, parameters that every call gives alike, and defaults; what nothing reads goes."""
     before = (
-        "class Config:\n    size: int = 4\n"
-        "def make(n, unread, kind='a', depth=2):\n    return Net(n, kind, depth)\n"
+        "DEPTH = 2\nclass Config:\n    size: int = 4\n"
+        "def make(n, unread, kind='a', depth=DEPTH):\n    return Net(n, kind, depth)\n"
         "m = make(Config.size, 7)\n"
     )
     text = lift.constants(before, lambda new: True)

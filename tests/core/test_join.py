@@ -1,0 +1,71 @@
+"""A program of several files becomes one that does the same."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import pytest
+
+from reprokit.core.join import Unjoinable, join
+
+FILES = {
+    "net": "import math\nfrom .parts import scale\nfrom parts import scale as by\nsize = 3\ndef run(x):\n    return by(x) + size\n",
+    "parts": '"""Words."""\nsize = 10\ndef scale(x):\n    return x * size\nif __name__ == "__main__":\n    raise SystemExit\n',
+    "pkg": "",
+    "pkg.inner": "from . import other\nfrom .other import half as h\ndef run(x):\n    return other.half(x) + h(x)\n",
+    "pkg.other": "def half(x):\n    return x / 2\n",
+}
+
+
+def said(text: str, files: dict[str, str] = FILES) -> str:
+    """What the joined program prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(join(text, files.get), {"__name__": "__main__"})
+    return out.getvalue().strip()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from net import run\nprint(run(2))\n",
+        "import net\nprint(net.run(2))\n",
+        "import net as n, math\nprint(n.run(2), end='')\n",
+        "def main():\n    from net import run as go\n    print(go(2))\nmain()\n",
+        "from net import *\nprint(run(2))\n",
+        "import parts, net\nprint(net.size - 3 + parts.size + 13)\n",
+    ],
+)
+def test_own_files_stand_where_they_were_imported(text: str) -> None:
+    """Both files have a ``size`` of their own, and each keeps it."""
+    files = {**FILES, "net": FILES["net"].replace("from .parts import scale\n", "")}
+    assert said(text, files) == "23"
+    assert "import net" not in join(text, files.get)
+
+
+def test_packages_and_relative_imports() -> None:
+    """Modules of a package name each other from where they stand."""
+    assert said("from pkg.inner import run\nprint(run(3))\n") == "3.0"
+    assert said("import pkg.inner\nprint(pkg.inner.run(3))\n") == "3.0"
+    assert said("from pkg import inner\nprint(inner.run(3))\n") == "3.0"
+
+
+def test_a_program_of_one_file_stays_as_it_is() -> None:
+    """Not even its layout changes."""
+    text = "import math  # words\nprint( math.pi )\n"
+    assert join(text, {}.get) == text
+
+
+def test_what_cannot_be_joined_is_told() -> None:
+    """A name that a file gives only when it runs."""
+    with pytest.raises(Unjoinable, match="gives no missing"):
+        join("from parts import missing\n", FILES.get)
+    with pytest.raises(Unjoinable, match=r"parts\.missing"):
+        join("import parts\nparts.missing()\n", FILES.get)
+
+
+def test_files_that_import_each_other_end() -> None:
+    """A ring of imports is taken once."""
+    files = {"a": "import b\ndef f():\n    return 1\n", "b": "import a\ndef g():\n    return 2\n"}
+    assert said("import a, b\nprint(a.f() + b.g())\n", files) == "3"
