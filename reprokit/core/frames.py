@@ -148,7 +148,7 @@ def parse_faulthandler(text: str, pid: int) -> list[ThreadStack]:
 _FATAL = re.compile(r"^Fatal Python error: (.*)$", re.MULTILINE)
 # Two threads may abort at once; their lines interleave.
 _TERMINATE = re.compile(
-    r"^terminate called after throwing an instance of '(?P<type>[^']*)'\s*\n(?:terminate called.*\n)*\s*what\(\):\s*(?P<what>.*)$",
+    r"terminate called after throwing an instance of '(?P<type>[^'\n]+)'\s*\n(?:.*\n){0,3}?\s*what\(\):\s*(?P<what>.*)$",
     re.MULTILINE,
 )
 
@@ -165,7 +165,8 @@ def parse_fatal(text: str, pid: int) -> Fault | None:
 
 def parse_terminate(text: str) -> str:
     """What the C++ runtime said before ``abort``: ``std::runtime_error: message``, or nothing."""
-    found = list(_TERMINATE.finditer(text))
+    # what a second thread says may stand between any two words of the first
+    found = list(_TERMINATE.finditer(text.replace("terminate called recursively\n", "")))
     return f"{found[-1]['type']}: {found[-1]['what']}" if found else ""
 
 

@@ -65,11 +65,19 @@ def test_a_fatal_error_that_was_cut_is_still_told() -> None:
     assert fr.parse_fatal("", 7) is None
 
 
-@pytest.mark.parametrize("between", ["", "terminate called recursively\n"])
-def test_what_the_runtime_said_survives_interleaving(between: str) -> None:
-    """Two OpenMP threads may abort at once."""
-    text = f"terminate called after throwing an instance of 'std::runtime_error'\n{between}  what():  index out of bounds\n"
-    assert fr.parse_terminate(text) == "std::runtime_error: index out of bounds"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "terminate called after throwing an instance of 'std::runtime_error'\n  what():  index",
+        "terminate called after throwing an instance of 'std::runtime_error'\nterminate called recursively\n  what():  index",
+        "terminate called after throwing an instance of 'terminate called recursively\nstd::runtime_error'\n  what():  index",
+        "terminate called after throwing an instance of 'terminate called after throwing an instance of "
+        "'std::runtime_error'\nstd::runtime_error'\n  what():  index",
+    ],
+)
+def test_what_the_runtime_said_survives_interleaving(text: str) -> None:
+    """Two OpenMP threads may abort at once, and write between each other's words."""
+    assert fr.parse_terminate(text + " out of bounds\n") == "std::runtime_error: index out of bounds"
 
 
 def test_main_thread_of_a_dump() -> None:
