@@ -6,6 +6,7 @@ anew: floats from a normal distribution, integers small and non-negative, so tha
 
 from __future__ import annotations
 
+import contextlib
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -52,7 +53,8 @@ def small_values(gm: Any, example_inputs: Sequence[Any]) -> dict[str, Any]:
         if type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided:
             most = SMALL_FLOATS if value.is_floating_point() else SMALL_INTEGERS
             if 0 < value.numel() <= most and not value.is_complex():
-                found[node.name] = value.detach().tolist()
+                with contextlib.suppress(Exception):  # quantized and sub-byte types have no list
+                    found[node.name] = value.detach().tolist()
     return found
 
 

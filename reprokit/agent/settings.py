@@ -27,16 +27,6 @@ class _Unwritable(Exception):
     """A value that has no text of its own."""
 
 
-class _Unreadable:
-    """Stands for a value that refused to be read."""
-
-    def __init__(self, problem: Exception) -> None:
-        self._problem = problem
-
-    def __repr__(self) -> str:
-        return f"<unreadable: {self._problem!r}>"
-
-
 class _Writer:
     """Writes values as text and gathers what their text needs, and what has none."""
 
@@ -47,7 +37,7 @@ class _Writer:
     def text(self, what: str, value: Any) -> str | None:
         try:
             return _text(value, self.sources)
-        except _Unwritable as problem:
+        except Exception as problem:  # the user's own object may do anything when it is looked at
             self.left_out.append(f"{what}: {problem}")
             return None
 
@@ -97,7 +87,7 @@ def note_configs() -> None:
         journal.write("config", changed=told)
     _noted, _configs = _Writer(), []
     for module, key, value, default in changed:
-        is_put_back = repr(value) == repr(default)
+        is_put_back = _repr(value) == _repr(default)
         if key not in NOT_THE_COMPILERS and not is_put_back and (said := _noted.text(key, value)) is not None:
             _configs.append([module, key, said])
 
@@ -112,7 +102,7 @@ def changed_configs() -> list[tuple[str, str, Any, Any]]:
                 if not config._is_default(key):  # first: deprecated keys warn when they are read
                     found.append((module, key, getattr(config, key), getattr(config._config[key], "default", None)))
             except Exception as problem:  # deprecated and forward-looking keys may refuse to be read
-                found.append((module, key, _Unreadable(problem), None))
+                found.append((module, key, problem, None))
     return found
 
 
@@ -120,8 +110,15 @@ def as_text(changed: list[tuple[str, str, Any, Any]]) -> dict[str, dict[str, str
     """The same for readers: module -> key -> value."""
     found: dict[str, dict[str, str]] = {}
     for module, key, value, _ in changed:
-        found.setdefault(module, {})[key] = repr(value)[:500]
+        found.setdefault(module, {})[key] = _repr(value)[:500]
     return found
+
+
+def _repr(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception as problem:
+        return f"<unreadable: {problem!r}>"
 
 
 def _is_registered(name: str) -> bool:

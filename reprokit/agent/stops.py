@@ -79,13 +79,13 @@ class _Forwards:
             if kwargs.get("is_backward") or kwargs.get("is_inference"):
                 return real(gm, inputs, *args, **kwargs)
             own = GraphModule(gm, copy.deepcopy(gm.graph))  # passes change the one that is compiled
-            self.is_at_work = True
+            before, self.is_at_work = self.is_at_work, True
             try:
                 return real(gm, inputs, *args, **kwargs)
             except _Past:
                 return make_boxed_func(own.forward)
             finally:
-                self.is_at_work = False
+                self.is_at_work = before
 
         compile_fx._compile_fx_inner = inner
 

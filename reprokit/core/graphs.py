@@ -16,7 +16,7 @@ from typing import Any
 NAMESPACES = frozenset(
     "aten prim prims higher_order inductor _inductor inductor_prims quantized quantized_decomposed onednn mkldnn mkl "
     "mkldnn_prepacked rngprims debugprims c10d _c10d_functional c10d_functional _dtensor fsdp symm_mem sparse profiler "
-    "streams export triton_kernel".split()
+    "streams export static_runtime quantization _quantized _c10d_functional_autograd".split()
 )
 """Operators that ``import torch`` defines."""
 
@@ -40,8 +40,9 @@ class Unit:
     @property
     def custom(self) -> str:
         """The user's own operator or autograd function, which no text of a graph can define; empty for other units."""
-        if "autograd_function_apply" in self.text:  # it takes graph modules, and Dynamo makes none from a function
-            return "autograd_function_apply"
+        # the one takes graph modules, and Dynamo makes none from a function; the others a place in a table of the process
+        if found := re.search(r"\b(autograd_function_apply|triton_kernel_wrapper\w+)\(", self.text):
+            return found[1]
         spaces = re.findall(r"\btorch\.ops\.(\w+)\.", self.text)
         return next((space for space in spaces if space not in NAMESPACES), "")
 

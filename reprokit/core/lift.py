@@ -167,7 +167,7 @@ def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
 
 def _defaulted(tree: ast.Module, path: Path, node: ast.FunctionDef) -> Iterator[ast.Module]:
     """Of a function whose calls cannot be told, such as ``forward``: without a last parameter that nobody needs."""
-    if not node.args.defaults:
+    if not node.args.defaults or not node.args.args:
         return
     name = node.args.args[-1].arg
     if any(reads(row, name) for row in node.body):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import re
 import textwrap
+from collections.abc import Callable
 
 from .trees import Put, Test, reads, target
 
@@ -43,7 +45,10 @@ def public_names(text: str, test: Test) -> str:
 
 def plain_names(text: str, test: Test) -> str:
     """Put values that are read once where they are read, and give arguments and the rest short names."""
-    for step in (_inlined, _renamed, _unpacked):
+    steps: list[Callable[[str], str]] = [_inlined]
+    # a function that must stand as it is, such as a backend of the user, must not keep the others as they are
+    steps += [functools.partial(_inlined, only=f.name) for f in _functions(ast.parse(text))]
+    for step in (*steps, _renamed, _unpacked):
         changed = step(text)
         if changed != text and test(changed):
             text = changed
@@ -100,9 +105,9 @@ def _functions(tree: ast.Module) -> list[ast.FunctionDef]:
     return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
 
 
-def _inlined(text: str) -> str:
+def _inlined(text: str, only: str = "") -> str:
     tree = ast.parse(text)
-    for function in _functions(tree):
+    for function in [f for f in _functions(tree) if only in ("", f.name)]:
         place = 0
         while place + 1 < len(function.body):
             row, after = function.body[place], function.body[place + 1]

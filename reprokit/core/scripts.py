@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 
 COMPILERS = frozenset({"torch", "triton"})
 HARMLESS = frozenset(
-    "__future__ abc argparse bisect cmath collections contextlib copy dataclasses decimal enum fractions functools gc "
-    "heapq inspect io itertools json logging math numbers operator os random re statistics string sys textwrap time "
-    "timeit traceback types typing typing_extensions warnings weakref".split()
+    "__future__ abc argparse array base64 bisect calendar cmath collections contextlib copy dataclasses datetime decimal "
+    "enum fractions functools gc hashlib heapq inspect io itertools json logging math numbers numpy operator os pathlib "
+    "platform pprint queue random re statistics string struct sys textwrap threading time traceback types typing "
+    "typing_extensions uuid warnings weakref".split()
 )
-"""Modules of the standard library that neither write, nor start, nor reach anything."""
-_OF_OS = frozenset({"environ", "getenv", "path", "sep", "linesep", "getpid", "cpu_count", "name"})
-_CALLS = frozenset({"open", "exec", "eval", "compile", "__import__", "input", "breakpoint"})
-_ATTRIBUTES = frozenset(
-    "save export write write_text write_bytes mkdir makedirs unlink remove_file rmtree rename touch download hub "
-    "distributed cpp_extension multiprocessing tensorboard dump tofile fork system popen FileHandler".split()
+"""Modules that compute; what a few of them can do beyond that, the names below say."""
+_PARTS = frozenset(
+    "distributed multiprocessing hub cpp_extension tensorboard model_zoo onnx package elastic rpc".split()
+)
+"""Parts of a dotted module that write, download or start processes."""
+_OF_OS = frozenset({"environ", "getenv", "getcwd", "path", "sep", "linesep", "getpid", "cpu_count", "name"})
+_NAMES = frozenset({"open", "exec", "eval", "__import__", "__builtins__", "input", "breakpoint"})
+_ATTRIBUTES = re.compile(
+    r"_?save\w*|export_\w+|open|write\w*|mkdir|makedirs|unlink|rmdir|rmtree|rename|touch|symlink_to|hardlink_to|download\w*"
+    r"|load_url|load_state_dict_from_url|to_folder|from_file|to_?file|memmap|FileType|\w*FileHandler|\w*trace_handler"
+    r"|_dump_snapshot|_record_memory_history|aoti\w*|system|popen|fork|spawn|os|hub|cpp_extension|tensorboard"
+    r"|multiprocessing|distributed|model_zoo|onnx|__(?:globals|builtins|subclasses|import)__"
 )
 
 
@@ -33,19 +41,48 @@ def why_not_again(tree: ast.Module) -> str:
     """
     if others := sorted(_imports(tree) - HARMLESS - COMPILERS):
         return f"it imports {', '.join(others[:6])}"
+    modules = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _CALLS:
-            return f"it calls {node.func.id}"
-        if isinstance(node, ast.Attribute):
-            is_of_os = isinstance(node.value, ast.Name) and node.value.id == "os"
-            if node.attr in _ATTRIBUTES or (is_of_os and node.attr not in _OF_OS):
-                owner = node.value.id if isinstance(node.value, ast.Name) else ""
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            modules |= {a.asname or a.name.split(".")[0] for a in node.names if isinstance(node, ast.Import)}
+            if why := _of_import(node):
+                return why
+    asked = {  # whether there is something is no use of it
+        id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute) and re.fullmatch(r"is_\w+", n.attr)
+    }
+    given = {n.asname or n.name for i in ast.walk(tree) if isinstance(i, ast.ImportFrom) for n in i.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in _NAMES - given:
+            return f"it uses {node.id}"
+        if isinstance(node, ast.Attribute) and id(node) not in asked:
+            owner = ast.unparse(node.value) if isinstance(node.value, (ast.Name, ast.Attribute)) else ""
+            is_said = node.attr == "write" and owner in ("sys.stdout", "sys.stderr")
+            is_odd = (owner == "os" and node.attr not in _OF_OS) or (owner == "sys" and node.attr == "modules")
+            is_odd |= node.attr == "replace" and "pathlib" in _imports(tree)  # of a path or a text, who knows
+            if is_odd or (_ATTRIBUTES.fullmatch(node.attr) and not is_said):
                 return f"it uses {owner}.{node.attr}"
-        if isinstance(node, ast.ImportFrom) and {a.name for a in node.names} & (_ATTRIBUTES | {"*"}):
-            return f"it has {ast.unparse(node)}"
-        if isinstance(node, ast.ImportFrom) and node.module == "os":
-            return "it imports names from os"
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            first = node.args[0] if node.args else None
+            if called == "getattr" and isinstance(first, ast.Name) and first.id in modules:
+                return f"it calls getattr({first.id}, ...)"
+            if called.endswith("basicConfig") and any(k.arg != "level" and k.arg != "format" for k in node.keywords):
+                return "it sets up logging"
     return ""
+
+
+def _of_import(node: ast.Import | ast.ImportFrom) -> str:
+    wholes = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+    names = [a.name for a in node.names] if isinstance(node, ast.ImportFrom) else []
+    parts = {part for whole in wholes for part in whole.split(".")[1:]} | set(names)
+    is_renamed = any(a.name in ("os", "sys") and a.asname for a in node.names)
+    is_of_os = isinstance(node, ast.ImportFrom) and node.module in ("os", "sys")
+    is_bad = (
+        any(w.startswith("logging.") for w in wholes)
+        or parts & (_PARTS | {"*"})
+        or any(_ATTRIBUTES.fullmatch(n) for n in names)
+    )
+    return f"it has {ast.unparse(node)}" if is_bad or is_renamed or is_of_os else ""
 
 
 def with_arguments(text: str, arguments: list[str]) -> str:

@@ -61,9 +61,9 @@ def one_by_one(
         tree = ast.parse(text)
         every = list(edits(tree))
         while place < len(every):
-            changed = copy.deepcopy(tree)
-            apply(changed, every[place])
             try:
+                changed = copy.deepcopy(tree)
+                apply(changed, every[place])
                 new = text_of(changed)
             except NO_PROGRAM:
                 new = text

@@ -16,7 +16,7 @@ from typing import Any
 from ..core.records import BadInput, GraphRecord, Link, Observation, Raised, Signature, Verdict, to_json
 from ..core.redact import Redactor
 from ..core.signature import ALGORITHM
-from . import archive, files, ladder, pack, private, rundir
+from . import archive, files, origins, pack, private, rundir
 from .minimize import Case
 from .minimized import Minimized
 
@@ -59,8 +59,8 @@ def open_pack(path: Path) -> Opened:
 
 def what_would_run(case: Case) -> str:
     """The programs that a reduction begins with; what it runs are parts of these and smaller inputs."""
-    starts = ladder.starts(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
-    return "\n".join(f"# the {ladder.NAMES[start.level]}\n{start.text}" for start in starts)
+    starts = origins.find(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
+    return "\n".join(f"# the {origins.NAMES[start.level]}\n{start.text}" for start in starts)
 
 
 def case_of_pack(opened: Opened, place: rundir.RunDir, python: str) -> Case:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core import cut, graphs, lift, oracle, passes, polish, reduce, straighten, trees, unused
-from ..core.records import GraphRecord, Observation, Verdict
+from ..core.records import BadInput, Observation, Verdict
 from . import files
+from .forked import ServerLost
 from .minimized import Minimized, cost
-from .oracle import Oracle, lines_of
+from .oracle import Oracle, Spent, lines_of
+from .origins import NAMES, Start, hinted
 
 FLAKY_TRIES = 10
 GOOD_LINES = 14
@@ -28,18 +27,6 @@ ENDLESS_S = 15.0
 LEAST_PASS_S = 15.0
 """Served seconds that a compile may take behind the phase of the failure."""
 LEAST_DEADLINE_S = 60.0
-MOST_GRAPHS = 6
-
-
-@dataclass(frozen=True)
-class Start:
-    """One program to begin with."""
-
-    level: str
-    text: str
-    graph: graphs.Graph | None = None
-    places: tuple[int, ...] = ()
-    """Units of the graph that it begins with."""
 
 
 class Ladder:
@@ -59,7 +46,7 @@ class Ladder:
         found = self._found
         if found.text and cost(text) >= cost(found.text):
             return
-        found.text, found.level, found.proof = text, self._level, None
+        found.text, found.level, found.proof = text, "dynamo" if self._level == "values" else self._level, None
         self._ask.status.lines = lines_of(text)
         with contextlib.suppress(OSError):
             files.write_whole(self._folder / "best.py", text)
@@ -72,7 +59,7 @@ class Ladder:
         asker.ends = self.ends or time.monotonic() + budget_s
         for begins in (self._begins, self._is_flaky, self._begins_cold):
             for start in starts:
-                if is_done and (start.level in ("aten", self._level) or self._is_good()):
+                if is_done and (start.level in ("aten", "values", self._level) or self._is_good()):
                     continue
                 self._level, asker.limits = start.level, usual
                 asker.status.trying = f"the {NAMES[start.level]} as it is"
@@ -173,6 +160,8 @@ class Ladder:
         found, asker = self._found, self._ask
         graph, places = start.graph, list(start.places)
         assert graph is not None
+        if start.data:
+            graph = self._needed_values(graph, start)
         found.began_nodes = found.began_nodes or len(places)
         hints = hinted(graph, self._verdict, self._seen)
         asker.status.trying = f"which of {len(places)} nodes are needed"
@@ -184,11 +173,29 @@ class Ladder:
         )
         return cut.program(graph, kept)
 
+    def _needed_values(self, graph: graphs.Graph, start: Start) -> graphs.Graph:
+        """With the values of no more inputs than the failure needs: they are the user's."""
+        asker = self._ask
+        asker.status.trying = "whose values are needed"
+
+        def with_some(names: list[str]) -> graphs.Graph:
+            return graphs.with_data(graph, {n: start.data[n] for n in names})
+
+        kept = reduce.leave_out(
+            list(start.data), lambda names: asker.holds(cut.program(with_some(names), start.places))
+        )
+        return with_some(kept)
+
     def _pass_over(self, text: str) -> str:
-        """Every pass once."""
+        """Every pass once; one that stumbles over an odd program leaves it as it was."""
         for name, step in PASSES:
             self._ask.status.trying = name
-            text = step(text, self._ask.holds)
+            try:
+                text = step(text, self._ask.holds)
+            except (Spent, BadInput, ServerLost, OSError):
+                raise
+            except Exception as problem:
+                self._found.notes.append(f"{name} could not be tried, by a defect of reprokit: {problem!r}"[:300])
         return text
 
 
@@ -211,78 +218,3 @@ PASSES: tuple[tuple[str, Callable[[str, trees.Test], str]], ...] = (
     ("a straight line", straighten.straighten),
     ("names", polish.plain_names),
 )
-NAMES = {"dynamo": "graph that Dynamo saw", "aten": "graph that Inductor got", "source": "source of the target"}
-
-
-def hinted(graph: graphs.Graph, verdict: Verdict, seen: Observation) -> list[int]:
-    """Units whose operator the error or the node at work names."""
-    said = verdict.work.get("node", "") + " " + verdict.reason
-    for raised in (seen.raised, *seen.compile_failures):
-        for link in raised.chain if raised else ():
-            said += " " + link.message[:4_000]
-    operators = set(re.findall(r"\b(?:aten|prims)\.(\w+)", said)) | set(re.findall(r"\bnode (\w+?)(?:_\d+)?\b", said))
-    operators = {o.rstrip("_") for o in operators if len(o) > 2}
-    if not operators:
-        return []
-    word = re.compile(r"\b(?:" + "|".join(map(re.escape, sorted(operators))) + r")_?\b")
-    return [i for i, unit in enumerate(graph.units) if word.search(unit.text)]
-
-
-def starts(seen: Observation, run_path: Path, source: str, is_training: bool, is_fake: bool) -> list[Start]:
-    """What there is to begin with, in the order in which it is tried: values of inputs only where none do not do."""
-    is_training |= any(g.is_backward for g in seen.graphs)
-    records = [g for g in seen.graphs if g.number >= 0]
-    waiting = [g for g in records if not g.is_done]
-    failing = waiting or records[-1:]
-    cids = {g.cid for g in failing}
-    dynamo = [g for g in records if g.level == "dynamo" and g.cid in cids] or [
-        g for g in waiting if g.level == "dynamo"
-    ]
-    aten = [g for g in failing if g.level == "aten"]
-    found: list[Start] = []
-    valued: list[Start] = []
-    for level, some in (("dynamo", dynamo), ("aten", aten)):
-        for record in list(reversed(some))[:MOST_GRAPHS]:
-            with contextlib.suppress(Exception):
-                graph = _graph(record, run_path, records, is_training and level == "dynamo", is_fake)
-                found.append(_start(level, graph))
-                if small := _read(_folder(record, run_path) / "small.private"):
-                    valued.append(_start(level, graphs.with_data(graph, small)))
-    sources = []
-    if source:
-        with contextlib.suppress(Exception):
-            sources.append(Start("source", polish.flatten(source)))
-    place = len([f for f in found if f.level == "dynamo"])
-    return [*found[:place], *valued, *sources, *found[place:]]
-
-
-def _start(level: str, graph: graphs.Graph) -> Start:
-    # operators of the user's own are defined where no graph reaches; without them, what they gave are inputs
-    places = tuple(i for i, unit in enumerate(graph.units) if not unit.custom)
-    return Start(level, cut.program(graph, places), graph, places)
-
-
-def _folder(record: GraphRecord, run_path: Path) -> Path:
-    return run_path / "graphs" / f"{record.number:04d}"
-
-
-def _graph(
-    record: GraphRecord, run_path: Path, records: list[GraphRecord], is_training: bool, is_fake: bool
-) -> graphs.Graph:
-    folder = _folder(record, run_path)
-    told = _read(folder / "values.json")
-    settings = told.get("settings") or {}
-    if record.level == "aten":
-        parents = [g for g in records if g.level == "dynamo" and g.cid == record.cid]
-        if parents:
-            asked = _read(_folder(parents[-1], run_path) / "values.json").get("settings") or {}
-            settings = {**asked, "grad": False, "dynamic": None}
-    text = files.read_text(folder / "graph.py")
-    return graphs.read(text, told.get("values") or {}, {**settings, "fake": is_fake}, record.level, is_training)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    with contextlib.suppress(ValueError, RecursionError):
-        value = json.loads(files.read_text(path) or "{}")
-        return value if isinstance(value, dict) else {}
-    return {}

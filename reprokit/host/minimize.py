@@ -21,7 +21,7 @@ from typing import Any
 from ..core import oracle, polish
 from ..core.records import BadInput, Observation, Signature, Verdict
 from ..core.redact import Redactor
-from . import files, interrupts, ladder, private, proof, repro
+from . import files, interrupts, ladder, origins, private, proof, repro
 from .cold import Limits
 from .forked import Server, ServerLost
 from .launch import Request
@@ -101,7 +101,7 @@ def minimize(
     found = Minimized()
     began = time.monotonic()
     verdict = case.verdict
-    starts = ladder.starts(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
+    starts = origins.find(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
     own_cpu_s = time.process_time()
     with Server(folder, case.python, _depth(verdict, starts)) as server, contextlib.ExitStack() as stack:
         asker = Oracle(folder, server, case.signature, _limits(case), case.python, show)
@@ -125,7 +125,7 @@ def minimize(
 
 
 def _until_proved(
-    case: Case, job: ladder.Ladder, asker: Oracle, found: Minimized, starts: list[ladder.Start], budget_s: float,
+    case: Case, job: ladder.Ladder, asker: Oracle, found: Minimized, starts: list[origins.Start], budget_s: float,
     say: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Reduce and prove; once more when fresh processes say that forked ones misled, or that the failure is flaky."""
@@ -172,7 +172,7 @@ def load(run_path: Path) -> Minimized | None:
     return None
 
 
-def _depth(verdict: Verdict, starts: list[ladder.Start]) -> str:
+def _depth(verdict: Verdict, starts: list[origins.Start]) -> str:
     """Not deeper than the failure lies: Inductor is not imported for somebody's own backend."""
     is_own = bool(starts) and all(s.graph is not None and s.graph.settings.get("backend") for s in starts)
     if is_own and verdict.phase == "backend":

@@ -13,6 +13,7 @@ import hashlib
 import json
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -226,9 +227,13 @@ class Oracle:
 
 
 def parsed(text: str) -> ast.Module | None:
-    """The program's tree, without layout and comments; None for what is no program."""
+    """The program's tree, without layout and comments; None for what is no program, such as a break outside a loop."""
     try:
-        return ast.parse(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+            compile(tree, "repro.py", "exec")
+        return tree
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

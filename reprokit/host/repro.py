@@ -52,9 +52,10 @@ def own_source(request: Request, journals: Journals) -> str:
 
 def _script(journals: Journals) -> tuple[str, str]:
     """The script that a command ran, where running changed copies of it does no harm; or why there is none."""
+    refused = ""
     for told in journals.all("process"):
         words, folder = [str(w) for w in told.get("argv") or ()], Path(str(told.get("cwd") or "."))
-        place = next((i for i, w in enumerate(words) if i and (w.endswith(".py") or w in ("-c", "-m"))), 0)
+        place = _program(words)
         module = words[place + 1] if words[place] == "-m" and place + 1 < len(words) else ""
         if module:
             place += 1
@@ -65,13 +66,25 @@ def _script(journals: Journals) -> tuple[str, str]:
             folder = path.parent
         if not place or path.suffix != ".py" or not path.is_file() or "site-packages" in path.parts:
             continue  # such as a worker that torch started
+        if path.stat().st_mtime > float(told.get("t") or 0):
+            refused = refused or f"{path.name} has changed since it ran"
+            continue
         text, why = _joined(path, folder, module)
-        if not text:
-            return "", why
-        if why := scripts.why_not_again(ast.parse(text)):
-            return "", f"changed copies of {path.name} are not run unasked: {why}"
-        return scripts.with_arguments(text, words[place + 1 :]), ""
-    return "", "the command is no Python script"
+        if text and (why := scripts.why_not_again(ast.parse(text))):
+            why = f"changed copies of {path.name} are not run unasked: {why}"
+        if not why:
+            return scripts.with_arguments(text, words[place + 1 :]), ""
+        refused = refused or why
+    return "", refused or "the command is no Python script"
+
+
+def _program(words: list[str]) -> int:
+    """Where in a command line of Python's the script stands, or ``-c`` or ``-m``; 0 where there is none."""
+    for place, word in enumerate(words):
+        is_value = place > 0 and words[place - 1] in ("-X", "-W")
+        if place and not is_value and (not word.startswith("-") or word in ("-c", "-m")):
+            return place
+    return 0
 
 
 def _joined(path: Path, folder: Path, module: str) -> tuple[str, str]:

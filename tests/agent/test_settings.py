@@ -103,3 +103,24 @@ def test_grad_mode_and_autocast_are_noted() -> None:
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         found = described(torch.sin, backend="eager")
     assert found["grad"] is False and found["autocast"] == [["cpu", "torch.bfloat16"]]
+
+
+class Shy:
+    def __init__(self) -> None:
+        self.held = 1
+
+    def __repr__(self) -> str:
+        raise RuntimeError("do not look at me")
+
+    def __call__(self, graph: Any) -> None:
+        pass
+
+
+def test_an_object_that_cannot_be_looked_at_never_fails_the_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's own pass may raise when it is shown: it is left out, and the rest is described."""
+    import torch._inductor.config
+
+    monkeypatch.setattr(torch._inductor.config, "post_grad_custom_post_pass", Shy())
+    found = described(torch.sin, backend="eager")
+    assert "post_grad_custom_post_pass" in " ".join(found["left_out"])
+    assert "unreadable" in repr(settings.as_text(settings.changed_configs()))

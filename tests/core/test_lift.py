@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-
-from reprokit.core import lift, scripts, straighten
+from reprokit.core import lift, straighten
 
 NESTED = """
 class Inner(nn.Module):
@@ -114,35 +112,10 @@ def test_a_model_is_made_where_it_is_compiled() -> None:
     assert "net = Net()" in straighten.straighten(twice, lambda new: True)
 
 
-def test_a_script_that_only_computes_may_be_run_again() -> None:
-    """Reading the command line, the clock and the environment does no harm."""
-    text = "import argparse, os, time, torch\nimport torch.nn as nn\nos.environ['A'] = '1'\nprint(time.time())\n"
-    assert scripts.why_not_again(ast.parse(text)) == ""
-
-
-def test_a_script_that_touches_the_world_is_left_alone() -> None:
-    """Files, processes, networks and foreign modules: changed copies of it are not run unasked."""
-    for text, why in (
-        ("import shutil", "shutil"),
-        ("import transformers", "transformers"),
-        ("from . import mine", "relative"),
-        ("open('x', 'w')", "open"),
-        ("torch.save(model, 'x.pt')", "torch.save"),
-        ("import os\nos.remove('x')", "os.remove"),
-        ("from os import remove", "os"),
-        ("torch.hub.load('a', 'b')", "hub"),
-        ("from pathlib import Path", "pathlib"),
-        ("torch.distributed.init_process_group()", "distributed"),
+def test_a_default_of_a_positional_only_parameter_is_no_obstacle() -> None:
+    """Its defaults belong to parameters that are listed elsewhere."""
+    for before in (
+        "def f(a, b=1, /):\n    return a\ng(f)\n",
+        "class M:\n\n    def forward(self, x=1, /):\n        return 2\n",
     ):
-        assert why in scripts.why_not_again(ast.parse(text)), text
-
-
-def test_a_script_carries_its_command_line() -> None:
-    """The arguments stand in the program, behind what must come first."""
-    text = scripts.with_arguments("from __future__ import annotations\nimport torch\n", ["--lr", "1"])
-    assert text.splitlines()[:3] == [
-        "from __future__ import annotations",
-        "import sys",
-        "sys.argv = ['repro.py', '--lr', '1']",
-    ]
-    assert scripts.with_arguments("import torch\n", []) == "import torch\n"
+        assert lift.constants(before, lambda new: True) == before

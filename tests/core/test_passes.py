@@ -222,3 +222,9 @@ def test_what_is_called_twice_or_shadows_stays() -> None:
     assert straighten.straighten(twice, lambda text: True) == twice
     shadow = "def make():\n    n = 1\n    return n\nn = 2\na = make()\nprint(n, a)\n"
     assert straighten.straighten(shadow, lambda text: True) == shadow
+
+
+def test_a_deep_expression_is_no_obstacle() -> None:
+    """A tree that cannot be copied is left as it is."""
+    text = "x = " + " + ".join("a" * 400) + "\n"
+    assert passes.simplify(text, lambda new: False) == text
