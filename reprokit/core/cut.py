@@ -18,8 +18,11 @@ LARGE_BYTES = 1 << 30
 """Inputs of more than this are fake tensors; of a run that was on fake ones, of more than a sixteenth of it."""
 
 
-def program(graph: Graph, chosen: Collection[int]) -> str:
-    """The program of the units ``chosen``, in the graph's order, and of those that they cannot do without."""
+def program(graph: Graph, chosen: Collection[int], is_bare: bool = False) -> str:
+    """The program of the units ``chosen``, in the graph's order, and of those that they cannot do without.
+
+    A bare one has no seed and no ``no_grad``, which few failures need.
+    """
     keep = _closed(graph, set(chosen))
     units = [graph.units[i] for i in sorted(keep)]
     written = {name for unit in units for name in unit.writes}
@@ -55,7 +58,7 @@ def program(graph: Graph, chosen: Collection[int]) -> str:
     ]
     rows = [*_head(graph), *_definitions(graph)]
     rows += [row for b in bodies for row in ("", *ast.unparse(b).splitlines(), "")]
-    last_rows = [*made, *makers, *_call(graph, [names[n] for n in arguments], len(sinks))]
+    last_rows = [*made, *makers, *_call(graph, [names[n] for n in arguments], len(sinks), is_bare)]
     if _is_large(graph, arguments):
         rows[1:1] = [
             "import torch._inductor.config",
@@ -63,7 +66,7 @@ def program(graph: Graph, chosen: Collection[int]) -> str:
             "torch._inductor.config.wrap_inductor_compiled_regions = True",
         ]
         last_rows = ["with FakeTensorMode():", *(f"    {row}" for row in last_rows)]
-    rows += ["", *function, "", "torch.manual_seed(0)", *last_rows]
+    rows += ["", *function, "", *([] if is_bare else ["torch.manual_seed(0)"]), *last_rows]
     return tidy("\n".join(rows) + "\n")
 
 
@@ -189,7 +192,7 @@ def _definitions(graph: Graph) -> list[str]:
     return rows
 
 
-def _call(graph: Graph, arguments: list[str], outputs: int) -> list[str]:
+def _call(graph: Graph, arguments: list[str], outputs: int, is_bare: bool) -> list[str]:
     settings = graph.settings
     words = ["repro"]
     if settings.get("backend"):
@@ -207,7 +210,7 @@ def _call(graph: Graph, arguments: list[str], outputs: int) -> list[str]:
     else:
         rows = [call]
     contexts = [f"torch.autocast({kind!r}, {dtype})" for kind, dtype in settings.get("autocast", ())]
-    if not settings.get("grad", True):
+    if not settings.get("grad", True) and not is_bare:
         contexts.insert(0, "torch.no_grad()")
     if contexts:
         rows = [f"with {', '.join(contexts)}:", *(f"    {row}" for row in rows)]

@@ -171,7 +171,10 @@ class Ladder:
             hints,
             lambda i: graph.units[i].kind,
         )
-        return cut.program(graph, kept)
+        # as it will read in the end: what is asked about it then need not be asked again
+        bare = cut.program(graph, kept, is_bare=True)
+        text = bare if asker.holds(bare) else cut.program(graph, kept)
+        return polish.plain_names(text, asker.holds)
 
     def _needed_values(self, graph: graphs.Graph, start: Start) -> graphs.Graph:
         """With the values of no more inputs than the failure needs: they are the user's."""

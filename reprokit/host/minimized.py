@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from ..core import oracle
@@ -57,7 +58,8 @@ class Minimized:
         return "; ".join(rows)
 
 
-def cost(text: str) -> tuple[int, int]:
-    """What makes a repro worse: lines, names that only a compiler writes, characters."""
+def cost(text: str) -> tuple[int, int, int]:
+    """What makes a repro worse: lines, names that only a compiler writes; characters; large numbers."""
     private = PRIVATE_LINES if "torch._C." in text or "higher_order" in text or "torch.ops.aten" in text else 0
-    return lines_of(text) + private, len(text)
+    numbers = sum(int(n) for n in re.findall(r"\b\d{1,9}\b", text))
+    return lines_of(text) + private, len(text), numbers

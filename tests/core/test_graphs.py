@@ -91,6 +91,8 @@ def test_what_is_cut_off_becomes_an_argument_with_its_metadata() -> None:
     text = cut.program(graph, [unit_of(graph, "getitem * 2")])
     assert "torch.randn(4, 4)" in text and "linear" not in text and "cond" not in text
     assert text.count("torch.randn") == 1
+    bare = cut.program(read(grad=False), [unit_of(graph, "getitem * 2")], is_bare=True)
+    assert "no_grad" not in bare and "manual_seed" not in bare
 
 
 def test_what_no_argument_can_carry_is_pulled_in() -> None:
