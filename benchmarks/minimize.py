@@ -101,7 +101,7 @@ def ours(
     run_dir: str, pack: str, failure: Failure, environ: dict[str, str], cwd: Path, budget_s: float
 ) -> dict[str, Any]:
     done = timed(
-        [*REPROKIT, "minimize", run_dir, "--json", "--budget", str(budget_s)], environ, cwd, budget_s + STAGE_S
+        [*REPROKIT, "minimize", run_dir, "--json", "--budget", str(budget_s)], environ, cwd, budget_s + 2 * STAGE_S
     )
     row: dict[str, Any] = {"tool": "reprokit", "solved": False, "cpu_s": done["cpu_s"], "seconds": done["seconds"]}
     try:
