@@ -76,7 +76,7 @@ class _Forwards:
 
         @functools.wraps(real)
         def inner(gm: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-            if kwargs.get("is_backward") or kwargs.get("is_inference"):
+            if kwargs.get("is_backward"):
                 return real(gm, inputs, *args, **kwargs)
             own = GraphModule(gm, copy.deepcopy(gm.graph))  # passes change the one that is compiled
             before, self.is_at_work = self.is_at_work, True
