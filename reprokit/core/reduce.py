@@ -22,22 +22,21 @@ def smallest(
 ) -> list[T]:
     """Reduce ``things`` to a 1-minimal list.
 
-    ``hints`` are tried first, alone and then with their surroundings; without hints, one thing of each ``kind``:
-    most failures need one operator, and a question about few is cheap.
+    ``hints`` are tried first, alone; then one thing of each ``kind``: most failures need one operator, and a question
+    about few is cheap; then the hints with their surroundings.
     """
     found = list(things)
     if len(found) < 2:
         return found
     known = [h for h in found if h in set(hints)]
-    if known:
-        if len(known) < len(found) and holds(known):
-            return one_minimal(known, holds) if len(known) > 1 else known
+    if known and len(known) < len(found) and holds(known):
+        return one_minimal(known, holds) if len(known) > 1 else known
+    sample = {kind(thing): thing for thing in reversed(found)}.values() if kind is not None else found
+    chosen = [thing for thing in found if thing in set(sample)]
+    if 2 * len(chosen) <= len(found) and holds(chosen):
+        found = chosen
+    elif known:
         found = around(found, known[-1:], holds)
-    elif kind is not None:
-        sample = list({kind(thing): thing for thing in reversed(found)}.values())[::-1]
-        if 2 * len(sample) <= len(found):
-            chosen = [thing for thing in found if thing in set(sample)]
-            found = chosen if holds(chosen) else found
     found = needed(window(halves(found, holds), holds), holds)
     return one_minimal(found, holds)
 
