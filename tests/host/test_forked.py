@@ -147,3 +147,34 @@ def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
         forked.Server(tmp_path, str(tmp_path / "bare/bin/python"), "aot") as server,
     ):
         server.run("pass\n", Limits(10.0))
+
+
+TRAINING = """
+import torch
+import torch._inductor.config
+
+def picky(graph):
+    if any(str(n.target) == "{}" for n in graph.nodes):
+        raise RuntimeError("picky")
+
+torch._inductor.config.post_grad_custom_post_pass = picky
+x = torch.randn(8, requires_grad=True)
+torch.compile(lambda x: torch.tanh(torch.sin(x)).sum())(x).backward()
+print("gradient", x.grad is not None)
+"""
+
+
+@pytest.mark.slow
+def test_a_failure_in_a_backward_graph_builds_no_forward(tmp_path: Path) -> None:
+    """The forward graph gets as far as the phase, so that a failure in it shows too; then it runs as it is."""
+    limits = Limits(60.0, stop="fx-passes", is_backward=True)
+    with forked.Server(tmp_path, sys.executable, "inductor") as server:
+        for operator, said in (("aten.cos.default", "picky"), ("aten.sin.default", "picky"), ("aten.erf.default", "")):
+            outcome, folder = server.run(TRAINING.format(operator), limits)
+            names = "".join(path.read_text() for path in (folder / "journal").glob("*.jsonl"))
+            assert (outcome.exit_status == 1) == bool(said), operator
+            assert said in (folder / "logs" / "stderr.txt").read_text()
+            assert "compile_file" not in names and ("entire_backward" in names) == (operator != "aten.sin.default")
+        outcome, folder = server.run(TRAINING.format("none"), Limits(60.0, stop="fx-passes"))
+        names = "".join(path.read_text() for path in (folder / "journal").glob("*.jsonl"))
+        assert outcome.exit_status == 0 and "entire_backward" not in names
