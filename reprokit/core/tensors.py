@@ -32,6 +32,7 @@ def text(facts: Mapping[str, Any]) -> str:
     grad = bool(facts["requires_grad"])
     in_call = ", requires_grad=True" if grad and is_plain else ""
     if facts.get("data") is not None and is_plain:
+        of_type = "" if dtype in ("torch.int64", "torch.bool") else of_type  # what the literals say
         made = f"torch.tensor({_literal(facts['data'])}{of_type}{where}{in_call})"
     elif dtype == "torch.bool" or _INTEGER.fullmatch(dtype):
         of_type = "" if dtype == "torch.int64" else of_type
