@@ -1,1 +1,1 @@
-"""Pure rules: records, verdict, signature, redaction. No I/O, no clock, standard library only."""
+"""Pure rules: records, verdict, signature, reduction, redaction. No I/O, no clock, standard library only."""
