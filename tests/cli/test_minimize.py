@@ -130,22 +130,25 @@ def operations(text: str) -> int:
     return body.count("torch.") + body.count(" + ") + body.count(" * ")
 
 
-def packed(tmp_path: Path, write: Any) -> Path:
-    """A pack of a quick failure."""
-    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", SCRIPT))
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """One capture of a quick failure; its files are for reading only."""
+    place = tmp_path_factory.mktemp("captured")
+    (place / "script.py").write_text(SCRIPT)
+    done = capture("--output-dir", place / "out", "--", sys.executable, place / "script.py")
     assert done.status == 1 and done.json["pack"], done.err
-    return Path(done.json["pack"])
+    return done
 
 
-def test_a_command_is_reduced_to_one_operation(tmp_path: Path, write: Any) -> None:
+def test_a_command_is_reduced_to_one_operation(captured: Done) -> None:
     """The graph that was recorded is cut; the custom backend is carried over; the repro is proved."""
-    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", SCRIPT))
+    done = captured
     text, found = repro_of(done), done.json["minimized"]
     assert operations(text) == 1 and "torch.erf(" in text and "def picky(" in text
     assert found["level"] == "dynamo" and found["began_nodes"] > 10 and found["is_complete"]
     assert found["proof"]["answer"] == "same" and found["proof"]["eager"] == "passes"
     assert found["proof"]["hits"] == found["proof"]["runs"] == 3
-    assert "L_x_" not in text and str(tmp_path) not in text and "reprokit" not in text
+    assert "L_x_" not in text and "/script" not in text and "reprokit" not in text
     issue = Path(done.json["issue"]).read_text()
     assert text.strip() in issue and "of 3 fresh runs" in issue
     plain = subprocess.run(
@@ -298,9 +301,9 @@ def test_values_stand_in_the_repro_where_they_matter(tmp_path: Path, write: Any)
         assert not [name for name in pack.getnames() if "private" in name]
 
 
-def test_a_pack_is_replayed_and_checked(tmp_path: Path, write: Any) -> None:
+def test_a_pack_is_replayed_and_checked(captured: Done, tmp_path: Path, write: Any) -> None:
     """replay and check compare signatures; both polarities; another failure is not the bug; no answer is 125."""
-    pack = packed(tmp_path, write)
+    pack = captured.json["pack"]
     refused = reprokit("replay", pack)
     assert refused.status == 2 and "--yes" in refused.err
     done = reprokit("replay", pack, "--yes", "-n", "2", "--json")
@@ -336,9 +339,9 @@ def test_a_pack_that_no_longer_fails_is_told(tmp_path: Path, write: Any) -> None
     assert reprokit("replay", pack, "--yes", env=clean_environ(TORCH_COMPILE_DISABLE="1")).status == 3
 
 
-def test_a_strangers_pack_is_shown_and_asked_about(tmp_path: Path, write: Any) -> None:
+def test_a_strangers_pack_is_shown_and_asked_about(captured: Done) -> None:
     """On a terminal the program is shown, and only a yes runs it; without one, --yes is needed."""
-    pack = packed(tmp_path, write)
+    pack = captured.json["pack"]
     refused = reprokit("minimize", pack)
     assert refused.status == 2 and "--yes" in refused.err and "Traceback" not in refused.err
     main, other = pty.openpty()
@@ -421,7 +424,7 @@ def test_a_reprokit_that_is_killed_leaves_nothing_running(tmp_path: Path, write:
     assert "erf" in (folder / "best.py").read_text()
 
 
-def test_what_a_pack_would_run_is_all_shown(tmp_path: Path, write: Any) -> None:
+def test_what_a_pack_would_run_is_all_shown(captured: Done, tmp_path: Path) -> None:
     """A pack whose metadata or older repro hides a program: it is shown, or refused, and never runs unseen."""
     import gzip
     import hashlib
@@ -430,7 +433,7 @@ def test_what_a_pack_would_run_is_all_shown(tmp_path: Path, write: Any) -> None:
 
     from reprokit.host import again, archive, rundir
 
-    pack = archive.read(packed(tmp_path, write))
+    pack = archive.read(Path(captured.json["pack"]))
     files = {n: d for n, d in pack.files.items() if n != "manifest.json"}
     values = [n for n in files if n.endswith("values.json")]
     evil = "cpu') if __import__('os').system('touch pwned') else torch.randn(1, device='cpu"
