@@ -47,6 +47,7 @@ def test_help_is_what_the_commands_say() -> None:
     assert set(COMMANDS) == {p.stem for p in (ROOT / "reprokit" / "cli").glob("*.py")} - {
         "__init__",
         "consent",
+        "options",
         "main",
         "screen",
         "tell",
