@@ -146,6 +146,8 @@ def parse_faulthandler(text: str, pid: int) -> list[ThreadStack]:
 
 
 _FATAL = re.compile(r"^Fatal Python error: (.*)$", re.MULTILINE)
+_AGAIN = "terminate called recursively\n"
+_TYPE = re.compile(r"terminate called after throwing an instance of '(?P<type>[^'\n]+)'")
 # Two threads may abort at once; their lines interleave.
 _TERMINATE = re.compile(
     r"terminate called after throwing an instance of '(?P<type>[^'\n]+)'\s*\n(?:.*\n){0,3}?\s*what\(\):\s*(?P<what>.*)$",
@@ -165,9 +167,11 @@ def parse_fatal(text: str, pid: int) -> Fault | None:
 
 def parse_terminate(text: str) -> str:
     """What the C++ runtime said before ``abort``: ``std::runtime_error: message``, or nothing."""
-    # what a second thread says may stand between any two words of the first
-    found = list(_TERMINATE.finditer(text.replace("terminate called recursively\n", "")))
-    return f"{found[-1]['type']}: {found[-1]['what']}" if found else ""
+    # What a second thread says may stand between any two words of the first, and its abort may come before the message:
+    # then the type alone is no chance.
+    alone = text.replace(_AGAIN, "")
+    found = list((_TERMINATE if alone == text else _TYPE).finditer(alone))
+    return ": ".join(found[-1].groupdict().values()) if found else ""
 
 
 def parse_py_spy(text: str, pid: int) -> list[ThreadStack]:
