@@ -174,7 +174,7 @@ def _crash(seen: Observation) -> Verdict | None:
         why = f"The target died of {name} before anything was compiled, so this is no compiler bug."
         return Verdict("error-in-eager", "eager", name, why, tuple(evidence))
     said = fr.parse_terminate(seen.stderr_tail)
-    if phase is None and fr.names_generated(said):
+    if phase is None and said and fr.names_generated(seen.stderr_tail):
         phase = "kernel-run"
         evidence.append("the message names a file that Inductor generated")
     phase = phase or where.of_open_events(seen)
