@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
+from .trees import is_main
+
 Find = Callable[[str], "str | None"]
 """Dotted name -> the source of that module, or None where it is none of the program's own files."""
 MOST_FILES = 30
@@ -98,7 +100,7 @@ class _Imports(ast.NodeTransformer):
                 wanted = alias.asname or alias.name
                 if alias.name != "*" and wanted != new:
                     rows.append(ast.Assign([ast.Name(wanted, ast.Store())], ast.Name(new, ast.Load())))
-            elif ((is_own or node.level or not node.module) and self._joiner.take(below)) or self._joiner.take(below):
+            elif self._joiner.take(below):
                 self._aliases[alias.asname or alias.name] = below
             else:
                 kept.append(alias)
@@ -162,6 +164,5 @@ def _is_future(node: ast.stmt) -> bool:
 
 
 def _is_main_or_words(node: ast.stmt) -> bool:
-    is_main = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
     is_words = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return is_main or is_words or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
+    return is_main(node) or is_words or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")

@@ -143,8 +143,9 @@ def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
             continue
         owner = at(tree, path[:-1])
         skip = int(isinstance(owner, ast.ClassDef))
-        called = owner.name if skip and node.name == "__init__" else node.name
-        calls = _calls(tree, called, is_method=bool(skip) and node.name != "__init__")
+        is_method = bool(skip) and node.name != "__init__"
+        called = node.name if is_method or not skip else owner.name
+        calls = _calls(tree, called, is_method)
         given = [arguments(node, call, skip) for call in calls]
         if not calls or any(g is None for g in given):
             yield from _defaulted(tree, path, node)
@@ -159,7 +160,7 @@ def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
                 if is_read:
                     Put({parameter.arg: values[0]}).visit(function)
                 _without_parameter(function, place + skip)
-                for call in _calls(changed, called, is_method=bool(skip) and node.name != "__init__"):
+                for call in _calls(changed, called, is_method):
                     del call.args[place : place + 1]
                     call.keywords = [k for k in call.keywords if k.arg != parameter.arg]
                 yield changed

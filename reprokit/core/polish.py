@@ -9,7 +9,7 @@ import re
 import textwrap
 from collections.abc import Callable
 
-from .trees import Put, Test, reads, target
+from .trees import Put, Test, is_main, reads, target
 
 MOST_WIDTH = 88
 _EXPECTED = {
@@ -60,7 +60,7 @@ def flatten(text: str) -> str:
     tree = ast.parse(text)
     body: list[ast.stmt] = []
     for node in tree.body:
-        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+        if isinstance(node, ast.If) and is_main(node):
             body += node.body
         else:
             body.append(node)

@@ -39,7 +39,8 @@ def why_not_again(tree: ast.Module) -> str:
     A rule of thumb that errs to the safe side: somebody's training script writes checkpoints, and a candidate with
     another path in it must not.
     """
-    if others := sorted(_imports(tree) - HARMLESS - COMPILERS):
+    imports = _imports(tree)
+    if others := sorted(imports - HARMLESS - COMPILERS):
         return f"it imports {', '.join(others[:6])}"
     modules = set()
     for node in ast.walk(tree):
@@ -58,7 +59,7 @@ def why_not_again(tree: ast.Module) -> str:
             owner = ast.unparse(node.value) if isinstance(node.value, (ast.Name, ast.Attribute)) else ""
             is_said = node.attr == "write" and owner in ("sys.stdout", "sys.stderr")
             is_odd = (owner == "os" and node.attr not in _OF_OS) or (owner == "sys" and node.attr == "modules")
-            is_odd |= node.attr == "replace" and "pathlib" in _imports(tree)  # of a path or a text, who knows
+            is_odd |= node.attr == "replace" and "pathlib" in imports  # of a path or a text, who knows
             if is_odd or (_ATTRIBUTES.fullmatch(node.attr) and not is_said):
                 return f"it uses {owner}.{node.attr}"
         if isinstance(node, ast.Call):

@@ -188,6 +188,11 @@ def arguments(function: ast.FunctionDef, call: ast.Call, skip: int) -> dict[str,
     return found if is_whole else None
 
 
+def is_main(node: ast.stmt) -> bool:
+    """``if __name__ == "__main__":``"""
+    return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+
+
 def target(node: ast.AST) -> str:
     """The name that a plain assignment gives; empty for anything else."""
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):

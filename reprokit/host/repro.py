@@ -10,6 +10,7 @@ from pathlib import Path
 from ..core import scripts
 from ..core.join import Unjoinable, join
 from ..core.records import Missing, Observation
+from ..core.trees import is_main
 from ..core.zoo import ZOO
 from . import files
 from .launch import Request
@@ -138,7 +139,7 @@ def _imports_torch(source: str) -> bool:
 def _without_main(text: str, tree: ast.Module) -> str:
     lines = text.splitlines()
     for node in reversed(tree.body):
-        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+        if is_main(node):
             del lines[node.lineno - 1 : node.end_lineno]
     return "\n".join(lines).rstrip() + "\n"
 
