@@ -1,0 +1,34 @@
+"""The comparison of what a candidate did with what is looked for."""
+
+import pytest
+
+from reprokit.core import oracle
+from reprokit.core.records import Signature, Verdict
+
+CRASH = Verdict("crash", "kernel-run", "SIGABRT", "It died.")
+
+
+def signature(title: str) -> Signature:
+    return Signature(title, title, 4)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "answer"),
+    [
+        ("SIGABRT std::runtime_error: index out of bounds", "SIGABRT std::runtime_error", oracle.SAME),
+        ("SIGABRT std::runtime_error", "SIGABRT std::runtime_error: index out of bounds", oracle.SAME),
+        ("SIGABRT std::runtime_error: index out of bounds", "SIGABRT std::runtime_error: no such kernel", oracle.OTHER),
+        ("SIGABRT std::runtime_error", "SIGABRT std::bad_alloc", oracle.OTHER),
+        ("SIGABRT", "SIGABRT in torch/_inductor/graph.py:run", oracle.OTHER),
+    ],
+)
+def test_an_abort_that_two_threads_race_for_is_one_failure(wanted: str, found: str, answer: str) -> None:
+    """The runtime tells the message or, when the second thread was quick, the type alone; other messages are others."""
+    one, two = signature(f"crash: kernel-run | {wanted}"), signature(f"crash: kernel-run | {found}")
+    assert oracle.compare(one, CRASH, two) == answer
+
+
+def test_only_a_crash_may_lack_its_message() -> None:
+    """A KeyError without a message is not the one that has one."""
+    short, long = signature("exception: codegen | KeyError"), signature("exception: codegen | KeyError: 'buf'")
+    assert oracle.compare(long, Verdict("exception", "codegen", "KeyError", "It was raised."), short) == oracle.OTHER
