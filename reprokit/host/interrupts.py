@@ -17,9 +17,9 @@ _is_waiting = False
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
     global _is_waiting
+    _is_waiting = True  # until somebody has caught it: what is raised in a finalizer, Python only prints
     if _is_heard:
         raise KeyboardInterrupt
-    _is_waiting = True
 
 
 @contextlib.contextmanager
@@ -58,9 +58,16 @@ def heard() -> Iterator[None]:
     global _is_heard, _is_waiting
     before, _is_heard = _is_heard, True
     try:
-        if _is_waiting:
-            _is_waiting = False
-            raise KeyboardInterrupt
+        check()
         yield
+    except KeyboardInterrupt:
+        _is_waiting = False
+        raise
     finally:
         _is_heard = before
+
+
+def check() -> None:
+    """Raise an interrupt that is waiting, where one is heard; loops that wait call this."""
+    if _is_waiting and _is_heard:
+        raise KeyboardInterrupt
