@@ -50,7 +50,7 @@ def clean_environ(**more: str) -> dict[str, str]:
     drop = ("TORCH", "REPROKIT", "INDUCTOR")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(drop)}
     # tests that are about minimization ask for it
-    return {**kept, "REPROKIT_MINIMIZE": "0", **more}
+    return {**kept, "REPROKIT_MINIMIZE": "0", "REPROKIT_ABLATE": "0", "REPROKIT_COMPARE": "0", **more}
 
 
 def reprokit(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, **more: Any) -> Done:

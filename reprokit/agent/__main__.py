@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import traceback
+from typing import Any
 
 
 def main(argv: list[str]) -> int:
@@ -15,11 +16,15 @@ def main(argv: list[str]) -> int:
 
         print(json.dumps(inventory.collect(), default=repr))
         return 0
+    with open(argv[1]) as file:
+        return run_factory(json.load(file))
+
+
+def run_factory(spec: dict[str, Any]) -> int:
+    """Run a factory target; gives its exit status."""
     from . import exceptions, execute, journal
     from .factory import BadTarget
 
-    with open(argv[1]) as file:
-        spec = json.load(file)
     if spec["kind"] != "module" and sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
         del sys.path[0]  # -m put the working directory there; a folder torch/ in it must not shadow torch
     try:

@@ -43,7 +43,7 @@ class _Waiter(MetaPathFinder):
 
     def __init__(self) -> None:
         self._hooks: dict[str, Hooks] = {
-            "torch": (_before_torch, None),
+            "torch": (_before_torch, _after_torch),
             "torch._dynamo": (None, _after_dynamo),
             "torch._inductor.compile_fx": (None, _after_inductor),
         }
@@ -73,6 +73,13 @@ def _before_torch() -> None:
     from . import process
 
     process.introduce()
+
+
+def _after_torch() -> None:
+    from . import overrides, results
+
+    overrides.install()
+    results.install()
 
 
 def _after_dynamo() -> None:

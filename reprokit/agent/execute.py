@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..core import zoo
-from . import factory, instrument, journal, memory
+from . import factory, instrument, journal, memory, results
 from .factory import BadTarget, Target
 
 FREE_SHARE = 0.8
@@ -30,12 +30,13 @@ def run(spec: dict[str, Any]) -> None:
 
             from .codegen_only import codegen_only
 
+            results.discard()
             stack.enter_context(codegen_only())
             stack.enter_context(FakeTensorMode())
         with _stage("build"):
             target = build_target(torch, spec, device)
         _describe(torch, target, bool(spec["train"] or target.train))
-        compiled = _compile(torch, target, spec) if spec["compile_it"] else target.model
+        compiled = _compile(torch, target, spec) if spec["compile_it"] or results.ROLE else target.model
         is_train = bool(spec["train"] or target.train)
         if hasattr(target.model, "train"):
             target.model.train(is_train)

@@ -5,18 +5,14 @@ Each hook is tried alone; one that does not fit this torch is journalled as miss
 
 from __future__ import annotations
 
-import functools
-import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from . import exceptions, journal, logs, recorder, settings
+from . import exceptions, journal, logs, overrides, recompiles, recorder, settings
+from .hooks import attempt, compile_id, wrap
 
 OLDEST_TORCH = (2, 9)
-BACKEND = os.environ.get("REPROKIT_BACKEND", "")
-"""``eager``: whatever backend the program asked for, Dynamo's graphs are run as they are."""
 PROGRESS_EVERY_S = 0.5
 """Each line and node is told, and one is journalled at most this often."""
 
@@ -39,32 +35,21 @@ def watch_dynamo() -> None:
         cuda=torch.version.cuda,
         hip=getattr(torch.version, "hip", None),
     )
-    for hook in (_phases, _lines, _graphs, _failures, _recompiles, logs.send_to_file):
-        _try(hook)
+    hooks = (_phases, _lines, _graphs, _failures, *recompiles.HOOKS, _dynamo_settings, logs.send_to_file)
+    for hook in hooks:
+        attempt(hook)
 
 
 def watch_inductor() -> None:
     """Install the hooks that need ``torch._inductor.compile_fx``."""
-    for hook in (_aten_graphs, _nodes, _calls):
-        _try(hook)
-
-
-def _try(hook: Callable[[], None]) -> None:
-    try:
-        hook()
-    except Exception as problem:  # the next torch may have moved it
-        journal.write("agent_problem", hook=hook.__name__, problem=repr(problem))
+    for hook in (_aten_graphs, _nodes, _calls, _inductor_settings):
+        attempt(hook)
 
 
 def version(text: str) -> tuple[int, int]:
     """``2.13.0+cpu`` as ``(2, 13)``."""
     major, minor = text.split(".")[:2]
     return int(major), int(minor)
-
-
-def _wrap(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    real = getattr(owner, name)
-    setattr(owner, name, functools.wraps(real)(make(real)))
 
 
 def _phases() -> None:
@@ -74,7 +59,7 @@ def _phases() -> None:
         def log_event_start(self: Any, event_name: str, *args: Any, **kwargs: Any) -> Any:
             result = real(self, event_name, *args, **kwargs)
             journal.start_heartbeat()
-            journal.write("begin", name=event_name, cid=_compile_id(), cpu=round(time.process_time(), 4))
+            journal.write("begin", name=event_name, cid=compile_id(), cpu=round(time.process_time(), 4))
             return result
 
         return log_event_start
@@ -87,8 +72,8 @@ def _phases() -> None:
 
         return log_event_end
 
-    _wrap(ChromiumEventLogger, "log_event_start", start)
-    _wrap(ChromiumEventLogger, "log_event_end", end)
+    wrap(ChromiumEventLogger, "log_event_start", start)
+    wrap(ChromiumEventLogger, "log_event_end", end)
 
 
 class _Progress:
@@ -128,7 +113,7 @@ def _lines() -> None:
 
         return starts_line
 
-    _wrap(InstructionTranslatorBase, "starts_line", make)
+    wrap(InstructionTranslatorBase, "starts_line", make)
 
 
 def _nodes() -> None:
@@ -143,7 +128,7 @@ def _nodes() -> None:
 
         return run_node
 
-    _wrap(GraphLowering, "run_node", make)
+    wrap(GraphLowering, "run_node", make)
 
 
 def _graphs() -> None:
@@ -152,16 +137,14 @@ def _graphs() -> None:
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def _call_user_compiler(self: Any, gm: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
             asked = self.compiler_fn
-            number = recorder.record(gm, example_inputs, "dynamo", _compile_id(), False, compiler_fn=asked)
-            if BACKEND == "eager":
-                self.compiler_fn = lambda gm, inputs: gm.forward
+            number = recorder.record(gm, example_inputs, "dynamo", compile_id(), False, compiler_fn=asked)
             result = real(self, gm, example_inputs, *args, **kwargs)
             journal.write("graph_done", n=number)
             return result
 
         return _call_user_compiler
 
-    _wrap(OutputGraph, "_call_user_compiler", make)
+    wrap(OutputGraph, "_call_user_compiler", make)
 
 
 def _aten_graphs() -> None:
@@ -170,14 +153,14 @@ def _aten_graphs() -> None:
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def _compile_fx_inner(gm: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
             backward = bool(kwargs.get("is_backward"))
-            number = recorder.record(gm, example_inputs, level="aten", cid=_compile_id(), is_backward=backward)
+            number = recorder.record(gm, example_inputs, level="aten", cid=compile_id(), is_backward=backward)
             result = real(gm, example_inputs, *args, **kwargs)
             journal.write("graph_done", n=number)
             return result
 
         return _compile_fx_inner
 
-    _wrap(compile_fx, "_compile_fx_inner", make)
+    wrap(compile_fx, "_compile_fx_inner", make)
 
 
 def _failures() -> None:
@@ -203,15 +186,26 @@ def _failures() -> None:
             settings.note_configs()  # before Dynamo patches some for the time of the compile
             try:
                 return real(*args, **kwargs)
-            except flow:
+            except flow as control:
+                if isinstance(control, exc.Unsupported):
+                    recompiles.note_break(control, is_given_up=True)
                 raise
             except Exception as error:
-                journal.write("compile_failed", where="compile", cid=_compile_id(), **exceptions.describe(error))
+                journal.write("compile_failed", where="compile", cid=compile_id(), **exceptions.describe(error))
                 raise
 
         return _compile
 
-    _wrap(convert_frame, "_compile", make)
+    wrap(convert_frame, "_compile", make)
+
+
+def _dynamo_settings() -> None:
+    overrides.configure("torch._dynamo")
+    overrides.configure("torch._functorch")
+
+
+def _inductor_settings() -> None:
+    overrides.configure("torch._inductor")
 
 
 def _calls() -> None:
@@ -225,33 +219,4 @@ def _calls() -> None:
 
         return __call__
 
-    _wrap(CompiledFxGraph, "__call__", make)
-
-
-def _recompiles() -> None:
-    from torch._dynamo import convert_frame
-
-    def make(real: Callable[..., Any]) -> Callable[..., Any]:
-        def get_and_maybe_log_recompilation_reasons(entries: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
-            reasons = real(entries, frame, *args, **kwargs)
-            code = getattr(frame, "f_code", None)
-            journal.write(
-                "recompile",
-                function=getattr(code, "co_name", None),
-                file=getattr(code, "co_filename", None),
-                line=getattr(code, "co_firstlineno", None),
-                reasons=[str(r)[:2000] for r in reasons[:20]],
-            )
-            return reasons
-
-        return get_and_maybe_log_recompilation_reasons
-
-    _wrap(convert_frame, "get_and_maybe_log_recompilation_reasons", make)
-
-
-def _compile_id() -> str | None:
-    guards = sys.modules.get("torch._guards")
-    if guards is None:
-        return None
-    current = guards.CompileContext.current_compile_id()
-    return str(current) if current is not None else None
+    wrap(CompiledFxGraph, "__call__", make)

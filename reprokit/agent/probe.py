@@ -17,7 +17,8 @@ import types
 from typing import Any, NoReturn
 
 from ..core import eager
-from . import boot, exceptions, instrument, journal, process, recorder, stops
+from . import boot, exceptions, instrument, journal, overrides, process, recorder, results, stops
+from .__main__ import run_factory
 
 PR_SET_PDEATHSIG = 1
 NOT_RECORDED = 0
@@ -25,10 +26,10 @@ NOT_RECORDED = 0
 
 
 def run(spec: dict[str, Any], threads: int) -> NoReturn:
-    """Run ``spec["file"]`` in this freshly forked child and end the process with the program's exit status.
+    """Run ``spec["file"]``, or the factory ``spec["target"]``, in this freshly forked child; end with its exit status.
 
     ``spec`` also has ``folder`` (a run directory), ``is_eager``, ``stop`` (a phase or None), ``is_backward``,
-    ``memory_bytes`` above what the server holds, and ``file_bytes``.
+    ``role`` and ``results`` (what to record, and the folder for it), ``memory_bytes`` above what the server holds, and ``file_bytes``.
     """
     status = 70  # of a child that could not even begin
     try:
@@ -66,6 +67,7 @@ def _settle(spec: dict[str, Any], threads: int) -> None:
         os.environ["OPENBLAS_NUM_THREADS"] = spec["openblas_threads"]
     # The server has one thread, or forking it would not be safe; the program has as many as in a process of its own.
     torch.set_num_threads(threads)
+    overrides.install(spec["overrides"])
     process.introduce()
     boot.wait_for_torch()  # for processes that the program starts, and for an Inductor that is not imported yet
     instrument.watch_dynamo()
@@ -78,10 +80,16 @@ def _settle(spec: dict[str, Any], threads: int) -> None:
         exec(eager.PATCH, {"torch": torch})  # noqa: S102 - our own text, the same that fresh processes get
     elif spec["stop"]:
         stops.install(spec["stop"], spec["is_backward"], lambda: _leave(0))
+    results.install(spec["role"], spec["results"])
+    if spec["target"]:
+        os.chdir(spec["target"]["cwd"])
 
 
 def _run(spec: dict[str, Any]) -> int:
     import linecache
+
+    if spec["target"]:
+        return run_factory(spec["target"])
 
     file = spec["file"]
     with open(file, encoding="utf-8") as opened:
@@ -105,7 +113,8 @@ def _run(spec: dict[str, Any]) -> int:
 
 
 def _leave(status: int) -> None:
-    """End at once: what the program left for its exit is not what a probe asks about."""
+    """End at once: what the program left for its exit is not what a probe asks about, but for what it gave."""
+    results.finish()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

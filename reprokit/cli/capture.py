@@ -87,11 +87,31 @@ class _WithCommand(click.Command):
     help="After a hang, ask in shorter runs what is still open, such as whether backend='eager' hangs; default: for a factory, not for a command.",
 )
 @click.option(
+    "--graph-breaks",
+    type=click.IntRange(0),
+    metavar="N",
+    help="More graph breaks than N are a failure; default: any number is fine.",
+)
+@click.option(
+    "--compare/--no-compare",
+    default=None,
+    envvar="REPROKIT_COMPARE",
+    show_envvar=True,
+    help="Compare compiled results with eager's, in runs of their own; default: for a factory, not for a command.",
+)
+@click.option(
     "--minimize/--no-minimize",
     default=True,
     envvar="REPROKIT_MINIMIZE",
     show_envvar=True,
     help="Look for the smallest program that shows the same failure; default: yes.",
+)
+@click.option(
+    "--ablate/--no-ablate",
+    default=True,
+    envvar="REPROKIT_ABLATE",
+    show_envvar=True,
+    help="Ask with which backends a failure shows, and whether dynamic=False avoids it; default: yes.",
 )
 @click.option(
     "--budget",
@@ -182,7 +202,10 @@ def _request(
         "stall_s": options["stall"],
         "line_repeats": options["line_repeats"],
         "escalate": options["escalate"],
+        "most_breaks": options["graph_breaks"],
+        "compares": command is None if options["compare"] is None else options["compare"],
         "minimizes": options["minimize"],
+        "rungs": "few" if options["ablate"] else "none",
         "budget_s": options["budget"],
     }
     if command is not None:

@@ -10,6 +10,7 @@ import click
 from .. import __version__
 
 COMMANDS = {
+    "ablate": "Say with which backends, modes and switches it fails.",
     "capture": "Run a target under instrumented torch.compile and leave a pack.",
     "check": "Say whether a program shows the failure of a pack, for git bisect and reducers.",
     "env": "Print what a pack would say about this machine and interpreter.",

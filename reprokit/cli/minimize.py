@@ -122,7 +122,8 @@ def _of_pack(
             case = again.case_of_pack(opened, run, checked)
             with interrupts.heard():
                 consent.ask(place, again.what_would_run(case), checked, yes, live)
-            found = reducer.minimize(case, budget, False, live.show_status, live.say)
+            with reducer.server_of(case) as server:
+                found = reducer.minimize(case, server, budget, False, live.show_status, live.say)
             made = again.repack(opened, found, run) if found.text else None
         finally:
             run.release()

@@ -14,7 +14,9 @@ MISTAKE = 0.02
 """How often a flaky failure may be missed in a candidate that has it."""
 MOST_REPEATS = 20
 """A failure that is rarer than this allows for is reduced less, not for longer."""
-MINIMIZABLE = frozenset({"exception", "crash", "hang", "oom"})
+MINIMIZABLE = frozenset(
+    {"exception", "crash", "hang", "oom", "wrong-result", "recompile-limit", "recompile-storm", "graph-break"}
+)
 """Verdict kinds whose signature one run can show."""
 
 
@@ -26,7 +28,8 @@ def compare(wanted: Signature, verdict: Verdict, signature: Signature) -> str:
         return UNRESOLVED
     if signature.algorithm != wanted.algorithm:
         return OTHER
-    return SAME if signature.id == wanted.id or is_raced(wanted, signature) else OTHER
+    is_same = signature.id == wanted.id or is_raced(wanted, signature) or is_as_wrong(wanted, signature)
+    return SAME if is_same else OTHER
 
 
 def is_raced(one: Signature, two: Signature) -> bool:
@@ -45,3 +48,17 @@ def patience(rate: float) -> int:
         return 1
     least = max(rate, 0.02) / (1.0 if rate >= 0.3 else 2.0)
     return min(math.ceil(math.log(MISTAKE) / math.log(1.0 - least)), MOST_REPEATS)
+
+
+def is_as_wrong(one: Signature, two: Signature) -> bool:
+    """Both are wrong results of one family; where in the compiler they begin is asked once, not of every candidate."""
+    told = []
+    for title in (one.title, two.title):
+        kind, _, rest = title.partition(": ")
+        phase, _, what = rest.partition(" | ")
+        told.append((kind, phase, *what.partition(" @ ")[::2]))
+    (kind, phase, what, op), (other_kind, other_phase, other_what, other_op) = told
+    if kind != "wrong-result" or (kind, what) != (other_kind, other_what):
+        return False
+    is_one_phase = phase == other_phase or "no phase" in (phase, other_phase)
+    return is_one_phase and (op == other_op or not (op and other_op))

@@ -246,3 +246,13 @@ def _with_number(text: str, value: int, smaller: int, with_multiples: bool) -> s
             elif with_multiples and node.value > value and node.value % value == 0:
                 node.value = node.value // value * smaller
     return ast.unparse(tree) + "\n"
+
+
+def with_backend(text: str, name: str) -> str:
+    """The program with another backend, and without what went with the old one."""
+    tree = ast.parse(text)
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "torch.compile":
+            call.keywords = [k for k in call.keywords if k.arg in ("fullgraph", "dynamic")]
+            call.keywords.append(ast.keyword("backend", ast.Constant(name)))
+    return ast.unparse(tree) + "\n"

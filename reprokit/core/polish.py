@@ -17,6 +17,10 @@ _EXPECTED = {
     "crash": "no crash",
     "hang": "that it returns",
     "oom": "that the memory suffices",
+    "wrong-result": "the same results",
+    "recompile-limit": "a few compiles",
+    "recompile-storm": "a few compiles",
+    "graph-break": "one graph",
 }
 _PUBLIC: tuple[tuple[str, str], ...] = (
     (r"torch\._C\._nn\.(\w+)", r"torch.nn.functional.\1"),
@@ -76,7 +80,8 @@ def flatten(text: str) -> str:
 def layout(text: str, title: str, kind: str) -> str:
     """Blank lines where people put them, and above the call what is expected and what happens."""
     tree = ast.parse(text)
-    call = next((n for n in reversed(tree.body) if "compile" in ast.unparse(n)), None)
+    rest = [n for n in tree.body if not isinstance(n, ast.FunctionDef)]
+    call = next((n for n in reversed(rest) if "compile" in ast.unparse(n)), None)
     happens = textwrap.wrap(title, MOST_WIDTH - 12, break_long_words=False, break_on_hyphens=False) or [kind]
     comment = [
         f"# expected: {_EXPECTED.get(kind, 'what eager does')}, as without torch.compile",

@@ -10,11 +10,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .processes import BUSY_SHARE, Evidence
+from .recompiles import GraphBreak, Recompiled
+from .results import Comparison
 
 SCHEMA = 1
 """Version of every JSON document reprokit writes. It rises when a key changes its meaning."""
 
-FAILURE_KINDS = ("exception", "crash", "hang", "oom", "slow-compile", "error-in-eager")
+FAILURE_KINDS = (
+    "exception",
+    "crash",
+    "hang",
+    "oom",
+    "wrong-result",
+    "recompile-limit",
+    "recompile-storm",
+    "graph-break",
+    "slow-compile",
+    "error-in-eager",
+)
 KINDS = ("ok", *FAILURE_KINDS, "unknown")
 
 
@@ -168,7 +181,11 @@ class Observation:
     graphs: tuple[GraphRecord, ...] = ()
     steps: dict[str, int] = field(default_factory=dict)
     """How many lines were traced and nodes lowered, by ``line`` and ``node``."""
-    recompiles: int = 0
+    recompiled: tuple[Recompiled, ...] = ()
+    """Functions that were compiled again, the worst first."""
+    breaks: tuple[GraphBreak, ...] = ()
+    most_breaks: int | None = None
+    """How many graph breaks the user allows; None for any number."""
     has_instrumentation: bool = False
     """At least one process imported the compiler, so that it could be watched."""
     is_watched: bool = False
@@ -181,6 +198,12 @@ class Observation:
     eager_detail: str = ""
     answers: tuple[Answer, ...] = ()
     """What second, shorter runs said."""
+    comparison: Comparison | None = None
+    """Of compiled results with eager's; None when they were not compared."""
+    first_rung: str = ""
+    """The first rung of the ablation at which it fails; empty when that is not known."""
+    departs: str = ""
+    """The operator whose result is the first that differs; empty when that is not known."""
     stderr_tail: str = ""
     oom_evidence: str = ""
     """What says that the kernel's out-of-memory killer was at work; empty when nothing does."""

@@ -11,6 +11,7 @@ import hashlib
 import re
 
 from . import frames as fr
+from . import results
 from .facts import recent
 from .records import Fault, Frame, Observation, Raised, Signature, Verdict
 
@@ -90,6 +91,17 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
         return _of_stacks(recent(seen))  # a look taken early, when it was only slow, is of somewhere else
     if verdict.kind == "crash":
         return _of_crash(verdict, seen)
+    if verdict.kind in ("recompile-limit", "recompile-storm") and seen.recompiled:
+        guard = seen.recompiled[0].guard
+        return guard, [f"{seen.recompiled[0].changes!r} read as {guard!r}"]
+    if verdict.kind == "graph-break":
+        return normalise_message(verdict.cause or ""), [
+            "the type of the break in PyTorch's registry; the line is the user's"
+        ]
+    if verdict.kind == "wrong-result" and seen.comparison:
+        what = results.family(seen.comparison.wrong)
+        why = f"{verdict.cause} are {what}: a few operators further it may be another kind of them"
+        return what + (f" @ {seen.departs}" if seen.departs else ""), [why]
     raised = blamed(seen)
     if raised is not None and verdict.kind in ("exception", "error-in-eager", "oom"):
         return _of_exception(raised)

@@ -6,10 +6,11 @@ answer carries its evidence, and ``unknown`` is an answer too.
 
 from __future__ import annotations
 
-from . import causes, facts, phases, ranks, signals, where
+from . import causes, facts, phases, ranks, signals, silent, where
 from . import frames as fr
 from .records import Observation, Raised, Verdict
 from .signature import blamed, fatal, is_compilers
+from .where import sentence
 
 NOTHING_COMPILED = "no graph was recorded"
 _OOM_TYPES = {"MemoryError", "OutOfMemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError"}
@@ -31,6 +32,7 @@ def judge(seen: Observation) -> Verdict:
         _disk_full,
         _out_of_memory,
         _crash,
+        *silent.QUESTIONS,
         _exception,
         _swallowed,
         _finished,
@@ -43,7 +45,7 @@ def judge(seen: Observation) -> Verdict:
     if not seen.is_command and seen.exit_status == 0:
         why = "the target ended the process with status 0 before its calls returned"
     return Verdict(
-        "unknown", where.of_open_events(seen), "exit", f"{_sentence(why)}", (f"exit status {seen.exit_status}",)
+        "unknown", where.of_open_events(seen), "exit", f"{sentence(why)}", (f"exit status {seen.exit_status}",)
     )
 
 
@@ -55,7 +57,7 @@ def _interrupted(seen: Observation) -> Verdict | None:
         "unknown",
         phase,
         "interrupted",
-        _sentence(f"the run was interrupted after {seen.seconds:.0f} s, {where.doing(phase, seen)}"),
+        sentence(f"the run was interrupted after {seen.seconds:.0f} s, {where.doing(phase, seen)}"),
         evidence,
     )
 
@@ -70,7 +72,7 @@ def _deadline(seen: Observation) -> Verdict | None:
         return Verdict("error-in-eager", "eager", "hang", why, (*evidence, seen.eager_detail))
     if not seen.dumps and not seen.has_instrumentation:
         why = f"{limit} came, and no process of the target could be watched"
-        return Verdict("unknown", phase, "deadline", _sentence(why), evidence)
+        return Verdict("unknown", phase, "deadline", sentence(why), evidence)
     cause = ranks.of_collective(seen) or causes.diagnose(seen)
     if cause.name == "collective" and phase not in phases.COMPILE_PHASES:
         phase = "collective"  # compiled code calls it without a frame of its own
@@ -79,7 +81,7 @@ def _deadline(seen: Observation) -> Verdict | None:
     evidence += (*where.motion(seen), *((far,) if far else ()))
 
     def found(kind: str, name: str, why: str) -> Verdict:
-        return Verdict(kind, phase, name, _sentence(why), evidence, cause.detail, cause.also, cause.path, work)
+        return Verdict(kind, phase, name, sentence(why), evidence, cause.detail, cause.also, cause.path, work)
 
     told = f"{where.doing(phase, seen, work)}, {cause.name}: {cause.detail}"
     quiet, is_inside = seen.quiet_s, phase in phases.COMPILE_PHASES
@@ -108,7 +110,7 @@ def _disk_full(seen: Observation) -> Verdict | None:
                 "unknown",
                 where.of_exception(raised, seen),
                 "disk-full",
-                _sentence(text),
+                sentence(text),
                 where.exception_evidence(raised),
             )
     return None
@@ -122,14 +124,14 @@ def _out_of_memory(seen: Observation) -> Verdict | None:
                 phase = where.of_exception(raised, seen)
                 said = link.message.strip().splitlines()[0][:200] if link.message.strip() else ""
                 text = f"memory ran out ({short}{': ' + said if said else ''}), {where.doing(phase, seen)}"
-                return Verdict("oom", phase, short, _sentence(text), where.exception_evidence(raised))
+                return Verdict("oom", phase, short, sentence(text), where.exception_evidence(raised))
     if seen.oom_evidence and signals.of(seen) in ("SIGKILL", None):
         phase, evidence = where.at_work(seen)
         return Verdict(
             "oom",
             phase,
             "killer",
-            _sentence(f"the kernel's out-of-memory killer ended the target, {where.doing(phase, seen)}"),
+            sentence(f"the kernel's out-of-memory killer ended the target, {where.doing(phase, seen)}"),
             (seen.oom_evidence, *evidence),
         )
     return None
@@ -142,7 +144,7 @@ def _eager_fails(seen: Observation) -> Verdict | None:
         "error-in-eager",
         "eager",
         _short_cause(seen),
-        _sentence(f"the target fails without torch.compile too, so this is no compiler bug: {seen.eager_detail}"),
+        sentence(f"the target fails without torch.compile too, so this is no compiler bug: {seen.eager_detail}"),
         (seen.eager_detail,),
     )
 
@@ -181,7 +183,7 @@ def _crash(seen: Observation) -> Verdict | None:
     if said:
         evidence.append(f"stderr: {said[:300]}")
     how = f"the target died of {name}" + (f" ({said[:160]})" if said else "")
-    return Verdict("crash", phase, name, _sentence(f"{how}, {where.doing(phase, seen)}"), tuple(evidence))
+    return Verdict("crash", phase, name, sentence(f"{how}, {where.doing(phase, seen)}"), tuple(evidence))
 
 
 def _exception(seen: Observation) -> Verdict | None:
@@ -202,9 +204,9 @@ def _exception(seen: Observation) -> Verdict | None:
     is_ours = is_compilers(raised, seen) or phase in phases.COMPILE_PHASES
     if not is_ours and seen.eager != "passes":
         why = f"{short} was raised outside anything that torch.compile made, so this is no compiler bug: {said}"
-        return Verdict("error-in-eager", "eager", short, _sentence(why), evidence)
+        return Verdict("error-in-eager", "eager", short, sentence(why), evidence)
     return Verdict(
-        "exception", phase, short, _sentence(f"{short} was raised, {where.doing(phase, seen)}: {said}"), evidence
+        "exception", phase, short, sentence(f"{short} was raised, {where.doing(phase, seen)}: {said}"), evidence
     )
 
 
@@ -216,7 +218,7 @@ def _swallowed(seen: Observation) -> Verdict | None:
     then = "went on without it" if seen.exit_status in (0, None) else f"ended with exit status {seen.exit_status}"
     why = f"{short} left the compiler and the program {then}: {where.first_line(fr.root(raised))}"
     return Verdict(
-        "exception", where.of_exception(raised, seen), short, _sentence(why), where.exception_evidence(raised)
+        "exception", where.of_exception(raised, seen), short, sentence(why), where.exception_evidence(raised)
     )
 
 
@@ -224,6 +226,7 @@ def _finished(seen: Observation) -> Verdict | None:
     if seen.exit_status != 0 or not (seen.is_command or seen.has_finished):
         return None
     compiled = [g for g in seen.graphs if g.level == "dynamo"]
+    told = silent.notes(seen)
     if not compiled:
         return Verdict("ok", None, None, "The target finished, and nothing in it was compiled.", (NOTHING_COMPILED,))
     return Verdict(
@@ -231,7 +234,7 @@ def _finished(seen: Observation) -> Verdict | None:
         None,
         None,
         f"The target finished; {len(compiled)} graph{'s were' if len(compiled) > 1 else ' was'} compiled.",
-        (),
+        told,
     )
 
 
@@ -241,8 +244,3 @@ def _raised(seen: Observation) -> tuple[Raised, ...]:
 
 def _short_cause(seen: Observation) -> str | None:
     return fr.root(seen.raised).type.rsplit(".", 1)[-1] if seen.raised else signals.of(seen)
-
-
-def _sentence(text: str) -> str:
-    text = text[0].upper() + text[1:]
-    return text if text.endswith((".", "!", "?")) else text + "."

@@ -180,3 +180,9 @@ def doing(phase: str | None, seen: Observation, at_work: dict[str, str] | None =
         at = f" at {seen.position}" if seen.position and phase in phases.FINE_HEARTBEAT else ""
     turned = " (backward)" if told.get("direction") == "backward" else ""
     return f"in phase {phase}{turned}{at}" if phase else f"in no phase that could be told{at}"
+
+
+def sentence(text: str) -> str:
+    """Begin with a capital letter and end with a mark."""
+    text = text[0].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else text + "."

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..core.ablation import Ablation
 from ..core.records import Missing, Observation, Signature, Verdict, to_json
 from ..core.redact import Redactor
 from . import again, environment, files, observe, pack, private, render, report, repro, rundir
@@ -25,6 +26,7 @@ class Story:
     journals: observe.Journals
     environment: environment.Environment
     minimized: Minimized | None = None
+    ablation: Ablation | None = None
 
 
 @dataclass
@@ -49,6 +51,8 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     small = story.minimized
     if small is not None:
         draft.add_json("minimize.json", redactor.value(again.about(small)))
+    if story.ablation is not None:
+        draft.add_json("ablation.json", redactor.value(story.ablation.to_json()))
     if small is not None and small.text and not small.is_proved:
         draft.add_text("candidate.py", redactor.text(small.text))
     if small is not None and small.is_proved:
@@ -118,6 +122,7 @@ def _facts(
         variables=known.get("variables", {}),
         configs=redactor.value(journals.last("config").get("changed") or {}),
         missing=redactor.value(tuple(missing)),
+        ablation=redactor.value(story.ablation.to_json()) if story.ablation else {},
     )
 
 

@@ -14,14 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from ..core.ablation import Ablation
 from ..core.records import SCHEMA, Answer, BadInput, Missing, Observation, Signature, Verdict, to_json
 from ..core.signature import sign
 from ..core.verdict import judge
-from . import again, bundle, environment, escalate, files, interrupts, minimize, observe, run, rundir
+from . import ablate, again, bundle, compared, environment, escalate, files, interrupts, minimize, observe, run, rundir
 from .launch import Request
 from .minimized import Minimized
 from .oracle import Standing
 from .run import Outcome
+from .study import Study
 
 EAGER_KINDS = frozenset({"exception", "crash", "hang", "slow-compile", "oom", "error-in-eager"})
 """Verdicts that a run without torch.compile confirms or refutes."""
@@ -52,6 +54,7 @@ class Captured:
     missing: list[Missing] = field(default_factory=list)
     trimmed: list[str] = field(default_factory=list)
     minimized: Minimized | None = None
+    ablation: Ablation | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``--json`` prints; later versions only add keys."""
@@ -66,6 +69,8 @@ class Captured:
             "repro": str(self.repro_path) if self.repro_path else None,
             "report": str(self.report_path) if self.report_path else None,
             "minimized": again.about(self.minimized) if self.minimized else None,
+            "comparison": to_json(self.seen.comparison),
+            "ablation": self.ablation.to_json() if self.ablation else None,
             "missing": [to_json(m) for m in self.missing],
             "seconds": self.seen.seconds,
             "peak_rss_bytes": self.seen.peak_rss_bytes,
@@ -85,12 +90,20 @@ def capture(
         place = rundir.create(output, request.target.label)
         try:
             say(f"running {request.target.words} in {place.path}")
-            outcome = run_target(request, place.path, show, echo)
+            outcome = run_target(compared.watched(request, place.path), place.path, show, echo)
             journals = observe.read_journals(place.path)
             refuse_bad_target(journals, place.path)
             missing = [*outcome.missing]
             seen = look_back(request, outcome, place.path, journals, missing)
             verdict = judged(seen, missing)
+            if request.compares and verdict.kind == "ok" and not outcome.is_interrupted:
+                say("comparing its results with eager's")
+                healthy = seen
+                seen = attempt(
+                    "comparison with eager", missing,
+                    lambda: compared.check(request, healthy, place.path, missing, show), healthy,
+                )  # fmt: skip
+                verdict = judged(seen, missing)
             if wants_eager(request, verdict, outcome):
                 say(f"{verdict.kind}; running once more without torch.compile")
                 first = seen
@@ -105,30 +118,17 @@ def capture(
                     "questions", missing, lambda: escalate.ask(request, asked, outcome, place.path, show), none
                 )
                 seen = dataclasses.replace(seen, answers=answers)
-            if request.minimizes and not outcome.is_interrupted:
-                shrink(request, verdict, seen, journals, place, missing, say, show_status)
-            return finish(request, verdict, seen, outcome, journals, place, missing, say)
+            study = Study(request, verdict, seen, journals, place, missing, say, show_status)
+            if (request.minimizes or request.rungs != "none") and not outcome.is_interrupted:
+                examine(study, missing)
+            return finish(study, outcome)
         finally:
             place.release()
 
 
-def shrink(
-    request: Request, verdict: Verdict, seen: Observation, journals: observe.Journals, place: rundir.RunDir,
-    missing: list[Missing], say: Say, show: Callable[[Standing], None] | None, resume: bool = False,
-    python: str | None = None,
-) -> None:  # fmt: skip
-    """Look for the smallest program; what it leaves in the run directory, the pack takes from there."""
-    why = minimize.why_not(verdict)
-    if why:
-        if verdict.kind != "ok":
-            missing.append(Missing("minimization", why))
-        return
-    say(f"minimizing, for at most {request.budget_s:g} s")
-    case = minimize.case_of(request, verdict, sign(verdict, seen), seen, journals, place.path)
-    case = dataclasses.replace(case, python=python or case.python)
-    found = attempt("minimization", missing, lambda: minimize.minimize(case, request.budget_s, resume, show, say), None)
-    if found is not None and not found.text:
-        missing += [Missing("minimization", note) for note in found.notes]
+def examine(study: Study, missing: list[Missing], resume: bool = False) -> None:
+    """Ask what the failure is at its smallest and where it begins; what is found stays in the run directory."""
+    attempt("study of the failure", missing, lambda: study.run(resume), None)
 
 
 def repack(
@@ -148,10 +148,11 @@ def repack(
             seen = look_back(request, outcome, place.path, journals, missing)
             seen = dataclasses.replace(seen, **before)
             verdict = judged(seen, missing)
+            asked = dataclasses.replace(request, budget_s=budget_s or request.budget_s, minimizes=True)
+            study = Study(asked, verdict, seen, journals, place, missing, say, show, python)
             if budget_s:
-                asked = dataclasses.replace(request, budget_s=budget_s)
-                shrink(asked, verdict, seen, journals, place, missing, say, show, resume, python)
-            return finish(request, verdict, seen, outcome, journals, place, missing, say)
+                examine(study, missing, resume)
+            return finish(study, outcome)
         finally:
             place.release()
 
@@ -169,20 +170,14 @@ def judged(seen: Observation, missing: list[Missing]) -> Verdict:
     return attempt("verdict", missing, lambda: judge(seen), UNJUDGED)
 
 
-def finish(
-    request: Request,
-    verdict: Verdict,
-    seen: Observation,
-    outcome: Outcome,
-    journals: observe.Journals,
-    place: rundir.RunDir,
-    missing: list[Missing],
-    say: Say,
-) -> Captured:
+def finish(study: Study, outcome: Outcome) -> Captured:
     """The end of the line: sign, ask for the environment, pack."""
+    request, journals, place, missing, say = study.request, study.journals, study.place, study.missing, study.say
+    verdict, seen = study.verdict, study.seen
     missing += [m for m in observe.missing_of(journals, place.path, request) if m not in missing]
     captured = Captured(verdict, sign(verdict, seen), seen, place.path, missing=missing)
     captured.minimized = minimize.load(place.path)
+    captured.ablation = study.ablation or ablate.load(place.path)
     captured.weights = str(journals.last("weights").get("why") or "") if request.target.kind == "zoo" else ""
     say("collecting the environment")
     nothing = environment.Environment({}, "", ())
@@ -269,7 +264,14 @@ def leave(
         with contextlib.suppress(OSError):  # they can be made again, and are in the pack
             files.write_json(place.path / f"{name}.json", to_json(record))
     story = bundle.Story(
-        request, captured.verdict, captured.signature, captured.seen, journals, found, captured.minimized
+        request,
+        captured.verdict,
+        captured.signature,
+        captured.seen,
+        journals,
+        found,
+        captured.minimized,
+        captured.ablation,
     )
     made = bundle.make(story, captured.missing, place)
     captured.pack_path, captured.issue_path, captured.repro_path = made.pack, made.issue, made.repro

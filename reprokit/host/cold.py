@@ -3,47 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
-from ..core import eager, oracle
-from ..core.records import Signature, Verdict
-from ..core.signature import sign
-from ..core.verdict import judge
-from . import files, observe, run, rundir, warmth
-from .launch import Request
+from ..core import eager
+from ..core.records import Signature
+from . import files, run, rundir, warmth
+from .judged import RESULTS, SAME_RANDOM, Judged, Limits, ask_roles, in_role, judged, request_for
 from .target import Target
 
 LEAST_STALL_S = 15.0
 """A fresh process imports torch and asks the C++ compiler first, in silence."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When a program is ended, and where its compile may stop."""
-
-    deadline_s: float
-    """Served seconds: those in which it had the processor that it wanted, or wanted none."""
-    stop: str | None = None
-    """The phase behind which nothing is of interest; only forked children are stopped."""
-    is_backward: bool = False
-    wants_stacks: bool = False
-    """A hang is looked for: the stacks of a program that met its deadline say which."""
-    line_repeats: int = Request.line_repeats
-
-
-@dataclass(frozen=True)
-class Judged:
-    """What one run of a program came to."""
-
-    answer: str
-    verdict: Verdict
-    signature: Signature
-    seconds: float = 0.0
-    cpu_s: float = 0.0
-    healthy_s: float = 0.0
-    """From its start to the last event in its journal."""
 
 
 def run_cold(
@@ -55,11 +26,32 @@ def run_cold(
     ``file`` is run where it lies, instead of a copy of ``text``.
     """
     shutil.rmtree(folder, ignore_errors=True)
+
+    def one(role: str) -> Judged:
+        place = folder if role in ("", "compiled") else folder / role
+        return _one(text, python, place, wanted, limits, is_eager, file, _variables(role, folder))
+
+    if is_eager or not limits.compares:
+        return one("")
+    try:
+        return ask_roles(one, wanted)
+    finally:
+        shutil.rmtree(folder / RESULTS, ignore_errors=True)
+
+
+def _variables(role: str, folder: Path) -> dict[str, str]:
+    return {**in_role(role, folder), "REPROKIT_OVERRIDES": json.dumps(SAME_RANDOM)} if role else {}
+
+
+def _one(
+    text: str, python: str, folder: Path, wanted: Signature, limits: Limits, is_eager: bool, file: Path | None,
+    variables: dict[str, str],
+) -> Judged:  # fmt: skip
     rundir.make_folders(folder)
     place = None if file else folder  # what stands alone reads nothing that lies about
     file = file or files.write_whole(folder / "repro.py", text)
     request = request_for(file, python, limits)
-    own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
+    own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), **variables}
     request = dataclasses.replace(request, stall_s=max(request.stall_s, LEAST_STALL_S), cwd=place, variables=own)
     if is_eager:
         command = Target("command", command=(python, "-c", eager.PRELUDE, str(file)))
@@ -69,28 +61,3 @@ def run_cold(
     if outcome.is_interrupted:
         raise KeyboardInterrupt
     return judged(request, outcome, folder, wanted)
-
-
-def request_for(file: Path, python: str, limits: Limits) -> Request:
-    """The request of one probe."""
-    command = Target("command", command=(python, str(file)))
-    return Request(
-        command, python=python, deadline_s=limits.deadline_s * 8 + 60, stall_s=limits.deadline_s,
-        line_repeats=limits.line_repeats, has_trace=False,
-    )  # fmt: skip
-
-
-def judged(request: Request, outcome: run.Outcome, folder: Path, wanted: Signature) -> Judged:
-    """Judge a run with the rules of a capture."""
-    journals = observe.read_journals(folder)
-    seen = observe.observe(request, outcome, folder, journals)
-    verdict = judge(seen)
-    signature = sign(verdict, seen)
-    answer = oracle.compare(wanted, verdict, signature)
-    if answer == oracle.OTHER and verdict.kind == "slow-compile":
-        answer = oracle.UNRESOLVED  # how it would have ended is not known
-    times = [
-        float(e["t"]) for events in journals.by_pid.values() for e in events if isinstance(e.get("t"), (int, float))
-    ]
-    healthy_s = max(0.0, max(times, default=outcome.started) - outcome.started)
-    return Judged(answer, verdict, signature, outcome.seconds, outcome.cpu_s, healthy_s)

@@ -6,6 +6,7 @@ A factory is asked by default; a whole command, which may train, write or pay, o
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,7 @@ QUESTIONS = (
         "backend-eager",
         'with backend="eager"',
         lambda verdict: verdict.phase in COMPILE_PHASES,
-        _with_variables(REPROKIT_BACKEND="eager"),
+        _with_variables(REPROKIT_OVERRIDES=json.dumps({"compile": {"backend": "eager"}})),
     ),
     Question(
         "worker-wait",

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import psutil
 
 from ..core.processes import Evidence
 from . import files, interrupts, launch, rundir, tree, warmth
-from .cold import Limits
+from .judged import RESULTS, Limits
 from .lookout import Stacks
 from .run import Outcome
 from .stacks import Dumper
@@ -45,7 +46,7 @@ class Server:
     """One warm process in ``folder``; start it again after :class:`ServerLost`."""
 
     def __init__(self, folder: Path, python: str, depth: str) -> None:
-        self._folder, self._python, self._depth = folder, python, depth
+        self.folder, self._python, self._depth = folder, python, depth
         self._run_id = uuid.uuid4().hex
         self._stack = contextlib.ExitStack()
         self._child: subprocess.Popen[bytes] | None = None
@@ -62,27 +63,53 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, text: str, limits: Limits, is_eager: bool = False) -> tuple[Outcome, Path]:
-        """Run a program in a forked child; gives how it ended and its run directory, which is the caller's to delete."""
+    def run(
+        self,
+        text: str,
+        limits: Limits,
+        is_eager: bool = False,
+        role: str = "",
+        overrides: Mapping[str, Any] | None = None,
+    ) -> tuple[Outcome, Path]:
+        """Run a program in a forked child; gives how it ended and its run directory, which is the caller's to delete.
+
+        In a ``role`` it leaves its results in the folder ``RESULTS`` of the server's, for the next role to compare.
+        """
+        folder = self._make_folder()
+        file = files.write_whole(folder / "repro.py", text)
+        asked = {"file": str(file), "target": None, "is_eager": is_eager, "overrides": dict(overrides or {})}
+        return self._asked({**asked, "role": role}, folder, limits), folder
+
+    def run_target(
+        self, request: launch.Request, limits: Limits, is_eager: bool = False, role: str = "",
+        overrides: Mapping[str, Any] | None = None,
+    ) -> tuple[Outcome, Path]:  # fmt: skip
+        """Run a factory target in a forked child, with other settings than its own; else as :meth:`run`."""
+        folder = self._make_folder()
+        asked = {"file": "", "target": launch.spec(request), "is_eager": is_eager, "overrides": dict(overrides or {})}
+        return self._asked({**asked, "role": role}, folder, limits), folder
+
+    def _make_folder(self) -> Path:
         if self._child is None:
             self._start()
         self._number += 1
-        folder = self._folder / f"probe-{self._number:04d}"
+        folder = self.folder / f"probe-{self._number:04d}"
         shutil.rmtree(folder, ignore_errors=True)
         rundir.make_folders(folder)
+        return folder
+
+    def _asked(self, what: dict[str, Any], folder: Path, limits: Limits) -> Outcome:
         warmth.link(self._cache, folder / "cache")
-        file = files.write_whole(folder / "repro.py", text)
         memory = int(psutil.virtual_memory().available * MEMORY_SHARE)
         asked = {
-            "id": self._number, "folder": str(folder), "file": str(file), "is_eager": is_eager, "stop": limits.stop,
-            "is_backward": limits.is_backward, "memory_bytes": memory, "file_bytes": FILE_BYTES,
+            "id": self._number, "folder": str(folder), "stop": limits.stop,
+            "is_backward": limits.is_backward, "results": str(self.folder / RESULTS), "memory_bytes": memory, "file_bytes": FILE_BYTES,
             "openblas_threads": os.environ.get("OPENBLAS_NUM_THREADS"),
         }  # fmt: skip
         try:
-            outcome = self._one(asked, folder, limits)
+            return self._one({**what, **asked}, folder, limits)
         finally:
             shutil.rmtree(folder / "cache", ignore_errors=True)
-        return outcome, folder
 
     def close(self) -> None:
         """End the server and all that it started."""
@@ -104,20 +131,21 @@ class Server:
         self._rest = b""
         self._run_id = uuid.uuid4().hex
         self.starts += 1
-        agent = self._stack.enter_context(launch.agent_folder(self._folder))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        agent = self._stack.enter_context(launch.agent_folder(self.folder))
         environ = launch.users_environment()
         environ.update(PYTHONPATH=launch.python_path(agent), **{tree.RUN_ID: self._run_id})
         environ["REPROKIT_WATCHDOG_PID"] = str(os.getpid())
         environ.pop("TORCH_TRACE", None)
         environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's would be threads of the server; its children get the user's own
-        self._cache = self._folder / "warm"
+        self._cache = self.folder / "warm"
         shutil.rmtree(self._cache, ignore_errors=True)
         kept = warmth.kept(self._python)
         warmth.copy(kept, self._cache)
         spec = json.dumps({"depth": self._depth, "cache": str(self._cache)})
         guardian = launch.start_guardian(self._run_id)
         self._stack.callback(launch.dismiss, guardian)
-        log = self._stack.enter_context((self._folder / "server.txt").open("wb"))
+        log = self._stack.enter_context((self.folder / "server.txt").open("wb"))
         self._child = subprocess.Popen(
             [self._python, "-m", "_reprokit.agent.forkserver", spec],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environ, start_new_session=True,
@@ -136,6 +164,7 @@ class Server:
         end, stacks, said = "ended", Stacks(), {}
         try:
             while not (said := self._heard(POLL_S, asked["id"])):
+                interrupts.check()
                 clock.tick()
                 if clock.served_s >= limits.deadline_s:
                     end = "deadline"
@@ -196,7 +225,7 @@ class Server:
         return ServerLost(f"the probe server ended: {words}")
 
     def _last_words(self) -> str:
-        rows = files.read_tail(self._folder / "server.txt", 2_000).strip().splitlines()
+        rows = files.read_tail(self.folder / "server.txt", 2_000).strip().splitlines()
         return rows[-1][:300] if rows else "it said nothing"
 
 

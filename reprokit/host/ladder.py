@@ -17,6 +17,8 @@ from .minimized import Minimized, cost
 from .oracle import Oracle, Spent, lines_of
 from .origins import NAMES, Start, hinted
 
+TRACED = frozenset({"dynamo-trace", "guards"})
+"""Phases of failures that any backend shows; the one that only runs the graph answers soonest."""
 FLAKY_TRIES = 10
 GOOD_LINES = 14
 """A repro from a graph that is not longer needs no rival from the source."""
@@ -71,6 +73,9 @@ class Ladder:
                     self.ends = asker.ends = time.monotonic() + budget_s
                 found.began_lines = found.began_lines or lines_of(start.text)
                 text = start.text if start.graph is None else self._cut(start)
+                if self._verdict.phase in TRACED and (plain := passes.with_backend(text, "eager")) != text:
+                    asker.status.trying = "whether it takes a compiler behind Dynamo"
+                    text = plain if asker.holds(plain) else text
                 before = ""
                 while text != before:
                     before, text = text, self._pass_over(text)
@@ -203,6 +208,7 @@ class Ladder:
 
 
 PASSES: tuple[tuple[str, Callable[[str, trees.Test], str]], ...] = (
+    ("a straight line", straighten.straighten),
     ("names that nothing reads", unused.drop_unused),
     ("sizes of the model", passes.shrink_knobs),
     ("submodules alone", lift.submodules),

@@ -17,7 +17,9 @@ from ..core.records import Missing
 from . import files, tree
 from .target import Target
 
-OURS = ("REPROKIT_RUN_", "REPROKIT_WATCHDOG_", "REPROKIT_LOGS", "REPROKIT_BACKEND")
+OURS = (
+    "REPROKIT_RUN_", "REPROKIT_WATCHDOG_", "REPROKIT_LOGS", "REPROKIT_RESULTS", "REPROKIT_OVERRIDES",
+)  # fmt: skip
 """How the variables begin that reach the target's environment from here; others of that prefix are somebody else's."""
 
 
@@ -44,6 +46,12 @@ class Request:
     """False runs the same target without torch.compile."""
     escalate: bool | None = None
     """Ask what the first run left open in shorter ones; None: of a factory, but not of a command."""
+    most_breaks: int | None = None
+    """More graph breaks than this are a failure; None allows any number."""
+    compares: bool = True
+    """Compare its results with eager's when nothing else fails. A command is run once more for each side."""
+    rungs: str = "few"
+    """Which rungs of the ablation ladder are asked after a failure: ``none``, ``few``, or ``all`` after any run."""
     minimizes: bool = True
     """Look for the smallest program that shows the same failure."""
     budget_s: float = 300.0
@@ -64,6 +72,9 @@ def describe(request: Request) -> dict[str, Any]:
         "stall_s": request.stall_s,
         "line_repeats": request.line_repeats,
         "escalate": request.escalate,
+        "most_breaks": request.most_breaks,
+        "compares": request.compares,
+        "rungs": request.rungs,
         "minimizes": request.minimizes,
         "budget_s": request.budget_s,
         "logs": list(request.logs),
@@ -86,6 +97,8 @@ def restore(told: dict[str, Any]) -> Request:
         "stall_s",
         "line_repeats",
         "escalate",
+        "compares",
+        "rungs",
         "minimizes",
         "budget_s",
         "knobs",
@@ -99,7 +112,8 @@ def restore(told: dict[str, Any]) -> Request:
     command = tuple(map(str, target.get("command") or ()))
     parsed = Target(str(target.get("kind")), str(target.get("place") or ""), str(target.get("name") or ""), command)
     logs = tuple(map(str, told["logs"])) if isinstance(told.get("logs"), list) else ()
-    return Request(parsed, logs=logs, has_trace=bool(told.get("trace", True)), **kept)
+    most_breaks = told.get("most_breaks") if isinstance(told.get("most_breaks"), int) else None
+    return Request(parsed, logs=logs, most_breaks=most_breaks, has_trace=bool(told.get("trace", True)), **kept)
 
 
 def _is_like(value: Any, usual: Any) -> bool:
@@ -152,10 +166,14 @@ def command(request: Request, run_path: Path) -> list[str]:
     """The command line: the user's own, or the agent with a spec of the factory target."""
     if request.target.kind == "command":
         return list(request.target.command)
-    target = request.target
-    spec = {**describe(request), "kind": target.kind, "place": target.place, "name": target.name, "cwd": os.getcwd()}
-    files.write_json(run_path / "spec.json", spec)
+    files.write_json(run_path / "spec.json", spec(request))
     return [request.python, "-m", "_reprokit.agent", "run", str(run_path / "spec.json")]
+
+
+def spec(request: Request) -> dict[str, Any]:
+    """A factory target as the agent runs it."""
+    target = request.target
+    return {**describe(request), "kind": target.kind, "place": target.place, "name": target.name, "cwd": os.getcwd()}
 
 
 def environment(request: Request, run_path: Path, agent: Path, run_id: str) -> tuple[dict[str, str], list[Missing]]:

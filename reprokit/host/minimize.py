@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core import oracle, polish
+from ..core import checked, oracle, polish
 from ..core.records import BadInput, Observation, Signature, Verdict
 from ..core.redact import Redactor
 from . import files, interrupts, ladder, origins, private, proof, repro
-from .cold import Limits
 from .forked import Server, ServerLost
+from .judged import Limits, limits_for
 from .launch import Request
 from .minimized import Minimized
 from .observe import Journals
@@ -39,6 +39,7 @@ DEPTHS = {
 STOPPABLE = frozenset({*DEPTHS, "scheduler", "codegen", "cpp-build", "triton-compile", "worker-wait"}) - {"guards"}
 """Phases behind which a compile may stop; agent/stops.py knows where they end."""
 FOLDER = "minimize"
+SERVER = "server"
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,8 @@ def why_not(verdict: Verdict) -> str:
 
 
 def minimize(
-    case: Case, budget_s: float, resume: bool = False, show: Callable[[Standing], None] | None = None,
-    say: Callable[[str], None] = lambda text: None,
+    case: Case, server: Server, budget_s: float, resume: bool = False,
+    show: Callable[[Standing], None] | None = None, say: Callable[[str], None] = lambda text: None,
 ) -> Minimized:  # fmt: skip
     """Reduce what a run directory recorded; a reduction that fails says in its notes how far it came.
 
@@ -101,10 +102,10 @@ def minimize(
     found = Minimized()
     began = time.monotonic()
     verdict = case.verdict
-    starts = origins.find(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
-    own_cpu_s = time.process_time()
-    with Server(folder, case.python, _depth(verdict, starts)) as server, contextlib.ExitStack() as stack:
-        asker = Oracle(folder, server, case.signature, _limits(case), case.python, show)
+    starts = _starts(case)
+    own_cpu_s = time.process_time() - server.cpu_s
+    with contextlib.ExitStack() as stack:
+        asker = Oracle(folder, server, case.signature, limits_of(case), case.python, show)
         stack.callback(asker.close)
         job = ladder.Ladder(asker, found, folder, verdict, case.seen)
         try:
@@ -116,9 +117,10 @@ def minimize(
             found.notes.append(f"it ended early: {problem}")
         except Exception as problem:  # the best so far stands
             found.notes.append(f"it ended early, by a defect of reprokit: {problem!r}")
+        else:
+            found.text = _finished(case, asker, found) if found.text else ""
         found.probes, found.asked, found.rate = asker.status.probes, asker.status.asked, asker.rate
     found.cpu_s = round(server.cpu_s + time.process_time() - own_cpu_s, 2)
-    found.text = polish.layout(found.text, case.signature.title, verdict.kind) if found.text else ""
     found.seconds = round(time.monotonic() - began, 1)
     _leave(folder, found)
     return found
@@ -145,7 +147,7 @@ def _until_proved(
         _leave(folder, found)
         say("proving the repro in fresh processes")
         # what is proved is what leaves: redaction may change a text, and with it what the program does
-        text = redactor.text(polish.layout(found.text, case.signature.title, case.verdict.kind))
+        text = redactor.text(_finished(case, asker, found))
         found.proof = proof.prove(text, case.python, folder / "proof", case.signature, asker.limits, asker.rate)
         is_same = found.proof.answer == oracle.SAME
         is_always = found.proof.hits == found.proof.runs and found.proof.tries == 1
@@ -161,6 +163,20 @@ def _until_proved(
         found.notes.append("the budget ended: this is the best so far; --resume goes on from it")
 
 
+def _finished(case: Case, asker: Oracle, found: Minimized) -> str:
+    """The program as it leaves: laid out, and failing by itself."""
+    title = case.signature.title
+    asker.ends = float("inf")  # what is asked here is what the reduction came to
+    if not asker.limits.compares:
+        text = checked.loud(found.text, case.verdict.kind)
+        return polish.layout(text if text != found.text and asker.holds(text) else found.text, title, case.verdict.kind)
+    seen = asker.once(found.text).seen
+    wrong = seen.comparison.wrong if seen.comparison else ()
+    return polish.layout(
+        checked.with_check(found.text, wrong), f"{title}: {wrong[0]}" if wrong else title, case.verdict.kind
+    )
+
+
 def load(run_path: Path) -> Minimized | None:
     """What an earlier reduction left in a run directory."""
     with contextlib.suppress(ValueError, TypeError, RecursionError):
@@ -172,22 +188,32 @@ def load(run_path: Path) -> Minimized | None:
     return None
 
 
+def server_of(case: Case) -> Server:
+    """The probe server of a case; it starts when it is asked first."""
+    return Server(case.run_path / SERVER, case.python, _depth(case.verdict, _starts(case)))
+
+
+def _starts(case: Case) -> list[origins.Start]:
+    return origins.find(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
+
+
 def _depth(verdict: Verdict, starts: list[origins.Start]) -> str:
     """Not deeper than the failure lies: Inductor is not imported for somebody's own backend."""
     is_own = bool(starts) and all(s.graph is not None and s.graph.settings.get("backend") for s in starts)
     if is_own and verdict.phase == "backend":
         return "dynamo"
-    return DEPTHS.get(verdict.phase or "", "build")
+    return DEPTHS.get(verdict.phase or "", "build") if verdict.kind != "wrong-result" else "build"
 
 
-def _limits(case: Case) -> Limits:
+def limits_of(case: Case) -> Limits:
     verdict, seen = case.verdict, case.seen
     is_hang = verdict.kind == "hang"
     # what a cold run did before it hung, imports and all, is more than a warm one needs
     healthy_s = max(seen.seconds - (seen.quiet_s or 0.0), ladder.LEAST_HANG_S)
-    return Limits(
-        deadline_s=min(healthy_s, ladder.LEAST_DEADLINE_S) if is_hang else ladder.LEAST_DEADLINE_S,
-        stop=verdict.phase if verdict.phase in STOPPABLE and verdict.kind != "oom" else None,
+    return limits_for(
+        verdict.kind,
+        min(healthy_s, ladder.LEAST_DEADLINE_S) if is_hang else ladder.LEAST_DEADLINE_S,
+        stop=verdict.phase if verdict.phase in STOPPABLE and verdict.kind in ("exception", "crash", "hang") else None,
         is_backward=verdict.work.get("direction") == "backward"
         or any(g.is_backward and not g.is_done for g in seen.graphs),
         wants_stacks=is_hang,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import frames as fr
-from ..core import phases, ranks, story
+from ..core import phases, ranks, recompiles, results, story
 from ..core.journal import NOW_BYTES, Event, Now, decode, decode_now
 from ..core.records import Fault, Frame, GraphRecord, Link, Missing, Observation, Raised
 from . import files
@@ -108,11 +108,14 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         steps={
             str(e.get("unit")): int(e.get("count") or 0) for e in journals.by_pid.get(pid, []) if e["ev"] == "progress"
         },
-        recompiles=len(journals.all("recompile")),
+        recompiled=recompiles.recompiled(journals.all("recompile"), _limits(journals), _again_s(journals)),
+        breaks=recompiles.breaks(journals.all("graph_break")),
+        most_breaks=request.most_breaks,
         has_instrumentation=bool(journals.all("torch")),
         is_watched=bool(journals.all("process")),
         has_finished=bool(journals.all("finished")),
         is_command=request.target.kind == "command",
+        comparison=results.read(journals.last("compared")) if journals.all("compared") else None,
         stderr_tail=stderr_tail,
         oom_evidence=outcome.oom_evidence,
     )
@@ -178,6 +181,32 @@ def _faults(run_path: Path, stderr_tail: str) -> list[Fault]:
             found.append(fault)
     fault = fr.parse_fatal(stderr_tail, 0)
     return [*found, fault] if fault else found
+
+
+def _limits(journals: Journals) -> dict[str, str]:
+    """Limits of recompilation that were hit, by the number of Dynamo's frame."""
+    return {_frame(e): str(e.get("limit")) for e in journals.all("recompile_limit")}
+
+
+def _again_s(journals: Journals) -> dict[str, float]:
+    """Processor seconds that went into compiling a frame after the first time, by its number."""
+    found: dict[str, float] = {}
+    for events in journals.by_pid.values():
+        opened: list[Event] = []
+        for event in events:
+            if event["ev"] == "begin":
+                opened.append(event)
+            elif event["ev"] == "end" and opened:
+                begun = opened.pop()
+                is_outermost = not any(o.get("cid") for o in opened)
+                if begun.get("cid") and is_outermost and not str(begun["cid"]).endswith("/0"):
+                    spent = float(event.get("cpu") or 0) - float(begun.get("cpu") or 0)
+                    found[_frame(begun)] = found.get(_frame(begun), 0.0) + spent
+    return found
+
+
+def _frame(event: Event) -> str:
+    return str(event.get("cid") or "").split("/")[0]
 
 
 def _graphs(journals: Journals) -> list[GraphRecord]:

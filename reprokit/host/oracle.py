@@ -23,8 +23,9 @@ from ..core import oracle as core
 from ..core import polish
 from ..core.records import BadInput, Signature, Verdict
 from . import files
-from .cold import Judged, Limits, judged, request_for, run_cold
+from .cold import run_cold
 from .forked import Server, ServerLost
+from .judged import PLAIN, RESULTS, SAME_RANDOM, Judged, Limits, ask_roles, judged, request_for
 
 SLOW_EAGER_S = 1.0
 """A program whose eager run takes longer is asked in eager only when it shows the failure compiled."""
@@ -144,25 +145,41 @@ class Oracle:
 
     def once(self, text: str, is_eager: bool = False) -> Judged:
         """Run the program one time, warm or cold as it is set, and judge it."""
-        return self.cold(text, is_eager) if self.is_cold else self._warm(text, is_eager)
+        if self.is_cold:
+            return self.cold(text, is_eager)
+        if is_eager or not self.limits.compares:
+            return self._warm(text, is_eager)
+        results = self._server.folder / RESULTS
+        shutil.rmtree(results, ignore_errors=True)
+        try:
+            return ask_roles(lambda role: self._warm(text, role in PLAIN, role), self.wanted)
+        finally:
+            shutil.rmtree(results, ignore_errors=True)
 
     def _asked(self, text: str) -> str:
         self.status.probes += 1
         if self._show:
             self._show(self.status)
         self.has_failed_eager = False
-        if not self._is_eager_slow and (eager := self._in_eager(text)) != core.PASSES:
+        asks_eager = not self._is_eager_slow and not self.limits.compares  # a comparison has an eager run of its own
+        if asks_eager and (eager := self._in_eager(text)) != core.PASSES:
             return eager
         answer = core.UNRESOLVED
         for _ in range(core.patience(self.rate)):
             judged = self.once(text)
             self.last = judged
             answer = judged.answer
+            self.has_failed_eager = judged.has_failed_eager
             if answer not in (core.PASSES, core.UNRESOLVED):
                 break
             if time.monotonic() > self.ends:
                 raise Spent
-        if answer == core.SAME and self._is_eager_slow and (eager := self._in_eager(text)) != core.PASSES:
+        if (
+            answer == core.SAME
+            and self._is_eager_slow
+            and not self.limits.compares
+            and (eager := self._in_eager(text)) != core.PASSES
+        ):
             return eager
         return answer
 
@@ -176,9 +193,9 @@ class Oracle:
         self.has_failed_eager = judged.verdict.kind != "unknown"
         return core.OTHER if self.has_failed_eager else core.UNRESOLVED
 
-    def _warm(self, text: str, is_eager: bool) -> Judged:
+    def _warm(self, text: str, is_eager: bool, role: str = "") -> Judged:
         try:
-            outcome, folder = self._server.run(text, self.limits, is_eager)
+            outcome, folder = self._server.run(text, self.limits, is_eager, role, SAME_RANDOM if role else None)
         except ServerLost as problem:
             self._restarts += 1
             if self._restarts > MOST_RESTARTS:

@@ -13,8 +13,11 @@ from ..core import eager, frames, oracle
 from ..core.records import Link, Signature
 from ..core.signature import normalise_message
 from . import files, interrupts, launch, tree, warmth
-from .cold import Judged, Limits, run_cold
+from .cold import run_cold
+from .judged import Judged, Limits
 
+SILENT = frozenset({"wrong-result", "recompile-limit", "recompile-storm", "graph-break"})
+"""Kinds that end no program: a plain run shows one only when the program checks for it itself."""
 RUNS = 3
 FLAKY_RUNS = 8
 WATCHED_RUNS = 4
@@ -67,7 +70,8 @@ def prove(text: str, python: str, folder: Path, wanted: Signature, limits: Limit
     for _ in range(RUNS if rate >= 1.0 else FLAKY_RUNS):
         ending = run_plain(python, file, folder, limit_s)
         proof.runs += 1
-        proof.hits += judged.answer == oracle.SAME and is_like(ending, like)
+        shows = judged.answer == oracle.SAME and (ending.status != 0 or judged.verdict.kind not in SILENT)
+        proof.hits += shows and is_like(ending, like)
         proof.seconds.append(ending.seconds)
     ending = run_plain(python, file, folder, max(60.0, limit_s), is_eager=True)
     proof.eager = "passes" if ending.status == 0 else _say(ending)

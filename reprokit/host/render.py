@@ -45,6 +45,7 @@ class Facts:
     variables: dict[str, str]
     configs: dict[str, dict[str, str]]
     missing: tuple[Missing, ...]
+    ablation: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         simulated=facts.is_simulated,
         no_repro=no_repro,
         configs=cut(_configs(facts.configs), 3_000),
+        ablation=facts.ablation,
     )
     stack, stack_about = _stack(seen)
     error_logs = _fill(
@@ -176,7 +178,9 @@ def _graphs(seen: Observation) -> str:
             nodes = sum(g.nodes for g in found)
             parts.append(f"{len(found)} {about} graph{'s' if len(found) > 1 else ''} with {nodes} nodes")
     text = ", ".join(parts) or "no graph was recorded"
-    return text + (f", {seen.recompiles} recompiles" if seen.recompiles else "")
+    recompiles, breaks = sum(r.count for r in seen.recompiled), sum(b.count for b in seen.breaks)
+    text += f", {recompiles} recompiles" if recompiles else ""
+    return text + (f", {breaks} graph breaks" if breaks else "")
 
 
 def _configs(configs: dict[str, dict[str, str]]) -> str:

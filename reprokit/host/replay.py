@@ -11,7 +11,8 @@ from ..core import oracle
 from ..core.records import Signature
 from ..core.verdict import NOTHING_COMPILED
 from . import interrupts
-from .cold import Judged, Limits, run_cold
+from .cold import run_cold
+from .judged import Judged, limits_for
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def replay(
 
     ``limit_s`` without progress ends a run.
     """
-    limits = Limits(limit_s, wants_stacks=True)
+    limits = limits_for(wanted.title.partition(":")[0], limit_s, wants_stacks=True)
     runs: list[Judged] = []
     try:
         with interrupts.heard():

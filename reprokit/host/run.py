@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from ..core import results
 from ..core.processes import from_json
 from ..core.records import Answer, BadInput, Frame, Link, Missing, Raised, to_json
 from . import files, interrupts, launch, oom, output, stacks, tree
@@ -177,6 +178,7 @@ def _own_cpu_s() -> float:
 def _wait(pid: int, began: float, request: Request, lookout: Lookout, show: Show | None) -> str:
     """How it came to an end: ``ended``, ``deadline`` or ``stalled``. It is not reaped: its pid must stay its own."""
     while not tree.has_ended(pid):
+        interrupts.check()
         lookout.tick()
         elapsed = time.monotonic() - began
         if elapsed >= request.deadline_s:
@@ -243,6 +245,9 @@ def _asked_before(run_path: Path) -> dict[str, Any]:
     """What other runs had said of this one."""
     seen = _json(run_path / "observation.json")
     before = {k: seen[k] for k in ("eager", "eager_detail") if isinstance(seen.get(k), str)}
+    before.update({k: seen[k] for k in ("first_rung", "departs") if isinstance(seen.get(k), str)})
+    if isinstance(seen.get("comparison"), dict):
+        before["comparison"] = results.read(seen["comparison"])
     with contextlib.suppress(TypeError, ValueError, KeyError):
         before["answers"] = tuple(Answer(**a) for a in seen.get("answers", ()))
         if seen.get("eager") == "fails" and seen.get("raised"):

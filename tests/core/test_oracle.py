@@ -32,3 +32,22 @@ def test_only_a_crash_may_lack_its_message() -> None:
     """A KeyError without a message is not the one that has one."""
     short, long = signature("exception: codegen | KeyError"), signature("exception: codegen | KeyError: 'buf'")
     assert oracle.compare(long, Verdict("exception", "codegen", "KeyError", "It was raised."), short) == oracle.OTHER
+
+
+WRONG = Verdict("wrong-result", None, "inf", "It differs.")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "answer"),
+    [
+        ("inductor | numbers @ acosh", "no phase | numbers", oracle.SAME),
+        ("inductor | numbers @ acosh", "inductor | numbers @ acosh", oracle.SAME),
+        ("inductor | numbers @ acosh", "inductor | numbers @ clone", oracle.OTHER),
+        ("inductor | numbers @ acosh", "aot | numbers", oracle.OTHER),
+        ("inductor | numbers", "no phase | dtype", oracle.OTHER),
+        ("inductor | numbers", "no phase | numbers of the backward", oracle.OTHER),
+    ],
+)
+def test_a_candidate_need_not_know_where_in_the_compiler_it_begins(wanted: str, found: str, answer: str) -> None:
+    """What is known of both must agree: the family, the part of the compiler, the operator."""
+    assert oracle.compare(signature(f"wrong-result: {wanted}"), WRONG, signature(f"wrong-result: {found}")) == answer

@@ -16,7 +16,7 @@ import pytest
 from reprokit.core.records import Signature
 from reprokit.core.signature import ALGORITHM
 from reprokit.host import cold, forked
-from reprokit.host.cold import Judged, Limits
+from reprokit.host.judged import Judged, Limits
 
 from ..conftest import survivors, wait_until
 

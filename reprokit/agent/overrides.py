@@ -1,0 +1,68 @@
+"""Compile with other settings than the program asks for: what a rung of the ablation changes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+OVERRIDES: dict[str, Any] = json.loads(os.environ.get("REPROKIT_OVERRIDES") or "{}")
+"""``compile``: keyword arguments of ``torch.compile``; ``configs``: settings by their full names."""
+
+
+def install(overrides: dict[str, Any] | None = None) -> None:
+    """Put other keyword arguments into every ``torch.compile``; another backend or mode drops what went with the old."""
+    OVERRIDES.update(overrides or {})
+    if OVERRIDES.get("bisect"):
+        _bisect(**OVERRIDES["bisect"])
+    changes: dict[str, Any] = OVERRIDES.get("compile") or {}
+    if not changes:
+        return
+    import torch
+
+    real: Callable[..., Any] = torch.compile
+    dropped = {"backend": ("mode", "options"), "mode": ("options",), "options": ("mode",)}
+    gone = {name for change in changes for name in dropped.get(change, ())}
+
+    def compile(model: Any = None, **options: Any) -> Any:
+        kept = {k: v for k, v in options.items() if k not in gone}
+        return real(model, **{**kept, **changes})
+
+    torch.compile = compile
+
+
+def _bisect(subsystem: str, most: int | None) -> None:
+    """Apply the first ``most`` of a subsystem's steps only, and journal each step's number; the one at ``most`` in words."""
+    from torch._inductor.compiler_bisector import CompilerBisector
+
+    from . import journal
+
+    count = 0
+
+    def disable_subsystem(backend: str, name: str, debug_info: Callable[[], str] | None = None) -> bool:
+        nonlocal count
+        if name != subsystem:
+            return False
+        count += 1
+        said = debug_info() if debug_info is not None and count == most else ""
+        journal.write("bisected", n=count, info=said[:500])
+        return most is not None and count > most
+
+    CompilerBisector.disable_subsystem = staticmethod(disable_subsystem)
+
+
+def configure(package: str) -> None:
+    """Change the settings of ``package``, which has just been imported."""
+    for name, value in (OVERRIDES.get("configs") or {}).items():
+        module, _, key = name.rpartition(".")
+        if module.startswith(package):
+            owner: Any = importlib.import_module(module) if module.endswith("config") else _inner(module)
+            setattr(owner, key, value)
+
+
+def _inner(name: str) -> Any:
+    """The part of a config module that has settings of its own, such as ``torch._inductor.config.cpp``."""
+    module, _, key = name.rpartition(".")
+    return getattr(importlib.import_module(module), key)

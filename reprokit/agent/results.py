@@ -1,0 +1,218 @@
+"""What every call of a compiled callable gave, written down so that two runs of one program can be compared.
+
+A run has one role: ``compiled`` is the program as it is; in ``eager`` and ``again`` each ``torch.compile`` gives back
+what it was given; ``float64`` is eager with every float widened. Each writes ``ROLE.pt``, plain tensors and words.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+from . import journal
+
+ROLE = os.environ.get("REPROKIT_RESULTS", "")
+FOLDER = os.environ.get("REPROKIT_RESULTS_DIR", "")
+MOST_BYTES = 1 << 30
+"""Of tensors that one run keeps; what does not fit is not compared, and the journal says so."""
+MOST_CALLS = 200
+SEED = 20
+_recorder: Recorder | None = None
+
+
+def install(role: str = ROLE, folder: str = FOLDER) -> None:
+    """Put a recorder around ``torch.compile``; nothing happens without a role."""
+    global _recorder
+    if not role or int(os.environ.get("WORLD_SIZE") or 1) > 1:
+        return
+    import torch
+
+    torch.manual_seed(SEED)  # inputs that a program makes without a seed must be the same ones in every role
+    _recorder = Recorder(torch, role, folder)
+    torch.compile = _recorder.compile
+    if role == "again":
+        # memory that nobody wrote to is filled, so that a program which reads it gives itself away
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    atexit.register(finish)
+
+
+def discard() -> None:
+    """Record nothing: on fake tensors there are no results."""
+    global _recorder
+    if _recorder is not None:
+        import torch
+
+        torch.compile, _recorder = _recorder.real, None
+
+
+def finish() -> None:
+    """Write what was recorded, and compare it with what the other roles left; once, at the end of the program."""
+    global _recorder
+    done, _recorder = _recorder, None
+    if done is None:
+        return
+    try:
+        done.write()
+        from . import compare
+
+        compare.journal_what_differs(done.folder)
+    except Exception as problem:  # the program's own end must not change
+        journal.write("agent_problem", hook="results", problem=repr(problem)[:500])
+
+
+class Recorder:
+    """Records one run."""
+
+    def __init__(self, torch: Any, role: str, folder: str) -> None:
+        self.role, self.folder = role, folder
+        self.rows: list[dict[str, Any]] = []
+        self.left_bytes, self.skipped, self.calls = MOST_BYTES, 0, 0
+        self._torch, self.real = torch, torch.compile
+        self._modules: dict[int, tuple[str, Any]] = {}
+        self._leaves: dict[int, tuple[str, Any]] = {}
+
+    def compile(self, model: Any = None, **options: Any) -> Any:
+        """Stand for ``torch.compile``: compile, or in a role without it do not, and record each call."""
+        if model is None:
+            return lambda function: self.compile(function, **options)
+        inner = self.real(model, **options) if self.role == "compiled" else model
+        if isinstance(model, self._torch.nn.Module):
+            return _module(self._torch, inner, functools.partial(self._call, inner, model))
+
+        @functools.wraps(model, updated=())
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            return self._call(inner, model, *args, **kwargs)
+
+        return recorded
+
+    def _call(self, inner: Callable[..., Any], model: Any, /, *args: Any, **kwargs: Any) -> Any:
+        torch = self._torch
+        if torch.compiler.is_compiling():
+            return inner(*args, **kwargs)
+        number, self.calls = self.calls, self.calls + 1
+        torch.manual_seed(SEED + number)
+        given = self._given(args, kwargs)
+        for name, leaf in given:
+            if isinstance(leaf, torch.Tensor) and leaf.is_leaf and leaf.requires_grad:
+                self._leaves.setdefault(id(leaf), (name, leaf))
+        if isinstance(model, torch.nn.Module):
+            self._modules.setdefault(id(model), (f"model{len(self._modules) or ''}", model))
+        before = torch.get_rng_state()
+        if self.role == "float64":
+            from . import float64
+
+            out, args, kwargs = float64.call(torch, inner, args, kwargs)
+            given = self._given(args, kwargs)
+        else:
+            out = inner(*args, **kwargs)
+        is_random = not torch.equal(before, torch.get_rng_state())
+        if number >= MOST_CALLS:
+            self.skipped += 1
+            return out
+        places = {_storage(leaf): name for name, leaf in reversed(given) if _storage(leaf)}
+        for path, leaf in self._flat(out):
+            self._note(number, f"output{path}", leaf, places.get(_storage(leaf), ""), is_random)
+        for name, leaf in given:
+            self._note(number, name, leaf, "", is_random)
+        return out
+
+    def _given(self, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+        return [(f"argument{path}", leaf) for path, leaf in (*self._flat(args), *self._flat(kwargs))]
+
+    def _flat(self, tree: Any) -> list[tuple[str, Any]]:
+        pytree = self._torch.utils._pytree
+        leaves, _ = pytree.tree_flatten_with_path(tree)
+        return [(pytree.keystr(path), leaf) for path, leaf in leaves]
+
+    def _note(self, call: int, name: str, leaf: Any, alias: str, is_random: bool) -> None:
+        row: dict[str, Any] = {"call": call, "name": name, "alias": alias, "is_random": is_random, "tensor": None}
+        torch = self._torch
+        if not isinstance(leaf, torch.Tensor):
+            is_plain = leaf is None or isinstance(leaf, (bool, int, float, complex, str))
+            row["value"] = repr(leaf)[:500] if is_plain else f"a {type(leaf).__name__}"
+        else:
+            row.update(dtype=str(leaf.dtype), shape=list(leaf.shape), device=leaf.device.type)
+            with contextlib.suppress(Exception), torch.no_grad():
+                plain = leaf.detach()
+                row["stride"] = list(plain.stride())
+                if plain.layout is not torch.strided or plain.is_quantized or plain.is_nested:
+                    plain = plain.to_dense()
+                size = plain.numel() * plain.element_size()
+                if size > self.left_bytes or type(plain) is not torch.Tensor:
+                    self.skipped += 1
+                else:
+                    self.left_bytes -= size
+                    row["tensor"] = (
+                        plain.resolve_conj().resolve_neg().cpu().clone(memory_format=torch.contiguous_format)
+                    )
+        self.rows.append(row)
+
+    def write(self) -> None:
+        """Add what the end of the program shows (gradients, buffers), and write it all, whole or not at all."""
+        torch = self._torch
+        for number, (name, leaf) in enumerate(self._leaves.values()):
+            if leaf.grad is not None:
+                self._note(
+                    -1, f"gradient of {name} #{number}" if number else f"gradient of {name}", leaf.grad, "", False
+                )
+        for name, model in self._modules.values():
+            for key, parameter in model.named_parameters():
+                if parameter.grad is not None:
+                    self._note(-1, f"gradient of {name}.{key}", parameter.grad, "", False)
+            for key, buffer in model.named_buffers():
+                self._note(-1, f"buffer {name}.{key}", buffer, "", False)
+        if self.skipped:
+            journal.write("results_skipped", role=self.role, count=self.skipped, most_bytes=MOST_BYTES)
+        path = os.path.join(self.folder, f"{self.role}.pt")
+        os.makedirs(self.folder, exist_ok=True)
+        torch.save(self.rows, f"{path}.part")
+        os.replace(f"{path}.part", path)
+
+
+def _storage(leaf: Any) -> int:
+    """Where a tensor's memory lies; 0 for what has none."""
+    with contextlib.suppress(Exception):
+        return int(leaf.untyped_storage().data_ptr())
+    return 0
+
+
+_SAME = (
+    "parameters named_parameters buffers named_buffers modules named_modules children named_children state_dict "
+    "load_state_dict train eval to apply zero_grad requires_grad_ half float double bfloat16 cuda cpu get_submodule "
+    "get_parameter get_buffer register_forward_hook register_forward_pre_hook register_full_backward_hook"
+).split()
+
+
+def _module(torch: Any, inner: Any, called: Callable[..., Any]) -> Any:
+    """A module that is ``inner`` in all but its calls, which go through ``called``."""
+
+    class Recorded(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.__dict__["_inner"] = inner
+
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return called(*args, **kwargs)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(inner, name)
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            setattr(inner, name, value)
+
+        training = property(lambda self: inner.training, lambda self, value: None)
+
+    def passed_on(name: str) -> Callable[..., Any]:
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            result = getattr(inner, name)(*args, **kwargs)
+            return self if result is inner else result
+
+        return method
+
+    for name in _SAME:
+        setattr(Recorded, name, passed_on(name))
+    return Recorded()

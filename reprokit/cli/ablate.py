@@ -1,0 +1,122 @@
+"""``reprokit ablate``: with which backends, modes and switches does it fail?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import consent, screen
+from .options import SECONDS
+
+_SAYS = {"same": "the same failure", "other": "another failure", "passes": "passes", "unresolved": "no answer"}
+
+
+@click.command(epilog="Exit codes: 0 no rung fails, 1 one does, 2 wrong usage, 3 unknown, 130 interrupted.")
+@click.argument("what", metavar="PACK|TARGET")
+@click.option("--python", help="Interpreter to ask; default: reprokit's own.")
+@click.option("--timeout", type=SECONDS, default=600.0, show_default=True, help="Deadline in seconds of the first run.")
+@click.option("--yes", is_flag=True, help="Run what a pack holds without asking.")
+@click.option("--output-dir", type=click.Path(path_type=Path), help="Where to work; default below reprokit-out.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.pass_context
+def ablate(
+    ctx: click.Context, what: str, python: str | None, timeout: float, yes: bool, output_dir: Path | None, as_json: bool
+) -> None:
+    """Compile in every other way, and say with which it fails, where it begins, and what avoids it.
+
+    The rungs: backends from eager to inductor, modes, dynamic, fullgraph, caches, threads, fusion, and below the first
+    backend that fails the one pass or lowering that it takes. A target is captured first, and leaves a pack.
+
+    \b
+    Examples:
+      reprokit ablate model.py:make
+      reprokit ablate reprokit-model-make-wrong-result-1f2e3d4c5b6a.tar.gz
+    """
+    place = Path(what)
+    with screen.Live(is_quiet=as_json) as live:
+        if place.is_file() and not what.endswith(".py"):
+            told = _of_pack(place, python, yes, output_dir, live)
+        else:
+            told = _of_target(what, python, timeout, output_dir, live)
+    if as_json:
+        screen.print_json(told)
+    else:
+        _print(told)
+    ctx.exit(_status(told.get("ablation")))
+
+
+def _of_target(
+    what: str, python: str | None, timeout: float, output_dir: Path | None, live: screen.Live
+) -> dict[str, Any]:
+    from ..host import capture as line
+    from ..host import interpreter
+    from ..host.launch import Request
+    from ..host.target import parse
+
+    request = Request(
+        parse(what), python=interpreter.check(python), deadline_s=timeout, minimizes=False, rungs="all"
+    )  # fmt: skip
+    captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
+    told = captured.to_json()
+    return {k: told[k] for k in ("schema", "verdict", "signature", "ablation", "run_dir", "pack", "missing")}
+
+
+def _of_pack(place: Path, python: str | None, yes: bool, output_dir: Path | None, live: screen.Live) -> dict[str, Any]:
+    from ..core.records import BadInput
+    from ..host import ablate as climber
+    from ..host import again, interpreter, interrupts, minimize, rundir
+    from ..host.oracle import Standing
+
+    opened = again.open_pack(place)
+    if not opened.repro.strip():
+        raise BadInput(f"{place} holds no repro.py, so there is nothing to ablate")
+    checked = interpreter.check(python)
+    with interrupts.held():
+        run = rundir.create(output_dir, f"ablate-{opened.verdict.kind}")
+        try:
+            case = again.case_of_pack(opened, run, checked)
+            with minimize.server_of(case) as server, interrupts.heard():
+                consent.ask(place, opened.repro, checked, yes, live)
+                ladder = climber.Ladder(server, opened.repro, opened.signature, minimize.limits_of(case), checked)
+                found = climber.everything(ladder, case.seen, lambda name: live.show_status(Standing(trying=name)))
+        finally:
+            run.release()
+    signature = {"id": opened.signature.id, "title": opened.signature.title}
+    return {"schema": 1, "signature": signature, "ablation": found.to_json(), "run_dir": str(run.path)}
+
+
+def _status(found: dict[str, Any] | None) -> int:
+    if not found:
+        return 3
+    answers = {step["answer"] for step in found["steps"]}
+    return 1 if answers & {"same", "other"} else 3 if "unresolved" in answers else 0
+
+
+def _print(told: dict[str, Any]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    out = screen.console()
+    found = told.get("ablation")
+    out.print(f"[bold]{escape(screen.safe(told['signature']['title']))}[/]")
+    if not found:
+        for row in told.get("missing") or ():
+            if row["what"] in ("ablation", "minimization"):
+                out.print(escape(screen.safe(f"no rung was asked: {row['why']}")))
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("rung", "result", "CPU s", "what it did instead"):
+        table.add_column(title, justify="right" if title == "CPU s" else "left")
+    for step in found["steps"]:
+        instead = step["title"] if step["answer"] in ("other", "unresolved") else ""
+        cells = (step["name"], _SAYS.get(step["answer"], ""), f"{step['cpu_s']:.1f}", instead[:80])
+        table.add_row(*(escape(screen.safe(cell)) for cell in cells))
+    out.print(table)
+    out.print(escape(screen.safe(found["sentence"])))
+    for name in ("pack", "run_dir"):
+        if told.get(name):
+            out.print(f"{name.removesuffix('_dir'):<10} {escape(screen.safe(told[name]))}")
+    sys.stdout.flush()

@@ -1,0 +1,144 @@
+"""The ablation ladder: which part of the compiler is the first with which it fails, and which switch avoids it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import oracle
+from .records import to_json
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One way to compile."""
+
+    name: str
+    group: str
+    """``backends``, in the order in which each does more than the one before; ``modes``; ``switches``."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """What is changed: ``compile`` (arguments of ``torch.compile``), ``configs`` (settings by their full names)."""
+    part: str = ""
+    """Of a backend: the part of the compiler that it adds."""
+
+
+def _backend(name: str, part: str) -> Rung:
+    return Rung(f'backend="{name}"', "backends", {"compile": {"backend": name}}, part)
+
+
+def _mode(name: str) -> Rung:
+    return Rung(f'mode="{name}"', "modes", {"compile": {"mode": name, "backend": "inductor"}})
+
+
+def _switch(name: str, compile: Mapping[str, Any] | None = None, **configs: Any) -> Rung:
+    full = {f"torch.{key.replace('__', '.')}": value for key, value in configs.items()}
+    return Rung(name, "switches", {"compile": dict(compile or {}), "configs": full})
+
+
+EAGER = Rung("no torch.compile", "backends", part="eager")
+RUNGS = (
+    EAGER,
+    _backend("eager", "dynamo"),
+    _backend("aot_eager", "aot"),
+    _backend("aot_eager_decomp_partition", "decompositions"),
+    _backend("inductor", "inductor"),
+    *map(_mode, ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")),
+    _switch("dynamic=False", {"dynamic": False}),
+    _switch("dynamic=True", {"dynamic": True}),
+    _switch("fullgraph=True", {"fullgraph": True}),
+    _switch("no caches", _inductor__config__fx_graph_cache=False, _functorch__config__enable_autograd_cache=False),
+    _switch("one compile thread", _inductor__config__compile_threads=1),
+    _switch("no fusion", _inductor__config__max_fusion_size=1, _inductor__config__epilogue_fusion=False),
+    _switch("no pattern matcher", _inductor__config__pattern_matcher=False),
+    _switch("no vectorised C++", _inductor__config__cpp__simdlen=0),
+    _switch("one OpenMP thread in C++", _inductor__config__cpp__threads=1),
+    _switch("rounding as eager does", _inductor__config__emulate_precision_casts=True),
+    _switch("no layout optimization", _inductor__config__layout_optimization=False),
+)
+"""All rungs; a capture asks those of ``backends`` and ``dynamic=False``."""
+
+LABELS = {
+    "dynamo": "module: dynamo", "aot": "module: pt2-dispatcher", "decompositions": "module: pt2-dispatcher",
+    "inductor": "module: inductor",
+}  # fmt: skip
+"""The label that the maintainers' triage gives a failure that begins in this part."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one rung came to."""
+
+    name: str
+    group: str
+    answer: str
+    """``same``, ``other``, ``passes`` or ``unresolved``: one of ``oracle.ANSWERS``."""
+    verdict: str
+    title: str
+    """The signature's."""
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """What the ladder came to."""
+
+    steps: tuple[Step, ...] = ()
+    blamed: str = ""
+    """What is known of the single pass, lowering or operator that it takes; empty where nothing is."""
+
+    def answer(self, name: str) -> str:
+        """The answer of a rung; empty when it was not asked."""
+        return next((s.answer for s in self.steps if s.name == name), "")
+
+    @property
+    def first(self) -> Rung | None:
+        """The first backend with which the same failure shows."""
+        backends = [r for r in RUNGS if r.group == "backends"]
+        return next((r for r in backends if self.answer(r.name) == oracle.SAME), None)
+
+    @property
+    def label(self) -> str:
+        """The maintainers' label; empty when no rung shows the failure, or eager itself does."""
+        if self.answer("dynamic=False") == oracle.PASSES and self.first is not None:
+            return "module: dynamic shapes"
+        return LABELS.get(self.first.part, "") if self.first else ""
+
+    @property
+    def cures(self) -> tuple[str, ...]:
+        """Modes and switches with which the program passes."""
+        return tuple(s.name for s in self.steps if s.group != "backends" and s.answer == oracle.PASSES)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that packs and ``--json`` have."""
+        return {
+            "sentence": self.sentence, "first": self.first.name if self.first else None, "label": self.label,
+            "blamed": self.blamed, "cures": list(self.cures), "steps": [to_json(s) for s in self.steps],
+        }  # fmt: skip
+
+    @property
+    def sentence(self) -> str:
+        """Where it begins, with the evidence, as a triager would write it."""
+        first = self.first
+        if first is None:
+            return "No rung of the ladder shows the same failure." if self.steps else ""
+        if first is EAGER:
+            return "It fails without torch.compile too."
+        before = [s.name for s in self.steps if s.group == "backends" and s.answer == oracle.PASSES]
+        text = f"It fails with {first.name}"
+        text += f" and passes with {_and(before)}" if before else ""
+        text += f", so it is for `{self.label}`" if self.label else ""
+        text += f"; {self.blamed}" if self.blamed else ""
+        if self.cures:
+            text += f"; it passes with {_and(list(self.cures))}"
+        return text + "."
+
+
+def read(told: Mapping[str, Any]) -> Ablation:
+    """Read what ``to_json`` gave; raises TypeError for what is damaged."""
+    return Ablation(tuple(Step(**row) for row in told.get("steps", ())), str(told.get("blamed") or ""))
+
+
+def _and(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -1,0 +1,122 @@
+"""Recompiles and graph breaks: what a program asked the compiler to do again, or could not have it do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+STORM = 5
+"""So often must one function be compiled again to be called a storm; a change from static to dynamic sizes is one or two."""
+
+
+@dataclass(frozen=True)
+class Recompiled:
+    """One function that was compiled more than once."""
+
+    function: str
+    file: str
+    line: int
+    count: int
+    guards: tuple[str, ...]
+    """The guards that failed, in their order, one a recompile: ``self.n == 3``."""
+    code: str = ""
+    """The user's line that the last guard came from."""
+    where: str = ""
+    """``file:line in function`` of that line."""
+    limit: str = ""
+    """The name of the limit that was hit: ``recompile_limit`` or ``accumulated_recompile_limit``."""
+    cpu_s: float = 0.0
+    """Processor seconds of the compiles after the first."""
+
+    @property
+    def guard(self) -> str:
+        """The guard that failed most often, as it is written in every model: names and numbers blanked."""
+        forms = [normalise(g) for g in self.guards]
+        return max(forms, key=forms.count, default="")
+
+    @property
+    def changes(self) -> str:
+        """What changes: the guards of that form, from the first to the last."""
+        told = [g for g in self.guards if normalise(g) == self.guard]
+        return told[0] if len(told) < 2 else f"{told[0]}, then {told[-1]}"
+
+
+@dataclass(frozen=True)
+class GraphBreak:
+    """One place at which Dynamo ended a graph, or gave a function up."""
+
+    reason: str
+    """Its type in PyTorch's registry of graph breaks, such as ``Data-dependent branching``."""
+    where: str = ""
+    """``file:line`` of the user's line."""
+    detail: str = ""
+    is_given_up: bool = False
+    """The whole function runs without the compiler."""
+    count: int = 1
+
+
+_GUARD = re.compile(
+    r"(?:\d+/\d+(?:_\d+)?: )?(?P<guard>.*?)(?:\s+#\s?(?P<code>.*?)\s+#\s(?P<where>\S+:\d+ in \S+).*)?", re.DOTALL
+)
+
+
+def read_guard(reason: str) -> tuple[str, str, str]:
+    """The failed guard, the user's line and where that stands, of what Dynamo says of a recompile."""
+    first = reason.strip().splitlines()[0] if reason.strip() else ""
+    found = _GUARD.fullmatch(first)
+    if not found:
+        return first[:300], "", ""
+    return found["guard"].strip()[:300], (found["code"] or "").strip(), found["where"] or ""
+
+
+def normalise(guard: str) -> str:
+    """A guard without what belongs to one model: the root's name, numbers, quoted names."""
+    text = re.sub(r"\b[LG]\[['\"]\w+['\"]\]", "<input>", guard)
+    text = re.sub(r"'[^']*'|\"[^\"]*\"", "<name>", text)
+    text = re.sub(r"(?<![\w.<])(?!torch\b)[A-Za-z_]\w*(?=[.\[])", "<input>", text)
+    text = re.sub(r"-?\b\d+(?:\.\d+)?\b", "#", text)
+    return re.sub(r"\s+", " ", text).strip()[:160]
+
+
+def recompiled(
+    events: Sequence[Mapping[str, Any]], limits: Mapping[str, str], cpu_s: Mapping[str, float]
+) -> tuple[Recompiled, ...]:
+    """Group ``recompile`` events by function, the worst first.
+
+    ``limits`` has the limit that was hit, and ``cpu_s`` the processor seconds of compiles after the first, by the number
+    of Dynamo's frame.
+    """
+    groups: dict[tuple[str, str, int], list[Mapping[str, Any]]] = {}
+    for event in events:
+        line = event.get("line")
+        key = (str(event.get("function")), str(event.get("file")), line if isinstance(line, int) else 0)
+        groups.setdefault(key, []).append(event)
+    found = []
+    for (function, file, line), rows in groups.items():
+        reasons = [str((r.get("reasons") or [""])[0]) for r in rows]
+        told = [read_guard(reason) for reason in reasons]
+        frames = {str(r.get("cid") or "").split("/")[0] for r in rows}
+        found.append(
+            Recompiled(
+                function, file, line, len(rows), tuple(g for g, _, _ in told), told[-1][1], told[-1][2],
+                next((limits[f] for f in frames if f in limits), ""), round(sum(cpu_s.get(f, 0.0) for f in frames), 2),
+            )
+        )  # fmt: skip
+    return tuple(sorted(found, key=lambda r: (not r.limit, -r.count)))
+
+
+def breaks(events: Sequence[Mapping[str, Any]]) -> tuple[GraphBreak, ...]:
+    """Group ``graph_break`` events by reason and place, in the order in which they were met."""
+    found: dict[tuple[str, str], GraphBreak] = {}
+    for event in events:
+        key = (str(event.get("reason")), str(event.get("where") or ""))
+        is_given_up = bool(event.get("is_given_up"))
+        before = found.get(key)
+        count = (
+            before.count + (not is_given_up) if before else 1
+        )  # a break is heard again where its function is given up
+        is_given_up |= before is not None and before.is_given_up
+        found[key] = GraphBreak(*key, str(event.get("detail") or "")[:500], is_given_up, count)
+    return tuple(found.values())

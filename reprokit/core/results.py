@@ -1,0 +1,123 @@
+"""Whether compiled results are those of eager, in the words of one comparison: what differs, where, and which side is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+NUMBERS = frozenset({"values", "nan", "inf", "integers", "value"})
+"""One wrong number is another kind of wrong number a few operators further: they make one family."""
+ROLES = ("eager", "compiled", "again", "float64")
+"""The runs that a comparison has, in their order; the last two are asked when the first two differ."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One leaf of the results that differs between eager and compiled."""
+
+    call: int
+    """Which call of a compiled callable; -1 for what stands at the end of the program, such as gradients."""
+    name: str
+    """``output[0]``, ``argument[1]`` (as the call left it), ``gradient of ...``, ``buffer ...``."""
+    what: str
+    """``values``, ``nan``, ``inf``, ``integers``, ``signed-zero``, ``dtype``, ``shape``, ``stride``, ``aliasing``,
+    ``value`` (of no tensor) or ``missing``."""
+    side: str
+    """Which is wrong: ``compiled``, ``eager``, or ``unknown`` where there is no float64 run to tell."""
+    expected: str = ""
+    """Eager's, at the worst place."""
+    got: str = ""
+    """Compiled code's, there."""
+    reference: str = ""
+    """That of float64, there."""
+    index: tuple[int, ...] = ()
+    count: int = 0
+    """Elements beyond the tolerance, of ``total``."""
+    total: int = 0
+    max_abs: float | str = 0.0
+    mean_abs: float | str = 0.0
+    max_relative: float | str = 0.0
+
+    def __str__(self) -> str:
+        """One line: where, what, how much."""
+        at = f" at {list(self.index)}" if self.index else ""
+        in_call = f" of call {self.call}" if self.call > 0 else ""
+        text = f"{self.name}{in_call}: {self.what}{at}: eager gives {self.expected}, compiled code {self.got}"
+        if self.reference:
+            text += f", float64 {self.reference}"
+        if self.total:
+            text += f"; {self.count} of {self.total} elements beyond the tolerance"
+        if self.what in ("values", "integers"):
+            text += f", error at most {_short(self.max_abs)}, on average {_short(self.mean_abs)}, relative {_short(self.max_relative)}"
+        return text
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What one comparison of an eager and a compiled run came to."""
+
+    differences: tuple[Difference, ...] = ()
+    count: int = 0
+    """How many leaves differ; ``differences`` has the first of them."""
+    leaves: int = 0
+    tensors: int = 0
+    """How many leaves are tensors that could be compared element by element."""
+    is_random: bool = False
+    """The calls drew random numbers."""
+    unsteady: tuple[str, ...] = ()
+    """Leaves that a second eager run gave otherwise, so that no comparison says anything."""
+    has_again: bool = False
+    has_reference: bool = False
+
+    @property
+    def wrong(self) -> tuple[Difference, ...]:
+        """Those in which compiled code is the wrong side, or may be; the most telling first."""
+        if self.unsteady:
+            return ()
+        told = [d for d in self.differences if d.side in ("compiled", "unknown")]
+        return tuple(sorted(told, key=lambda d: (d.what not in NUMBERS, d.side != "compiled")))
+
+    @property
+    def says(self) -> str:
+        """One sentence for a run whose results are not wrong."""
+        if self.unsteady:
+            return f"eager itself gives another {self.unsteady[0]} each time, so results cannot be compared"
+        if eager := [d for d in self.differences if d.side == "eager"]:
+            return f"compiled results are nearer to float64 than eager's, which is the side that departs: {eager[0]}"
+        if not self.leaves:
+            return "no call of a compiled callable gave a result that could be compared"
+        if not self.tensors:
+            return f"the {self.leaves} results are no tensors; their values are equal"
+        return f"{self.tensors} tensors that it gave, changed or accumulated are eager's within tolerance"
+
+
+def read(event: Mapping[str, Any]) -> Comparison:
+    """Read a ``compared`` event of a journal; what is damaged is left out."""
+    names = {f.name for f in dataclasses.fields(Difference)}
+    told = []
+    for row in event.get("differences") or ():
+        if isinstance(row, dict) and {"call", "name", "what", "side"} <= set(row):
+            kept = {k: v for k, v in row.items() if k in names}
+            told.append(Difference(**{**kept, "index": tuple(row.get("index") or ())}))
+
+    def number(key: str) -> int:
+        value = event.get(key)
+        return value if isinstance(value, int) else 0
+
+    return Comparison(
+        tuple(told), number("count"), number("leaves"), number("tensors"), bool(event.get("is_random")),
+        tuple(map(str, event.get("unsteady") or ())), bool(event.get("has_again")), bool(event.get("has_reference")),
+    )  # fmt: skip
+
+
+def family(differences: tuple[Difference, ...]) -> str:
+    """What kind of wrong it is, wherever in a model it is looked at."""
+    words = "numbers" if differences[0].what in NUMBERS else differences[0].what
+    is_backward = all(d.name.startswith("gradient") for d in differences)
+    return f"{words} of the backward" if is_backward else words
+
+
+def _short(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.3g}"

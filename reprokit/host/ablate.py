@@ -1,0 +1,153 @@
+"""Climb the ablation ladder: the same program compiled in other ways, each in a forked child of the warm server."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from ..core import oracle
+from ..core.ablation import EAGER, RUNGS, Ablation, Rung, Step, read
+from ..core.records import Observation, Signature
+from . import files, observe
+from .forked import Server, ServerLost
+from .judged import PLAIN, RESULTS, SAME_RANDOM, Judged, Limits, ask_roles, judged, request_for
+from .launch import Request
+from .run import Outcome
+
+IN_CAPTURE = tuple(r for r in RUNGS if r.group == "backends" or r.name == "dynamic=False")
+SUBSYSTEMS = {
+    "inductor": ("pre_grad_passes", "joint_graph_passes", "post_grad_passes", "lowerings"),
+    "decompositions": ("decomposition",),
+}
+"""What PyTorch's CompilerBisector can switch off, one application after the other."""
+MOST_BISECTIONS = 12
+FILE = "ablation.json"
+
+
+class Ladder:
+    """The ladder of one failure, of a factory target or of a program's text."""
+
+    def __init__(self, server: Server, program: Request | str, wanted: Signature, limits: Limits, python: str) -> None:
+        self._server, self._program, self._wanted, self._python = server, program, wanted, python
+        self._limits = dataclasses.replace(limits, stop=None)
+
+    def climb(self, rungs: Iterable[Rung], show: Callable[[str], None] = lambda name: None) -> Ablation:
+        """Ask every rung; one whose server is lost has no answer."""
+        steps = []
+        for rung in rungs:
+            show(rung.name)
+            try:
+                found = self.ask(rung)
+                step = Step(
+                    rung.name, rung.group, found.answer, found.verdict.kind, found.signature.title,
+                    round(found.seconds, 2), round(found.cpu_s, 2),
+                )  # fmt: skip
+            except ServerLost as problem:
+                step = Step(rung.name, rung.group, oracle.UNRESOLVED, "unknown", str(problem)[:200])
+            steps.append(step)
+        return Ablation(tuple(steps))
+
+    def ask(self, rung: Rung) -> Judged:
+        """Judge the program as ``rung`` compiles it."""
+        if rung is EAGER:
+            return self._run("eager" if self._limits.compares else "", rung.overrides, is_eager=True)
+        if not self._limits.compares:
+            return self._run("", rung.overrides)
+        shutil.rmtree(self._server.folder / RESULTS, ignore_errors=True)
+        try:
+            return ask_roles(lambda role: self._run(role, rung.overrides, is_eager=role in PLAIN), self._wanted)
+        finally:
+            shutil.rmtree(self._server.folder / RESULTS, ignore_errors=True)
+
+    def blame(self, subsystem: str, show: Callable[[str], None] = lambda name: None) -> str:
+        """The one application of ``subsystem`` (``lowerings``, ``post_grad_passes`` ...) with which the failure begins.
+
+        Empty when the failure does not depend on it. The hooks are those of PyTorch's CompilerBisector.
+        """
+        show(f"whether it is one of the {subsystem}")
+        count, _ = self._bisected(subsystem, None)
+        if not count or self._answer_at(subsystem, 0) != oracle.PASSES:
+            return ""
+        low, high = 0, count  # passes with the first ``low`` of them, fails with ``high``
+        for _ in range(MOST_BISECTIONS):
+            if high - low <= 1:
+                break
+            middle = (low + high) // 2
+            show(f"which of {high - low} {subsystem}")
+            if self._answer_at(subsystem, middle) == oracle.SAME:
+                high = middle
+            else:
+                low = middle
+        return self._bisected(subsystem, high)[1] if high - low == 1 else ""
+
+    def _answer_at(self, subsystem: str, most: int) -> str:
+        return self.ask(Rung("", "", {"bisect": {"subsystem": subsystem, "most": most}})).answer
+
+    def _bisected(self, subsystem: str, most: int | None) -> tuple[int, str]:
+        """How often the subsystem is applied, and what stood at number ``most``."""
+        found: list[dict[str, Any]] = []
+        role = "compiled" if self._limits.compares else ""
+        self._run(role, {"bisect": {"subsystem": subsystem, "most": most}}, heard=found)
+        told = next((str(e.get("info")) for e in found if e.get("n") == most), "")
+        return max((int(e.get("n") or 0) for e in found), default=0), told
+
+    def _run(
+        self, role: str, overrides: Any, is_eager: bool = False, heard: list[dict[str, Any]] | None = None
+    ) -> Judged:
+        if role:
+            overrides = {**overrides, "configs": {**overrides.get("configs", {}), **SAME_RANDOM["configs"]}}
+        outcome: Outcome
+        folder: Path
+        if isinstance(self._program, str):
+            outcome, folder = self._server.run(self._program, self._limits, is_eager, role, overrides)
+            request = request_for(folder / "repro.py", self._python, self._limits)
+        else:
+            outcome, folder = self._server.run_target(self._program, self._limits, is_eager, role, overrides)
+            request = dataclasses.replace(self._program, deadline_s=self._limits.deadline_s * 8 + 60)
+        try:
+            if heard is not None:
+                heard += observe.read_journals(folder).all("bisected")
+            return judged(request, outcome, folder, self._wanted)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def locate(ladder: Ladder, seen: Observation, show: Callable[[str], None] = lambda name: None) -> Observation:
+    """Give ``seen`` of wrong results with the first part of the compiler, and the operator, with which they begin."""
+    found = ladder.climb((r for r in RUNGS if r.group == "backends"), show)
+    if found.first is None or found.first is EAGER:
+        return seen
+    part, operator = found.first.part, ""
+    for subsystem in reversed(SUBSYSTEMS.get(part, ())):
+        operator = operator or re.sub(r"_\d+$", "", ladder.blame(subsystem, show))
+    return dataclasses.replace(seen, first_rung=part, departs=operator)
+
+
+def load(run_path: Path) -> Ablation | None:
+    """What an earlier climb left in a run directory."""
+    with contextlib.suppress(ValueError, TypeError, AttributeError):
+        return read(json.loads(files.read_text(run_path / FILE)))
+    return None
+
+
+def in_capture(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> Ablation:
+    """The rungs that every capture of a failure asks."""
+    found = ladder.climb(IN_CAPTURE, show)
+    return dataclasses.replace(
+        found, blamed=f"the first wrong result is that of `{seen.departs}`" if seen.departs else ""
+    )
+
+
+def everything(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> Ablation:
+    """All rungs, and below the first backend that fails the one pass, decomposition or lowering that it takes."""
+    found = ladder.climb(RUNGS, show)
+    for subsystem in SUBSYSTEMS.get(found.first.part if found.first else "", ()):
+        if said := ladder.blame(subsystem, show):
+            return dataclasses.replace(found, blamed=f"it takes one of the {subsystem.replace('_', ' ')}: `{said}`")
+    return found

@@ -1,0 +1,88 @@
+"""Study a failure: the smallest program that shows it, and the rung of the ladder where it begins, on one warm server."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from ..core.ablation import Ablation
+from ..core.records import Missing, Observation, Verdict
+from ..core.signature import sign
+from ..core.verdict import judge
+from . import ablate, files, interrupts, minimize
+from .forked import Server
+from .launch import Request
+from .minimized import Minimized
+from .observe import Journals
+from .oracle import Standing
+from .rundir import RunDir
+
+
+@dataclasses.dataclass
+class Study:
+    """One failing run, and what more is asked of it."""
+
+    request: Request
+    verdict: Verdict
+    seen: Observation
+    journals: Journals
+    place: RunDir
+    missing: list[Missing]
+    say: Callable[[str], None]
+    show: Callable[[Standing], None] | None = None
+    python: str | None = None
+    """Another interpreter than the one that failed."""
+    ablation: Ablation | None = None
+
+    def run(self, resume: bool = False) -> None:
+        """Locate wrong results, minimize, ablate: each as far as it can be done, and why not where it cannot."""
+        why = minimize.why_not(self.verdict)
+        if why and self.verdict.kind != "ok":
+            self.missing.append(Missing("minimization", why))
+        if why and (self.request.rungs != "all" or not self._is_factory):
+            return
+        with minimize.server_of(self._case()) as server, interrupts.heard():
+            if self.verdict.kind == "wrong-result" and self._is_factory:
+                self.say("asking where in the compiler it begins")
+                self.seen = ablate.locate(self._ladder(server, self.request), self.seen, self._trying)
+                self.verdict = judge(self.seen)
+            found = self._minimized(server, resume) if self.request.minimizes and not why else None
+            if self.request.rungs != "none":
+                self._ablate(server, found)
+
+    def _case(self) -> minimize.Case:
+        signature = sign(self.verdict, self.seen)
+        case = minimize.case_of(self.request, self.verdict, signature, self.seen, self.journals, self.place.path)
+        return dataclasses.replace(case, python=self.python or case.python)
+
+    def _minimized(self, server: Server, resume: bool) -> Minimized:
+        self.say(f"minimizing, for at most {self.request.budget_s:g} s")
+        found = minimize.minimize(self._case(), server, self.request.budget_s, resume, self.show, self.say)
+        if not found.text:
+            self.missing += [Missing("minimization", note) for note in found.notes]
+        return found
+
+    def _ablate(self, server: Server, found: Minimized | None) -> None:
+        """Ask the rungs of the small program, which is quick, or of the target where there is none."""
+        program = found.text if found is not None and found.is_proved else self.request if self._is_factory else None
+        if program is None:
+            self.missing.append(
+                Missing("ablation", "a whole command is run again only in small parts, and there are none")
+            )
+            return
+        self.say("climbing the ablation ladder")
+        climb = ablate.everything if self.request.rungs == "all" else ablate.in_capture
+        self.ablation = climb(self._ladder(server, program), self.seen, self._trying)
+        files.write_json(self.place.path / ablate.FILE, self.ablation.to_json())
+
+    def _ladder(self, server: Server, program: Request | str) -> ablate.Ladder:
+        case = self._case()
+        return ablate.Ladder(server, program, case.signature, minimize.limits_of(case), case.python)
+
+    @property
+    def _is_factory(self) -> bool:
+        return self.request.target.kind != "command"
+
+    def _trying(self, name: str) -> None:
+        if self.show:
+            self.show(Standing(trying=name))
