@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..core import zoo
-from . import factory, instrument, journal, memory, results
+from . import factory, instrument, journal, memory, results, speed
 from .factory import BadTarget, Target
 
 FREE_SHARE = 0.8
@@ -43,6 +43,9 @@ def run(spec: dict[str, Any]) -> None:
         for number, (args, kwargs) in enumerate(target.calls):
             with _stage(f"call-{number}" if spec["compile_it"] else f"eager-{number}"):
                 _call(torch, compiled, args, kwargs, is_train)
+        if spec.get("measure_s") and not is_fake:
+            with _stage("measure"):
+                _measure(torch, target, compiled, is_train, float(spec["measure_s"]))
 
 
 def build_target(torch: Any, spec: dict[str, Any], device: str | None) -> Target:
@@ -149,6 +152,21 @@ def _call(torch: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
         raise BadTarget("--train: no output of the model requires a gradient, so there is nothing to run backward")
     loss = sum(t.float().pow(2).mean() if not t.is_complex() else t.abs().pow(2).mean() for t in floats)
     loss.backward()
+
+
+def _measure(torch: Any, target: Target, compiled: Any, is_train: bool, budget_s: float) -> None:
+    """Time all calls, eager and compiled; what was recorded for a comparison is complete."""
+    results.finish()
+
+    def pass_over(model: Any) -> None:
+        for args, kwargs in target.calls:
+            _call(torch, model, args, kwargs, is_train)
+
+    def in_eager() -> None:
+        with torch.compiler.set_stance("force_eager"):  # its layers may be compiled in place
+            pass_over(target.model)
+
+    speed.measure(torch, in_eager, lambda: pass_over(compiled), budget_s)
 
 
 @contextlib.contextmanager

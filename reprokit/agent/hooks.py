@@ -28,5 +28,5 @@ def compile_id() -> str | None:
     guards = sys.modules.get("torch._guards")
     if guards is None:
         return None
-    current = guards.CompileContext.currentcompile_id()
+    current = guards.CompileContext.current_compile_id()
     return str(current) if current is not None else None

@@ -8,8 +8,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from . import regions
+
 OVERRIDES: dict[str, Any] = json.loads(os.environ.get("REPROKIT_OVERRIDES") or "{}")
-"""``compile``: keyword arguments of ``torch.compile``; ``configs``: settings by their full names."""
+"""``compile``: keyword arguments of ``torch.compile``; ``configs``: settings by their full names; ``region``: which parts
+of a model to compile; ``disallow``: a function of torch to keep out of graphs; ``bisect``: how far a subsystem is applied."""
 
 
 def install(overrides: dict[str, Any] | None = None) -> None:
@@ -18,17 +21,25 @@ def install(overrides: dict[str, Any] | None = None) -> None:
     if OVERRIDES.get("bisect"):
         _bisect(**OVERRIDES["bisect"])
     changes: dict[str, Any] = OVERRIDES.get("compile") or {}
-    if not changes:
+    region, disallowed = OVERRIDES.get("region"), OVERRIDES.get("disallow")
+    if not (changes or region or disallowed):
         return
     import torch
+
+    if disallowed and callable(operator := getattr(torch, disallowed, None)):
+        import torch._dynamo
+
+        torch._dynamo.disallow_in_graph(operator)
 
     real: Callable[..., Any] = torch.compile
     dropped = {"backend": ("mode", "options"), "mode": ("options",), "options": ("mode",)}
     gone = {name for change in changes for name in dropped.get(change, ())}
 
     def compile(model: Any = None, **options: Any) -> Any:
-        kept = {k: v for k, v in options.items() if k not in gone}
-        return real(model, **{**kept, **changes})
+        options = {**{k: v for k, v in options.items() if k not in gone}, **changes}
+        if region:
+            return regions.compile_parts(torch, real, model, region, options)
+        return real(model, **options)
 
     torch.compile = compile
 

@@ -46,6 +46,8 @@ class Request:
     """False runs the same target without torch.compile."""
     escalate: bool | None = None
     """Ask what the first run left open in shorter ones; None: of a factory, but not of a command."""
+    measure_s: float = 0.0
+    """Time eager and compiled calls in turns for so long, after the calls themselves."""
     most_breaks: int | None = None
     """More graph breaks than this are a failure; None allows any number."""
     compares: bool = True
@@ -73,6 +75,7 @@ def describe(request: Request) -> dict[str, Any]:
         "line_repeats": request.line_repeats,
         "escalate": request.escalate,
         "most_breaks": request.most_breaks,
+        "measure_s": request.measure_s,
         "compares": request.compares,
         "rungs": request.rungs,
         "minimizes": request.minimizes,

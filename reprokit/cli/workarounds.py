@@ -1,0 +1,172 @@
+"""``reprokit workarounds``: how to live with a failure, and whether compile is worth it at all."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import consent, screen
+from .options import SECONDS
+
+_SAYS = {
+    "passes": "avoids it",
+    "same": "the same failure",
+    "other": "another failure",
+    "unresolved": "no answer",
+    "": "does not apply",
+}
+
+
+@click.command(
+    epilog="Exit codes: 0 nothing fails or something avoids it, 1 nothing but eager does, 2 wrong usage, 3 unknown, 130 interrupted."
+)
+@click.argument("what", metavar="PACK|TARGET")
+@click.option("--python", help="Interpreter to ask; default: reprokit's own.")
+@click.option("--timeout", type=SECONDS, default=600.0, show_default=True, help="Deadline in seconds of the first run.")
+@click.option("--yes", is_flag=True, help="Run what a pack holds without asking.")
+@click.option("--output-dir", type=click.Path(path_type=Path), help="Where to work; default below reprokit-out.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.pass_context
+def workarounds(
+    ctx: click.Context, what: str, python: str | None, timeout: float, yes: bool, output_dir: Path | None, as_json: bool
+) -> None:
+    """Try every remedy and say which avoids the failure, at what cost; of a healthy target, whether compile pays.
+
+    Remedies: eager, layer by layer, one region, half of the layers, other modes, dynamic on or off, a graph break at the
+    guilty operator, without the guilty pass, a higher recompile limit. What a remedy gains is measured beside eager.
+
+    \b
+    Examples:
+      reprokit workarounds model.py:make
+      reprokit workarounds reprokit-model-make-exception-1f2e3d4c5b6a.tar.gz
+      reprokit workarounds llama-tiny
+    """
+    place = Path(what)
+    with screen.Live(is_quiet=as_json) as live:
+        if place.is_file() and not what.endswith(".py"):
+            told = _of_pack(place, python, yes, output_dir, live)
+        else:
+            told = _of_target(what, python, timeout, output_dir, live)
+    if as_json:
+        screen.print_json(told)
+    else:
+        _print(told)
+    ctx.exit(_status(told))
+
+
+def _of_target(
+    what: str, python: str | None, timeout: float, output_dir: Path | None, live: screen.Live
+) -> dict[str, Any]:
+    from ..core import speed
+    from ..host import capture as line
+    from ..host import interpreter, interrupts, minimize, observe
+    from ..host.launch import Request
+    from ..host.oracle import Standing
+    from ..host.target import parse
+    from ..host.workarounds import Tryer
+
+    request = Request(parse(what), python=interpreter.check(python), deadline_s=timeout, minimizes=False)
+    captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
+    journals = observe.read_journals(captured.run_path)
+    told: dict[str, Any] = {
+        k: v for k, v in captured.to_json().items() if k in ("schema", "verdict", "signature", "run_dir", "pack")
+    }
+    why = "" if captured.verdict.kind == "ok" else minimize.why_not(captured.verdict)
+    if journals.last("weights").get("kind") == "fake":
+        why = "on fake weights nothing runs, so nothing can be measured"
+    if why:
+        return {**told, "tried": [], "advice": f"Nothing was tried: {why}.", "is_known": False}
+    live.say("trying remedies" if captured.verdict.kind != "ok" else "measuring eager and compiled in turns")
+    with interrupts.held():
+        case = minimize.case_of(
+            request, captured.verdict, captured.signature, captured.seen, journals, captured.run_path
+        )
+        with minimize.server_of(case) as server, interrupts.heard():
+            tryer = Tryer(
+                server, request, captured.signature, minimize.limits_of(case), case.python,
+                lambda name: live.show_status(Standing(trying=name)),
+            )  # fmt: skip
+            found = tryer.all(captured.verdict, captured.seen, request.compile)
+    parameters = journals.last("target").get("parameters")
+    found.parameters = parameters if isinstance(parameters, int) else 0
+    guess = speed.guess(found.parameters) if found.parameters else ""
+    return {**told, **_told(found), "parameters": found.parameters, "guess": guess}
+
+
+def _of_pack(place: Path, python: str | None, yes: bool, output_dir: Path | None, live: screen.Live) -> dict[str, Any]:
+    from ..core.records import BadInput
+    from ..host import again, interpreter, interrupts, minimize, rundir
+    from ..host.oracle import Standing
+    from ..host.workarounds import Tryer
+
+    opened = again.open_pack(place)
+    if not opened.repro.strip() or opened.verdict.kind == "ok":
+        raise BadInput(f"{place} holds no failing program, so there is nothing to live with")
+    checked = interpreter.check(python)
+    with interrupts.held():
+        run = rundir.create(output_dir, f"workarounds-{opened.verdict.kind}")
+        try:
+            case = again.case_of_pack(opened, run, checked)
+            with minimize.server_of(case) as server, interrupts.heard():
+                consent.ask(place, opened.repro, checked, yes, live)
+                tryer = Tryer(
+                    server, opened.repro, opened.signature, minimize.limits_of(case), checked,
+                    lambda name: live.show_status(Standing(trying=name)),
+                )  # fmt: skip
+                found = tryer.all(opened.verdict, case.seen, {})
+        finally:
+            run.release()
+    signature = {"id": opened.signature.id, "title": opened.signature.title}
+    return {"schema": 1, "signature": signature, "run_dir": str(run.path), **_told(found)}
+
+
+def _told(found: Any) -> dict[str, Any]:
+    from ..core.remedies import NEEDS_GPU
+
+    gain = found.as_it_is
+    return {
+        "tried": [t.to_json() for t in found.tried],
+        "needs_gpu": list(NEEDS_GPU),
+        "gain": {"ratio": gain.ratio, "low": gain.low, "high": gain.high, "advice": gain.advice} if gain else None,
+        "compile_s": found.compile_s,
+        "advice": found.advice,
+        "is_known": bool(found.tried) or gain is not None,
+    }
+
+
+def _status(told: dict[str, Any]) -> int:
+    if not told.get("is_known"):
+        return 3
+    ways = [t for t in told["tried"] if t["answer"] == "passes" and t["name"] != "eager"]
+    return 0 if ways or told.get("gain") else 1
+
+
+def _print(told: dict[str, Any]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    out = screen.console()
+    out.print(f"[bold]{escape(screen.safe(told['signature']['title']))}[/]")
+    if told["tried"]:
+        table = Table(box=None, pad_edge=False)
+        for title in ("remedy", "result", "CPU s", "speed beside eager", "write"):
+            table.add_column(title, justify="right" if title == "CPU s" else "left")
+        for row in told["tried"]:
+            seconds = f"{row['compile_cpu_s']:.1f}" if row["compile_cpu_s"] else ""
+            speed = (
+                f"{row['gain']['ratio']:.2f} ({row['gain']['low']:.2f} to {row['gain']['high']:.2f})"
+                if row["gain"]
+                else ""
+            )
+            code = row["code"] if row["answer"] == "passes" else row["why"][:70]
+            cells = (row["name"], _SAYS.get(row["answer"], ""), seconds, speed, code)
+            table.add_row(*(escape(screen.safe(cell)) for cell in cells))
+        out.print(table)
+        out.print(escape(screen.safe(f"not tried without a GPU: {', '.join(told['needs_gpu'])}")))
+    if told.get("guess"):
+        out.print(escape(screen.safe(f"a guess by size alone, {told['parameters']:,} parameters: {told['guess']}")))
+    out.print(escape(screen.safe(told["advice"])))
+    sys.stdout.flush()
