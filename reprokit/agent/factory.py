@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from ..core import knobs as knobs_
+
 
 class BadTarget(Exception):
     """The target cannot be used; the message is one line for the person who named it."""
@@ -99,7 +101,7 @@ def call(factory: Callable[..., Any], where: str, knobs: dict[str, Any]) -> Targ
         taken, has_any = set(), False
     extra = [k for k in knobs if k not in taken and not has_any]
     if extra:
-        flags = ", ".join("--" + k.replace("_", "-") for k in extra)
+        flags = ", ".join(knobs_.option(k) for k in extra)
         raise BadTarget(f"{where} takes no {' or '.join(extra)}, so {flags} cannot be used with it")
     try:
         made = factory(**knobs)

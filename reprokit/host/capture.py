@@ -49,6 +49,8 @@ class Captured:
     report_path: Path | None = None
     url: str = ""
     weights: str = ""
+    model: str = ""
+    """Class and inputs of an ``hf:`` target: reprokit chose them."""
     missing: list[Missing] = field(default_factory=list)
     trimmed: list[str] = field(default_factory=list)
     minimized: Minimized | None = None
@@ -183,7 +185,9 @@ def finish(
     missing += [m for m in observe.missing_of(journals, place.path, request) if m not in missing]
     captured = Captured(verdict, sign(verdict, seen), seen, place.path, missing=missing)
     captured.minimized = minimize.load(place.path)
-    captured.weights = str(journals.last("weights").get("why") or "") if request.target.kind == "zoo" else ""
+    captured.weights = str(journals.last("weights").get("why") or "") if request.target.kind in ("zoo", "hf") else ""
+    if made := journals.last("hf"):
+        captured.model = ", ".join([str(made.get("kind")), *(f"{n} {s}" for n, s in (made.get("inputs") or {}).items())])
     say("collecting the environment")
     nothing = environment.Environment({}, "", ())
     found = attempt("environment", missing, lambda: ask(request, journals, place.path, outcome), nothing)
