@@ -164,7 +164,7 @@ def _build_empty(torch: Any, made: Plan, kind: Any) -> Any:
     device = torch.get_default_device()
     with unset_fake_temporarily(), torch.device("meta"):
         model = kind(made.config).eval()
-    return model.to_empty(device=device)
+    return model._apply(lambda t: torch.empty(t.shape, dtype=t.dtype, device=device))
 
 
 def _try(torch: Any, made: Plan, model: Any, tried: list[str]) -> dict[str, Recipe] | None:
@@ -172,7 +172,11 @@ def _try(torch: Any, made: Plan, model: Any, tried: list[str]) -> dict[str, Reci
     kind = type(model)
     inputs = Inputs(made.config, made.batch_size, made.sequence_length)
     said: list[str] = []
-    for choice in inputs.choices(kind):
+    choices = list(inputs.choices(kind))
+    if not _is_fake(torch):  # where the image goes is a question of values
+        with contextlib.suppress(Exception):
+            choices = [c for c in (inputs.with_image(torch, model),) if c] + choices
+    for choice in choices:
         try:
             with torch.no_grad():
                 model(**{n: r.make(torch, model.dtype) for n, r in choice.items()})
@@ -185,11 +189,19 @@ def _try(torch: Any, made: Plan, model: Any, tried: list[str]) -> dict[str, Reci
         else:
             torch.manual_seed(0)
             return choice
+    if any("BF16" in s for s in said) and _is_fake(torch):
+        said = ["fake weights of experts need --dtype bfloat16"]
     unknown = inputs.unknown(kind)
     why = f"it needs {', '.join(unknown)}, which cannot be made" if unknown else ""
     # the first is what the model is for; the others only guess
     tried.append(f"{kind.__name__} ({said[0] if said and not why else why or 'it takes nothing that is known'})")
     return None
+
+
+def _is_fake(torch: Any) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(torch.empty(1), FakeTensor)
 
 
 def _is_memory(problem: BaseException) -> bool:

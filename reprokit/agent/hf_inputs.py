@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .hf_config import parts
@@ -30,17 +30,23 @@ class Recipe:
     low: int = 0
     dtype: str = ""
     """``long``, or empty for the model's own."""
+    front: tuple[int, int] = (0, 0)
+    """A token that stands before the random ones, and how often: where the features of an image go."""
 
     def make(self, torch: Any, dtype: Any) -> Any:
         """The tensor."""
         if self.function == "randint":
-            return torch.randint(self.low, self.high, self.shape)
+            token, count = self.front
+            random = torch.randint(self.low, self.high, (self.shape[0], self.shape[1] - count))
+            return torch.nn.functional.pad(random, (count, 0), value=token) if count else random
         return getattr(torch, self.function)(self.shape, dtype=torch.long if self.dtype else dtype)
 
     def text(self) -> str:
         """The same as source."""
         if self.function == "randint":
-            return f"torch.randint({self.low}, {self.high}, {self.shape})"
+            token, count = self.front
+            random = f"torch.randint({self.low}, {self.high}, {(self.shape[0], self.shape[1] - count)})"
+            return f"torch.nn.functional.pad({random}, ({count}, 0), value={token})" if count else random
         return f"torch.{self.function}({self.shape}{', dtype=torch.long' if self.dtype else ''})"
 
 
@@ -76,6 +82,23 @@ class Inputs:
             made = {n: r for n in names if (r := self.recipe(n, kind)) is not None}
             if made and all(n in made for n in needed):
                 yield made
+
+    def with_image(self, torch: Any, model: Any) -> dict[str, Recipe] | None:
+        """Text with an image in it, where the model says how many tokens the features of one take."""
+        token = self._number("", "image_token_id", "image_token_index")
+        names = inspect.signature(type(model).forward).parameters
+        if not token or not hasattr(model, "get_image_features") or not {"input_ids", "pixel_values"} <= set(names):
+            return None
+        images, tokens = self._images(type(model)), self._tokens()
+        if images is None or tokens is None or token >= (self._number("text", "vocab_size") or 0):
+            return None
+        with torch.no_grad():
+            found = model.get_image_features(images.make(torch, model.dtype))
+        found = getattr(found, "pooler_output", found)
+        features = list(found) if isinstance(found, (list, tuple)) else [found]
+        count = sum(f.numel() // f.shape[-1] for f in features) // self.batch
+        shape = (self.batch, count + tokens.shape[1])
+        return {"input_ids": replace(tokens, shape=shape, front=(token, count)), "pixel_values": images}
 
     def unknown(self, kind: Any) -> list[str]:
         """Parameters that the forward method needs and that nothing here can make."""
