@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from . import hf_config, journal
+from . import hf_config, hf_script, journal
 from .factory import BadTarget, Target
 from .hf_inputs import Inputs, Recipe
 
@@ -34,6 +34,8 @@ class Plan:
 
     library: Any
     config: Any
+    told: dict[str, Any]
+    """What the configuration was made from, where that is not the library's default."""
     kinds: tuple[Any, ...]
     """Classes of model that may be right, the likeliest first."""
     batch_size: int | None
@@ -43,11 +45,10 @@ class Plan:
 
 def plan(library: Any, place: str, name: str, knobs: dict[str, Any]) -> Plan:
     """Read the knobs and find the classes; raises BadTarget for what is not there."""
-    config = hf_config.make(library, place, name, knobs)
+    config, told = hf_config.make(library, place, name, knobs)
     dtype = knobs.get("dtype") or str(getattr(config, "dtype", None) or "").removeprefix("torch.") or None
-    return Plan(
-        library, config, tuple(_classes(library, config)), knobs.get("batch_size"), knobs.get("sequence_length"), dtype
-    )
+    kinds = tuple(_classes(library, config))
+    return Plan(library, config, told, kinds, knobs.get("batch_size"), knobs.get("sequence_length"), dtype)
 
 
 def types(library: Any) -> list[str]:
@@ -77,13 +78,19 @@ def build(torch: Any, made: Plan) -> Target:
         found = _try(torch, made, model, tried)
         if found is not None:
             kwargs = {n: r.make(torch, model.dtype) for n, r in found.items()}
-            shapes = {n: list(r.shape) for n, r in found.items()}
-            journal.write("hf", type=made.config.model_type, kind=kind.__name__, inputs=shapes)
-            return Target(model, [((), kwargs)])
+            _tell(made, kind, found)
+            return Target(model, [((), kwargs)], form="args, kwargs")
     named, said = made.config.model_type, "; ".join(tried)
     if all(" cannot be built" in t for t in tried):
         raise BadTarget(f"{named} cannot be built: {said}")
     raise BadTarget(f"no inputs were found with which {named} runs without torch.compile; tried: {said}")
+
+
+def _tell(made: Plan, kind: Any, recipes: dict[str, Recipe]) -> None:
+    inputs = Inputs(made.config, made.batch_size, made.sequence_length)
+    text, call = hf_script.write(made.config, made.told, kind, recipes, inputs)
+    shapes = {n: list(r.shape) for n, r in recipes.items()}
+    journal.write("hf", kind=kind.__name__, inputs=shapes, dtype=made.dtype, script=text, call=call)
 
 
 def about(torch: Any, made: Plan) -> dict[str, Any]:

@@ -44,8 +44,11 @@ def load() -> Any:
     return library
 
 
-def make(library: Any, place: str, name: str, knobs: dict[str, Any]) -> Any:
-    """The configuration of a type, or of a file, with the knobs that are its own; BadTarget says what is wrong."""
+def make(library: Any, place: str, name: str, knobs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The configuration of a type, or of a file, with the knobs that are its own, and the words that it was made from.
+
+    BadTarget says what is wrong.
+    """
     base = _read(place) if place else {}
     name = str(base.get("model_type") or name)
     if name not in library.CONFIG_MAPPING:
@@ -73,7 +76,7 @@ def make(library: Any, place: str, name: str, knobs: dict[str, Any]) -> Any:
         for _, part in parts(config):  # the graph is one forward pass, not the first step of a generation
             if getattr(part, "use_cache", None):
                 part.use_cache = False
-    return config
+    return config, changed
 
 
 def parts(config: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -41,13 +41,16 @@ class Recipe:
             return torch.nn.functional.pad(random, (count, 0), value=token) if count else random
         return getattr(torch, self.function)(self.shape, dtype=torch.long if self.dtype else dtype)
 
-    def text(self) -> str:
-        """The same as source."""
+    def text(self, length: int) -> str:
+        """The same as source, in which the batch and a sequence of ``length`` have names."""
+        token, count = self.front
+        is_text = self.function == "randint" or bool(self.dtype)
+        sizes = ["sequence_length" if is_text and s - count == length else str(s) for s in self.shape[1:]]
+        shape = f"({', '.join(['batch_size', *sizes])})"
         if self.function == "randint":
-            token, count = self.front
-            random = f"torch.randint({self.low}, {self.high}, {(self.shape[0], self.shape[1] - count)})"
+            random = f"torch.randint({self.low}, {self.high}, {shape})"
             return f"torch.nn.functional.pad({random}, ({count}, 0), value={token})" if count else random
-        return f"torch.{self.function}({self.shape}{', dtype=torch.long' if self.dtype else ''})"
+        return f"torch.{self.function}({shape}{', dtype=torch.long' if self.dtype else ''})"
 
 
 class Inputs:
