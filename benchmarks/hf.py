@@ -124,7 +124,11 @@ def survey(names: list[str], budget_s: float, out: Path | None) -> None:
             break
         row = in_child(name)
         rows.append(row)
-        print(f"{number:4}/{len(names)} {row['seconds']:5} s  {name:<32} {row['result']}: {row.get('class', row['why'])}"[:200])
+        print(
+            f"{number:4}/{len(names)} {row['seconds']:5} s  {name:<32} {row['result']}: {row.get('class', row['why'])}"[
+                :200
+            ]
+        )
         sys.stdout.flush()
     if out:
         out.write_text(json.dumps(rows, indent=1))
@@ -138,7 +142,9 @@ def survey(names: list[str], budget_s: float, out: Path | None) -> None:
 
 def compile_them(names: list[str], backend: str) -> None:
     """Capture each with two layers and small sizes; print verdict, graphs and cost."""
-    sys.stdout.write("| type | verdict | class | weights | graphs | Dynamo nodes | CPU s |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+    sys.stdout.write(
+        "| type | verdict | class | weights | graphs | Dynamo nodes | CPU s |\n| --- | --- | --- | --- | --- | --- | --- |\n"
+    )
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             words = ["capture", f"hf:{name}", "--layers", "2", "--backend", backend, "--no-minimize", "--no-trace"]
@@ -153,10 +159,14 @@ def compile_them(names: list[str], backend: str) -> None:
             except ValueError:
                 told = {"verdict": {"kind": "no answer"}, "missing": [{"why": done.stderr[-200:]}]}
             kind = told["verdict"]["kind"] or told["missing"][0]["why"]
-            events = [json.loads(r) for p in Path(folder).glob("run-*/journal/*.jsonl") for r in p.read_text().splitlines()]
+            events = [
+                json.loads(r) for p in Path(folder).glob("run-*/journal/*.jsonl") for r in p.read_text().splitlines()
+            ]
             last = {e["ev"]: e for e in events}
             graphs = [e for e in events if e["ev"] == "graph" and e["level"] == "dynamo"]
-            seen = json.loads((Path(folder) / "run-001" / "observation.json").read_text()) if "signature" in told else {}
+            seen = (
+                json.loads((Path(folder) / "run-001" / "observation.json").read_text()) if "signature" in told else {}
+            )
             nodes = sum(g["nodes"] for g in graphs)
             print(f"| {name} | {kind} | {last.get('hf', {}).get('kind', '')} | {last.get('weights', {}).get('kind', '')} | "
                   f"{len(graphs)} | {nodes} | {seen.get('cpu_s', '')} |", flush=True)  # fmt: skip
@@ -178,7 +188,7 @@ def main() -> None:
         return
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     import torch
-    import torch._dynamo  # noqa: F401 - imported before the forks, which would each take its seconds
+    import torch._dynamo
 
     torch.set_num_threads(1)
     from reprokit.agent import hf, hf_config

@@ -144,7 +144,9 @@ def _classes(library: Any, config: Any) -> Iterator[Any]:
     kinds = [k for k in kinds if not getattr(k, "is_dummy", False)]
     if not kinds:
         why = f": {problem}" if problem else "; it is a part of another model, or has no model for torch"
-        raise BadTarget(f"transformers {library.__version__} has no model for the type {config.model_type!r} alone{why}")
+        raise BadTarget(
+            f"transformers {library.__version__} has no model for the type {config.model_type!r} alone{why}"
+        )
     yield from kinds
 
 
@@ -160,7 +162,9 @@ def _build(torch: Any, made: Plan, kind: Any, tried: list[str]) -> Any:
         if _is_memory(problem):
             raise
         said = f"cannot be built ({hf_config.say(problem)[:200]})"
-        tried.append(f"{kind.__name__} {said if not any(t.endswith(said) for t in tried) else 'cannot be built either'}")
+        tried.append(
+            f"{kind.__name__} {said if not any(t.endswith(said) for t in tried) else 'cannot be built either'}"
+        )
         return None
 
 

@@ -132,7 +132,9 @@ def say(problem: BaseException) -> str:
     """An error of the library in one line; one that wanted the network says that."""
     text = " ".join(str(problem).split())[:300]
     if "offline" in text.lower() or type(problem).__name__ in ("LocalEntryNotFoundError", "OfflineModeIsEnabled"):
-        return f"it wants something from the network, which reprokit never asks ({type(problem).__name__}: {text[:120]})"
+        return (
+            f"it wants something from the network, which reprokit never asks ({type(problem).__name__}: {text[:120]})"
+        )
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
@@ -205,5 +207,12 @@ def _difference(config: Any) -> dict[str, Any]:
 
 
 def _a(value: Any) -> str:
-    names = {bool: "true or false", int: "an integer", float: "a number", str: "a text", list: "a list", dict: "a table"}
+    names = {
+        bool: "true or false",
+        int: "an integer",
+        float: "a number",
+        str: "a text",
+        list: "a list",
+        dict: "a table",
+    }
     return names.get(type(value), type(value).__name__)

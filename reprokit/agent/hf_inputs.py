@@ -7,6 +7,7 @@ trial run to pick from.
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -140,7 +141,7 @@ class Inputs:
         inner = [s for s in special if low < s < high]
         if inner:
             edges = [low - 1, *sorted(inner), high]
-            low, high = max(((a + 1, b) for a, b in zip(edges, edges[1:], strict=False)), key=lambda e: e[1] - e[0])
+            low, high = max(((a + 1, b) for a, b in itertools.pairwise(edges)), key=lambda e: e[1] - e[0])
         return Recipe("randint", (self.batch, self.length), high, low)
 
     def _embeddings(self) -> Recipe | None:

@@ -25,7 +25,9 @@ def write(
     sizes = {
         n: usual[n]
         for n in (*hf_config.LAYERS, *SIZES)
-        if type(usual.get(n)) is int and usual[n] > 0 and (n in kept or n in hf_config.LAYERS or not _is_derived(n, usual))
+        if type(usual.get(n)) is int
+        and usual[n] > 0
+        and (n in kept or n in hf_config.LAYERS or not _is_derived(n, usual))
     }
     fixed = {k: v for k, v in kept.items() if k not in sizes}
     name = type(config).__name__
@@ -42,4 +44,6 @@ def write(
 
 def _is_derived(name: str, usual: dict[str, Any]) -> bool:
     """The size of a head follows from others; written out, it would keep them from shrinking."""
-    return name in ("head_dim", "d_kv") and usual.get("hidden_size", 0) == usual[name] * usual.get("num_attention_heads", 0)
+    return name in ("head_dim", "d_kv") and usual.get("hidden_size", 0) == usual[name] * usual.get(
+        "num_attention_heads", 0
+    )

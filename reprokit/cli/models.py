@@ -30,7 +30,9 @@ def models(target: str | None, python: str | None, as_json: bool) -> None:
 
     if target is not None:
         if not target.startswith("hf:"):
-            raise BadInput(f"{target!r} is no hf: target; reprokit models alone lists the zoo, reprokit models hf:llama one model")
+            raise BadInput(
+                f"{target!r} is no hf: target; reprokit models alone lists the zoo, reprokit models hf:llama one model"
+            )
         _hf(target, python, as_json)
         return
     if python is not None:

@@ -187,7 +187,9 @@ def finish(
     captured.minimized = minimize.load(place.path)
     captured.weights = str(journals.last("weights").get("why") or "") if request.target.kind in ("zoo", "hf") else ""
     if made := journals.last("hf"):
-        captured.model = ", ".join([str(made.get("kind")), *(f"{n} {s}" for n, s in (made.get("inputs") or {}).items())])
+        captured.model = ", ".join(
+            [str(made.get("kind")), *(f"{n} {s}" for n, s in (made.get("inputs") or {}).items())]
+        )
     say("collecting the environment")
     nothing = environment.Environment({}, "", ())
     found = attempt("environment", missing, lambda: ask(request, journals, place.path, outcome), nothing)
