@@ -31,7 +31,8 @@ def write(
     }
     fixed = {k: v for k, v in kept.items() if k not in sizes}
     name = type(config).__name__
-    made = f"{name}.from_dict({{**{fixed!r}, **sizes}})" if fixed else f"{name}(**sizes)"
+    told_again = "".join(f"{k!r}: {v!r}, " for k, v in fixed.items())
+    made = f"{name}.from_dict({{{told_again}**sizes}})" if fixed else f"{name}(**sizes)"
     rows = ["import torch", f"from transformers import {name}, {kind.__name__}", "", ""]
     rows += ["def make(batch_size, sequence_length, **sizes):", f"    config = {made}"]
     for path, part in hf_config.parts(config):

@@ -76,9 +76,11 @@ def near(name: str, known: Iterable[str]) -> str:
 
 
 def is_like(value: Any, usual: Any) -> bool:
-    """``value`` may stand where ``usual`` stood: the same type, or an integer for a float."""
+    """``value`` may stand where ``usual`` stood: the same type, an integer for a float, a list with one for each layer."""
     if usual is None or value is None:
         return True
+    if isinstance(value, (list, tuple)) and not isinstance(usual, (list, tuple, str, dict)):
+        return all(is_like(one, usual) for one in value)
     if isinstance(usual, bool) or isinstance(value, bool):
         return isinstance(usual, bool) and isinstance(value, bool)
     if isinstance(usual, float):
