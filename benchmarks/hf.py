@@ -1,7 +1,7 @@
 """How many model types of transformers build and run from their configuration alone, and do popular ones compile?
 
 python benchmarks/hf.py [--only llama,bert] [--limit 100] [--budget 900] [--every 2] [--json FILE]
-python benchmarks/hf.py --compile [--only llama,bert] [--backend aot_eager]
+python benchmarks/hf.py --compile [--only llama,bert] [--backend aot_eager] [--weights fake]
 
 Run it with an interpreter that has torch and transformers. Each type is built in a forked child with two layers, where
 its configuration counts layers, with real weights up to 0.6 GB and fake ones above, and runs one forward pass in eager.
@@ -140,14 +140,25 @@ def survey(names: list[str], budget_s: float, out: Path | None) -> None:
             print(f"{row['result']}: {row['type']}: {re.sub(r'^.*?tried: ', '', str(row['why']))[:220]}")
 
 
-def compile_them(names: list[str], backend: str) -> None:
+def compile_them(names: list[str], backend: str, weights: str) -> None:
     """Capture each with two layers and small sizes; print verdict, graphs and cost."""
     sys.stdout.write(
         "| type | verdict | class | weights | graphs | Dynamo nodes | CPU s |\n| --- | --- | --- | --- | --- | --- | --- |\n"
     )
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            words = ["capture", f"hf:{name}", "--layers", "2", "--backend", backend, "--no-minimize", "--no-trace"]
+            words = [
+                "capture",
+                f"hf:{name}",
+                "--layers",
+                "2",
+                "--backend",
+                backend,
+                "--weights",
+                weights,
+                "--no-minimize",
+                "--no-trace",
+            ]
             words += ["--python", sys.executable, "--output-dir", folder, "--json", "--timeout", "300"]
             host = os.environ.get("REPROKIT_PYTHON", sys.executable)
             done = subprocess.run(
@@ -182,9 +193,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write all rows there")
     parser.add_argument("--compile", action="store_true", help="capture popular ones instead")
     parser.add_argument("--backend", default="inductor")
+    parser.add_argument("--weights", default="auto", help="fake: compile to the end of code generation and run nothing")
     given = parser.parse_args()
     if given.compile:
-        compile_them(given.only.split(",") if given.only else POPULAR, given.backend)
+        compile_them(given.only.split(",") if given.only else POPULAR, given.backend, given.weights)
         return
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     import torch

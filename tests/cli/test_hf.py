@@ -40,7 +40,7 @@ def test_a_model_type_is_built_from_its_defaults_and_compiled(tmp_path: Path) ->
     assert (done.status, done.kind) == (0, "ok"), done.out + done.err
     (made,) = events(done, "hf")
     assert (made["kind"], made["inputs"]) == ("LlamaForCausalLM", {"input_ids": [3, 5]})
-    assert [g["level"] for g in graphs(done)] == ["dynamo", "aten", "aten"], "one graph, and its backward"
+    assert [g["level"] for g in graphs(done)] == ["dynamo"], "one forward pass, and no break in it"
     names = [i for g in graphs(done)[:1] for i in json.loads(inputs_of(done.run_dir, g))["inputs"]]
     parameters = [i for i in names if i["kind"] == "tensor" and i["is_parameter"]]
     assert {i["dtype"] for i in parameters} == {"torch.bfloat16"}
@@ -62,12 +62,11 @@ def inputs_of(run_dir: Path, graph: dict[str, object]) -> str:
 @pytest.mark.parametrize(
     ("name", "more", "kind", "inputs"),
     [
-        ("bert", (), "BertForMaskedLM", {"input_ids": [2, 32]}),
         ("t5", ("--set", "d_model=16", "--set", "d_ff=16", "--set", "vocab_size=50"), "T5ForConditionalGeneration",
          {"input_ids": [2, 32], "decoder_input_ids": [2, 32]}),
         ("vit", ("--set", "image_size=32", "--set", "patch_size=8"), "ViTForImageClassification",
          {"pixel_values": [2, 3, 32, 32]}),
-        ("whisper", ("--set", "d_model=16", "--set", "max_source_positions=20"), "WhisperForConditionalGeneration",
+        ("whisper", ("--set", "d_model=24", "--set", "max_source_positions=20"), "WhisperForConditionalGeneration",
          {"input_features": [2, 80, 40], "decoder_input_ids": [2, 32]}),
         ("wav2vec2", ("--set", "hidden_size=32", "--set", "num_attention_heads=2"), "Wav2Vec2ForCTC",
          {"input_values": [2, 16000]}),
@@ -141,7 +140,9 @@ def test_an_interpreter_without_transformers(tmp_path: Path) -> None:
     """transformers is asked of the target's interpreter alone, in one line when it is not there."""
     hide = tmp_path / "site" / "transformers"
     hide.mkdir(parents=True)
-    (hide / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'transformers'\", name='transformers')")
+    (hide / "__init__.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'transformers'\", name='transformers')"
+    )
     env = clean_environ(PYTHONPATH=f"{tmp_path / 'site'}:{ROOT}")
     for words in (("capture", "hf:llama", "--output-dir", tmp_path / "o"), ("models", "hf:"), ("models", "hf:llama")):
         done = reprokit(*words, env=env)
