@@ -108,14 +108,16 @@ def call(factory: Callable[..., Any], where: str, knobs: dict[str, Any]) -> Targ
     except SystemExit as left:
         raise BadTarget(f"{where} called sys.exit({left.code!r}) instead of returning (model, args)") from left
     except Exception as problem:
-        if (
-            isinstance(problem, MemoryError)
-            or "can't allocate memory" in str(problem)
-            or "out of memory" in str(problem)
-        ):
+        if is_out_of_memory(problem):
             raise  # a verdict, not a mistake in the factory
         raise BadTarget(f"the factory {where} failed: {_say(problem, where)}") from problem
     return check(made, where)
+
+
+def is_out_of_memory(problem: BaseException) -> bool:
+    """True for an error that only means that there is too little memory."""
+    text = str(problem)
+    return isinstance(problem, MemoryError) or "can't allocate memory" in text or "out of memory" in text
 
 
 def check(made: Any, where: str) -> Target:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import hf_config, hf_script, journal
-from .factory import BadTarget, Target
+from .factory import BadTarget, Target, is_out_of_memory
 from .hf_inputs import Inputs, Recipe
 
 TABLES = (
@@ -159,7 +159,7 @@ def _build(torch: Any, made: Plan, kind: Any, tried: list[str]) -> Any:
                 raise
             return _build_empty(torch, made, kind)
     except Exception as problem:
-        if _is_memory(problem):
+        if is_out_of_memory(problem):
             raise
         said = f"cannot be built ({hf_config.say(problem)[:200]})"
         tried.append(
@@ -194,7 +194,7 @@ def _try(torch: Any, made: Plan, model: Any, tried: list[str]) -> dict[str, Reci
         except Exception as problem:
             if type(problem).__name__ in UNSAID:
                 return choice
-            if _is_memory(problem):
+            if is_out_of_memory(problem):
                 raise
             said.append(f"{', '.join(choice)}: {hf_config.say(problem)[:160]}")
         else:
@@ -213,11 +213,6 @@ def _is_fake(torch: Any) -> bool:
     from torch._subclasses.fake_tensor import FakeTensor
 
     return isinstance(torch.empty(1), FakeTensor)
-
-
-def _is_memory(problem: BaseException) -> bool:
-    text = str(problem)
-    return isinstance(problem, MemoryError) or "can't allocate memory" in text or "out of memory" in text
 
 
 @contextlib.contextmanager

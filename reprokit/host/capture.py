@@ -186,10 +186,10 @@ def finish(
     captured = Captured(verdict, sign(verdict, seen), seen, place.path, missing=missing)
     captured.minimized = minimize.load(place.path)
     captured.weights = str(journals.last("weights").get("why") or "") if request.target.kind in ("zoo", "hf") else ""
-    if made := journals.last("hf"):
-        captured.model = ", ".join(
-            [str(made.get("kind")), *(f"{n} {s}" for n, s in (made.get("inputs") or {}).items())]
-        )
+    made = journals.last("hf")
+    if made.get("kind"):
+        shapes = [f"{name} {shape}" for name, shape in (made.get("inputs") or {}).items()]
+        captured.model = ", ".join([str(made["kind"]), *shapes])
     say("collecting the environment")
     nothing = environment.Environment({}, "", ())
     found = attempt("environment", missing, lambda: ask(request, journals, place.path, outcome), nothing)
