@@ -175,9 +175,8 @@ def compile_them(names: list[str], backend: str, weights: str) -> None:
             ]
             last = {e["ev"]: e for e in events}
             graphs = [e for e in events if e["ev"] == "graph" and e["level"] == "dynamo"]
-            seen = (
-                json.loads((Path(folder) / "run-001" / "observation.json").read_text()) if "signature" in told else {}
-            )
+            observed = Path(folder) / "run-001" / "observation.json"
+            seen = json.loads(observed.read_text()) if observed.exists() else {}
             nodes = sum(g["nodes"] for g in graphs)
             print(f"| {name} | {kind} | {last.get('hf', {}).get('kind', '')} | {last.get('weights', {}).get('kind', '')} | "
                   f"{len(graphs)} | {nodes} | {seen.get('cpu_s', '')} |", flush=True)  # fmt: skip
