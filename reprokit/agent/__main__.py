@@ -1,4 +1,4 @@
-"""Run a target from inside: ``python -m _reprokit.agent run SPEC.json`` and ``... env``."""
+"""Run a target from inside: ``python -m _reprokit.agent run SPEC.json``, ``... env`` and ``... models SPEC``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ def main(argv: list[str]) -> int:
         from . import inventory
 
         print(json.dumps(inventory.collect(), default=repr))
+        return 0
+    if argv[0] == "models":
+        from . import hf_models
+
+        print(json.dumps(hf_models.answer(json.loads(argv[1])), default=repr))
         return 0
     with open(argv[1]) as file:
         return run_factory(json.load(file))

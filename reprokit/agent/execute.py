@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..core import zoo
-from . import factory, instrument, journal, memory, results, speed
+from . import factory, hf, hf_config, instrument, journal, memory, results, speed
 from .factory import BadTarget, Target
 
 FREE_SHARE = 0.8
@@ -21,8 +21,10 @@ def run(spec: dict[str, Any]) -> None:
     """Run ``spec`` (the host's spec.json); raises BadTarget for what the user must mend."""
     with _stage("import"):
         torch = _import_torch()
+        library = hf_config.load() if spec["kind"] == "hf" else None
     device = _device(torch, spec["device"])
-    is_fake = _is_fake(torch, spec, device)
+    plan = hf.plan(library, spec["place"], spec["name"], _given(spec)) if library else None
+    is_fake = _is_fake(torch, spec, device, plan)
     torch.manual_seed(0)
     with contextlib.ExitStack() as stack:
         if is_fake:
@@ -34,7 +36,7 @@ def run(spec: dict[str, Any]) -> None:
             stack.enter_context(codegen_only())
             stack.enter_context(FakeTensorMode())
         with _stage("build"):
-            target = build_target(torch, spec, device)
+            target = build_target(torch, spec, device, plan)
         _describe(torch, target, bool(spec["train"] or target.train))
         compiled = _compile(torch, target, spec) if spec["compile_it"] or results.ROLE else target.model
         is_train = bool(spec["train"] or target.train)
@@ -48,14 +50,20 @@ def run(spec: dict[str, Any]) -> None:
                 _measure(torch, target, compiled, is_train, float(spec["measure_s"]))
 
 
-def build_target(torch: Any, spec: dict[str, Any], device: str | None) -> Target:
+def _given(spec: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in spec["knobs"].items() if v is not None}
+
+
+def build_target(torch: Any, spec: dict[str, Any], device: str | None, plan: hf.Plan | None) -> Target:
     """Make the model and its arguments, on ``device`` and with the knobs that were given."""
     kind, place, name = spec["kind"], spec["place"], spec["name"]
-    knobs = {k: v for k, v in spec["knobs"].items() if v is not None}
+    knobs = _given(spec)
     default_dtype = torch.get_default_dtype()
     with contextlib.ExitStack() as stack:
         if device:
             stack.enter_context(torch.device(device))
+        if plan is not None:
+            return hf.build(torch, plan)
         if kind == "zoo":
             entry = zoo.ZOO[name]
             knobs = {**entry.knobs, **knobs}
@@ -105,18 +113,23 @@ def _device(torch: Any, wanted: str | None) -> str | None:
     return wanted
 
 
-def _is_fake(torch: Any, spec: dict[str, Any], device: str | None) -> bool:
+def _is_fake(torch: Any, spec: dict[str, Any], device: str | None, plan: hf.Plan | None) -> bool:
     """Decide between real and fake tensors, and say so in the journal."""
     wanted = spec["weights"]
     if wanted != "auto":
         journal.write("weights", kind=wanted, why=f"--weights {wanted}")
         return bool(wanted == "fake")
-    if spec["kind"] != "zoo":
+    if plan is not None:
+        needed = hf.needed_bytes(torch, plan, bool(spec["train"]))
+    elif spec["kind"] == "zoo":
+        entry = zoo.ZOO[spec["name"]]
+        needed = zoo.needed_bytes(entry, {**entry.knobs, **_given(spec)}, bool(spec["train"]))
+    else:
         journal.write("weights", kind="real", why="the factory decides what it allocates")
         return False
-    entry = zoo.ZOO[spec["name"]]
-    knobs = {**entry.knobs, **{k: v for k, v in spec["knobs"].items() if v is not None}}
-    needed = zoo.needed_bytes(entry, knobs, bool(spec["train"]))
+    if needed is None:
+        journal.write("weights", kind="real", why="its parameters cannot be counted before it is built")
+        return False
     on_gpu = device is not None and device.startswith("cuda")
     free = torch.cuda.mem_get_info()[0] if on_gpu else memory.free_bytes()
     is_fake = needed > FREE_SHARE * free

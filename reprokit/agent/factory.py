@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from ..core import knobs as knobs_
+
 
 class BadTarget(Exception):
     """The target cannot be used; the message is one line for the person who named it."""
@@ -99,21 +101,23 @@ def call(factory: Callable[..., Any], where: str, knobs: dict[str, Any]) -> Targ
         taken, has_any = set(), False
     extra = [k for k in knobs if k not in taken and not has_any]
     if extra:
-        flags = ", ".join("--" + k.replace("_", "-") for k in extra)
+        flags = ", ".join(knobs_.option(k) for k in extra)
         raise BadTarget(f"{where} takes no {' or '.join(extra)}, so {flags} cannot be used with it")
     try:
         made = factory(**knobs)
     except SystemExit as left:
         raise BadTarget(f"{where} called sys.exit({left.code!r}) instead of returning (model, args)") from left
     except Exception as problem:
-        if (
-            isinstance(problem, MemoryError)
-            or "can't allocate memory" in str(problem)
-            or "out of memory" in str(problem)
-        ):
+        if is_out_of_memory(problem):
             raise  # a verdict, not a mistake in the factory
         raise BadTarget(f"the factory {where} failed: {_say(problem, where)}") from problem
     return check(made, where)
+
+
+def is_out_of_memory(problem: BaseException) -> bool:
+    """True for an error that only means that there is too little memory."""
+    text = str(problem)
+    return isinstance(problem, MemoryError) or "can't allocate memory" in text or "out of memory" in text
 
 
 def check(made: Any, where: str) -> Target:

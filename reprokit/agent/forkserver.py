@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import json
 import os
 import select
@@ -116,6 +117,8 @@ def _warm_up(depth: str) -> int:
     """Do once what every child would do again; gives the number of threads that torch would use by itself."""
     import torch
 
+    with contextlib.suppress(ImportError, AttributeError):  # torch draws bars with it where it is installed,
+        importlib.import_module("tqdm").tqdm.monitor_interval = 0  # and a monitor would be a thread of the server
     threads: int = torch.get_num_threads()
     torch.set_num_threads(1)  # a pool of OpenMP threads would not survive the fork, and its waiters would spin
     import torch._dynamo

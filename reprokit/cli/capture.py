@@ -35,7 +35,7 @@ class _WithCommand(click.Command):
 @click.option(
     "--model",
     metavar="TARGET",
-    help="The same as TARGET: a zoo name (see reprokit models), file.py:factory or package.module:factory.",
+    help="The same as TARGET: a zoo name (see reprokit models), hf:TYPE, file.py:factory or package.module:factory.",
 )
 @click.option("--layers", type=click.IntRange(1), help="Number of layers.")
 @click.option("--batch-size", type=click.IntRange(1), help="Batch size.")
@@ -43,6 +43,10 @@ class _WithCommand(click.Command):
 @click.option(
     "--dtype", type=click.Choice(["float64", "float32", "bfloat16", "float16"]), help="Element type of the weights."
 )
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE",
+    help="Any other size: a keyword argument of the factory, a knob of the zoo model, a field of the hf: configuration.",
+)  # fmt: skip
 @click.option("--mode", help="torch.compile(mode=...), such as reduce-overhead or max-autotune.")
 @click.option("--backend", help="torch.compile(backend=...); default inductor.")
 @click.option(
@@ -56,7 +60,7 @@ class _WithCommand(click.Command):
     type=click.Choice(["auto", "real", "fake"]),
     default="auto",
     show_default=True,
-    help="fake: no memory, compile to the end of code generation, run nothing. auto: fake when the zoo model would not fit in free memory.",
+    help="fake: no memory, compile to the end of code generation, run nothing. auto: fake when a zoo or hf: model would not fit in free memory.",
 )
 @click.option(
     "--timeout",
@@ -144,12 +148,14 @@ def capture(
 ) -> None:
     """Run TARGET under instrumented torch.compile, say what happened, and leave a pack.
 
-    TARGET is a model of the zoo, a factory that returns (model, args), or a whole command after --.
+    TARGET is a model of the zoo, hf:TYPE (a model of transformers with random weights), a factory that returns
+    (model, args), or a whole command after --.
 
     \b
     Examples:
       reprokit capture --model llama40b
       reprokit capture --model llama8b --layers 4 --train --backend aot_eager
+      reprokit capture hf:llama --layers 2 --set hidden_size=512
       reprokit capture model.py:make --dynamic --timeout 120
       reprokit capture -- python train.py --steps 10
       torchrun users: reprokit capture -- torchrun --nproc-per-node 2 train.py
@@ -179,6 +185,7 @@ def capture(
 def _request(
     ctx: click.Context, target: str | None, rest: tuple[str, ...], model: str | None, options: dict[str, Any]
 ) -> Any:
+    from ..core import knobs as core_knobs
     from ..core.records import BadInput
     from ..core.zoo import ZOO
     from ..host import interpreter
@@ -193,7 +200,8 @@ def _request(
     if sum(x is not None for x in (target, model, command)) != 1:
         given = "more than one" if target or model or command is not None else "no"
         raise BadInput(f"{given} target was given; name one: --model NAME, file.py:factory, or -- COMMAND")
-    knobs = {k: options[k] for k in ("layers", "batch_size", "sequence_length", "dtype") if options[k] is not None}
+    knobs = {k: options[k] for k in core_knobs.OWN_OPTION if options[k] is not None}
+    knobs |= core_knobs.read(options["settings"])
     compile_with = {k: options[k] for k in ("mode", "backend", "dynamic") if options[k] is not None}
     if options["fullgraph"]:
         compile_with["fullgraph"] = True
@@ -218,11 +226,7 @@ def _request(
         )
     parsed = parse(str(target or model))
     if parsed.kind == "zoo":
-        unused = [k for k in knobs if k not in ZOO[parsed.name].knobs]
-        if unused:
-            raise BadInput(
-                f"{parsed.name} has no {' or '.join(k.replace('_', ' ') for k in unused)}, so {', '.join('--' + k.replace('_', '-') for k in unused)} cannot be used with it"
-            )
+        core_knobs.check(parsed.name, knobs, ZOO[parsed.name].knobs)
         if options["train"] and not ZOO[parsed.name].can_train:
             raise BadInput(f"{parsed.name} decodes, so it cannot be used with --train; llama-tiny can")
     return Request(
@@ -250,6 +254,7 @@ def _refuse_with_command(ctx: click.Context) -> None:
         "batch_size",
         "sequence_length",
         "dtype",
+        "settings",
         "mode",
         "backend",
         "dynamic",
@@ -262,7 +267,7 @@ def _refuse_with_command(ctx: click.Context) -> None:
     used = [n for n in shaping if ctx.get_parameter_source(n) is ParameterSource.COMMANDLINE]
     if used:
         raise BadInput(
-            f"--{used[0].replace('_', '-')} shapes a model, and a command runs as it is; put it into the command, or leave it out"
+            f"--{'set' if used[0] == 'settings' else used[0].replace('_', '-')} shapes a model, and a command runs as it is; put it into the command, or leave it out"
         )
 
 

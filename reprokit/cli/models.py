@@ -1,6 +1,9 @@
-"""``reprokit models``: the zoo."""
+"""``reprokit models``: the zoo, and what transformers has."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
 
 import click
 
@@ -8,17 +11,32 @@ from . import screen
 
 
 @click.command()
+@click.argument("target", required=False, metavar="[hf:TYPE]")
+@click.option("--python", help="Interpreter whose transformers is asked; default: reprokit's own.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
-def models(as_json: bool) -> None:
+def models(target: str | None, python: str | None, as_json: bool) -> None:
     """List the models that capture --model knows, with their sizes and what can be set.
+
+    hf: lists the model types of transformers in the interpreter, hf:TYPE or hf:PATH/config.json the knobs of one.
 
     \b
     Examples:
       reprokit models
-      reprokit models --json
+      reprokit models hf: --python ~/venv/bin/python
+      reprokit models hf:llama --json
     """
+    from ..core.records import BadInput
     from ..core.zoo import ZOO
 
+    if target is not None:
+        if not target.startswith("hf:"):
+            raise BadInput(
+                f"{target!r} is no hf: target; reprokit models alone lists the zoo, reprokit models hf:llama one model"
+            )
+        _hf(target, python, as_json)
+        return
+    if python is not None:
+        raise BadInput("--python is for hf: targets; the zoo is the same everywhere")
     if as_json:
         screen.print_json(
             {
@@ -38,6 +56,47 @@ def models(as_json: bool) -> None:
     for m in ZOO.values():
         table.add_row(m.name, _count(m.parameters), m.knobs["dtype"], m.about)
     screen.console().print(table)
+
+
+def _hf(words: str, python: str | None, as_json: bool) -> None:
+    from ..host import interpreter, library
+    from ..host.target import Target, parse
+
+    path = interpreter.check(python)
+    target = Target("hf") if words == "hf:" else parse(words)
+    with screen.Live(is_quiet=as_json) as live:
+        live.say(f"asking the transformers of {path}")
+        told = library.ask(path, target)
+    if as_json:
+        screen.print_json({"schema": 1, **told})
+    elif target.name or target.place:
+        _print_one(told)
+    else:
+        _print(f"transformers {told['transformers']} has {len(told['types'])} model types:")
+        for name in told["types"]:
+            _print(f"  hf:{name}")
+
+
+def _print_one(told: dict[str, Any]) -> None:
+    count = _count(told["parameters"]) if told["parameters"] else "an unknown number of"
+    inputs = ", ".join(f"{n} {s}" for n, s in told["inputs"].items()) or "none that reprokit can make"
+    _print(f"hf:{told['name']}: {told['class']} of transformers {told['transformers']}, {count} parameters by default")
+    _print(f"inputs {inputs}")
+    sets = {
+        "--layers": ", ".join(told["layers"]) or "nothing here",
+        "--batch-size": f"default {told['batch_size']}",
+        "--sequence-length": f"default {told['sequence_length']}",
+    }
+    for name, text in sets.items():
+        _print(f"  {name:<36} {'sets ' if name == '--layers' else ''}{text}")
+    for name, value in told["knobs"].items():
+        _print(f"  --set {name:<30} {json.dumps(value)}")
+
+
+def _print(text: str) -> None:
+    from rich.markup import escape
+
+    screen.console().print(escape(screen.safe(text)), highlight=False, soft_wrap=True)
 
 
 def _count(number: int) -> str:

@@ -116,6 +116,8 @@ def captured_run(captured: Any) -> None:
     for answer in seen.answers:
         row("asked", f"{answer.question}: {answer.answer.splitlines()[-1]}")
     row("signature", f"{captured.signature.id}  {captured.signature.title}")
+    if captured.model:
+        row("model", captured.model)
     if captured.weights:
         row("weights", captured.weights)
     nodes = {level: sum(g.nodes for g in seen.graphs if g.level == level) for level in ("dynamo", "aten")}

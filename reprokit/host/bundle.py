@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..core import knobs
 from ..core.ablation import Ablation
 from ..core.records import Missing, Observation, Signature, Verdict, to_json
 from ..core.redact import Redactor
@@ -129,7 +130,9 @@ def _facts(
 def command_line(request: Request) -> str:
     """The command that makes this capture again."""
     words = ["reprokit", "capture"]
-    for name, value in (*request.knobs.items(), *request.compile.items()):
+    for name, value in request.knobs.items():
+        words += knobs.words(name, value) if value is not None else []
+    for name, value in request.compile.items():
         flag = "--" + name.replace("_", "-")
         if value is True:
             words.append(flag)

@@ -51,6 +51,8 @@ class Captured:
     report_path: Path | None = None
     url: str = ""
     weights: str = ""
+    model: str = ""
+    """Class and inputs of an ``hf:`` target: reprokit chose them."""
     missing: list[Missing] = field(default_factory=list)
     trimmed: list[str] = field(default_factory=list)
     minimized: Minimized | None = None
@@ -178,7 +180,11 @@ def finish(study: Study, outcome: Outcome) -> Captured:
     captured = Captured(verdict, sign(verdict, seen), seen, place.path, missing=missing)
     captured.minimized = minimize.load(place.path)
     captured.ablation = study.ablation or ablate.load(place.path)
-    captured.weights = str(journals.last("weights").get("why") or "") if request.target.kind == "zoo" else ""
+    captured.weights = str(journals.last("weights").get("why") or "") if request.target.kind in ("zoo", "hf") else ""
+    made = journals.last("hf")
+    if made.get("kind"):
+        shapes = [f"{name} {shape}" for name, shape in (made.get("inputs") or {}).items()]
+        captured.model = ", ".join([str(made["kind"]), *shapes])
     say("collecting the environment")
     nothing = environment.Environment({}, "", ())
     found = attempt("environment", missing, lambda: ask(request, journals, place.path, outcome), nothing)

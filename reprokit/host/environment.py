@@ -120,17 +120,17 @@ def _memory() -> dict[str, Any]:
 
 def _compiler() -> dict[str, str]:
     name = os.environ.get("CXX") or "g++"
-    found = {name: _run([*name.split(), "--version"], 10).splitlines()[0]}
+    found = {name: ask_child([*name.split(), "--version"], 10).splitlines()[0]}
     for other in ("clang++", "nvcc"):
         if shutil.which(other):
             with contextlib.suppress(NoAnswer, IndexError):
-                found[other] = _run([other, "--version"], 10).strip().splitlines()[-1 if other == "nvcc" else 0]
+                found[other] = ask_child([other, "--version"], 10).strip().splitlines()[-1 if other == "nvcc" else 0]
     return found
 
 
 def _gpus() -> Any:
     place = str(Path(__file__).resolve().parents[2])
-    return json.loads(_run([sys.executable, "-m", "reprokit.host.gpus"], QUESTION_S, {"PYTHONPATH": place}))
+    return json.loads(ask_child([sys.executable, "-m", "reprokit.host.gpus"], QUESTION_S, {"PYTHONPATH": place}))
 
 
 def _rocm() -> str:
@@ -142,7 +142,7 @@ def _rocm() -> str:
 
 def _inventory(python: str, folder: Path | None) -> Any:
     with agent_folder(folder) as agent:
-        text = _run([python, "-m", "_reprokit.agent", "env"], QUESTION_S, {"PYTHONPATH": python_path(agent)})
+        text = ask_child([python, "-m", "_reprokit.agent", "env"], QUESTION_S, {"PYTHONPATH": python_path(agent)})
     try:
         return json.loads(text.strip().splitlines()[-1])
     except (ValueError, IndexError) as problem:
@@ -150,13 +150,13 @@ def _inventory(python: str, folder: Path | None) -> Any:
 
 
 def _collect_env(python: str) -> str:
-    return _run([python, "-m", "torch.utils.collect_env"], QUESTION_S)
+    return ask_child([python, "-m", "torch.utils.collect_env"], QUESTION_S)
 
 
 _running: set[subprocess.Popen[bytes]] = set()
 
 
-def _run(command: list[str], timeout_s: float, more: dict[str, str] | None = None) -> str:
+def ask_child(command: list[str], timeout_s: float, more: dict[str, str] | None = None) -> str:
     """The stdout of ``command``; at its deadline its whole process group goes."""
     environ = {k: v for k, v in os.environ.items() if k not in ("REPROKIT_RUN_DIR", "TORCH_TRACE", "TORCH_LOGS")}
     try:

@@ -27,7 +27,8 @@ def make(request: Request, seen: Observation, journals: Journals, run_path: Path
     if request.target.kind != "command":
         source, why = _source(request, journals)
         if source and (source.count("\n") <= MOST_LINES or not graph):
-            return _with_main(source, request, journals), "the target's own source, with the call that failed", missing
+            own = "a script that builds the model anew" if request.target.kind == "hf" else "the target's own source"
+            return _with_main(source, request, journals), f"{own}, with the call that failed", missing
         missing.append(Missing("repro from source", why or f"the source is longer than {MOST_LINES} lines"))
     if graph:
         return (
@@ -111,6 +112,8 @@ def _joined(path: Path, folder: Path, module: str) -> tuple[str, str]:
 
 def _source(request: Request, journals: Journals) -> tuple[str, str]:
     target = request.target
+    if target.kind == "hf":
+        return str(journals.last("hf").get("script") or ""), "the model was not built"
     if target.kind == "zoo":
         path = Path(__file__).resolve().parent.parent / "agent" / "models" / f"{ZOO[target.name].source}.py"
     else:
@@ -151,13 +154,17 @@ def _with_main(source: str, request: Request, journals: Journals) -> str:
     rows = ["torch.manual_seed(0)"]
     if target.kind == "zoo":
         knobs = {**ZOO[target.name].knobs, **knobs}
+    if target.kind == "hf":
+        told = journals.last("hf")
+        knobs = {**(told.get("call") or {}), "dtype": told.get("dtype") or "float32"}
+    if target.kind in ("zoo", "hf"):
         rows.append(f"torch.set_default_dtype(torch.{knobs.pop('dtype')})")
     if request.device:
         rows.append(f'torch.set_default_device("{request.device}")')
     if journals.last("weights").get("kind") == "fake":
         rows += _FAKE
     given = ", ".join(f"{k}={'torch.' + v if k == 'dtype' else repr(v)}" for k, v in knobs.items())
-    factory = f"{'make' if target.kind == 'zoo' else target.name}({given})"
+    factory = f"{'make' if target.kind in ('zoo', 'hf') else target.name}({given})"
     options = "".join(f", {k}={v!r}" for k, v in request.compile.items())
     is_train = bool(made.get("train"))
     form = str(made.get("form", "dict"))

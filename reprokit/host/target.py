@@ -1,4 +1,4 @@
-"""Read the words that name a target: a zoo name, ``file.py:factory``, ``pkg.mod:factory`` or a command."""
+"""Read the words that name a target: a zoo name, ``hf:TYPE``, ``file.py:factory``, ``pkg.mod:factory`` or a command."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Target:
     """What is run."""
 
     kind: str
-    """``zoo``, ``file``, ``module`` or ``command``."""
+    """``zoo``, ``hf``, ``file``, ``module`` or ``command``."""
     place: str = ""
-    """The file or module; empty for a zoo model and a command."""
+    """The file or module, or the configuration's file; empty for a zoo model, a model type and a command."""
     name: str = ""
-    """The zoo name or the factory."""
+    """The zoo name, the model type of transformers or the factory."""
     command: tuple[str, ...] = ()
 
     @property
@@ -29,6 +29,7 @@ class Target:
         """A short name that is safe in a file name."""
         words = {
             "zoo": self.name,
+            "hf": f"hf-{self.name or Path(self.place).resolve().parent.name}",
             "file": f"{Path(self.place).stem}-{self.name}",
             "module": f"{self.place}-{self.name}",
         }
@@ -43,11 +44,15 @@ class Target:
 
         if self.kind == "command":
             return "-- " + shlex.join(self.command)
+        if self.kind == "hf":
+            return f"hf:{self.place or self.name}"
         return self.name if self.kind == "zoo" else f"{self.place}:{self.name}"
 
 
 def parse(words: str) -> Target:
     """Read a target that is not a command; raises BadInput with near matches."""
+    if words.startswith("hf:"):
+        return _parse_hf(words[3:])
     place, colon, name = words.rpartition(":")
     if not colon:
         if words in ZOO:
@@ -71,6 +76,23 @@ def parse(words: str) -> Target:
     if not all(part.isidentifier() for part in place.split(".")):
         raise BadInput(f"{place!r} is neither a file that ends in .py nor a module name")
     return Target("module", place, name)
+
+
+def _parse_hf(words: str) -> Target:
+    """A model type of the target's transformers, which alone knows them, or a configuration's file."""
+    if not words:
+        raise BadInput("hf: names no model; write hf:llama or hf:PATH/config.json; reprokit models hf: lists the types")
+    if "/" not in words and not words.endswith(".json"):
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", words):
+            raise BadInput(f"hf:{words}: {words!r} is no model type; reprokit models hf: lists them")
+        return Target("hf", name=words)
+    path = Path(words).expanduser()
+    if path.is_dir():
+        path /= "config.json"
+    if not path.is_file():
+        hub = "; models of a hub are not fetched: download its config.json, or name its type, such as hf:llama"
+        raise BadInput(f"there is no configuration {path}{hub}")
+    return Target("hf", str(path.resolve()))
 
 
 def parse_command(words: tuple[str, ...]) -> Target:

@@ -1,0 +1,32 @@
+"""Ask the transformers of another interpreter what it has: model types, and the knobs of one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..core.records import BadInput
+from .environment import NoAnswer, ask_child
+from .launch import agent_folder, python_path
+from .target import Target
+
+ANSWER_S = 180.0
+"""Importing transformers for the first time, on a loaded machine, takes most of a minute."""
+
+
+def ask(python: str, target: Target) -> dict[str, Any]:
+    """What there is to say of an ``hf:`` target, or of all of them when it has no name; BadInput says what is wrong."""
+    spec = json.dumps({"place": target.place, "name": target.name})
+    with agent_folder() as agent:
+        try:
+            text = ask_child(
+                [python, "-m", "_reprokit.agent", "models", spec], ANSWER_S, {"PYTHONPATH": python_path(agent)}
+            )
+            told = json.loads(text.strip().splitlines()[-1])
+        except NoAnswer as problem:
+            raise BadInput(f"{python} did not say what its transformers has: {problem}") from problem
+        except (ValueError, IndexError) as problem:
+            raise BadInput(f"{python} did not say what its transformers has; it printed {text[-200:]!r}") from problem
+    if told.get("refused"):
+        raise BadInput(str(told["refused"]))
+    return dict(told)
