@@ -181,7 +181,7 @@ def _numeric(
 ) -> dict[str, Any]:
     x, y = _wide(torch, a), _wide(torch, b)
     gap = torch.where(bad, (x - y).abs(), torch.zeros((), dtype=torch.float64))
-    relative = gap / x.abs().clamp_min(1e-300)
+    relative = torch.where(bad, gap / x.abs(), torch.zeros((), dtype=torch.float64))
     place = int(torch.where(bad, torch.nan_to_num(gap, nan=math.inf), torch.full((), -1.0)).flatten().argmax())
     index = [int(i) for i in torch.unravel_index(torch.tensor(place), a.shape)] if a.dim() else []
     told = _difference(key, what, side, expected=_one(a, place), got=_one(b, place))

@@ -14,26 +14,29 @@ def compile_parts(torch: Any, real: Callable[..., Any], model: Any, kind: str, o
 
     Raises BadTarget for what has no repeated layers.
     """
-    layers = layers_of(torch, model)
-    if not layers:
+    places = layers_of(torch, model)
+    if not places:
         raise BadTarget("it has no repeated layers that could be compiled one by one")
     if kind == "nested":
-        for layer in layers:
-            layer.forward = torch.compiler.nested_compile_region(layer.forward)
+        owner, place = places[0]
+        layer = type(owner[place])
+        if layer.__module__.startswith("torch."):
+            raise BadTarget("its layers are of a class of torch's own, which other parts of the model may have too")
+        layer.forward = torch.compiler.nested_compile_region(layer.forward)
         return real(model, **options)
-    for layer in layers[: len(layers) // 2] if kind == "half" else layers:
-        layer._compiled_call_impl = real(layer._call_impl, **options)
+    for owner, place in places[: len(places) // 2] if kind == "half" else places:
+        owner[place] = real(owner[place], **options)
     return model
 
 
-def layers_of(torch: Any, model: Any) -> list[Any]:
-    """The longest run of submodules of one class, in one list; empty where there are not two."""
-    found: list[Any] = []
+def layers_of(torch: Any, model: Any) -> list[tuple[Any, int]]:
+    """The most submodules of one class in one list, as list and index; empty where there are not two."""
+    found: list[tuple[Any, int]] = []
     for module in model.modules() if isinstance(model, torch.nn.Module) else ():
-        groups: dict[type, list[Any]] = collections.defaultdict(list)
+        groups: dict[type, list[tuple[Any, int]]] = collections.defaultdict(list)
         if isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)):
-            for child in module:
-                groups[type(child)].append(child)
+            for place, child in enumerate(module):
+                groups[type(child)].append((module, place))
         longest = max(groups.values(), key=len, default=[])
         if len(longest) > max(len(found), 1):
             found = longest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,8 @@ def _of_pack(place: Path, python: str | None, yes: bool, output_dir: Path | None
             with minimize.server_of(case) as server, interrupts.heard():
                 consent.ask(place, opened.repro, checked, yes, live)
                 ladder = climber.Ladder(server, opened.repro, opened.signature, minimize.limits_of(case), checked)
-                found = climber.everything(ladder, case.seen, lambda name: live.show_status(Standing(trying=name)))
+                with contextlib.closing(ladder):
+                    found = climber.everything(ladder, lambda name: live.show_status(Standing(trying=name)))
         finally:
             run.release()
     signature = {"id": opened.signature.id, "title": opened.signature.title}

@@ -57,7 +57,7 @@ def with_check(text: str, wrong: Sequence[Difference]) -> str:
     if not returned:
         return text
     made.func, made.args, made.keywords = ast.Name("compile", ast.Load()), made.args[:1], []
-    if isinstance(rows[place], ast.Expr):
+    if isinstance(rows[place], ast.Expr) and name in returned:
         rows[place] = ast.Assign([ast.Name(name, ast.Store())], rows[place].value, lineno=0)  # type: ignore[attr-defined]
     body = [ast.unparse(ast.fix_missing_locations(n)) for n in main]
     if any(word in text for word in _RANDOM) and "manual_seed" not in text:
@@ -71,7 +71,8 @@ def with_check(text: str, wrong: Sequence[Difference]) -> str:
         *(ast.unparse(n) for n in head),
         "def run(compile):",
         *(f"    {line}" for part in body for line in part.splitlines()),
-        f"compiled, eager = run({compiled}), run(lambda f: f)",
+        f"compiled = run({compiled})",
+        "eager = run(lambda f: f)",
         _assertion(wrong[0].what, len(returned) == 1),
     ]
     return ast.unparse(ast.parse("\n".join(lines))) + "\n"

@@ -22,9 +22,9 @@ class Remedy:
 
 EAGER = Remedy("eager", "# leave torch.compile out", is_eager=True)
 PARTS = (
-    Remedy("layer by layer", "for layer in model.layers: layer.compile()", {"region": "modules"}),
-    Remedy("layers as one region", "layer.forward = torch.compiler.nested_compile_region(layer.forward)", {"region": "nested"}),
-    Remedy("first half of the layers", "for layer in model.layers[: len(model.layers) // 2]: layer.compile()", {"region": "half"}),
+    Remedy("layer by layer", "for i, layer in enumerate(model.layers): model.layers[i] = torch.compile(layer)", {"region": "modules"}),
+    Remedy("layers as one region", "Layer.forward = torch.compiler.nested_compile_region(Layer.forward)", {"region": "nested"}),
+    Remedy("first half of the layers", "for i in range(len(model.layers) // 2): model.layers[i] = torch.compile(model.layers[i])", {"region": "half"}),
 )  # fmt: skip
 RECOMPILES = frozenset({"recompile-limit", "recompile-storm"})
 

@@ -16,7 +16,7 @@ from ..core.ablation import EAGER, RUNGS, Ablation, Rung, Step, read
 from ..core.records import Observation, Signature
 from . import files, observe
 from .forked import Server, ServerLost
-from .judged import PLAIN, RESULTS, SAME_RANDOM, Judged, Limits, ask_roles, judged, request_for
+from .judged import PLAIN, RESULTS, SAME_RANDOM, Judged, Limits, judged, request_for
 from .launch import Request
 from .run import Outcome
 
@@ -36,6 +36,8 @@ class Ladder:
     def __init__(self, server: Server, program: Request | str, wanted: Signature, limits: Limits, python: str) -> None:
         self._server, self._program, self._wanted, self._python = server, program, wanted, python
         self._limits = dataclasses.replace(limits, stop=None)
+        self._plain: Judged | None = None
+        """The eager run, when the results that the rungs are compared with lie there."""
 
     def climb(self, rungs: Iterable[Rung], show: Callable[[str], None] = lambda name: None) -> Ablation:
         """Ask every rung; one whose server is lost has no answer."""
@@ -59,11 +61,14 @@ class Ladder:
             return self._run("eager" if self._limits.compares else "", rung.overrides, is_eager=True)
         if not self._limits.compares:
             return self._run("", rung.overrides)
-        shutil.rmtree(self._server.folder / RESULTS, ignore_errors=True)
-        try:
-            return ask_roles(lambda role: self._run(role, rung.overrides, is_eager=role in PLAIN), self._wanted)
-        finally:
+        if self._plain is None:
             shutil.rmtree(self._server.folder / RESULTS, ignore_errors=True)
+            self._plain, *_ = [self._run(role, {}, is_eager=True) for role in PLAIN]
+        return self._plain if self._plain.verdict.kind != "ok" else self._run("compiled", rung.overrides)
+
+    def close(self) -> None:
+        """Delete what the runs gave, which is the user's."""
+        shutil.rmtree(self._server.folder / RESULTS, ignore_errors=True)
 
     def blame(self, subsystem: str, show: Callable[[str], None] = lambda name: None) -> str:
         """The one application of ``subsystem`` (``lowerings``, ``post_grad_passes`` ...) with which the failure begins.
@@ -118,15 +123,17 @@ class Ladder:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def locate(ladder: Ladder, seen: Observation, show: Callable[[str], None] = lambda name: None) -> Observation:
+def locate(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> tuple[Observation, Ablation]:
     """Give ``seen`` of wrong results with the first part of the compiler, and the operator, with which they begin."""
-    found = ladder.climb((r for r in RUNGS if r.group == "backends"), show)
+    found = ladder.climb(IN_CAPTURE, show)
     if found.first is None or found.first is EAGER:
-        return seen
+        return seen, found
     part, operator = found.first.part, ""
     for subsystem in reversed(SUBSYSTEMS.get(part, ())):
         operator = operator or re.sub(r"_\d+$", "", ladder.blame(subsystem, show))
-    return dataclasses.replace(seen, first_rung=part, departs=operator)
+    if operator:
+        found = dataclasses.replace(found, blamed=f"it takes `{operator}`")
+    return dataclasses.replace(seen, first_rung=part, departs=operator), found
 
 
 def load(run_path: Path) -> Ablation | None:
@@ -136,15 +143,12 @@ def load(run_path: Path) -> Ablation | None:
     return None
 
 
-def in_capture(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> Ablation:
+def in_capture(ladder: Ladder, show: Callable[[str], None]) -> Ablation:
     """The rungs that every capture of a failure asks."""
-    found = ladder.climb(IN_CAPTURE, show)
-    return dataclasses.replace(
-        found, blamed=f"the first wrong result is that of `{seen.departs}`" if seen.departs else ""
-    )
+    return ladder.climb(IN_CAPTURE, show)
 
 
-def everything(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> Ablation:
+def everything(ladder: Ladder, show: Callable[[str], None]) -> Ablation:
     """All rungs, and below the first backend that fails the one pass, decomposition or lowering that it takes."""
     found = ladder.climb(RUNGS, show)
     for subsystem in SUBSYSTEMS.get(found.first.part if found.first else "", ()):

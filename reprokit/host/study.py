@@ -44,7 +44,9 @@ class Study:
         with minimize.server_of(self._case()) as server, interrupts.heard():
             if self.verdict.kind == "wrong-result" and self._is_factory:
                 self.say("asking where in the compiler it begins")
-                self.seen = ablate.locate(self._ladder(server, self.request), self.seen, self._trying)
+                ladder = self._ladder(server, self.request)
+                self.seen, self.ablation = ablate.locate(ladder, self.seen, self._trying)
+                ladder.close()
                 self.verdict = judge(self.seen)
             found = self._minimized(server, resume) if self.request.minimizes and not why else None
             if self.request.rungs != "none":
@@ -70,9 +72,12 @@ class Study:
                 Missing("ablation", "a whole command is run again only in small parts, and there are none")
             )
             return
-        self.say("climbing the ablation ladder")
         climb = ablate.everything if self.request.rungs == "all" else ablate.in_capture
-        self.ablation = climb(self._ladder(server, program), self.seen, self._trying)
+        if self.ablation is None or self.request.rungs == "all":
+            self.say("climbing the ablation ladder")
+            ladder = self._ladder(server, program)
+            self.ablation = climb(ladder, self._trying)
+            ladder.close()
         files.write_json(self.place.path / ablate.FILE, self.ablation.to_json())
 
     def _ladder(self, server: Server, program: Request | str) -> ablate.Ladder:

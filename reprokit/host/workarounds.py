@@ -13,10 +13,11 @@ from ..core.records import Observation, Signature, Verdict
 from ..core.remedies import Remedy
 from . import ablate, observe
 from .forked import Server, ServerLost
-from .judged import RESULTS, Limits
+from .judged import Limits
 from .launch import Request
 
 MEASURE_S = 3.0
+AS_GOOD = 0.95
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ class Workarounds:
         ways = [t for t in self.tried if t.answer == oracle.PASSES and t.name != remedies.EAGER.name]
         if not ways:
             return "Nothing that was tried avoids it but eager."
-        best = max(ways, key=lambda t: t.gain.ratio if t.gain else 0.0)
+        most = max(t.gain.ratio if t.gain else 0.0 for t in ways)
+        # of those that are as good, the first is the nearest to what the user wrote
+        best = next(t for t in ways if (t.gain.ratio if t.gain else 0.0) >= AS_GOOD * most)
         if best.gain is not None and best.gain.ratio < speed.LEAST_GAIN:
             return f"{best.name} avoids it and is {best.gain}: run it eager until it is mended."
         return f"{best.name} avoids it" + (f" and is {best.gain}." if best.gain else ".")
@@ -95,6 +98,7 @@ class Tryer:
                 found.tried.append(self._try(remedy))
             except ServerLost as problem:
                 found.tried.append(Tried(remedy.name, remedy.code, oracle.UNRESOLVED, str(problem)))
+        self._ladder.close()
         return found
 
     def _try(self, remedy: Remedy) -> Tried:
@@ -127,7 +131,6 @@ class Tryer:
             return speed.gain(told["eager"], told["compiled"]), _first_pass_s(journals)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-            shutil.rmtree(self._server.folder / RESULTS, ignore_errors=True)
 
 
 def _first_pass_s(journals: observe.Journals) -> float:

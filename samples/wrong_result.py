@@ -1,0 +1,22 @@
+"""A wrong result: a shift in place through a clone; the clone is dropped (pytorch#197829, torch 2.13 CPU).
+
+reprokit capture samples/wrong_result.py:make says: wrong-result in inductor, compiled code is the wrong side, it takes the
+pass `reinplace_inplaceable_ops`, and leaves a repro of a dozen lines that compares the two itself.
+"""
+
+import torch
+
+
+def shift(x):
+    x[1:] = x[:-1].clone()
+    return x
+
+
+def make():
+    return shift, (torch.arange(24.0).reshape(6, 4),)
+
+
+if __name__ == "__main__":
+    function, args = make()
+    print("eager    ", shift(args[0].clone())[:, 0].tolist())
+    print("compiled ", torch.compile(function)(args[0].clone())[:, 0].tolist())

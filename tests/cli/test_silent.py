@@ -1,0 +1,195 @@
+"""Failures that stop no program, and programs that only look as if they had one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..conftest import ROOT, Done, clean_environ, reprokit
+
+SAMPLES = ROOT / "samples"
+
+
+def capture(*words: str | Path, **more: str) -> Done:
+    return reprokit("capture", "--json", *words, env=clean_environ(**{"REPROKIT_COMPARE": "1", **more}))
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """One capture of a wrong result, with all that follows it."""
+    out = tmp_path_factory.mktemp("wrong")
+    return capture(
+        SAMPLES / "wrong_result.py:make", "--output-dir", out, REPROKIT_MINIMIZE="1", REPROKIT_ABLATE="1"
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_wrong_result_says_which_side_is_wrong_where_and_by_how_much(wrong: Done) -> None:
+    """float64 is the judge; the part of the compiler and the pass are in the name."""
+    assert (wrong.status, wrong.kind) == (1, "wrong-result")
+    assert wrong.json["signature"]["title"] == "wrong-result: inductor | numbers @ reinplace_inplaceable_ops"
+    first = wrong.json["comparison"]["differences"][0]
+    assert first["side"] == "compiled" and first["what"] == "values" and first["name"] == "output"
+    assert (
+        0 < first["count"] < first["total"] == 24 and first["max_abs"] > 1 and 0 < first["mean_abs"] < first["max_abs"]
+    )
+    assert {d["name"] for d in wrong.json["comparison"]["differences"]} == {"output", "argument[0]"}
+    assert wrong.json["verdict"]["work"] == {"op": "reinplace_inplaceable_ops"}
+
+
+@pytest.mark.slow
+def test_the_ladder_of_a_wrong_result_is_in_the_issue(wrong: Done) -> None:
+    """As a sentence with its evidence, and the maintainers' label."""
+    assert wrong.json["ablation"]["label"] == "module: inductor"
+    issue = Path(wrong.json["issue"]).read_text()
+    assert 'fails with backend="inductor" and passes with no torch.compile' in issue and "`module: inductor`" in issue
+    assert '| backend="aot_eager" | passes |' in issue
+
+
+@pytest.mark.slow
+def test_the_repro_of_a_wrong_result_fails_by_itself(wrong: Done) -> None:
+    """A few lines that need only torch: both runs, and an assertion that says what differs."""
+    found = wrong.json["minimized"]
+    assert found["proof"]["answer"] == "same" and found["proof"]["hits"] == found["proof"]["runs"] == 3, found
+    assert found["proof"]["eager"] == "passes" and found["lines"] <= 14
+    repro = Path(wrong.json["repro"])
+    assert ".clone()" in repro.read_text() and "assert_close" in repro.read_text()
+    done = subprocess.run([sys.executable, repro], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "Tensor-likes are not close" in done.stderr
+    again = reprokit("replay", wrong.json["pack"], "--yes", "--json")
+    assert (again.status, again.json["answer"]) == (0, "same"), again.out + again.err
+
+
+@pytest.mark.slow
+def test_results_leave_no_trace_of_the_users_data(wrong: Done) -> None:
+    """What the runs gave is deleted after the comparison, and never packed."""
+    assert not list(Path(wrong.json["run_dir"]).rglob("*.pt"))
+
+
+FAIR = {
+    "random": (
+        "def f(x):\n    return torch.nn.functional.dropout(x, 0.5, training=True)\n",
+        "eager's within tolerance",
+    ),
+    "nondeterministic": (
+        "import time\ndef f(x):\n    return x + time.time_ns() % 1000\n",
+        "gives another output each time",
+    ),
+    "mutates": (
+        "SEEN = []\ndef f(x):\n    x.add_(1)\n    SEEN.append(1)\n    return x * len(SEEN)\n",
+        "eager's within tolerance",
+    ),
+    "no tensors": ("def f(x):\n    return x.shape[0], 'two', None, object\n", "eager's within tolerance"),
+    "works once": (
+        "import os\ndef f(x):\n    x.data_ptr()\n    os.environ.setdefault('ONCE', '1')\n    return x * 2\n",
+        "eager's within tolerance",
+    ),
+    "eager is wrong": (
+        "def f(x):\n    return (x.to(torch.float16) * 3.3333).to(torch.float16).sum().to(torch.float32) * torch.ones(8)\n",
+        "",
+    ),
+    "uninitialised": ("def f(x):\n    return torch.empty(64) * 1.0 + x[0]\n", ""),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAIR)
+def test_a_program_that_only_looks_wrong_gets_a_clear_statement(name: str, write: Any, tmp_path: Path) -> None:
+    """Random, changing, mutating, uninitialised, without tensors, inaccurate in eager: no verdict against the compiler."""
+    body, says = FAIR[name]
+    file = write("target.py", f"import torch\n{body}\ndef make():\n    return f, (torch.linspace(0.1, 9, 64),)\n")
+    done = capture(f"{file}:make", "--backend", "inductor", "--output-dir", tmp_path / "out")
+    assert (done.status, done.kind) == (0, "ok"), done.out
+    assert done.json["comparison"] is not None, done.json["missing"]
+    evidence = (Path(done.json["run_dir"]) / "verdict.json").read_text()
+    assert says in evidence
+
+
+@pytest.mark.slow
+def test_gradients_are_compared(write: Any, tmp_path: Path) -> None:
+    """A backward that is wrong while the forward is right: named as the gradient that it is."""
+    text = """
+import torch
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * (3 if COMPILED else 2)
+
+COMPILED = False
+
+def lies(gm, inputs):
+    def run(*args):
+        global COMPILED
+        COMPILED = True
+        return gm.forward(*args)
+    return run
+
+def f(x):
+    y = x.sin()
+    torch._dynamo.graph_break()
+    return Doubled.apply(y) if not torch.compiler.is_compiling() else y * 2
+
+def make():
+    x = torch.linspace(-1, 1, 8, requires_grad=True)
+    def model(x):
+        return Doubled.apply(torch.compiler.disable(lambda t: t)(x.sin()))
+    return {"model": model, "calls": [((x,), {})], "compile": {"backend": lies}, "train": True}
+"""
+    file = write("grads.py", text)
+    done = capture(f"{file}:make", "--output-dir", tmp_path / "out")
+    assert done.kind == "wrong-result", done.out
+    names = {d["name"] for d in done.json["comparison"]["differences"]}
+    assert names == {"gradient of argument[0]"}
+    assert done.json["signature"]["title"].endswith("numbers of the backward")
+
+
+@pytest.mark.slow
+def test_an_integer_of_a_cache_is_the_guard_that_fails(tmp_path: Path) -> None:
+    """The function, the guard, the value that changes, the user's line; with the index in a tensor all is well."""
+    done = capture(SAMPLES / "kv_cache.py:make", "--output-dir", tmp_path / "broken", REPROKIT_COMPARE="0")
+    assert (done.status, done.kind) == (1, "recompile-limit"), done.out
+    assert done.json["signature"]["title"] == "recompile-limit: guards | <input>._current_idx == #"
+    assert "what changes is self._current_idx == " in done.json["verdict"]["reason"]
+    assert "kv_cache.py:" in done.json["verdict"]["work"]["line"]
+    fixed = capture(SAMPLES / "kv_cache.py:make_fixed", "--output-dir", tmp_path / "fixed")
+    assert (fixed.status, fixed.kind) == (0, "ok"), fixed.out
+
+
+@pytest.mark.slow
+def test_recompiles_are_reduced_to_the_attribute_that_changes(tmp_path: Path) -> None:
+    """What is left recompiles for the same reason, and fails by itself."""
+    done = capture(
+        SAMPLES / "kv_cache.py:make", "--output-dir", tmp_path, "--budget", "240",
+        REPROKIT_COMPARE="0", REPROKIT_MINIMIZE="1",
+    )  # fmt: skip
+    found = done.json["minimized"]
+    assert found["proof"]["answer"] == "same" and found["proof"]["hits"] == found["proof"]["runs"], found
+    text = Path(done.json["repro"]).read_text()
+    assert "_current_idx" in text and "softmax" not in text and found["lines"] <= 20, text
+
+
+@pytest.mark.slow
+def test_graph_breaks_fail_when_they_are_not_wanted(write: Any, tmp_path: Path) -> None:
+    """With fullgraph, beyond a budget, and when nothing was compiled at all; else they are only told."""
+    broken = "import torch\ndef f(x):\n    y = x.sin()\n    print(y.sum().item())\n    return y.cos()\ndef make():\n    return f, (torch.ones(3),)\n"
+    file = write("breaks.py", broken)
+    words = (f"{file}:make", "--backend", "eager")
+    allowed = capture(*words, "--output-dir", tmp_path / "a", REPROKIT_COMPARE="0")
+    assert allowed.kind == "ok" and "graph break at" in (allowed.run_dir / "verdict.json").read_text()
+    counted = capture(*words, "--graph-breaks", "0", "--output-dir", tmp_path / "b", REPROKIT_COMPARE="0")
+    whole = capture(*words, "--fullgraph", "--output-dir", tmp_path / "c", REPROKIT_COMPARE="0")
+    assert (counted.status, counted.kind, whole.status, whole.kind) == (1, "graph-break", 1, "graph-break")
+    assert counted.json["signature"] == whole.json["signature"]
+    assert "breaks.py:4" in counted.json["verdict"]["reason"]
+    given_up = capture(SAMPLES / "graph_break.py:make", "--output-dir", tmp_path / "d", REPROKIT_COMPARE="0")
+    assert given_up.kind == "graph-break" and "nothing was compiled" in given_up.json["verdict"]["reason"].lower()
+    assert "graph_break.py:" in given_up.json["verdict"]["reason"] and "item()" in given_up.json["signature"]["title"]
