@@ -14,7 +14,7 @@ from .processes import BUSY_SHARE, Evidence
 SCHEMA = 1
 """Version of every JSON document reprokit writes. It rises when a key changes its meaning."""
 
-FAILURE_KINDS = ("exception", "crash", "hang", "oom", "slow-compile", "error-in-eager")
+FAILURE_KINDS = ("exception", "crash", "hang", "oom", "slow-compile", "superlinear-compile", "error-in-eager")
 KINDS = ("ok", *FAILURE_KINDS, "unknown")
 
 
@@ -181,6 +181,8 @@ class Observation:
     eager_detail: str = ""
     answers: tuple[Answer, ...] = ()
     """What second, shorter runs said."""
+    growth: dict[str, Any] = field(default_factory=dict)
+    """``growth.json`` (see core/costs.py) where this was the largest of several sizes; empty where it was alone."""
     stderr_tail: str = ""
     oom_evidence: str = ""
     """What says that the kernel's out-of-memory killer was at work; empty when nothing does."""

@@ -85,6 +85,8 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     draft.add_json("signature.json", to_json(facts.signature))
     draft.add_json("observation.json", to_json(facts.seen))
     gone = to_json(redactor.value(tuple(missing)))
+    if story.seen.growth:
+        draft.add_json("growth.json", redactor.value(story.seen.growth))
     draft.add_json("environment.json", {**known, "changed_in_target": facts.configs, "missing": gone})
     folder = place.path / "pack"
     pack.unpack_beside(draft, folder)
@@ -109,7 +111,7 @@ def _facts(
         verdict=redactor.value(story.verdict),
         signature=redactor.value(story.signature),
         seen=redactor.value(story.seen),
-        command=redactor.text(command_line(story.request)),
+        command=redactor.text(command_line(story.request, story.seen.growth)),
         repro=redactor.text(script),
         repro_about=about,
         is_simulated=journals.last("weights").get("kind") == "fake",
@@ -121,10 +123,17 @@ def _facts(
     )
 
 
-def command_line(request: Request) -> str:
-    """The command that makes this capture again."""
+def command_line(request: Request, growth: dict[str, Any] | None = None) -> str:
+    """The command that makes this capture again, or all of the runs that it was the largest of."""
     words = ["reprokit", "capture"]
-    for name, value in (*request.knobs.items(), *request.compile.items()):
+    knobs = dict(request.knobs)
+    if growth:
+        words = ["reprokit", "scale", "--at", str(growth["at"])]
+        sizes = ",".join(str(row["size"]) for row in growth["sizes"])
+        words += ["--set", f"{growth['knob']}={sizes}"]
+        words += [w for k, v in knobs.items() if k not in (growth["knob"], "dtype") for w in ("--set", f"{k}={v}")]
+        knobs = {k: v for k, v in knobs.items() if k == "dtype"}
+    for name, value in (*knobs.items(), *request.compile.items()):
         flag = "--" + name.replace("_", "-")
         if value is True:
             words.append(flag)
