@@ -17,8 +17,10 @@ CHILDREN = "cpp-build"
 MOST_PASSES = 12
 LEAST_SIZES = 3
 LEAST_RISE_BYTES = 100e6
-SHARED = 2 / 3
+SHARED = 0.8
 """A frame that stands in so many of a phase's stacks is where it works."""
+DISPATCH = frozenset({"_default", "__call__", "fn", "run", "run_node", "call_function", "call_method"})
+"""They call whatever comes, so they name nothing."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def of_journals(by_pid: Mapping[int, Iterable[Event]], cpu_s: float) -> tuple[di
 
 
 def place(stacks: Sequence[Sequence[Frame]], phase: str) -> str:
-    """The innermost compiler frame that most of the normalised stacks in ``phase`` share; empty when there are none.
+    """The innermost frame of ``phase`` that nearly all normalised stacks in it share; empty when there are none.
 
     What recurses stands at many depths: a function counts where the stack first came to it.
     """
@@ -87,11 +89,11 @@ def place(stacks: Sequence[Sequence[Frame]], phase: str) -> str:
         found = phases.of_frames(stack)
         if found is None or found[0] != phase:
             continue
-        count += 1
-        inside = [f for f in stack if f.file.startswith(("torch/", "triton/"))]
-        kept, _ = fr.RULES.significant(inside, len(inside))
+        kept = [f for f in fr.RULES.significant(stack, len(stack))[0] if (phases.of_frames((f,)) or ("",))[0] == phase]
+        count += bool(kept)  # an import of the compiler's own modules keeps none
         for name, depth in {fr.show(f): len(kept) - i for i, f in enumerate(kept)}.items():
-            depths.setdefault(name, []).append(depth)
+            if name.rsplit(":", 1)[-1] not in DISPATCH:
+                depths.setdefault(name, []).append(depth)
     shared = {name: sorted(d)[len(d) // 2] for name, d in depths.items() if len(d) >= SHARED * count}
     return max(shared, key=lambda name: (shared[name], name), default="")
 
