@@ -112,8 +112,8 @@ def _sizes(given: dict[str, str | None], assigned: tuple[str, ...]) -> tuple[str
         found[name] = [int(part) for part in parts]
     several = [name for name, sizes in found.items() if len(sizes) > 1]
     if len(several) != 1:
-        said = " and ".join(several) if several else "none"
-        raise BadInput(f"one size must have several values and {said} has; write for example --layers 1,2,4,8")
+        said = f"{' and '.join(several)} have" if several else "none has"
+        raise BadInput(f"exactly one size must have several values, and {said}; write for example --layers 1,2,4,8")
     knob = several[0]
     sizes = found.pop(knob)
     if len(set(sizes)) < len(sizes):

@@ -17,11 +17,16 @@ REL = 0.06
 FLOOR_S = 0.03
 FLOOR_BYTES = 8e6
 PRIOR = 4.0
-PRICES = {"constant": 0.0, "linear": 4.0, "n log n": 5.0, "power": 8.0, "exponential": 8.0}
+PRICES = {"constant": 0.0, "linear": 4.0, "n log n": 5.0, "power": 8.0, "exponential": 11.0}
+STRANGE = {"power": 3.0, "exponential": 1.0}
+"""What each unit of distance costs beside the price: of an exponent from 1, and of a ratio, in doublings a step. Costs
+that say nothing, a tenth of a second at each size, would else allow a sixth power as well as a line."""
+MOST_EXPONENT, MOST_STEP = 6.0, 4.0
+"""No steeper laws are tried: what rises at the last size only would allow any."""
 TAME = ("constant", "linear", "n log n")
 MARGIN = 4.0
 """By so much, beside their prices, must a law be better than every tame one before it is called superlinear."""
-KEPT = 5.0
+KEPT = 7.0
 """Laws that are worse than the best by no more than this still count in a prediction."""
 LEAST_EXPONENT = 1.15
 MOST_RATIO = 4.0
@@ -106,6 +111,9 @@ def grow(points: Sequence[Point], at: int, floor: float = FLOOR_S, least_rise: f
         if slack > 0:
             value, width = curve.at(at), math.sqrt(slack / KEPT) * _half_width(curve, at, floor)
             low, high = min(low, value - width), max(high, value + width)
+    last = best.pivot
+    if at >= last:  # no law falls
+        low = max(low, best.at(last) - _half_width(best, last, floor))
     low, high = max(low, 0.0), min(high, MOST)
     is_worse = min(c.score for c in curves if c.law in TAME) - best.score >= MARGIN
     if best.law == "power":
@@ -136,8 +144,9 @@ def _curves(points: Sequence[Point], floor: float) -> list[Curve]:
     sizes = [n for n, _ in points]
     span = max(sizes) - min(sizes)
     shapes = [("constant", 0.0), ("linear", 1.0), ("n log n", 1.0)]
-    shapes += [("power", k / 20) for k in range(4, 121) if k != 20]
-    shapes += [("exponential", 0.2 * 1.05**k / span) for k in range(110)]
+    shapes += [("power", k / 20) for k in range(4, round(20 * MOST_EXPONENT) + 1) if k != 20]
+    steps = [0.2 * 1.05**k / span for k in range(110)]
+    shapes += [("exponential", step) for step in steps if step <= math.log(MOST_STEP)]
     found = [c for law, shape in shapes if (c := _fit(law, shape, points, floor)) is not None]
     return found
 
@@ -167,6 +176,7 @@ def _fit(law: str, shape: float, points: Sequence[Point], floor: float) -> Curve
             return None
     chi2 = sum(w * (y - a - b * f) ** 2 for f, y, w in rows)
     score = (len(points) + PRIOR) * math.log((chi2 + PRIOR) / PRIOR) + PRICES[law]
+    score += STRANGE.get(law, 0.0) * (abs(shape - 1.0) if law == "power" else shape / math.log(2))
     freedom = len(points) + PRIOR - parameters
     return Curve(law, shape, a, b, pivot, score, math.sqrt((chi2 + PRIOR) / freedom), spread, freedom)
 

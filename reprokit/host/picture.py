@@ -94,7 +94,7 @@ def of_growth(model: Model) -> Model:
 
     def x(size: float) -> float:
         return round(
-            LABEL + 30 + (WIDTH - LABEL - 220) * math.log(size / first) / math.log(max(at, first + 1) / first), 1
+            LABEL + 30 + (WIDTH - LABEL - 290) * math.log(size / first) / math.log(max(at, first + 1) / first), 1
         )
 
     def y(cost: float) -> float:

@@ -114,7 +114,7 @@ def _finish(ran: list[Ran], knob: str, at: int, say: Say) -> Captured:
     told = costs.summarise([r.cost for r in ran], knob, at)
     failed = [r for r in ran if not r.cost.is_used]
     # stacks of a compile that met its deadline are of where it grows; another failure is of something else
-    telling = [r for r in ran if r.cost.is_used or (told["is_superlinear"] and r.verdict.kind == "slow-compile")]
+    telling = [r for r in ran if r.cost.is_used or r.verdict.kind in ("slow-compile", "hang")]
     chosen = telling[-1] if told["is_superlinear"] or not failed else failed[-1]
     if told["worst"]:
         told["worst"]["frame"] = _frame(chosen, told["worst"]["phase"])
