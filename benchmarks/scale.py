@@ -1,6 +1,6 @@
 """What `reprokit scale` predicts from small sizes beside what a larger run costs.
 
-python benchmarks/scale.py [--json FILE] [NAME ...]
+python benchmarks/scale.py [--repeats N] [--json FILE] [NAME ...]
 
 Each row is one call of the command over the probes and the full size; the laws are then fitted to the probes alone. Costs
 are CPU seconds of the compile, so a busy machine changes little. The chain grows exponentially: four times its largest
@@ -31,10 +31,20 @@ ROWS = {
 }  # fmt: skip
 
 
-def measure(words: list[str], knob: str, sizes: tuple[int, ...]) -> list[costs.Cost]:
+def measure(words: list[str], knob: str, sizes: tuple[int, ...], repeats: int) -> list[costs.Cost]:
     """All sizes in one call of the command."""
     with tempfile.TemporaryDirectory() as place:
-        asked = ["scale", *words, "--set", f"{knob}={','.join(map(str, sizes))}", "--output-dir", place, "--json"]
+        asked = [
+            "scale",
+            *words,
+            "--set",
+            f"{knob}={','.join(map(str, sizes))}",
+            "--repeats",
+            str(repeats),
+            "--output-dir",
+            place,
+            "--json",
+        ]
         done = subprocess.run(
             [sys.executable, "-m", "reprokit", *asked], capture_output=True, text=True, cwd=ROOT, check=False
         )
@@ -46,6 +56,7 @@ def main() -> None:
     """Print one row a target."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", default=list(ROWS))
+    parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     rows = []
@@ -55,7 +66,7 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
     for name in options.names:
         words, knob, probes, at = ROWS[name]
-        *small, full = measure(words, knob, (*probes, at))
+        *small, full = measure(words, knob, (*probes, at), options.repeats)
         told = costs.summarise(small, knob, at)
         total, memory = told["total"], told["memory"]
         ratio = round(total["predicted"] / full.cpu_s, 2)

@@ -32,6 +32,10 @@ KNOBS = ("layers", "batch_size", "sequence_length")
 @click.option(
     "--at", type=click.IntRange(1), help="The size to predict; default: the zoo model's own, else 4 times the largest."
 )
+@click.option(
+    "--repeats", type=click.IntRange(1), default=1, show_default=True,
+    help="Run each size so often and take the least cost of each phase; for a busy machine.",
+)  # fmt: skip
 @shared.SHAPING
 @shared.WATCHING
 @shared.LEAVING
@@ -44,6 +48,7 @@ def scale(
     model: str | None,
     assigned: tuple[str, ...],
     at: int | None,
+    repeats: int,
     as_json: bool,
     output_dir: Path | None,
     **options: Any,
@@ -74,7 +79,7 @@ def scale(
         _check_knobs(request, (knob, *fixed))
         request.knobs.update(fixed)
         with screen.Live(is_quiet=as_json) as live:
-            captured = line.scale(request, knob, sizes, at, output_dir, live.say, live.show)
+            captured = line.scale(request, knob, sizes, at, output_dir, live.say, live.show, repeats)
     except BadInput as problem:
         if as_json:
             screen.print_json({**one_run.refusal(str(problem)), "growth": None})

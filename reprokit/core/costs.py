@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import frames as fr
@@ -76,6 +76,19 @@ def of_journals(by_pid: Mapping[int, Iterable[Event]], cpu_s: float) -> tuple[di
     if cpu_s > own:
         by_phase[CHILDREN] = by_phase.get(CHILDREN, 0.0) + cpu_s - own
     return by_phase, by_event
+
+
+def least(costs: Sequence[Cost]) -> Cost:
+    """One cost of several runs at one size: other work on the machine only adds, so the least of each phase counts."""
+    used = [c for c in costs if c.is_used]
+    if len(used) < 2:
+        return used[0] if used else costs[-1]
+    by_phase = {name: min(c.phases.get(name, 0.0) for c in used) for c in used for name in c.phases}
+    by_pass = {name: min(c.passes.get(name, 0.0) for c in used) for c in used for name in c.passes}
+    return replace(
+        used[-1], cpu_s=round(sum(by_phase.values()), 3), phases=by_phase, passes=by_pass,
+        peak_rss_bytes=min(c.peak_rss_bytes for c in used),
+    )  # fmt: skip
 
 
 def place(stacks: Sequence[Sequence[Frame]], phase: str) -> str:

@@ -6,6 +6,7 @@ The runs are one after the other: two at once would disturb each other's caches 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,33 +48,34 @@ def full_size(request: Request, knob: str, sizes: Sequence[int]) -> int:
 
 def scale(
     request: Request, knob: str, sizes: Sequence[int], at: int | None, output: Path | None, say: Say,
-    show: run.Show | None = None,
+    show: run.Show | None = None, repeats: int = 1,
 ) -> Captured:  # fmt: skip
     """Run all sizes, the smallest first, and leave the pack of the one that tells most."""
     at = at or full_size(request, knob, sizes)
     with interrupts.held():
         first = rundir.create(output, f"scale-{request.target.label}")
+        places = itertools.chain([first], iter(first.another, None))
         try:
             ran: list[Ran] = []
-            place: rundir.RunDir | None = None
-            for number, size in enumerate(sorted(sizes)):
-                is_last = number == len(sizes) - 1
-                asked = dataclasses.replace(
-                    request, knobs={**request.knobs, knob: size}, look_every_s=LOOK_EVERY_S if is_last else 0.0
-                )
-                is_cold = not number and not warmth.kept(request.python).exists()
-                for words in ("to warm up", "") if is_cold else ("",):
-                    place = first if place is None else first.another()
-                    say(f"{knob}={size}, {words or f'{number + 1} of {len(sizes)}'}, in {place.path}")
-                    found = _run(asked, size, place, show)
-                    one = found.cost
-                    if found.outcome.is_interrupted or not warmth.kept(request.python).exists():
-                        break  # there was nothing to warm up
-                ran.append(found)
+            for size in sorted(sizes):
+                looks = LOOK_EVERY_S if size == max(sizes) else 0.0
+                asked = dataclasses.replace(request, knobs={**request.knobs, knob: size}, look_every_s=looks)
+                if not ran and request.weights != "fake" and not warmth.kept(request.python).exists():
+                    say(f"{knob}={size}, to warm the C++ compiler up")
+                    if _run(asked, size, next(places), show).outcome.is_interrupted:
+                        raise KeyboardInterrupt
+                turns: list[Ran] = []
+                while len(turns) < repeats and all(r.cost.is_used for r in turns):
+                    place = next(places)
+                    again = f", turn {len(turns) + 1} of {repeats}" if repeats > 1 else ""
+                    say(f"{knob}={size}, {len(ran) + 1} of {len(sizes)}{again}, in {place.path}")
+                    turns.append(_run(asked, size, place, show))
+                ran.append(dataclasses.replace(turns[-1], cost=costs.least([r.cost for r in turns])))
+                one = ran[-1].cost
                 say(
                     f"{knob}={size}: {one.verdict}, compile {one.cpu_s:.1f} CPU-seconds, {one.peak_rss_bytes / 1e6:.0f} MB"
                 )
-                if found.outcome.is_interrupted:
+                if ran[-1].outcome.is_interrupted:
                     break
             return _finish(ran, knob, at, say)
         finally:

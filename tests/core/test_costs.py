@@ -136,3 +136,18 @@ def test_a_small_phase_does_not_hide_a_large_one() -> None:
     rows = series(lambda n: 0.2 + 0.01 * 1.9**n, (6, 8, 10, 11))
     rows = [Cost(**{**vars(c), "phases": {**c.phases, "guards": 0.02 + 0.3 * (c.size == 11)}}) for c in rows]
     assert costs.summarise(rows, "n", 44)["worst"]["phase"] == "lowering"
+
+
+def test_the_least_of_several_runs_counts() -> None:
+    """A neighbour's work adds to some phase of each run; a run that failed is no measurement."""
+    one = Cost(4, "run-001", "ok", True, 6.0, {"lowering": 1.0, "aot": 5.0}, {}, 200, {"aten": 3})
+    two = Cost(4, "run-002", "ok", True, 5.0, {"lowering": 3.0, "aot": 2.0}, {}, 100, {"aten": 3})
+    bad = Cost(4, "run-003", "crash", False, 0.1, {"aot": 0.1})
+    found = costs.least([one, two, bad])
+    assert (found.phases, found.cpu_s, found.peak_rss_bytes, found.is_used) == (
+        {"lowering": 1.0, "aot": 2.0},
+        3.0,
+        100,
+        True,
+    )
+    assert costs.least([bad]).verdict == "crash"
