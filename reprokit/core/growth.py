@@ -26,8 +26,10 @@ MOST_EXPONENT, MOST_STEP = 6.0, 4.0
 TAME = ("constant", "linear", "n log n")
 MARGIN = 4.0
 """By so much, beside their prices, must a law be better than every tame one before it is called superlinear."""
-KEPT = 7.0
-"""Laws that are worse than the best by no more than this still count in a prediction."""
+KEPT = {"exponential": 3.0}
+KEPT_ELSE = 7.0
+"""Laws that are worse than the best by no more than this still count in a prediction. An exponential needs more for it: one
+that is barely possible would make every prediction endless."""
 LEAST_EXPONENT = 1.15
 MOST_RATIO = 4.0
 """An interval that is wider than this says nothing."""
@@ -107,9 +109,10 @@ def grow(points: Sequence[Point], at: int, floor: float = FLOOR_S, least_rise: f
     best = min(curves, key=lambda c: c.score)
     low = high = best.at(at)
     for curve in curves:
-        slack = KEPT - (curve.score - best.score)
+        kept = KEPT.get(curve.law, KEPT_ELSE)
+        slack = kept - (curve.score - best.score)
         if slack > 0:
-            value, width = curve.at(at), math.sqrt(slack / KEPT) * _half_width(curve, at, floor)
+            value, width = curve.at(at), math.sqrt(slack / kept) * _half_width(curve, at, floor)
             low, high = min(low, value - width), max(high, value + width)
     last = best.pivot
     if at >= last:  # no law falls
