@@ -12,7 +12,7 @@ from . import capture as one_run
 from . import options as shared
 from . import screen, tell
 
-UNUSED = {"line_repeats": 20_000, "escalate": False, "minimize": True, "budget": 300.0, "logs": (), "no_trace": False}
+UNUSED = {"line_repeats": 20_000, "escalate": None, "minimize": True, "budget": 300.0, "logs": (), "no_trace": False}
 """What capture may be told and scale may not."""
 KNOBS = ("layers", "batch_size", "sequence_length")
 

@@ -1,7 +1,7 @@
 """Which law do a few costs at a few sizes follow, what does it predict, and is it worse than linear?
 
 Key insight: with four to six sizes, noise looks like a law. So the noise is assumed before it is seen (``REL`` of each
-cost, never less than ``FLOOR``; ``PRIOR`` earlier measurements stand behind that), every further parameter has a price,
+cost, never less than ``FLOOR_S``; ``PRIOR`` earlier measurements stand behind that), every further parameter has a price,
 and a prediction covers all laws that the costs do not rule out.
 """
 
@@ -26,8 +26,7 @@ MOST_EXPONENT, MOST_STEP = 6.0, 4.0
 TAME = ("constant", "linear", "n log n")
 MARGIN = 4.0
 """By so much, beside their prices, must a law be better than every tame one before it is called superlinear."""
-KEPT = {"exponential": 3.0}
-KEPT_ELSE = 7.0
+KEPT = {**dict.fromkeys(PRICES, 7.0), "exponential": 3.0}
 """Laws that are worse than the best by no more than this still count in a prediction. An exponential needs more for it: one
 that is barely possible would make every prediction endless."""
 LEAST_EXPONENT = 1.15
@@ -109,14 +108,12 @@ def grow(points: Sequence[Point], at: int, floor: float = FLOOR_S, least_rise: f
     best = min(curves, key=lambda c: c.score)
     low = high = best.at(at)
     for curve in curves:
-        kept = KEPT.get(curve.law, KEPT_ELSE)
-        slack = kept - (curve.score - best.score)
+        slack = KEPT[curve.law] - (curve.score - best.score)
         if slack > 0:
-            value, width = curve.at(at), math.sqrt(slack / kept) * _half_width(curve, at, floor)
+            value, width = curve.at(at), math.sqrt(slack / KEPT[curve.law]) * _half_width(curve, at, floor)
             low, high = min(low, value - width), max(high, value + width)
-    last = best.pivot
-    if at >= last:  # no law falls
-        low = max(low, best.at(last) - _half_width(best, last, floor))
+    if at >= best.pivot:  # no law falls
+        low = max(low, best.at(best.pivot) - _half_width(best, best.pivot, floor))
     low, high = max(low, 0.0), min(high, MOST)
     is_worse = min(c.score for c in curves if c.law in TAME) - best.score >= MARGIN
     if best.law == "power":
@@ -150,8 +147,7 @@ def _curves(points: Sequence[Point], floor: float) -> list[Curve]:
     shapes += [("power", k / 20) for k in range(4, round(20 * MOST_EXPONENT) + 1) if k != 20]
     steps = [0.2 * 1.05**k / span for k in range(110)]
     shapes += [("exponential", step) for step in steps if step <= math.log(MOST_STEP)]
-    found = [c for law, shape in shapes if (c := _fit(law, shape, points, floor)) is not None]
-    return found
+    return [c for law, shape in shapes if (c := _fit(law, shape, points, floor)) is not None]
 
 
 def _fit(law: str, shape: float, points: Sequence[Point], floor: float) -> Curve | None:

@@ -104,9 +104,10 @@ def _run(request: Request, size: int, place: rundir.RunDir, show: run.Show | Non
     nodes: dict[str, int] = {}
     for graph in seen.graphs:
         nodes[graph.level] = nodes.get(graph.level, 0) + graph.nodes
-    is_used = verdict.kind == "ok" and bool(by_phase)
+    is_used = verdict.kind == "ok" and bool(seen.graphs)
+    ended = "ok, with nothing compiled" if verdict.kind == "ok" and not is_used else verdict.kind
     cost = costs.Cost(
-        size, place.path.name, verdict.kind, is_used, round(sum(by_phase.values()), 3), _rounded(by_phase),
+        size, place.path.name, ended, is_used, round(sum(by_phase.values()), 3), _rounded(by_phase),
         _rounded(by_pass), outcome.peak_rss_bytes, nodes,
     )  # fmt: skip
     return Ran(request, place, outcome, journals, seen, verdict, cost, tuple(missing))
@@ -118,10 +119,13 @@ def _finish(ran: list[Ran], knob: str, at: int, say: Say) -> Captured:
     # stacks of a compile that met its deadline are of where it grows; another failure is of something else
     telling = [r for r in ran if r.cost.is_used or r.verdict.kind in ("slow-compile", "hang")]
     chosen = telling[-1] if told["is_superlinear"] or not failed else failed[-1]
+    if ran[-1].outcome.is_interrupted:
+        chosen = ran[-1]
     if told["worst"]:
         told["worst"]["frame"] = _frame(chosen, told["worst"]["phase"])
-    files.write_json(chosen.place.path / observe.GROWTH, told)
     missing = [*chosen.missing]
+    path = chosen.place.path / observe.GROWTH
+    capture.attempt(observe.GROWTH, missing, lambda: files.write_json(path, told), None)
     seen = capture.look_back(chosen.request, chosen.outcome, chosen.place.path, chosen.journals, missing)
     verdict = capture.judged(seen, missing)
     if verdict.kind != "ok":

@@ -56,10 +56,7 @@ def test_an_exponential_is_found_again(noise: list[float], ratio: float, fixed: 
     law = [fixed + 0.01 * ratio**n for n in sizes]
     found = grow(list(zip(sizes, measured(law, [part / 2 for part in noise]), strict=True)), 12)
     assert found.law == "exponential" and found.is_superlinear
-    assert (
-        f"x{ratio:.0f}" in found.words.replace(".", " ").replace("x1 ", "x2 ")
-        or abs(math.exp(found.curve.shape) - ratio) < 0.4
-    )
+    assert abs(math.exp(found.curve.shape) - ratio) < 0.4
     assert found.low <= fixed + 0.01 * ratio**12 <= found.high
 
 
