@@ -17,6 +17,8 @@ CHILDREN = "cpp-build"
 MOST_PASSES = 12
 LEAST_SIZES = 3
 LEAST_RISE_BYTES = 100e6
+LEAST_RISE = 0.05
+"""A whole that grows by less of itself until the full size is what it was measured to be."""
 SHARED = 0.8
 """A frame that stands in so many of a phase's stacks is where it works."""
 DISPATCH = frozenset({"_default", "__call__", "fn", "run", "run_node", "call_function", "call_method"})
@@ -128,8 +130,7 @@ def summarise(costs: Sequence[Cost], knob: str, at: int) -> dict[str, Any]:
     whole = grow([(c.size, c.cpu_s) for c in used], at)
     memory = grow([(c.size, float(c.peak_rss_bytes)) for c in used], at, growth.FLOOR_BYTES, LEAST_RISE_BYTES)
     last = used[-1]
-    lead = max(found.values(), key=lambda one: one.predicted)
-    law = lead if lead.predicted > growth.LEADING * value else whole
+    law = _leading(found, last) or whole
     sums = {"predicted": round(value, 3), "low": round(low, 3), "high": round(high, 3), "can_tell": can_tell}
     told["total"] = {**whole.to_json(), "law": law.law, "words": law.words, **sums}
     told["memory"] = {**memory.to_json(), "grew": last.peak_rss_bytes - used[0].peak_rss_bytes}
@@ -154,6 +155,16 @@ def summarise(costs: Sequence[Cost], knob: str, at: int) -> dict[str, Any]:
     told["says"] = _say(used, knob, found[worst], worst, told)
     told["table"] = _table(told, used)
     return told
+
+
+def _leading(found: dict[str, Growth], last: Cost) -> Growth | None:
+    """The part that says by which law the whole grows on: of the law that adds most until the full size; None: of none."""
+    rises = {name: max(one.predicted - last.phases.get(name, 0.0), 0.0) for name, one in found.items()}
+    by_law = {law: sum(rises[n] for n in found if found[n].law == law) for law in growth.PRICES}
+    law = max(by_law, key=lambda name: by_law[name])
+    if by_law[law] < LEAST_RISE * last.cpu_s:
+        return None
+    return found[max((n for n in found if found[n].law == law), key=lambda name: rises[name])]
 
 
 def amount(row: dict[str, Any], unit: str = "s") -> str:
@@ -193,7 +204,7 @@ def _say(used: Sequence[Cost], knob: str, one: Growth, name: str, told: dict[str
         rise = f"{first.phases.get(name, 0.0):.2f} s at {knob}={first.size}, {last.phases.get(name, 0.0):.2f} s at {last.size}"
         return f"compile time grows faster than {knob}: {name} is {one.words} ({rise}); all of the compile {predicted}"
     rise = f"{first.cpu_s:.1f} s at {knob}={first.size}, {last.cpu_s:.1f} s at {last.size}"
-    return f"compile time over {len(used)} sizes is {told['total']['words']} in {knob} ({rise}), {predicted}"
+    return f"compile time over {len(used)} sizes: {told['total']['words']} in {knob} ({rise}), {predicted}"
 
 
 def _row(cost: Cost) -> dict[str, Any]:

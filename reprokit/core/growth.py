@@ -17,13 +17,14 @@ REL = 0.06
 FLOOR_S = 0.03
 FLOOR_BYTES = 8e6
 PRIOR = 4.0
-PRICES = {"constant": 0.0, "linear": 4.0, "n log n": 5.0, "power": 8.0, "exponential": 11.0}
+PRICES = {"constant": 0.0, "linear": 4.0, "levels off": 5.0, "n log n": 5.0, "power": 8.0, "exponential": 11.0}
 STRANGE = {"power": 3.0, "exponential": 1.0}
 """What each unit of distance costs beside the price: of an exponent from 1, and of a ratio, in doublings a step. Costs
 that say nothing, a tenth of a second at each size, would else allow a sixth power as well as a line."""
 MOST_EXPONENT, MOST_STEP = 6.0, 4.0
 """No steeper laws are tried: what rises at the last size only would allow any."""
-TAME = ("constant", "linear", "n log n")
+TAME = ("constant", "levels off", "linear", "n log n")
+"""``levels off`` is 1 - 1/n: a compiler that meets the same kernels again builds them once."""
 MARGIN = 4.0
 """By so much, beside their prices, must a law be better than every tame one before it is called superlinear."""
 KEPT = {**dict.fromkeys(PRICES, 7.0), "exponential": 3.0}
@@ -35,8 +36,6 @@ MOST_RATIO = 4.0
 LEAST_RISE_S = 0.25
 LEAST_SHARE, LEAST_PREDICTED_S = 0.1, 1.0
 """Less than this of the whole cost at the size that is asked for is nobody's problem."""
-LEADING = 0.5
-"""A part that is more than this of a sum gives the sum its law."""
 MOST = 1e12
 """No prediction goes beyond: 30,000 years, or a terabyte."""
 
@@ -143,7 +142,7 @@ def is_material(growth: Growth, whole: float) -> bool:
 def _curves(points: Sequence[Point], floor: float) -> list[Curve]:
     sizes = [n for n, _ in points]
     span = max(sizes) - min(sizes)
-    shapes = [("constant", 0.0), ("linear", 1.0), ("n log n", 1.0)]
+    shapes = [(law, 1.0) for law in TAME]
     shapes += [("power", k / 20) for k in range(4, round(20 * MOST_EXPONENT) + 1) if k != 20]
     steps = [0.2 * 1.05**k / span for k in range(110)]
     shapes += [("exponential", step) for step in steps if step <= math.log(MOST_STEP)]
@@ -185,6 +184,8 @@ def _basis(law: str, shape: float, size: int, pivot: int) -> float:
         return float((size / pivot) ** shape)
     if law == "exponential":
         return math.exp(min(shape * (size - pivot), 300.0))
+    if law == "levels off":
+        return 1 - 1 / size
     return size * math.log2(size + 1) if law == "n log n" else float(size)
 
 
