@@ -19,7 +19,7 @@ LEAST_SIZES = 3
 LEAST_RISE_BYTES = 100e6
 LEAST_RISE = 0.05
 """A whole that grows by less of itself until the full size is what it was measured to be."""
-SHARED = 0.8
+SHARED = 0.6
 """A frame that stands in so many of a phase's stacks is where it works."""
 DISPATCH = frozenset({"_default", "__call__", "fn", "run", "run_node", "call_function", "call_method"})
 """They call whatever comes, so they name nothing."""
@@ -94,7 +94,7 @@ def least(costs: Sequence[Cost]) -> Cost:
 
 
 def place(stacks: Sequence[Sequence[Frame]], phase: str) -> str:
-    """The innermost frame of ``phase`` that nearly all normalised stacks in it share; empty when there are none.
+    """The innermost frame of ``phase`` that most of the normalised stacks in it share; empty when there are none.
 
     What recurses stands at many depths: a function counts where the stack first came to it.
     """

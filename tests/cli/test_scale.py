@@ -26,7 +26,7 @@ def steep(n=1): return make(n, "0.1 * 3 ** n")
 def line(n=1): return make(n, "0.3 * n")
 def picky(n=1, layers=1):
     if n > 2: raise torch.cuda.OutOfMemoryError("CUDA out of memory, out of memory")
-    return make(n, "0.1 * layers")
+    return make(n, f"0.1 * {layers}")
 """
 
 # command line -> words of the one line
