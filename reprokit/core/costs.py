@@ -126,7 +126,6 @@ def summarise(costs: Sequence[Cost], knob: str, at: int) -> dict[str, Any]:
         return told
     found = {name: grow([(c.size, c.phases.get(name, 0.0)) for c in used], at) for c in used for name in c.phases}
     value, low, high, can_tell = growth.add(list(found.values()))
-    certain = sum(one.low for one in found.values())
     whole = grow([(c.size, c.cpu_s) for c in used], at)
     memory = grow([(c.size, float(c.peak_rss_bytes)) for c in used], at, growth.FLOOR_BYTES, LEAST_RISE_BYTES)
     last = used[-1]
@@ -143,7 +142,7 @@ def summarise(costs: Sequence[Cost], knob: str, at: int) -> dict[str, Any]:
     def badness(name: str) -> tuple[bool, float]:
         one = found[name]
         # by what is certain of it: a wide interval of a small phase must not hide a large one
-        return one.is_superlinear and growth.is_material(one, certain), one.low - last.phases.get(name, 0.0)
+        return one.is_superlinear and growth.is_material(one, low), one.low - last.phases.get(name, 0.0)
 
     worst = max(found, key=badness)
     inside = [n for n in last.passes if (phases.of_events([n]) or ("",))[0] == worst]

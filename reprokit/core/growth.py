@@ -25,6 +25,8 @@ MOST_EXPONENT, MOST_STEP = 6.0, 4.0
 """No steeper laws are tried: what rises at the last size only would allow any."""
 TAME = ("constant", "levels off", "linear", "n log n")
 """``levels off`` is 1 - 1/n: a compiler that meets the same kernels again builds them once."""
+LEAST_SHAPED = 3
+"""Through so few sizes a law of three parameters goes whatever they cost: there it has no fixed part."""
 MARGIN = 4.0
 """By so much, beside their prices, must a law be better than every tame one before it is called superlinear."""
 KEPT = {**dict.fromkeys(PRICES, 7.0), "exponential": 3.0}
@@ -125,12 +127,11 @@ def grow(points: Sequence[Point], at: int, floor: float = FLOOR_S, least_rise: f
 
 
 def add(parts: Sequence[Growth]) -> tuple[float, float, float, bool]:
-    """The sum of independent predictions: value, low, high, and whether it can be told."""
-    value = min(sum(p.predicted for p in parts), MOST)
-    below = math.sqrt(sum((p.predicted - p.low) ** 2 for p in parts))
-    above = math.sqrt(sum((p.high - p.predicted) ** 2 for p in parts))
-    low = max(value - below, sum(p.low for p in parts))
-    high = min(value + above, sum(p.high for p in parts), MOST)
+    """The sum of predictions: value, low, high, and whether it can be told.
+
+    The ends are added too: what disturbs one phase of a run disturbs all of them, so errors do not cancel.
+    """
+    value, low, high = (min(sum(getattr(p, n) for p in parts), MOST) for n in ("predicted", "low", "high"))
     return value, low, high, high <= MOST_RATIO * max(low, FLOOR_S) and high < MOST
 
 
@@ -166,17 +167,23 @@ def _fit(law: str, shape: float, points: Sequence[Point], floor: float) -> Curve
         spread = (sff / determinant, -2 * sf / determinant, s / determinant)
         # a line may begin below zero, as where the first of a few blocks is cheap; what bends explains that itself
         zero = _basis(law, shape, least, pivot) if law == "linear" else 0.0
-        if a + b * zero < 0:
+        if a + b * zero < 0 or (law not in TAME and len(points) <= LEAST_SHAPED):
             moved = sff - 2 * zero * sf + zero * zero * s
             b = (sfy - zero * sy) / moved
             a, spread = -b * zero, (zero * zero / moved, -2 * zero / moved, 1 / moved)
-        if b <= 0:
+        if b <= 0 or (law not in TAME and not _shows_twice(rows, b)):
             return None
     chi2 = sum(w * (y - a - b * f) ** 2 for f, y, w in rows)
     score = (len(points) + PRIOR) * math.log((chi2 + PRIOR) / PRIOR) + PRICES[law]
     score += STRANGE.get(law, 0.0) * (abs(shape - 1.0) if law == "power" else shape / math.log(2))
     freedom = len(points) + PRIOR - parameters
     return Curve(law, shape, a, b, pivot, score, math.sqrt((chi2 + PRIOR) / freedom), spread, freedom)
+
+
+def _shows_twice(rows: Sequence[tuple[float, float, float]], scale: float) -> bool:
+    """The growth is more than noise at the second largest size too: one cost that sticks out is no law."""
+    (least, *_), *_, (second, _, weight), _ = sorted(rows)
+    return scale * (second - least) >= 2 / math.sqrt(weight)
 
 
 def _basis(law: str, shape: float, size: int, pivot: int) -> float:
