@@ -4,7 +4,8 @@ python benchmarks/scale.py [--repeats N] [--json FILE] [NAME ...]
 
 Each row is one call of the command over the probes and the full size; the laws are then fitted to the probes alone. Costs
 are CPU seconds of the compile, so a busy machine changes little. The chain grows exponentially: four times its largest
-probe would take longer than the universe has been there, so one and a half times is asked.
+probe would take longer than the universe has been there, so one and a half times is asked, and once more from
+probes in which its growth shows.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ ROWS = {
     "convnet": (["--model", "convnet"], "layers", (1, 2, 4, 8), 32),
     "llama40b, fake weights": (["--model", "llama40b", "--weights", "fake"], "layers", (1, 2, 4), 16),
     "chain": ([CHAIN], "n", (4, 5, 6, 7, 8), 12),
+    "chain, steep": ([CHAIN], "n", (6, 8, 10, 11), 12),
 }  # fmt: skip
 
 
