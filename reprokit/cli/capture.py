@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
+from . import options as shared
 from . import screen, tell
-from .options import SECONDS
 
 EXIT_CODES = {"ok": 0, "unknown": 3}
 """Every other kind is a captured failure: 1."""
 
 
-class _WithCommand(click.Command):
+class WithCommand(click.Command):
     """Keeps what stands after ``--`` for the target, untouched."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -27,57 +27,19 @@ class _WithCommand(click.Command):
 
 
 @click.command(
-    cls=_WithCommand,
+    cls=WithCommand,
     epilog="Exit codes: 0 no failure, 1 a failure was captured, 2 wrong usage, 3 unknown, 130 interrupted.",
 )
-@click.argument("target", required=False)
-@click.argument("rest", nargs=-1)
-@click.option(
-    "--model",
-    metavar="TARGET",
-    help="The same as TARGET: a zoo name (see reprokit models), hf:TYPE, file.py:factory or package.module:factory.",
-)
+@shared.NAMING
 @click.option("--layers", type=click.IntRange(1), help="Number of layers.")
 @click.option("--batch-size", type=click.IntRange(1), help="Batch size.")
 @click.option("--sequence-length", type=click.IntRange(1), help="Tokens in a sequence.")
 @click.option(
-    "--dtype", type=click.Choice(["float64", "float32", "bfloat16", "float16"]), help="Element type of the weights."
-)
-@click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE",
     help="Any other size: a keyword argument of the factory, a knob of the zoo model, a field of the hf: configuration.",
 )  # fmt: skip
-@click.option("--mode", help="torch.compile(mode=...), such as reduce-overhead or max-autotune.")
-@click.option("--backend", help="torch.compile(backend=...); default inductor.")
-@click.option(
-    "--dynamic/--no-dynamic", default=None, help="torch.compile(dynamic=True or False); default: as torch decides."
-)
-@click.option("--fullgraph", is_flag=True, help="torch.compile(fullgraph=True): a graph break is a failure.")
-@click.option("--train", is_flag=True, help="Run backward too, on the mean square of the outputs.")
-@click.option("--device", help="Build and run on this device, such as cpu or cuda:0.")
-@click.option(
-    "--weights",
-    type=click.Choice(["auto", "real", "fake"]),
-    default="auto",
-    show_default=True,
-    help="fake: no memory, compile to the end of code generation, run nothing. auto: fake when a zoo or hf: model would not fit in free memory.",
-)
-@click.option(
-    "--timeout",
-    type=SECONDS,
-    default=600.0,
-    show_default=True,
-    envvar="TORCH_COMPILE_TIMEOUT",
-    show_envvar=True,
-    help="Deadline in seconds.",
-)
-@click.option(
-    "--stall",
-    type=SECONDS,
-    default=60.0,
-    show_default=True,
-    help="No progress for so many seconds is a hang and ends the run.",
-)
+@shared.SHAPING
+@shared.WATCHING
 @click.option(
     "--line-repeats",
     type=click.IntRange(1),
@@ -119,7 +81,7 @@ class _WithCommand(click.Command):
 )
 @click.option(
     "--budget",
-    type=SECONDS,
+    type=shared.SECONDS,
     default=300.0,
     show_default=True,
     help="Seconds for that; the best so far is kept.",
@@ -128,13 +90,7 @@ class _WithCommand(click.Command):
     "--logs", multiple=True, metavar="NAMES", help="More TORCH_LOGS for the log file, such as +inductor,guards."
 )
 @click.option("--no-trace", is_flag=True, help="Do not record TORCH_TRACE, which holds all model source.")
-@click.option(
-    "--output-dir",
-    type=click.Path(path_type=Path),
-    help="Where the run directory and the pack go; default reprokit-out/<target>-<time>.",
-)
-@click.option("--python", help="Interpreter for a factory target; default: reprokit's own.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@shared.LEAVING
 @click.pass_context
 def capture(
     ctx: click.Context,
@@ -164,7 +120,7 @@ def capture(
     from ..host import capture as line
 
     try:
-        request = _request(ctx, target, rest, model, options)
+        request = read_request(ctx, target, rest, model, options)
         is_command = request.target.kind == "command"
         with screen.Live(is_quiet=as_json, is_plain=is_command) as live:
             streams = (sys.stderr.buffer if as_json else sys.stdout.buffer, sys.stderr.buffer)
@@ -173,18 +129,24 @@ def capture(
             )
     except BadInput as problem:
         if as_json:
-            screen.print_json(_refusal(str(problem)))
+            screen.print_json(refusal(str(problem)))
         raise
     if as_json:
         screen.print_json(captured.to_json())
     else:
         tell.captured_run(captured)
-    ctx.exit(130 if captured.verdict.cause == "interrupted" else EXIT_CODES.get(captured.verdict.kind, 1))
+    ctx.exit(exit_code(captured.verdict))
 
 
-def _request(
+def exit_code(verdict: Any) -> int:
+    """The status that tells a caller what happened."""
+    return 130 if verdict.cause == "interrupted" else EXIT_CODES.get(verdict.kind, 1)
+
+
+def read_request(
     ctx: click.Context, target: str | None, rest: tuple[str, ...], model: str | None, options: dict[str, Any]
 ) -> Any:
+    """What the words of a command line ask for; raises BadInput for what cannot be."""
     from ..core import knobs as core_knobs
     from ..core.records import BadInput
     from ..core.zoo import ZOO
@@ -275,7 +237,7 @@ def _logs(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(n.strip() for v in values for n in v.split(",") if n.strip())
 
 
-def _refusal(why: str) -> dict[str, Any]:
+def refusal(why: str) -> dict[str, Any]:
     from ..core.records import Verdict, to_json
 
     empty = dict.fromkeys(k for k in to_json(Verdict("", None, None, "")) if k != "evidence")

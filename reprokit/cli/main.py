@@ -18,8 +18,9 @@ COMMANDS = {
     "models": "List the models that --model knows.",
     "pack": "Pack a run directory again, also one whose capture was killed.",
     "replay": "Run the repro of a pack again and say whether the failure came back.",
-    "workarounds": "Say how to live with a failure, and whether compile is worth it.",
+    "scale": "Measure how compile cost grows with a size, and predict the full size.",
     "show": "Verify a pack and print what is in it.",
+    "workarounds": "Say how to live with a failure, and whether compile is worth it.",
 }
 
 

@@ -1,7 +1,9 @@
-"""Kinds of option values that several commands take."""
+"""Options, and kinds of their values, that several commands take."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,3 +20,79 @@ class _Seconds(click.types.FloatParamType):
 
 
 SECONDS = _Seconds()
+
+
+def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """One decorator for several options, in the order in which they are listed."""
+
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+NAMING = _together(
+    click.argument("target", required=False),
+    click.argument("rest", nargs=-1),
+    click.option(
+        "--model",
+        metavar="TARGET",
+        help="The same as TARGET: a zoo name (see reprokit models), hf:TYPE, file.py:factory or package.module:factory.",
+    ),
+)
+"""What is run."""
+
+SHAPING = _together(
+    click.option(
+        "--dtype", type=click.Choice(["float64", "float32", "bfloat16", "float16"]), help="Element type of the weights."
+    ),
+    click.option("--mode", help="torch.compile(mode=...), such as reduce-overhead or max-autotune."),
+    click.option("--backend", help="torch.compile(backend=...); default inductor."),
+    click.option(
+        "--dynamic/--no-dynamic", default=None, help="torch.compile(dynamic=True or False); default: as torch decides."
+    ),
+    click.option("--fullgraph", is_flag=True, help="torch.compile(fullgraph=True): a graph break is a failure."),
+    click.option("--train", is_flag=True, help="Run backward too, on the mean square of the outputs."),
+    click.option("--device", help="Build and run on this device, such as cpu or cuda:0."),
+    click.option(
+        "--weights",
+        type=click.Choice(["auto", "real", "fake"]),
+        default="auto",
+        show_default=True,
+        help="fake: no memory, compile to the end of code generation, run nothing. auto: fake when a zoo or hf: model would not fit in free memory.",
+    ),
+)
+"""How a model is built and compiled."""
+
+WATCHING = _together(
+    click.option(
+        "--timeout",
+        type=SECONDS,
+        default=600.0,
+        show_default=True,
+        envvar="TORCH_COMPILE_TIMEOUT",
+        show_envvar=True,
+        help="Deadline in seconds.",
+    ),
+    click.option(
+        "--stall",
+        type=SECONDS,
+        default=60.0,
+        show_default=True,
+        help="No progress for so many seconds is a hang and ends the run.",
+    ),
+)
+"""When a run is over."""
+
+LEAVING = _together(
+    click.option(
+        "--output-dir",
+        type=click.Path(path_type=Path),
+        help="Where the run directory and the pack go; default reprokit-out/<target>-<time>.",
+    ),
+    click.option("--python", help="Interpreter for a factory target; default: reprokit's own."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."),
+)
+"""Which interpreter runs it, and where what it leaves goes."""

@@ -37,6 +37,7 @@ def report(out: Console, model: dict[str, Any]) -> None:
         line(f"{answer.get('question')}: {answer.get('answer')}")
     for row in (*_rows(model, "path"), *_rows(model, "evidence")):
         line(f"- {row}")
+    table(out, _dict(model.get("growth")))
     timeline = _dict(model.get("timeline"))
     _phases(out, _dicts(timeline, "phases"), is_plain)
     for series in _dicts(timeline, "series"):
@@ -54,6 +55,12 @@ def report(out: Console, model: dict[str, Any]) -> None:
             out.print(escape(screen.safe(f"    {frame.get('function')}  {frame.get('place')}{mark}")))
         if len(frames) > FRAMES:
             out.print(f"    ... {len(frames) - FRAMES} more")
+
+
+def table(out: Console, growth: dict[str, Any]) -> None:
+    """Print what ``growth.json`` measured at each size."""
+    for row in _rows(growth, "table"):
+        out.print(screen.safe(str(row)), markup=False)
 
 
 def _phases(out: Console, rows: list[dict[str, Any]], is_plain: bool) -> None:

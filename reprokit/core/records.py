@@ -26,6 +26,7 @@ FAILURE_KINDS = (
     "recompile-storm",
     "graph-break",
     "slow-compile",
+    "superlinear-compile",
     "error-in-eager",
 )
 KINDS = ("ok", *FAILURE_KINDS, "unknown")
@@ -204,6 +205,8 @@ class Observation:
     """The first rung of the ablation at which it fails; empty when that is not known."""
     departs: str = ""
     """The operator whose result is the first that differs; empty when that is not known."""
+    growth: dict[str, Any] = field(default_factory=dict)
+    """``growth.json`` (see core/costs.py) where this was the largest of several sizes; empty where it was alone."""
     stderr_tail: str = ""
     oom_evidence: str = ""
     """What says that the kernel's out-of-memory killer was at work; empty when nothing does."""

@@ -85,6 +85,10 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
         return "", ["a healthy run has no more identity than its kind"]
     if verdict.kind == "slow-compile":
         return "", ["it was still advancing: where the deadline met it is chance, only the phase is kept"]
+    if verdict.kind == "superlinear-compile":
+        law = str(verdict.cause).split(",")[0]
+        what = f"{law} @ {verdict.work['frame']}" if verdict.work.get("frame") else law
+        return what, [f"law {verdict.cause}: its numbers depend on the machine and the sizes, its class does not"]
     if verdict.kind == "hang" and seen.endless_line:
         return "endless unrolling", ["the line belongs to the user; that Dynamo unrolls a loop without end is the bug"]
     if verdict.kind == "hang":

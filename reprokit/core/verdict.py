@@ -28,6 +28,7 @@ def judge(seen: Observation) -> Verdict:
     questions = (
         _interrupted,
         _eager_fails,
+        _grows,
         _deadline,
         _disk_full,
         _out_of_memory,
@@ -222,6 +223,23 @@ def _swallowed(seen: Observation) -> Verdict | None:
     )
 
 
+def _grows(seen: Observation) -> Verdict | None:
+    if not seen.growth.get("is_superlinear"):
+        return None
+    told = seen.growth
+    worst, knob = told["worst"], told["knob"]
+    used = [row for row in told["sizes"] if row["is_used"]]
+    rise = ", ".join(f"{row['phases'].get(worst['phase'], 0.0):.2f} s at {knob}={row['size']}" for row in used)
+    return Verdict(
+        "superlinear-compile",
+        worst["phase"],
+        worst["words"],
+        sentence(told["says"]),
+        (f"{worst['phase']}: {rise}", *told["left_out"]),
+        work={name: worst[name] for name in ("frame", "event") if worst[name]},
+    )
+
+
 def _finished(seen: Observation) -> Verdict | None:
     if seen.exit_status != 0 or not (seen.is_command or seen.has_finished):
         return None
@@ -233,7 +251,9 @@ def _finished(seen: Observation) -> Verdict | None:
         "ok",
         None,
         None,
-        f"The target finished; {len(compiled)} graph{'s were' if len(compiled) > 1 else ' was'} compiled.",
+        sentence(seen.growth["says"])
+        if seen.growth
+        else f"The target finished; {len(compiled)} graph{'s were' if len(compiled) > 1 else ' was'} compiled.",
         told,
     )
 

@@ -49,6 +49,10 @@ def open_pack(path: Path) -> Opened:
             f"{path} was signed with algorithm {signed.get('algorithm')!r} and this reprokit signs with {ALGORITHM}; "
             "capture it again, or use the reprokit that made it"
         )
+    if told["kind"] == "superlinear-compile":
+        raise BadInput(
+            f"{path} is of growth over several sizes, which no single program shows; reprokit show {path} --file command.txt has the command that measures it again"
+        )
     work = told.get("work") if isinstance(told.get("work"), dict) else {}
     verdict = Verdict(
         str(told["kind"]), _text(told.get("phase")), _text(told.get("cause")), str(told.get("reason") or ""),

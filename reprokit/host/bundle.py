@@ -90,6 +90,8 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     draft.add_json("signature.json", to_json(facts.signature))
     draft.add_json("observation.json", to_json(facts.seen))
     gone = to_json(redactor.value(tuple(missing)))
+    if story.seen.growth:
+        draft.add_json("growth.json", redactor.value(story.seen.growth))
     draft.add_json("environment.json", {**known, "changed_in_target": facts.configs, "missing": gone})
     folder = place.path / "pack"
     pack.unpack_beside(draft, folder)
@@ -114,7 +116,7 @@ def _facts(
         verdict=redactor.value(story.verdict),
         signature=redactor.value(story.signature),
         seen=redactor.value(story.seen),
-        command=redactor.text(command_line(story.request)),
+        command=redactor.text(command_line(story.request, story.seen.growth)),
         repro=redactor.text(script),
         repro_about=about,
         is_simulated=journals.last("weights").get("kind") == "fake",
@@ -127,10 +129,17 @@ def _facts(
     )
 
 
-def command_line(request: Request) -> str:
-    """The command that makes this capture again."""
+def command_line(request: Request, growth: dict[str, Any] | None = None) -> str:
+    """The command that makes this capture again, or all of the runs that it was the largest of."""
     words = ["reprokit", "capture"]
-    for name, value in request.knobs.items():
+    given = dict(request.knobs)
+    if growth:
+        words = ["reprokit", "scale", "--at", str(growth["at"])]
+        sizes = ",".join(str(row["size"]) for row in growth["sizes"])
+        words += ["--set", f"{growth['knob']}={sizes}"]
+        words += [w for k, v in given.items() if k not in (growth["knob"], "dtype") for w in ("--set", f"{k}={v}")]
+        given = {k: v for k, v in given.items() if k == "dtype"}
+    for name, value in given.items():
         words += knobs.words(name, value) if value is not None else []
     for name, value in request.compile.items():
         flag = "--" + name.replace("_", "-")

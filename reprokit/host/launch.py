@@ -60,6 +60,8 @@ class Request:
     """Wall-clock seconds for that."""
     cwd: Path | None = None
     """Where the target runs; None: where reprokit does."""
+    look_every_s: float = 0.0
+    """Take the stacks that often while it runs, whether or not it advances; 0: only when it is quiet."""
     variables: dict[str, str] = field(default_factory=dict)
     """More environment variables for the target, for the questions of a second run."""
 

@@ -64,11 +64,13 @@ class Lookout:
     """Watches one run; :meth:`tick` as often as you like, :meth:`take` when it is over."""
 
     def __init__(
-        self, run_path: Path, root_pid: int, limit_s: float, line_repeats: int, last_output: Callable[[], float]
-    ) -> None:
-        """``limit_s``: how long without progress is no more healthy."""
+        self, run_path: Path, root_pid: int, limit_s: float, line_repeats: int, last_output: Callable[[], float],
+        look_every_s: float = 0.0,
+    ) -> None:  # fmt: skip
+        """``limit_s``: how long without progress is no more healthy. ``look_every_s``: see ``launch.Request``."""
         self._run_path, self._root, self._limit = run_path, root_pid, limit_s
         self._last_output, self._heard = last_output, 0.0
+        self._look_every, self._sampled = look_every_s, 0.0
         self.watch = Watch(run_path / "samples.csv", root_pid)
         self.follower = Follower(run_path / "journal", line_repeats)
         self._dumper = stacks.Dumper(run_path)
@@ -98,6 +100,9 @@ class Lookout:
         passed, self._ticked = min(now - self._ticked, MOST_TICK_S), now
         news = self.follower.look()
         teller = self.follower.teller(self._root)
+        if self._look_every and self.follower.has_begun and now - self._sampled >= self._look_every:
+            self._sampled = now
+            self._dumper.round([teller.pid], frozenset(), ask_inside=False)
         if not news and now - self._looked >= self._look_after():
             self._looked = now
             news = self._moved(teller)

@@ -83,6 +83,8 @@ def why_not(verdict: Verdict) -> str:
         return "the target fails without torch.compile too, so there is no compiler bug to isolate"
     if verdict.kind == "slow-compile":
         return "it was still advancing at the deadline: there is no failure yet that a smaller program could share"
+    if verdict.kind == "superlinear-compile":
+        return "it cannot be minimized yet: growth shows only over several sizes, and a candidate is asked at one"
     return f"the verdict is {verdict.kind}, and no signature says what a smaller program should show"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from .run import Outcome
 
 STDERR_TAIL_BYTES = 64_000
 MOST_JOURNAL_BYTES = 256 << 20
+GROWTH = "growth.json"
+"""In the run directory of the largest of several sizes: what they cost, and by which law."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         has_finished=bool(journals.all("finished")),
         is_command=request.target.kind == "command",
         comparison=results.read(journals.last("compared")) if journals.all("compared") else None,
+        growth=_growth(run_path),
         stderr_tail=stderr_tail,
         oom_evidence=outcome.oom_evidence,
     )
@@ -138,6 +142,14 @@ def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Mis
             why += "; python -I, -E and a cleared environment keep it out"
         found.append(Missing("journal", why))
     return found
+
+
+def _growth(run_path: Path) -> dict[str, Any]:
+    with contextlib.suppress(ValueError, RecursionError):
+        told = json.loads(files.read_text(run_path / GROWTH) or "{}")
+        if isinstance(told, dict):
+            return told
+    return {}
 
 
 def _time(event: Event) -> float:

@@ -50,6 +50,7 @@ ABOUT = (
     ("verdict.json", "kind, phase, cause, reason, evidence"),
     ("signature.json", "the identity of the failure and how it was found"),
     ("observation.json", "all that the rules judged"),
+    ("growth.json", "what the compile cost at each size, by phase and pass, and by which law it grows"),
     ("run.json", "what was asked and how it ended"),
     ("environment.json", "machine, packages, allow-listed variables, configuration"),
     ("collect_env.txt", "PyTorch's own collect_env"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from . import flame
@@ -25,6 +26,9 @@ COLOURS = {
     "collective": "#b07aa1", "eager": "#d7b5a6", "run": "#d4d4d4", "build": "#d4d4d4", "import": "#e6e6e6",
 }  # fmt: skip
 OTHER = "#cccccc"
+GROWTH = 300.0
+LEAST_COST_S = 0.01
+"""The foot of the logarithmic axis of costs."""
 
 
 def of_timeline(model: Model) -> Model:
@@ -78,6 +82,42 @@ def of_flame(model: Model) -> Model:
 
     add(model, 2.0, 0)
     return {"width": WIDTH, "height": flame.depth(model) * ROW + 4, "row": ROW, "boxes": boxes}
+
+
+def of_growth(model: Model) -> Model:
+    """Measured costs and predictions over the size, both axes logarithmic: there a power law is a straight line."""
+    if not model.get("phases"):
+        return {}
+    used = [row for row in model["sizes"] if row["is_used"]]
+    first, at = used[0]["size"], model["at"]
+    ceiling = 10 ** math.ceil(math.log10(max(10.0, *(min(row["cpu_s"], 1e6) for row in used))) + 1.0)
+
+    def x(size: float) -> float:
+        return round(
+            LABEL + 30 + (WIDTH - LABEL - 290) * math.log(size / first) / math.log(max(at, first + 1) / first), 1
+        )
+
+    def y(cost: float) -> float:
+        share = math.log(min(max(cost, LEAST_COST_S), ceiling) / LEAST_COST_S) / math.log(ceiling / LEAST_COST_S)
+        return round(GROWTH - 24 - (GROWTH - 40) * share, 1)
+
+    lines: list[Model] = []
+    rows = [("all", [row["cpu_s"] for row in used], model["total"], "#1c1f23")]
+    rows += [(p["phase"], p["costs"], p, COLOURS.get(p["phase"], OTHER)) for p in model["phases"][:6]]
+    for name, costs, fit, colour in rows:
+        dots = [
+            {"x": x(row["size"]), "y": y(c), "title": f"{name}: {c:.2f} s at {row['size']}"}
+            for row, c in zip(used, costs, strict=True)
+        ]
+        text = f"{name}: {fit['words']}"
+        lines.append({"name": name, "text": text, "colour": colour, "dots": dots, "points": " ".join(f"{d['x']},{d['y']}" for d in dots),
+                      "last": dots[-1], "x": x(at), "y": y(fit["predicted"]), "low": y(fit["low"]), "high": y(fit["high"])})  # fmt: skip
+    lowest = 0.0
+    for line in sorted(lines, key=lambda row: float(row["y"])):  # names at the right edge keep clear of each other
+        line["text_y"] = lowest = max(float(line["y"]) + 4, lowest + 13)
+    sizes = [{"x": x(n), "text": str(n)} for n in (*(row["size"] for row in used), at)]
+    decades = [{"y": y(10.0**k), "text": f"{10.0**k:g} s"} for k in range(-2, round(math.log10(ceiling)) + 1)]
+    return {"width": WIDTH, "height": GROWTH, "label": LABEL, "lines": lines, "sizes": sizes, "decades": decades}
 
 
 def _tick(x: float, text: str) -> Model:

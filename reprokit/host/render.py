@@ -92,6 +92,7 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         cpu_s=seen.cpu_s,
         peak_rss_bytes=seen.peak_rss_bytes,
         evidence=facts.verdict.evidence[:8],
+        growth="\n".join(seen.growth.get("table", ())),
         command=cut(facts.command, 2_000),
         repro="" if is_long else facts.repro,
         repro_about=facts.repro_about,
@@ -138,6 +139,7 @@ def report(model: dict[str, Any]) -> str:
     return template.render(
         r=model, headline=headline, version=__version__,
         timeline=picture.of_timeline(model["timeline"]), flame=picture.of_flame(model["flame"]),
+        growth=picture.of_growth(model["growth"]),
     )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ def make(verdict: Verdict, signature: Signature, seen: Observation, journals: Jo
         "work": verdict.work,
         "evidence": list(verdict.evidence),
         "eager": seen.eager_detail,
+        "growth": seen.growth,
         "answers": [{"question": a.question, "answer": a.answer, "seconds": a.seconds} for a in seen.answers],
         "timeline": timeline.make(journals.by_pid, seen.ranks, samples, began, ended),
         "flame": flame.tree(stacks.read(run_path, most_rounds=400), names),

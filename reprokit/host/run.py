@@ -110,7 +110,10 @@ def _execute(
     _tell(run_path, main_pid=child.pid, started=started)
     pumps = output.pump(child, run_path / "logs", echo)
     limit = min(request.stall_s, request.deadline_s / 4)
-    lookout = Lookout(run_path, child.pid, limit, request.line_repeats, lambda: max(pump.last_output for pump in pumps))
+    lookout = Lookout(
+        run_path, child.pid, limit, request.line_repeats, lambda: max(pump.last_output for pump in pumps),
+        request.look_every_s,
+    )  # fmt: skip
     began = time.monotonic()
     try:
         while not end:

@@ -24,6 +24,12 @@ class RunDir:
     """``run-001`` below it: everything the run left, before redaction. Never leaves the machine."""
     _lock: IO[str]
 
+    def another(self) -> RunDir:
+        """A further run directory below the same output, under the same lock."""
+        path = _next_run(self.output)
+        make_folders(path)
+        return RunDir(self.output, path, self._lock)
+
     def release(self) -> None:
         """Let the next capture in; the files stay."""
         (self.output / ".lock").unlink(missing_ok=True)

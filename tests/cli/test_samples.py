@@ -21,6 +21,7 @@ SAMPLES = {
     "crash": ("crash", 1, "crash: kernel-run | SIGSEGV in <generated>:call", ""),
     "hang": ("hang", 1, "hang: fx-passes | <user>:__call__ < torch/fx/passes/", ""),
     "healthy": ("ok", 0, "ok: no phase", ""),
+    "superlinear_compile": ("ok", 0, "ok: no phase", ""),  # at one size; its growth is tested in test_scale.py
 }  # fmt: skip
 
 

@@ -1,0 +1,152 @@
+"""``reprokit scale`` as a user calls it: what grows is named, what does not is healthy, and no size is lost silently."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from reprokit.host import archive
+
+from ..conftest import ROOT, Done, reprokit
+
+# A backend that works for so many seconds of its own, so that the law is known.
+TARGET = """
+import time, torch
+def make(n=1, law="3 ** n"):
+    def backend(gm, inputs):
+        end = time.process_time() + eval(law, {"n": n})
+        while time.process_time() < end:
+            sum(range(3_000_000))
+            print("at work")  # without a word, a backend that computes for a minute is a hang
+        return gm.forward
+    return {"model": lambda x: x + n, "calls": [((torch.zeros(2),), {})], "compile": {"backend": backend}}
+def steep(n=1): return make(n, "0.1 * 3 ** n")
+def line(n=1): return make(n, "0.3 * n")
+def picky(n=1, layers=1):
+    if n > 2: raise torch.cuda.OutOfMemoryError("CUDA out of memory, out of memory")
+    return make(n, f"0.1 * {layers}")
+"""
+
+# command line -> words of the one line
+LINES = {
+    ("llama-tiny", "--layers", "1,2"): "fewer than 3",
+    ("llama-tiny", "--layers", "1,2,x"): "'x' is no size",
+    ("llama-tiny", "--layers", "0,1,2"): "'0' is no size",
+    ("llama-tiny", "--layers", "1,2,2"): "holds a size twice",
+    ("llama-tiny", "--layers", "1,2,4.5"): "'4.5' is no size",
+    ("llama-tiny", "--layers", "4"): "none has; write for example",
+    ("llama-tiny",): "none has; write for example",
+    ("llama-tiny", "--layers", "1,2,4", "--batch-size", "1,2"): "layers and batch_size have",
+    ("llama-tiny", "--layers", "1,2,4", "--set", "layers=1,2,4"): "given twice",
+    ("llama-tiny", "--layers", "1,2,4", "--at", "3"): "smaller than a size that is run",
+    ("llama-tiny", "--set", "depth=1,2,4"): "takes no depth; it takes layers",
+    ("llama-tiny", "--set", "dtype=1,2,4"): "takes no dtype",
+    ("llama-tiny", "--set", "layers"): "write NAME=N,N,N",
+    ("convnet", "--sequence-length", "1,2,4"): "convnet has no sequence length",
+    ("llama41b", "--layers", "1,2,4"): "did you mean llama40b",
+    ("--layers", "1,2,4"): "no target was given",
+    ("--layers", "1,2,4", "--", "python", "x.py"): "a command has no size",
+    ("target.py:line", "--set", "depth=1,2,4"): "takes no depth",
+}  # fmt: skip
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    path = tmp_path / "target.py"
+    path.write_text(TARGET)
+    return path
+
+
+@pytest.mark.parametrize("words", LINES, ids=" ".join)
+def test_one_clear_line(words: tuple[str, ...], target: Path) -> None:
+    """What was wrong and what to do, exit code 2, and the same in JSON."""
+    done = reprokit("scale", "--json", *words, cwd=target.parent)
+    assert done.status == 2, done.out + done.err
+    assert LINES[words] in done.err.strip().splitlines()[-1]
+    assert LINES[words] in done.json["missing"][0]["why"] and done.json["growth"] is None
+
+
+def shown(done: Done) -> str:
+    """What ``reprokit show`` says of the pack."""
+    told = reprokit("show", done.json["pack"])
+    assert told.status == 0
+    return told.out
+
+
+@pytest.mark.slow
+def test_an_exponential_compile_is_named_and_a_deadline_is_told(target: Path, tmp_path: Path) -> None:
+    """Phase, law and frame; the size that met its deadline is left out of the fit and is where the stacks are from."""
+    done = reprokit(
+        "scale", f"{target}:steep", "--set", "n=1,2,3,4,20", "--at", "20", "--timeout", "60", "--output-dir", tmp_path / "out", "--json"
+    )  # fmt: skip
+    found = done.json
+    assert (done.status, done.kind) == (1, "superlinear-compile"), done.out + done.err
+    assert found["signature"]["title"].startswith("superlinear-compile: backend | exponential @ torch/_dynamo/")
+    growth = found["growth"]
+    assert [row["verdict"] for row in growth["sizes"]] == ["ok"] * 4 + ["slow-compile"]
+    assert growth["left_out"] == ["n=20 ended as slow-compile and is left out of the fit"]
+    assert growth["worst"]["phase"] == "backend" and found["verdict"]["cause"].startswith("exponential, x")
+    assert not growth["total"]["can_tell"]  # sixteen steps beyond what was measured
+    assert any("cannot be minimized yet" in row["why"] for row in found["missing"])
+    pack = archive.read(Path(found["pack"]))
+    assert pack.json("growth.json")["sizes"][0]["nodes"] == {"dynamo": 3}
+    assert "reprokit scale --at 20 --set n=1,2,3,4,20" in pack.files["command.txt"].decode()
+    issue, page = pack.files["issue.md"].decode(), pack.files["report.html"].decode()
+    for text in (issue, page, shown(done)):
+        assert "exponential, x" in text and "left out of the fit" in text and "at 20" in text
+    assert page.count("<polyline") > 2
+    again = reprokit("pack", found["run_dir"], "--json")
+    assert again.json["signature"] == found["signature"]
+    refused = reprokit("replay", found["pack"], "--yes")
+    assert refused.status == 2 and "which no single program shows" in refused.err
+
+
+@pytest.mark.slow
+def test_a_linear_compile_is_healthy(target: Path, tmp_path: Path) -> None:
+    """Exit code 0, the law in the sentence; on the terminal a row for each size."""
+    done = reprokit("scale", f"{target}:line", "--set", "n=4,8,16", "--output-dir", tmp_path / "out")
+    assert done.status == 0, done.out + done.err
+    assert "n=4, " in done.err and "at 64" in done.out and "Compile time over 3 sizes" in done.out
+    row = next(line for line in done.out.splitlines() if line.startswith("backend"))
+    assert "linear" in row
+
+
+@pytest.mark.slow
+def test_too_few_sizes_that_run_give_no_law(target: Path, tmp_path: Path) -> None:
+    """What failed is the verdict then, and it says how many sizes there were."""
+    done = reprokit(
+        "scale", f"{target}:picky", "--set", "n=1,2,3", "--set", "layers=2", "--output-dir", tmp_path / "out", "--json"
+    )
+    assert (done.status, done.kind) == (1, "oom"), done.out + done.err
+    assert done.json["growth"]["says"] == "2 of 3 sizes ran through, and a law needs 3"
+    assert {"what": "size", "why": "n=3 ended as oom and is left out of the fit"} in done.json["missing"]
+
+
+@pytest.mark.slow
+def test_the_chain_of_the_samples_is_exponential(tmp_path: Path) -> None:
+    """Each value used twice: Inductor on torch 2.13 writes the whole chain out for each of them."""
+    sample = ROOT / "samples" / "superlinear_compile.py"
+    done = reprokit("scale", f"{sample}:make", "--set", "n=6,8,10,11", "--at", "12", "--output-dir", tmp_path, "--json")
+    assert (done.status, done.kind) == (1, "superlinear-compile"), done.out + done.err
+    assert (
+        done.json["signature"]["title"]
+        == "superlinear-compile: codegen | exponential @ torch/_inductor/codegen/cpp.py:codegen_kernel"
+    )
+    assert (
+        subprocess.run(["tar", "tzf", done.json["pack"]], capture_output=True, check=True).stdout.count(b"growth.json")
+        == 1
+    )
+
+
+@pytest.mark.slow
+def test_a_clean_model_is_healthy(tmp_path: Path) -> None:
+    """The zoo's small model, layer by layer."""
+    done = reprokit("scale", "--model", "llama-tiny", "--layers", "1,2,4", "--output-dir", tmp_path, "--json")
+    assert (done.status, done.kind) == (0, "ok"), done.out + done.err
+    growth = done.json["growth"]
+    assert growth["at"] == 16 and not growth["is_superlinear"]
+    assert growth["total"]["law"] in ("linear", "n log n")
+    nodes = [row["nodes"]["aten"] for row in growth["sizes"]]
+    assert nodes[2] > 1.5 * nodes[1] > 2 * nodes[0]

@@ -1,0 +1,153 @@
+"""Costs by phase from a journal, and what several of them say together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reprokit.core import costs
+from reprokit.core.costs import Cost
+from reprokit.core.records import Frame, GraphRecord, Observation
+from reprokit.core.signature import sign
+from reprokit.core.verdict import judge
+
+GRAPHS = (GraphRecord(1, "dynamo", "0/0", 9, is_done=True),)
+
+
+def event(ev: str, name: str, cpu: float, tid: int = 1) -> dict[str, Any]:
+    return {"ev": ev, "name": name, "cpu": cpu, "tid": tid}
+
+
+def test_nested_events_cost_their_own_time() -> None:
+    """An outer event pays for what no inner one did; importing, building and running are no compile."""
+    events = [
+        event("begin", "stage:import", 0.0), event("end", "stage:import", 2.0), event("begin", "stage:call-0", 2.0),
+        event("begin", "dynamo", 2.5), event("begin", "GraphLowering.run", 3.0), event("begin", "pass.x.y", 4.0),
+        event("end", "pass.x.y", 4.5), event("end", "GraphLowering.run", 5.0), event("end", "dynamo", 5.25),
+        event("end", "stage:call-0", 9.0), {"ev": "exit", "cpu_s": 9.5},
+    ]  # fmt: skip
+    by_phase, by_pass = costs.of_journals({7: events, 8: [{"ev": "process"}]}, 12.0)
+    assert by_phase == {"dynamo-trace": 0.75, "lowering": 1.5, "fx-passes": 0.5, "cpp-build": 2.5}
+    assert by_pass == {"dynamo": 0.75, "GraphLowering.run": 1.5, "pass.x.y": 0.5}
+
+
+def test_two_threads_share_one_clock() -> None:
+    """No second is counted twice, and what the compiling thread did before another's event is its own."""
+    events = [
+        event("begin", "GraphLowering.run", 1.0), event("begin", "triton_key", 4.0, tid=2), event("end", "triton_key", 5.0, tid=2),
+        event("end", "GraphLowering.run", 6.0),
+    ]  # fmt: skip
+    by_phase, _ = costs.of_journals({7: events}, 6.0)
+    assert by_phase["lowering"] == 4.0
+    assert sum(by_phase.values()) <= 5.0
+
+
+def test_an_open_event_and_a_cut_journal_are_no_error() -> None:
+    """A run that was ended leaves phases open."""
+    assert costs.of_journals({7: [event("begin", "dynamo", 1.0), {"ev": "end"}]}, 0.0) == ({}, {})
+    assert costs.of_journals({}, 0.0) == ({}, {})
+
+
+def stack(*names: str) -> tuple[Frame, ...]:
+    return tuple(
+        Frame(f"torch/_inductor/{file}.py", function) for file, _, function in (n.partition(":") for n in names)
+    )
+
+
+def test_the_frame_is_the_innermost_that_the_phase_keeps() -> None:
+    """What recurses, and what dispatches, names nothing; stacks of other phases do not count."""
+    deep = ("ir:loader", "ir:inner_fn_opcount", "ir:has_exceeded_max_reads", "graph:run", "compile_fx:compile_fx")
+    stacks = [
+        stack("ir:load", "ir:loader", *deep), stack("ir:loader", "ir:loader", "ir:loader", *deep[1:]), stack(*deep[1:]), stack(*deep),
+        stack("sizevars:simplify", *deep), stack("codegen/cpp:codegen_kernel", "scheduler:codegen"),
+    ]  # fmt: skip
+    assert costs.place(stacks, "lowering") == "torch/_inductor/ir.py:loader"
+    assert costs.place(stacks[1:3], "lowering") == "torch/_inductor/ir.py:inner_fn_opcount"
+    assert costs.place(stacks, "guards") == ""
+
+
+def series(law: Any, sizes: tuple[int, ...] = (4, 6, 8, 10)) -> list[Cost]:
+    found = []
+    for n in sizes:
+        parts = {"lowering": law(n), "cpp-build": 4.0}
+        found.append(
+            Cost(
+                n,
+                f"run-{n:03d}",
+                "ok",
+                True,
+                sum(parts.values()),
+                parts,
+                {"GraphLowering.run": law(n)},
+                10**9,
+                {"aten": 2 * n},
+            )
+        )
+    return found
+
+
+def told(rows: list[Cost], at: int, frame: str = "torch/_inductor/ir.py:has_exceeded_max_reads") -> Observation:
+    growth = costs.summarise(rows, "n", at)
+    if growth["worst"]:
+        growth["worst"]["frame"] = frame
+    return Observation(exit_status=0, has_finished=True, graphs=GRAPHS, growth=growth)
+
+
+def test_the_same_growth_has_the_same_signature_at_any_size() -> None:
+    """Other sizes, another machine's speed, another full size: one bug."""
+    titles = set()
+    for speed, sizes, at in ((1, (4, 6, 8, 10), 12), (3, (5, 7, 8, 9), 40), (2, (6, 8, 9, 11), 11)):
+        seen = told(series(lambda n, speed=speed: speed * (0.1 + 0.01 * 2.0**n), sizes), at)
+        verdict = judge(seen)
+        assert (verdict.kind, verdict.phase) == ("superlinear-compile", "lowering")
+        assert verdict.cause == "exponential, x2.0 a step"
+        titles.add(sign(verdict, seen).title)
+    assert titles == {"superlinear-compile: lowering | exponential @ torch/_inductor/ir.py:has_exceeded_max_reads"}
+
+
+def test_a_line_is_healthy_and_says_what_it_predicts() -> None:
+    """The verdict is ok, with the law in its sentence."""
+    seen = told(series(lambda n: 0.5 * n), 40)
+    verdict = judge(seen)
+    assert verdict.kind == "ok" and "linear in n" in verdict.reason and "at n=40: 2" in verdict.reason
+    assert seen.growth["worst"]["phase"] == "lowering" and seen.growth["worst"]["event"] == "GraphLowering.run"
+    assert sign(verdict, seen).title == "ok: no phase"
+
+
+def test_a_phase_that_does_not_matter_is_no_verdict() -> None:
+    """It bends, and at the full size it is still a tenth of a second beside minutes."""
+    rows = series(lambda n: 0.05 * n**2.5, (1, 2, 4))
+    heavy = [Cost(**{**vars(c), "phases": {**c.phases, "cpp-build": 300.0 * c.size}}) for c in rows]
+    assert judge(told(heavy, 4)).kind == "ok"
+
+
+def test_sizes_that_failed_are_told_and_left_out() -> None:
+    """The law is that of the others, and three are the least."""
+    rows = series(lambda n: 0.1 + 0.01 * 2.0**n)
+    late = Cost(40, "run-040", "slow-compile", False, 3.0, {"lowering": 3.0})
+    growth = costs.summarise([*rows, late], "n", 40)
+    assert growth["is_superlinear"] and growth["left_out"] == ["n=40 ended as slow-compile and is left out of the fit"]
+    assert any("slow-compile: left out of the fit" in row for row in growth["table"])
+    few = costs.summarise([*rows[:2], late], "n", 40)
+    assert few["says"] == "2 of 3 sizes ran through, and a law needs 3" and not few["is_superlinear"]
+
+
+def test_a_small_phase_does_not_hide_a_large_one() -> None:
+    """What is certain at the full size decides which phase is the worst."""
+    rows = series(lambda n: 0.2 + 0.01 * 1.9**n, (6, 8, 10, 11))
+    rows = [Cost(**{**vars(c), "phases": {**c.phases, "guards": 0.02 + 0.3 * (c.size == 11)}}) for c in rows]
+    assert costs.summarise(rows, "n", 44)["worst"]["phase"] == "lowering"
+
+
+def test_the_least_of_several_runs_counts() -> None:
+    """A neighbour's work adds to some phase of each run; a run that failed is no measurement."""
+    one = Cost(4, "run-001", "ok", True, 6.0, {"lowering": 1.0, "aot": 5.0}, {}, 200, {"aten": 3})
+    two = Cost(4, "run-002", "ok", True, 5.0, {"lowering": 3.0, "aot": 2.0}, {}, 100, {"aten": 3})
+    bad = Cost(4, "run-003", "crash", False, 0.1, {"aot": 0.1})
+    found = costs.least([one, two, bad])
+    assert (found.phases, found.cpu_s, found.peak_rss_bytes, found.is_used) == (
+        {"lowering": 1.0, "aot": 2.0},
+        3.0,
+        100,
+        True,
+    )
+    assert costs.least([bad]).verdict == "crash"
