@@ -38,6 +38,8 @@ def report(out: Console, model: dict[str, Any]) -> None:
     for row in (*_rows(model, "path"), *_rows(model, "evidence")):
         line(f"- {row}")
     table(out, _dict(model.get("growth")))
+    if said := _dict(model.get("ablation")).get("sentence"):
+        line(said)
     timeline = _dict(model.get("timeline"))
     _phases(out, _dicts(timeline, "phases"), is_plain)
     for series in _dicts(timeline, "series"):
@@ -131,6 +133,8 @@ def captured_run(captured: Any) -> None:
     row("cost", f"{seen.seconds:.1f} s, {seen.cpu_s:.1f} CPU-seconds, {seen.peak_rss_bytes / 1e6:.0f} MB at most")
     if seen.graphs:
         row("graphs", f"{len(seen.graphs)} recorded: {nodes['dynamo']} Dynamo nodes, {nodes['aten']} ATen nodes")
+    if captured.ablation and captured.ablation.sentence:
+        row("ablation", captured.ablation.sentence)
     if captured.minimized and captured.minimized.text:
         row("minimized", captured.minimized.say())
         for note in captured.minimized.notes:

@@ -15,7 +15,7 @@ from . import results
 from .facts import recent
 from .records import Fault, Frame, Observation, Raised, Signature, Verdict
 
-ALGORITHM = 4
+ALGORITHM = 5
 """Rises whenever a title could change for the same evidence; ids of different algorithms never compare."""
 
 MESSAGE_CHARS = 160

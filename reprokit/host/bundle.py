@@ -75,7 +75,10 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
             draft.add_text(f"issue/{name}.md", getattr(issue, name))
         draft.add_text("issue/url.txt", issue.url + "\n")
     try:
-        told = report.make(story.verdict, story.signature, story.seen, story.journals, place.path)
+        told = report.make(
+            story.verdict, story.signature, story.seen, story.journals, place.path,
+            story.ablation.to_json() if story.ablation else None,
+        )  # fmt: skip
         model = redactor.value(told)
         draft.add_json("report.json", model)
         draft.add_text("report.html", render.report(model))

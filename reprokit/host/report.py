@@ -22,7 +22,10 @@ MOST_PROCESSES = 40
 Model = dict[str, Any]
 
 
-def make(verdict: Verdict, signature: Signature, seen: Observation, journals: Journals, run_path: Path) -> Model:
+def make(
+    verdict: Verdict, signature: Signature, seen: Observation, journals: Journals, run_path: Path,
+    ablation: dict[str, Any] | None = None,
+) -> Model:  # fmt: skip
     """Gather the model; nothing in it is redacted yet."""
     began, ended = _times(journals, seen)
     names = {pid: f"rank {rank}" for rank, pid in seen.ranks.items()}
@@ -43,6 +46,7 @@ def make(verdict: Verdict, signature: Signature, seen: Observation, journals: Jo
         "evidence": list(verdict.evidence),
         "eager": seen.eager_detail,
         "growth": seen.growth,
+        "ablation": ablation or {},
         "answers": [{"question": a.question, "answer": a.answer, "seconds": a.seconds} for a in seen.answers],
         "timeline": timeline.make(journals.by_pid, seen.ranks, samples, began, ended),
         "flame": flame.tree(stacks.read(run_path, most_rounds=400), names),
