@@ -117,6 +117,9 @@ def captured_run(captured: Any) -> None:
     out.print(
         f"[bold {colour}]{verdict.kind}[/]{'' if verdict.phase in (None, 'eager') else ' in ' + escape(verdict.phase)}: {escape(screen.safe(verdict.reason))}"
     )
+    if verdict.kind == "ok":
+        for note in verdict.evidence:
+            row("", note)
     if verdict.kind == "hang":
         for name in (verdict.cause or "unknown", *verdict.also):
             row("cause", f"{name}: {EXPLAIN.get(name, '')}")

@@ -166,12 +166,15 @@ def parse_fatal(text: str, pid: int) -> Fault | None:
 
 
 def parse_terminate(text: str) -> str:
-    """What the C++ runtime said before ``abort``: ``std::runtime_error: message``, or nothing."""
-    # What a second thread says may stand between any two words of the first, and its abort may come before the message:
-    # then the type alone is no chance.
+    """What the C++ runtime said before ``abort``: ``std::runtime_error: message``, ``std::terminate`` alone, or nothing."""
+    # What a second thread says may stand between any two words of the first, and its abort may come before the message,
+    # or before the type: what is then left of it is no chance.
     alone = text.replace(_AGAIN, "")
-    found = list((_TERMINATE if alone == text else _TYPE).finditer(alone))
-    return ": ".join(found[-1].groupdict().values()) if found else ""
+    if alone == text:
+        found = list(_TERMINATE.finditer(alone))
+        return ": ".join(found[-1].groupdict().values()) if found else ""
+    types = list(_TYPE.finditer(alone))
+    return types[-1]["type"] if types else "std::terminate"
 
 
 def parse_py_spy(text: str, pid: int) -> list[ThreadStack]:

@@ -33,9 +33,16 @@ def compare(wanted: Signature, verdict: Verdict, signature: Signature) -> str:
 
 
 def is_raced(one: Signature, two: Signature) -> bool:
-    """Both are one C++ abort: of two threads that throw at once, the runtime tells the message or only its type."""
-    short, long = sorted((one.title, two.title), key=len)
-    return short.startswith("crash: ") and long.startswith(f"{short}: ")
+    """Both are one C++ abort: of two threads that throw at once, the runtime tells the message, its type, or neither."""
+    told = []
+    for title in (one.title, two.title):
+        head, is_abort, said = title.partition(" | SIGABRT std::")
+        if not is_abort or not head.startswith("crash: "):
+            return False
+        told.append((head, *said.partition(": ")[::2]))
+    (head, type_, message), (other_head, other_type, other_message) = told
+    is_one_type = type_ == other_type or "terminate" in (type_, other_type)
+    return head == other_head and is_one_type and (message == other_message or not (message and other_message))
 
 
 def patience(rate: float) -> int:

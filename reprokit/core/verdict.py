@@ -246,7 +246,9 @@ def _finished(seen: Observation) -> Verdict | None:
     compiled = [g for g in seen.graphs if g.level == "dynamo"]
     told = silent.notes(seen)
     if not compiled:
-        return Verdict("ok", None, None, "The target finished, and nothing in it was compiled.", (NOTHING_COMPILED,))
+        return Verdict(
+            "ok", None, None, "The target finished, and nothing in it was compiled.", (NOTHING_COMPILED, *told)
+        )
     return Verdict(
         "ok",
         None,

@@ -82,6 +82,8 @@ def test_what_the_runtime_said_survives_interleaving(text: str) -> None:
     assert fr.parse_terminate(text + " out of bounds\n") == said
     lost = "terminate called after throwing an instance of 'std::runtime_error'\nterminate called recursively\n"
     assert not is_race or fr.parse_terminate(lost) == said
+    cut = "terminate called after throwing an instance of 'terminate called recursively\n"
+    assert fr.parse_terminate(cut) == "std::terminate"
 
 
 def test_main_thread_of_a_dump() -> None:

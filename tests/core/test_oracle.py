@@ -18,6 +18,7 @@ def signature(title: str) -> Signature:
         ("SIGABRT std::runtime_error: index out of bounds", "SIGABRT std::runtime_error", oracle.SAME),
         ("SIGABRT std::runtime_error", "SIGABRT std::runtime_error: index out of bounds", oracle.SAME),
         ("SIGABRT std::runtime_error: index out of bounds", "SIGABRT std::runtime_error: no such kernel", oracle.OTHER),
+        ("SIGABRT std::runtime_error: index out of bounds", "SIGABRT std::terminate", oracle.SAME),
         ("SIGABRT std::runtime_error", "SIGABRT std::bad_alloc", oracle.OTHER),
         ("SIGABRT", "SIGABRT in torch/_inductor/graph.py:run", oracle.OTHER),
     ],
