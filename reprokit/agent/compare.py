@@ -16,8 +16,11 @@ from . import journal
 MOST_TOLD = 20
 RELATIVE_FLOOR = 1e-5
 """Share of the size of the reference below which a distance from it is no error; a tenth of the 1e-4 of ``same``."""
+FACTORS = ((10, 10.0), (500, 8.0), (1000, 3.0), (math.inf, 2.0))
+"""How much further from float64 than eager compiled code may be, by the number of elements: few are noisy, as in ``same``."""
 BLIND_TOLERANCE = {"torch.float16": 2e-2, "torch.bfloat16": 6e-2, "torch.float64": 1e-7, "torch.complex128": 1e-7}
-"""Where there is no float64 run to judge by: relative to the size of the result; 1e-3 for other types."""
+"""Where there is no float64 run to judge by: relative to the size of the result; 1e-3 for other types. What differs less
+is ``unclear``: one wrong element of millions, or noise."""
 TOLERANCE = {
     "torch.float16": (1e-3, 1e-5), "torch.bfloat16": (1.6e-2, 1e-5), "torch.float64": (1e-7, 1e-7),
     "torch.complex128": (1e-7, 1e-7), "torch.float32": (1.3e-6, 1e-5), "torch.complex64": (1.3e-6, 1e-5),
@@ -37,7 +40,8 @@ def journal_what_differs(folder: str) -> None:
         return
     found = differences(torch, eager, compiled, wide or {})
     unsteady = [d["name"] for d in differences(torch, eager, again, {})] if again is not None else []
-    told = [d for d in found if d["side"] in ("compiled", "unknown")] + [d for d in found if d["side"] == "eager"]
+    order = ("compiled", "unknown", "unclear", "eager")
+    told = sorted(found, key=lambda d: order.index(d["side"]))
     journal.write(
         "compared",
         differences=told[:MOST_TOLD],
@@ -64,7 +68,7 @@ def differences(
     compiled: dict[tuple[int, str], Row],
     wide: dict[tuple[int, str], Row],
 ) -> list[dict[str, Any]]:
-    """What differs, in the order of the calls; each with the side that is wrong: compiled, eager, noise or unknown."""
+    """What differs, in the order of the calls; each with the side that is wrong: compiled, eager, unknown or unclear."""
     found = [
         _difference(key, "missing", "unknown", expected="nothing", got=_words(row))
         for key, row in compiled.items()
@@ -160,16 +164,20 @@ def _is_alike(test: Any, one: Any, other: Any) -> Any:
 
 
 def _side(torch: Any, dtype: str, a: Any, b: Any, r: Any) -> str:
-    """Which of two results is wrong; ``noise`` when both are as far from the reference as such floats are."""
+    """Which of two results is wrong; ``noise`` when both are as far from the reference as such floats are.
+
+    Without a reference: ``unknown``, or ``unclear`` for what may be noise.
+    """
 
     def rms(t: Any) -> float:
         return float(t.abs().square().mean().sqrt())
 
     if r is None:
-        scale = max(rms(a), 1e-30)
-        return "noise" if rms(a - b) <= BLIND_TOLERANCE.get(dtype, 1e-3) * scale else "unknown"
-    factor = 3.0 if dtype in ("torch.float16", "torch.bfloat16") or a.numel() < 1000 else 2.0
-    floor = RELATIVE_FLOOR * rms(r)
+        is_small = rms(a - b) <= BLIND_TOLERANCE.get(dtype, 1e-3) * max(rms(a), 1e-30)
+        return "unclear" if is_small else "unknown"
+    factor = next(f for most, f in FACTORS if a.numel() <= most)
+    factor = max(factor, 3.0) if dtype in ("torch.float16", "torch.bfloat16") else factor
+    floor = max(RELATIVE_FLOOR * rms(r), TOLERANCE.get(dtype, (0.0, 1e-5))[1])
     of_eager, of_compiled = rms(a - r), rms(b - r)
     if of_compiled > factor * of_eager + floor:
         return "compiled"

@@ -142,7 +142,8 @@ def _is_fake(torch: Any, spec: dict[str, Any], device: str | None, plan: hf.Plan
 def _describe(torch: Any, target: Target, is_train: bool) -> None:
     is_module = isinstance(target.model, torch.nn.Module)
     count = sum(p.numel() for p in target.model.parameters()) if is_module else 0  # type: ignore[attr-defined]
-    journal.write("target", form=target.form, is_module=is_module, train=is_train, parameters=count)
+    plain = {k: v for k, v in target.compile.items() if isinstance(v, (str, bool))}
+    journal.write("target", form=target.form, is_module=is_module, train=is_train, parameters=count, compile=plain)
 
 
 def _compile(torch: Any, target: Target, spec: dict[str, Any]) -> Any:

@@ -77,7 +77,8 @@ def _settle(spec: dict[str, Any], threads: int) -> None:
         import torch._dynamo.config
 
         torch._dynamo.config.disable = True
-        exec(eager.PATCH, {"torch": torch})  # noqa: S102 - our own text, the same that fresh processes get
+        if not spec["role"]:  # the recorder of a role leaves the compiler out itself
+            exec(eager.PATCH, {"torch": torch})  # noqa: S102 - our own text, the same that fresh processes get
     elif spec["stop"]:
         stops.install(spec["stop"], spec["is_backward"], lambda: _leave(0))
     results.install(spec["role"], spec["results"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import hashlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +28,10 @@ _recorder: Recorder | None = None
 def install(role: str = ROLE, folder: str = FOLDER) -> None:
     """Put a recorder around ``torch.compile``; nothing happens without a role."""
     global _recorder
-    if not role or int(os.environ.get("WORLD_SIZE") or 1) > 1:
+    if not role:
+        return
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+        journal.write("agent_problem", hook="results", problem="results of several ranks are not compared")
         return
     import torch
 
@@ -53,8 +57,8 @@ def finish() -> None:
     """Write what was recorded, and compare it with what the other roles left; once, at the end of the program."""
     global _recorder
     done, _recorder = _recorder, None
-    if done is None:
-        return
+    if done is None or not done.calls:
+        return  # a launcher, whose child has the results
     try:
         done.write()
         from . import compare
@@ -74,16 +78,24 @@ class Recorder:
         self._torch, self.real = torch, torch.compile
         self._modules: dict[int, tuple[str, Any]] = {}
         self._leaves: dict[int, tuple[str, Any]] = {}
+        self._is_inside = self._has_told = False
 
     def compile(self, model: Any = None, **options: Any) -> Any:
         """Stand for ``torch.compile``: compile, or in a role without it do not, and record each call."""
         if model is None:
             return lambda function: self.compile(function, **options)
-        inner = self.real(model, **options) if self.role == "compiled" else model
+        is_compiled = self.role == "compiled"
         if isinstance(model, self._torch.nn.Module):
-            return _module(self._torch, inner, functools.partial(self._call, inner, model))
+            made = self.real(model, **options) if is_compiled else self.real(model, backend="eager")
+            inner = made.forward if is_compiled and made is not model else model.__call__
+            if made is model:  # its parts were compiled in place
+                inner = model.forward
+            # the object that the program would get, in every role, but for what it does when it is called
+            made.__dict__["forward"] = functools.partial(self._call, inner, model)
+            return made
+        inner = self.real(model, **options) if is_compiled else model
 
-        @functools.wraps(model, updated=())
+        @functools.wraps(model)
         def recorded(*args: Any, **kwargs: Any) -> Any:
             return self._call(inner, model, *args, **kwargs)
 
@@ -91,49 +103,77 @@ class Recorder:
 
     def _call(self, inner: Callable[..., Any], model: Any, /, *args: Any, **kwargs: Any) -> Any:
         torch = self._torch
-        if torch.compiler.is_compiling():
-            return inner(*args, **kwargs)
-        number, self.calls = self.calls, self.calls + 1
-        torch.manual_seed(SEED + number)
-        given = self._given(args, kwargs)
-        for name, leaf in given:
-            if isinstance(leaf, torch.Tensor) and leaf.is_leaf and leaf.requires_grad:
-                self._leaves.setdefault(id(leaf), (name, leaf))
-        if isinstance(model, torch.nn.Module):
-            self._modules.setdefault(id(model), (f"model{len(self._modules) or ''}", model))
-        before = torch.get_rng_state()
-        if self.role == "float64":
-            from . import float64
+        if torch.compiler.is_compiling() or self._is_inside:
+            return inner(*args, **kwargs)  # what is compiled inside of a compiled callable is a part of it
+        self._is_inside = True
+        try:
+            number, self.calls = self.calls, self.calls + 1
+            torch.manual_seed(SEED + number)
+            is_kept = number < MOST_CALLS
+            given: Any = self._safely(lambda: self._given(args, kwargs)) if is_kept else None
+            if given is not None:
+                self._safely(lambda: self._remember(given, model))
+            before = torch.get_rng_state()
+            if self.role == "float64":
+                from . import float64
 
-            out, args, kwargs = float64.call(torch, inner, args, kwargs)
-            given = self._given(args, kwargs)
-        else:
-            out = inner(*args, **kwargs)
-        is_random = not torch.equal(before, torch.get_rng_state())
-        if number >= MOST_CALLS:
-            self.skipped += 1
+                out, args, kwargs = float64.call(torch, inner, args, kwargs)
+                given = self._safely(lambda: self._given(args, kwargs)) if is_kept else None
+            else:
+                out = inner(*args, **kwargs)
+            is_random = not torch.equal(before, torch.get_rng_state())
+            if given is None:
+                self.skipped += 1
+            else:
+                self._safely(lambda: self._note_call(number, out, given, is_random))
             return out
+        finally:
+            self._is_inside = False
+
+    def _safely(self, step: Callable[[], Any]) -> Any:
+        """Do a step of ours; the program must not end of it."""
+        try:
+            return step()
+        except Exception as problem:
+            if not self._has_told:
+                self._has_told = True
+                journal.write("agent_problem", hook="results", problem=repr(problem)[:500])
+            return None
+
+    def _remember(self, given: list[tuple[str, Any]], model: Any) -> None:
+        for name, leaf in given:
+            if isinstance(leaf, self._torch.Tensor) and leaf.is_leaf and leaf.requires_grad:
+                self._leaves.setdefault(id(leaf), (name, leaf))
+        if isinstance(model, self._torch.nn.Module):
+            self._modules.setdefault(id(model), (f"model{len(self._modules) or ''}", model))
+
+    def _note_call(self, number: int, out: Any, given: list[tuple[str, Any]], is_random: bool) -> None:
         places = {_storage(leaf): name for name, leaf in reversed(given) if _storage(leaf)}
         for path, leaf in self._flat(out):
             self._note(number, f"output{path}", leaf, places.get(_storage(leaf), ""), is_random)
         for name, leaf in given:
             self._note(number, name, leaf, "", is_random)
-        return out
 
     def _given(self, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
         return [(f"argument{path}", leaf) for path, leaf in (*self._flat(args), *self._flat(kwargs))]
 
     def _flat(self, tree: Any) -> list[tuple[str, Any]]:
         pytree = self._torch.utils._pytree
-        leaves, _ = pytree.tree_flatten_with_path(tree)
+        try:
+            leaves, _ = pytree.tree_flatten_with_path(tree)
+        except ValueError:  # a class of the program's that names no paths
+            return [(f"[{place}]", leaf) for place, leaf in enumerate(pytree.tree_leaves(tree))]
         return [(pytree.keystr(path), leaf) for path, leaf in leaves]
 
     def _note(self, call: int, name: str, leaf: Any, alias: str, is_random: bool) -> None:
         row: dict[str, Any] = {"call": call, "name": name, "alias": alias, "is_random": is_random, "tensor": None}
         torch = self._torch
         if not isinstance(leaf, torch.Tensor):
-            is_plain = leaf is None or isinstance(leaf, (bool, int, float, complex, str))
-            row["value"] = repr(leaf)[:500] if is_plain else f"a {type(leaf).__name__}"
+            is_plain = leaf is None or isinstance(leaf, (bool, int, float, complex))
+            row["value"] = repr(leaf)[:100] if is_plain else f"a {type(leaf).__name__}"
+            if isinstance(leaf, str):  # what stands in it is the user's
+                digest = hashlib.sha256(leaf.encode("utf-8", "replace")).hexdigest()[:12]
+                row["value"] = f"a text of {len(leaf)} characters, {digest}"
         else:
             row.update(dtype=str(leaf.dtype), shape=list(leaf.shape), device=leaf.device.type)
             with contextlib.suppress(Exception), torch.no_grad():
@@ -162,9 +202,9 @@ class Recorder:
         for name, model in self._modules.values():
             for key, parameter in model.named_parameters():
                 if parameter.grad is not None:
-                    self._note(-1, f"gradient of {name}.{key}", parameter.grad, "", False)
+                    self._note(-1, f"gradient of {name}.{_plain(key)}", parameter.grad, "", False)
             for key, buffer in model.named_buffers():
-                self._note(-1, f"buffer {name}.{key}", buffer, "", False)
+                self._note(-1, f"buffer {name}.{_plain(key)}", buffer, "", False)
         if self.skipped:
             journal.write("results_skipped", role=self.role, count=self.skipped, most_bytes=MOST_BYTES)
         path = os.path.join(self.folder, f"{self.role}.pt")
@@ -173,46 +213,13 @@ class Recorder:
         os.replace(f"{path}.part", path)
 
 
+def _plain(key: str) -> str:
+    """The name of a parameter, also inside a part that was compiled alone."""
+    return key.replace("_orig_mod.", "")
+
+
 def _storage(leaf: Any) -> int:
     """Where a tensor's memory lies; 0 for what has none."""
     with contextlib.suppress(Exception):
         return int(leaf.untyped_storage().data_ptr())
     return 0
-
-
-_SAME = (
-    "parameters named_parameters buffers named_buffers modules named_modules children named_children state_dict "
-    "load_state_dict train eval to apply zero_grad requires_grad_ half float double bfloat16 cuda cpu get_submodule "
-    "get_parameter get_buffer register_forward_hook register_forward_pre_hook register_full_backward_hook"
-).split()
-
-
-def _module(torch: Any, inner: Any, called: Callable[..., Any]) -> Any:
-    """A module that is ``inner`` in all but its calls, which go through ``called``."""
-
-    class Recorded(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.__dict__["_inner"] = inner
-
-        def forward(self, *args: Any, **kwargs: Any) -> Any:
-            return called(*args, **kwargs)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(inner, name)
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            setattr(inner, name, value)
-
-        training = property(lambda self: inner.training, lambda self, value: None)
-
-    def passed_on(name: str) -> Callable[..., Any]:
-        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            result = getattr(inner, name)(*args, **kwargs)
-            return self if result is inner else result
-
-        return method
-
-    for name in _SAME:
-        setattr(Recorded, name, passed_on(name))
-    return Recorded()

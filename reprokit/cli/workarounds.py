@@ -89,7 +89,8 @@ def _of_target(
                 server, request, captured.signature, minimize.limits_of(case), case.python,
                 lambda name: live.show_status(Standing(trying=name)),
             )  # fmt: skip
-            found = tryer.all(captured.verdict, captured.seen, request.compile)
+            asked = {**_asked(journals.last("target").get("compile")), **request.compile}
+            found = tryer.all(captured.verdict, captured.seen, asked)
     parameters = journals.last("target").get("parameters")
     found.parameters = parameters if isinstance(parameters, int) else 0
     guess = speed.guess(found.parameters) if found.parameters else ""
@@ -116,11 +117,16 @@ def _of_pack(place: Path, python: str | None, yes: bool, output_dir: Path | None
                     server, opened.repro, opened.signature, minimize.limits_of(case), checked,
                     lambda name: live.show_status(Standing(trying=name)),
                 )  # fmt: skip
-                found = tryer.all(opened.verdict, case.seen, {})
+                found = tryer.all(opened.verdict, case.seen, _asked(opened.pack.json("run.json").get("compile")))
         finally:
             run.release()
     signature = {"id": opened.signature.id, "title": opened.signature.title}
     return {"schema": 1, "signature": signature, "run_dir": str(run.path), **_told(found)}
+
+
+def _asked(value: Any) -> dict[str, Any]:
+    """Arguments of torch.compile as a journal or a pack tells them."""
+    return {str(k): v for k, v in value.items()} if isinstance(value, dict) else {}
 
 
 def _told(found: Any) -> dict[str, Any]:

@@ -137,7 +137,14 @@ class Ablation:
 
 def read(told: Mapping[str, Any]) -> Ablation:
     """Read what ``to_json`` gave; raises TypeError for what is damaged."""
-    return Ablation(tuple(Step(**row) for row in told.get("steps", ())), str(told.get("blamed") or ""))
+    steps = tuple(Step(**row) for row in told.get("steps", ()))
+    for step in steps:
+        words = (step.name, step.group, step.answer, step.verdict, step.title)
+        if not all(isinstance(w, str) for w in words) or not all(
+            isinstance(n, (int, float)) for n in (step.seconds, step.cpu_s)
+        ):
+            raise TypeError(f"{step} is no step")
+    return Ablation(steps, str(told.get("blamed") or ""))
 
 
 def _and(words: list[str]) -> str:

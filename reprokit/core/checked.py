@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from .results import Difference
 
-LOUD = {
-    "recompile-limit": "torch._dynamo.config.fail_on_recompile_limit_hit = True",
-    "recompile-storm": "torch._dynamo.config.error_on_recompile = True",
-}
-"""The setting with which torch itself fails, instead of going on."""
+LOUD = {"recompile-limit": "torch._dynamo.config.fail_on_recompile_limit_hit = True"}
+"""The setting with which torch itself fails, instead of going on. Its error for a recompile comes before it is told."""
 
 
 def loud(text: str, kind: str) -> str:
@@ -32,25 +29,31 @@ def loud(text: str, kind: str) -> str:
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
+_SAME_RANDOM = """import torch._inductor.config
+torch._inductor.config.fallback_random = True"""
 _RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "nn.", "empty")
 """What a text has that may draw random numbers, such as layers that make their own weights."""
 
 
-def with_check(text: str, wrong: Sequence[Difference]) -> str:
+def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False) -> str:
     """The program as ``run(compile)``, called with ``torch.compile`` and without, and the two compared.
 
     ``wrong`` are the differences that it shows, in a comparison. Where the program has another form than a reduction
-    gives it, or shows what no assertion of torch's compares, it comes back as it was.
+    gives it, or shows what no assertion of torch's compares, it comes back as it was. A program that draws random numbers
+    when it is called draws those of eager when compiled.
     """
     tree = ast.parse(text)
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "torch.compile"]
-    if len(calls) != 1 or not calls[0].args or not wrong or wrong[0].what in ("aliasing", "missing", "value"):
+    is_shown = bool(wrong) and wrong[0].what not in ("aliasing", "missing", "value") and wrong[0].call <= 0
+    if len(calls) != 1 or not calls[0].args or not is_shown:
         return text
     made = calls[0]
     options = [ast.unparse(a) for a in made.args[1:]] + [ast.unparse(k) for k in made.keywords]
-    head = [n for n in tree.body if _stays(n)]
-    main = [n for n in tree.body if not _stays(n)]
-    if not main or not (found := _called(main, made)):
+    defined = [n for n in tree.body if _stays(n)]
+    read = set[str]().union(*map(_free, defined))
+    head = [n for n in tree.body if _stays(n) or _gives(n) & read]  # what functions read stays where they can read it
+    main = [n for n in tree.body if n not in head]
+    if not main or not (found := _called(main, made)) or _count(tree, made) != 1:
         return text
     rows, place, name, arguments = found
     returned = _returned(wrong, name, arguments)
@@ -67,6 +70,8 @@ def with_check(text: str, wrong: Sequence[Difference]) -> str:
     else:
         body.append(f"return {', '.join(returned)}")
     compiled = f"lambda f: torch.compile(f, {', '.join(options)})" if options else "torch.compile"
+    if is_random:
+        head = [*ast.parse(_SAME_RANDOM).body, *head]
     lines = [
         *(ast.unparse(n) for n in head),
         "def run(compile):",
@@ -78,6 +83,17 @@ def with_check(text: str, wrong: Sequence[Difference]) -> str:
     return ast.unparse(ast.parse("\n".join(lines))) + "\n"
 
 
+def _gives(node: ast.stmt) -> set[str]:
+    """The names that a row of the program assigns."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _free(node: ast.stmt) -> set[str]:
+    """The names that a definition reads and does not give itself."""
+    own = _gives(node) | {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - own
+
+
 def _stays(node: ast.stmt) -> bool:
     """Definitions, imports and settings are no part of a run."""
     if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)):
@@ -87,11 +103,16 @@ def _stays(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and "torch.set_default" in ast.unparse(node)
 
 
-def _called(rows: list[ast.stmt], made: ast.Call) -> tuple[list[ast.stmt], int, str, list[str]] | None:
-    """Where the compiled callable is called: the rows, the place in them, the result's name and the arguments' names."""
-    names: set[str] = set()
+def _called(
+    rows: list[ast.stmt], made: ast.Call, known: Collection[str] = ()
+) -> tuple[list[ast.stmt], int, str, list[str]] | None:
+    """Where the compiled callable is called: the rows, the place in them, the result's name and the arguments' names.
+
+    ``known`` are the names that it has so far.
+    """
+    names = set(known)
     for place, node in enumerate(rows):
-        if isinstance(node, ast.With) and (found := _called(node.body, made)):
+        if isinstance(node, ast.With) and (found := _called(node.body, made, names)):
             return found
         value = _value(node)
         if value is made and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -109,11 +130,26 @@ def _called(rows: list[ast.stmt], made: ast.Call) -> tuple[list[ast.stmt], int, 
     return None
 
 
+def _count(tree: ast.Module, made: ast.Call) -> int:
+    """How often the compiled callable is called."""
+    names = {
+        t.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Assign) and n.value is made
+        for t in n.targets
+        if isinstance(t, ast.Name)
+    }
+    called = [n.func for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    return sum(f is made or (isinstance(f, ast.Name) and f.id in names) for f in called)
+
+
 def _value(node: ast.stmt) -> ast.expr:
     return node.value if isinstance(node, (ast.Expr, ast.Assign)) else ast.Constant(None)
 
 
 def _returned(wrong: Sequence[Difference], name: str, arguments: list[str]) -> list[str]:
+    if any(d.name.startswith(("gradient of model", "buffer")) for d in wrong):
+        return []
     kinds = {d.name.split("[")[0].split(" ")[0] for d in wrong}
     found = [name] if "output" in kinds else []
     if "argument" in kinds:

@@ -85,33 +85,51 @@ def recompiled(
 ) -> tuple[Recompiled, ...]:
     """Group ``recompile`` events by function, the worst first.
 
-    ``limits`` has the limit that was hit, and ``cpu_s`` the processor seconds of compiles after the first, by the number
-    of Dynamo's frame.
+    ``limits`` has the limit that was hit, and ``cpu_s`` the processor seconds of compiles after the first, by
+    :func:`frame_of`. Of several processes that run one program the worst counts, not their sum.
     """
-    groups: dict[tuple[str, str, int], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str, int, Any], list[Mapping[str, Any]]] = {}
     for event in events:
         line = event.get("line")
-        key = (str(event.get("function")), str(event.get("file")), line if isinstance(line, int) else 0)
+        key = (
+            str(event.get("function")),
+            str(event.get("file")),
+            line if isinstance(line, int) else 0,
+            event.get("pid"),
+        )
         groups.setdefault(key, []).append(event)
-    found = []
-    for (function, file, line), rows in groups.items():
+    found: dict[tuple[str, str, int], Recompiled] = {}
+    for (function, file, line, _), rows in groups.items():
         reasons = [str((r.get("reasons") or [""])[0]) for r in rows]
         told = [read_guard(reason) for reason in reasons]
-        frames = {str(r.get("cid") or "").split("/")[0] for r in rows}
-        found.append(
-            Recompiled(
-                function, file, line, len(rows), tuple(g for g, _, _ in told), told[-1][1], told[-1][2],
-                next((limits[f] for f in frames if f in limits), ""), round(sum(cpu_s.get(f, 0.0) for f in frames), 2),
-            )
+        frames = {frame_of(r) for r in rows}
+        one = Recompiled(
+            function, file, line, len(rows), tuple(g for g, _, _ in told), told[-1][1], told[-1][2],
+            next((limits[f] for f in frames if f in limits), ""), round(sum(cpu_s.get(f, 0.0) for f in frames), 2),
         )  # fmt: skip
-    return tuple(sorted(found, key=lambda r: (not r.limit, -r.count)))
+        before = found.get((function, file, line))  # of another rank: one of them is told
+        if before is None or _rank(one) < _rank(before):
+            found[function, file, line] = one
+    return tuple(sorted(found.values(), key=_rank))
+
+
+def frame_of(event: Mapping[str, Any]) -> str:
+    """Dynamo's number of the frame that is compiled, in its process."""
+    return f"{event.get('pid', '')}:{str(event.get('cid') or '').split('/')[0]}"
+
+
+def _rank(one: Recompiled) -> tuple[bool, int]:
+    return not one.limit, -one.count
 
 
 def breaks(events: Sequence[Mapping[str, Any]]) -> tuple[GraphBreak, ...]:
-    """Group ``graph_break`` events by reason and place, in the order in which they were met."""
+    """Group ``graph_break`` events by reason and place, in the order in which they were met; ranks break alike."""
     found: dict[tuple[str, str], GraphBreak] = {}
+    first = {str(e.get("reason")) + str(e.get("where")): e.get("pid") for e in reversed(events)}
     for event in events:
         key = (str(event.get("reason")), str(event.get("where") or ""))
+        if event.get("pid") != first[str(event.get("reason")) + str(event.get("where"))]:
+            continue
         is_given_up = bool(event.get("is_given_up"))
         before = found.get(key)
         count = (

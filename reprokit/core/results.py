@@ -25,7 +25,8 @@ class Difference:
     """``values``, ``nan``, ``inf``, ``integers``, ``signed-zero``, ``dtype``, ``shape``, ``stride``, ``aliasing``,
     ``value`` (of no tensor) or ``missing``."""
     side: str
-    """Which is wrong: ``compiled``, ``eager``, or ``unknown`` where there is no float64 run to tell."""
+    """Which is wrong: ``compiled``, ``eager``, ``unknown`` where there is no float64 run to tell, or ``unclear`` where it
+    is so little that it may be noise."""
     expected: str = ""
     """Eager's, at the worst place."""
     got: str = ""
@@ -74,10 +75,13 @@ class Comparison:
     @property
     def wrong(self) -> tuple[Difference, ...]:
         """Those in which compiled code is the wrong side, or may be; the most telling first."""
-        if self.unsteady:
-            return ()
-        told = [d for d in self.differences if d.side in ("compiled", "unknown")]
+        told = [d for d in self.suspects if d.side in ("compiled", "unknown")]
         return tuple(sorted(told, key=lambda d: (d.what not in NUMBERS, d.side != "compiled")))
+
+    @property
+    def suspects(self) -> tuple[Difference, ...]:
+        """Those that may turn out to be wrong when more runs are asked; what eager gives otherwise each time is none."""
+        return tuple(d for d in self.differences if d.side != "eager" and d.name not in self.unsteady)
 
     @property
     def says(self) -> str:
@@ -86,6 +90,8 @@ class Comparison:
             return f"eager itself gives another {self.unsteady[0]} each time, so results cannot be compared"
         if eager := [d for d in self.differences if d.side == "eager"]:
             return f"compiled results are nearer to float64 than eager's, which is the side that departs: {eager[0]}"
+        if unclear := [d for d in self.differences if d.side == "unclear"]:
+            return f"compiled results differ a little, and there is no float64 run to judge by: {unclear[0]}"
         if not self.leaves:
             return "no call of a compiled callable gave a result that could be compared"
         if not self.tensors:
@@ -94,13 +100,11 @@ class Comparison:
 
 
 def read(event: Mapping[str, Any]) -> Comparison:
-    """Read a ``compared`` event of a journal; what is damaged is left out."""
-    names = {f.name for f in dataclasses.fields(Difference)}
+    """Read a ``compared`` event of a journal, or a comparison that was kept; what is damaged is left out."""
     told = []
-    for row in event.get("differences") or ():
-        if isinstance(row, dict) and {"call", "name", "what", "side"} <= set(row):
-            kept = {k: v for k, v in row.items() if k in names}
-            told.append(Difference(**{**kept, "index": tuple(row.get("index") or ())}))
+    for row in _list(event.get("differences")):
+        if isinstance(row, dict) and all(isinstance(row.get(k), str) for k in ("name", "what", "side")):
+            told.append(_difference(row))
 
     def number(key: str) -> int:
         value = event.get(key)
@@ -108,8 +112,23 @@ def read(event: Mapping[str, Any]) -> Comparison:
 
     return Comparison(
         tuple(told), number("count"), number("leaves"), number("tensors"), bool(event.get("is_random")),
-        tuple(map(str, event.get("unsteady") or ())), bool(event.get("has_again")), bool(event.get("has_reference")),
+        tuple(map(str, _list(event.get("unsteady")))), bool(event.get("has_again")), bool(event.get("has_reference")),
     )  # fmt: skip
+
+
+def _difference(row: Mapping[str, Any]) -> Difference:
+    usual = Difference(0, "", "", "")
+    kept: dict[str, Any] = {}
+    for field in dataclasses.fields(Difference):
+        value, like = row.get(field.name), getattr(usual, field.name)
+        if isinstance(value, type(like)) or (isinstance(like, float) and isinstance(value, (int, str))):
+            kept[field.name] = value
+    index = tuple(i for i in _list(row.get("index")) if isinstance(i, int))
+    return dataclasses.replace(usual, **{**kept, "index": index})
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else []
 
 
 def family(differences: tuple[Difference, ...]) -> str:

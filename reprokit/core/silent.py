@@ -7,7 +7,7 @@ from .recompiles import STORM, GraphBreak
 from .records import Link, Observation, Verdict
 from .where import sentence
 
-_ASKED_TO_FAIL = ("FailOnRecompileLimitHit", "RecompileLimitExceeded", "RecompileError")
+_ASKED_TO_FAIL = ("FailOnRecompileLimitHit", "RecompileLimitExceeded")
 """What torch raises instead of going on, where it is told to."""
 
 

@@ -57,14 +57,14 @@ class Ladder:
 
     def ask(self, rung: Rung) -> Judged:
         """Judge the program as ``rung`` compiles it."""
-        if rung is EAGER:
-            return self._run("eager" if self._limits.compares else "", rung.overrides, is_eager=True)
         if not self._limits.compares:
-            return self._run("", rung.overrides)
+            return self._run("", rung.overrides, is_eager=rung is EAGER)
         if self._plain is None:
             shutil.rmtree(self._server.folder / RESULTS, ignore_errors=True)
             self._plain, *_ = [self._run(role, {}, is_eager=True) for role in PLAIN]
-        return self._plain if self._plain.verdict.kind != "ok" else self._run("compiled", rung.overrides)
+        if rung is EAGER or self._plain.verdict.kind != "ok":
+            return self._plain
+        return self._run("compiled", rung.overrides)
 
     def close(self) -> None:
         """Delete what the runs gave, which is the user's."""
@@ -138,7 +138,7 @@ def locate(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> tu
 
 def load(run_path: Path) -> Ablation | None:
     """What an earlier climb left in a run directory."""
-    with contextlib.suppress(ValueError, TypeError, AttributeError):
+    with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):
         return read(json.loads(files.read_text(run_path / FILE)))
     return None
 

@@ -79,6 +79,8 @@ def case_of_pack(opened: Opened, place: rundir.RunDir, python: str) -> Case:
         seconds=_number(told.get("seconds")), quiet_s=_number(told.get("quiet_s")),
         endless_line=str(told.get("endless_line") or ""), graphs=tuple(_graphs(told.get("graphs"))),
         raised=_raised(told.get("raised")),
+        first_rung=opened.verdict.phase or "" if opened.verdict.kind == "wrong-result" else "",
+        departs=opened.verdict.work.get("op", ""),
         compile_failures=tuple(r for row in _rows(told.get("compile_failures")) if (r := _raised(row))),
     )  # fmt: skip
     run = opened.pack.json("run.json")

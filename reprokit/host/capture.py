@@ -125,6 +125,7 @@ def capture(
                 examine(study, missing)
             return finish(study, outcome)
         finally:
+            compared.forget(place.path)
             place.release()
 
 

@@ -102,7 +102,7 @@ def ask_roles(run_role: Callable[[str], Judged], wanted: Signature) -> Judged:
         return dataclasses.replace(eager, answer=answer, has_failed_eager=answer == oracle.OTHER)
     found = run_role("compiled")
     for role in ("again", "float64"):
-        if found.verdict.kind != "wrong-result":
+        if found.seen.comparison is None or not found.seen.comparison.suspects:
             break
         if (told := run_role(role).seen.comparison) is not None:
             seen = dataclasses.replace(found.seen, comparison=told)

@@ -39,6 +39,8 @@ class Ladder:
         self._verdict, self._seen = verdict, seen
         self._level = ""
         self._passing: set[str] = set()
+        self.finished = ""
+        """The program as it leaves, once it has been proved."""
         self.ends = 0.0
         """Monotonic time at which the budget ends; 0 until a program has shown the failure."""
         asker.on_same = self.keep

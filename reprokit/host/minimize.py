@@ -119,9 +119,9 @@ def minimize(
             found.notes.append(f"it ended early: {problem}")
         except Exception as problem:  # the best so far stands
             found.notes.append(f"it ended early, by a defect of reprokit: {problem!r}")
-        else:
-            found.text = _finished(case, asker, found) if found.text else ""
         found.probes, found.asked, found.rate = asker.status.probes, asker.status.asked, asker.rate
+    if found.text:
+        found.text = job.finished or polish.layout(found.text, case.signature.title, verdict.kind)
     found.cpu_s = round(server.cpu_s + time.process_time() - own_cpu_s, 2)
     found.seconds = round(time.monotonic() - began, 1)
     _leave(folder, found)
@@ -136,7 +136,7 @@ def _until_proved(
     folder = case.run_path / FOLDER
     redactor = Redactor(private.gather())
     for _ in range(3):
-        is_spent = False
+        is_spent, job.finished = False, ""
         try:
             job.run(starts, budget_s)
         except Spent:
@@ -149,7 +149,8 @@ def _until_proved(
         _leave(folder, found)
         say("proving the repro in fresh processes")
         # what is proved is what leaves: redaction may change a text, and with it what the program does
-        text = redactor.text(_finished(case, asker, found))
+        job.finished = _finished(case, asker, found)
+        text = redactor.text(job.finished)
         found.proof = proof.prove(text, case.python, folder / "proof", case.signature, asker.limits, asker.rate)
         is_same = found.proof.answer == oracle.SAME
         is_always = found.proof.hits == found.proof.runs and found.proof.tries == 1
@@ -166,17 +167,17 @@ def _until_proved(
 
 
 def _finished(case: Case, asker: Oracle, found: Minimized) -> str:
-    """The program as it leaves: laid out, and failing by itself."""
-    title = case.signature.title
+    """The program as it leaves: laid out, and failing by itself where that is the same failure still."""
+    title, text = case.signature.title, found.text
     asker.ends = float("inf")  # what is asked here is what the reduction came to
-    if not asker.limits.compares:
-        text = checked.loud(found.text, case.verdict.kind)
-        return polish.layout(text if text != found.text and asker.holds(text) else found.text, title, case.verdict.kind)
-    seen = asker.once(found.text).seen
-    wrong = seen.comparison.wrong if seen.comparison else ()
-    return polish.layout(
-        checked.with_check(found.text, wrong), f"{title}: {wrong[0]}" if wrong else title, case.verdict.kind
-    )
+    if asker.limits.compares:
+        told = asker.once(text).seen.comparison
+        if told is not None and told.wrong:
+            title = f"{title}: {told.wrong[0]}"
+            text = checked.with_check(text, told.wrong, told.is_random)
+    else:
+        text = checked.loud(text, case.verdict.kind)
+    return polish.layout(text if text != found.text and asker.holds(text) else found.text, title, case.verdict.kind)
 
 
 def load(run_path: Path) -> Minimized | None:

@@ -197,7 +197,7 @@ def _faults(run_path: Path, stderr_tail: str) -> list[Fault]:
 
 def _limits(journals: Journals) -> dict[str, str]:
     """Limits of recompilation that were hit, by the number of Dynamo's frame."""
-    return {_frame(e): str(e.get("limit")) for e in journals.all("recompile_limit")}
+    return {recompiles.frame_of(e): str(e.get("limit")) for e in journals.all("recompile_limit")}
 
 
 def _again_s(journals: Journals) -> dict[str, float]:
@@ -213,12 +213,9 @@ def _again_s(journals: Journals) -> dict[str, float]:
                 is_outermost = not any(o.get("cid") for o in opened)
                 if begun.get("cid") and is_outermost and not str(begun["cid"]).endswith("/0"):
                     spent = float(event.get("cpu") or 0) - float(begun.get("cpu") or 0)
-                    found[_frame(begun)] = found.get(_frame(begun), 0.0) + spent
+                    frame = recompiles.frame_of(begun)
+                    found[frame] = found.get(frame, 0.0) + spent
     return found
-
-
-def _frame(event: Event) -> str:
-    return str(event.get("cid") or "").split("/")[0]
 
 
 def _graphs(journals: Journals) -> list[GraphRecord]:

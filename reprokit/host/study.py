@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 
@@ -44,9 +45,8 @@ class Study:
         with minimize.server_of(self._case()) as server, interrupts.heard():
             if self.verdict.kind == "wrong-result" and self._is_factory:
                 self.say("asking where in the compiler it begins")
-                ladder = self._ladder(server, self.request)
-                self.seen, self.ablation = ablate.locate(ladder, self.seen, self._trying)
-                ladder.close()
+                with contextlib.closing(self._ladder(server, self.request)) as ladder:
+                    self.seen, self.ablation = ablate.locate(ladder, self.seen, self._trying)
                 self.verdict = judge(self.seen)
             found = self._minimized(server, resume) if self.request.minimizes and not why else None
             if self.request.rungs != "none":
@@ -72,13 +72,23 @@ class Study:
                 Missing("ablation", "a whole command is run again only in small parts, and there are none")
             )
             return
+        if self.ablation is not None and isinstance(program, str):
+            self._check_begin(server, program)
         climb = ablate.everything if self.request.rungs == "all" else ablate.in_capture
         if self.ablation is None or self.request.rungs == "all":
             self.say("climbing the ablation ladder")
-            ladder = self._ladder(server, program)
-            self.ablation = climb(ladder, self._trying)
-            ladder.close()
+            with contextlib.closing(self._ladder(server, program)) as ladder:
+                self.ablation = climb(ladder, self._trying)
         files.write_json(self.place.path / ablate.FILE, self.ablation.to_json())
+
+    def _check_begin(self, server: Server, program: str) -> None:
+        """Ask where the small program begins to be wrong: of its candidates only the family was asked."""
+        with contextlib.closing(self._ladder(server, program)) as ladder:
+            first = ladder.climb(ablate.IN_CAPTURE, self._trying).first
+        part = first.part if first else "nowhere"
+        if part != self.seen.first_rung:
+            why = f"the small program begins to be wrong in {part}, the target in {self.seen.first_rung}: look at both"
+            self.missing.append(Missing("minimization", why))
 
     def _ladder(self, server: Server, program: Request | str) -> ablate.Ladder:
         case = self._case()

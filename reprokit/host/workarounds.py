@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
 from collections.abc import Callable
@@ -92,13 +93,13 @@ class Tryer:
         if verdict.kind == "ok":
             found.as_it_is, found.compile_s = self._measured({})
             return found
-        for remedy in remedies.of(verdict, seen, compile):
-            self._show(remedy.name)
-            try:
-                found.tried.append(self._try(remedy))
-            except ServerLost as problem:
-                found.tried.append(Tried(remedy.name, remedy.code, oracle.UNRESOLVED, str(problem)))
-        self._ladder.close()
+        with contextlib.closing(self._ladder):
+            for remedy in remedies.of(verdict, seen, compile):
+                self._show(remedy.name)
+                try:
+                    found.tried.append(self._try(remedy))
+                except ServerLost as problem:
+                    found.tried.append(Tried(remedy.name, remedy.code, oracle.UNRESOLVED, str(problem)))
         return found
 
     def _try(self, remedy: Remedy) -> Tried:

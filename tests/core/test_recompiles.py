@@ -39,7 +39,7 @@ def test_the_worst_function_stands_first_with_what_changes() -> None:
         for i in range(7)
     ]
     limited = [{"function": "g", "file": "a.py", "line": 9, "cid": "1/1", "reasons": ["1/0: y.k == 0"]}]
-    first, second = recompiles.recompiled([*often, *limited], {"1": "recompile_limit"}, {"0": 1.5})
+    first, second = recompiles.recompiled([*often, *limited], {":1": "recompile_limit"}, {":0": 1.5})
     assert (first.function, first.limit, first.count) == ("g", "recompile_limit", 1)
     assert (second.count, second.cpu_s, second.guard) == (7, 1.5, "<input>.n == #")
     assert second.changes == "x.n == 0, then x.n == 6"

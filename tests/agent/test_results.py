@@ -1,0 +1,99 @@
+"""The recorder around ``torch.compile``: the program gets what it would get without it, and both sides record alike."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ..conftest import ROOT, clean_environ
+
+PROGRAM = """
+import copy, json, os
+import torch
+from torch import nn
+from reprokit.agent import journal, results
+
+journal.RUN_DIR = os.environ["PLACE"]
+results.install(os.environ["ROLE"], os.environ["PLACE"] + "/results")
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+
+    def forward(self, x):
+        return self.layers(x)
+
+@torch.compile(backend="aot_eager")
+def helper(x):
+    return x.sin()
+
+def calls_a_helper(x):
+    return helper(x) + 1
+
+calls_a_helper.tag = "kept"
+torch.manual_seed(0)
+net = Net()
+compiled = torch.compile(net, backend="aot_eager")
+outer = torch.compile(calls_a_helper, backend="aot_eager")
+x = torch.randn(3, 4, requires_grad=True)
+compiled(x).sum().backward()
+outer(x.detach())
+
+class Parent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.child = compiled
+
+class Odd:
+    def __init__(self, value):
+        self.value = value
+
+torch.utils._pytree.register_pytree_node(Odd, lambda odd: ([odd.value], None), lambda values, _: Odd(*values))
+torch.compile(lambda odd: odd, backend="aot_eager")(Odd(torch.ones(2)))
+torch.compile(lambda x: (x, "a secret"), backend="aot_eager")(torch.ones(2))
+parent = Parent()
+parent.load_state_dict(parent.state_dict())
+copied = copy.deepcopy(compiled)
+told = {
+    "is_optimized": isinstance(compiled, torch._dynamo.OptimizedModule),
+    "tag": outer.tag,
+    "keys": list(compiled.state_dict())[:1],
+    "length": len(torch.compile(nn.Sequential(nn.ReLU()))),
+    "is_own_copy": next(copied.parameters()) is not next(compiled.parameters()),
+}
+results.finish()
+rows = torch.load(f"{os.environ['PLACE']}/results/{os.environ['ROLE']}.pt")
+told["rows"] = [[r["call"], r["name"]] for r in rows]
+told["values"] = [r["value"] for r in rows if "value" in r]
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.slow
+def test_the_program_gets_what_it_would_get_and_both_sides_record_alike(tmp_path: Path) -> None:
+    """Modules, parents, copies, attributes, odd containers; a compiled helper inside a compiled function is a part of it."""
+    (tmp_path / "journal").mkdir()
+    told = {}
+    for role in ("eager", "compiled", "again", "float64"):
+        environ = clean_environ(ROLE=role, PLACE=str(tmp_path), PYTHONPATH=str(ROOT))
+        done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environ, check=False)
+        assert done.returncode == 0, done.stderr
+        told[role] = json.loads(done.stdout.splitlines()[-1])
+    first = told["eager"]
+    assert first["is_optimized"] and first["is_own_copy"] and first["tag"] == "kept" and first["length"] == 1
+    assert first["keys"] == ["_orig_mod.layers.0.weight"]
+    assert all(one == first for one in told.values())
+    assert [name for _, name in first["rows"]].count("gradient of model.layers.0.weight") == 1
+    assert "buffer model.layers.1.running_mean" in [name for _, name in first["rows"]]
+    assert "secret" not in json.dumps(first["values"])
+    events = [
+        json.loads(line) for path in (tmp_path / "journal").glob("*.jsonl") for line in path.read_text().splitlines()
+    ]
+    compared = [e for e in events if e["ev"] == "compared"]
+    assert len(compared) == 3 and all(e["differences"] == [] and not e["unsteady"] for e in compared), compared
+    assert not [e for e in events if e["ev"] == "agent_problem"], events

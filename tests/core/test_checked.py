@@ -1,0 +1,88 @@
+"""Programs that check themselves: what is written runs, fails where the compiler is wrong, and passes where it is right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from reprokit.core import checked
+from reprokit.core.results import Difference
+
+OUTPUT = Difference(0, "output", "values", "compiled")
+ARGUMENT = Difference(0, "argument[0]", "values", "compiled")
+GRADIENT = Difference(-1, "gradient of argument[0]", "values", "compiled")
+
+PLAIN = "import torch\ndef f(x):\n    return x * 2\nx = torch.ones(3)\ntorch.compile(f)(x)\n"
+NAMED = "import torch\ndef f(x):\n    return x * 2\nx = torch.randn(3)\ng = torch.compile(f, dynamic=True)\nwith torch.no_grad():\n    out = g(x)\n"
+GLOBAL = "import torch\ndef f(x):\n    return x * w\nw = torch.ones(3)\nx = torch.ones(3)\ntorch.compile(f)(x)\n"
+WRITES = "import torch\ndef f(x):\n    x.mul_(2)\n    return x.sum() * 0\nx = torch.ones(3)\ntorch.compile(f)(x)\n"
+BACKWARD = "import torch\ndef f(x):\n    return x * 2\nx = torch.ones(3, requires_grad=True)\nout = torch.compile(f)(x)\nout.sum().backward()\n"
+
+
+def run(text: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda f, **options: lambda *args: wrong(f, args))
+    exec(compile(text, "repro.py", "exec"), {})
+
+
+def right(f: Any, args: Any) -> Any:
+    return f(*args)
+
+
+@pytest.mark.parametrize(
+    ("text", "difference", "wrong"),
+    [
+        (PLAIN, OUTPUT, lambda f, args: f(*args) + 1),
+        (NAMED, OUTPUT, lambda f, args: f(*args) + 1),
+        (GLOBAL, OUTPUT, lambda f, args: f(*args) + 1),
+        (WRITES, ARGUMENT, lambda f, args: f(*args) + args[0].add_(1).sum() * 0),
+        (BACKWARD, GRADIENT, lambda f, args: f(*args) * 2 - f(*args).detach()),
+        (PLAIN, Difference(0, "output", "signed-zero", "compiled"), lambda f, args: -f(*args)),
+    ],
+)
+def test_it_fails_where_the_compiler_is_wrong_and_only_there(
+    text: str, difference: Difference, wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an assertion of torch's, whatever it is that differs."""
+    written = checked.with_check(text, [difference])
+    assert written != text
+    run(written, right, monkeypatch)
+    with pytest.raises(AssertionError):
+        run(written, wrong, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("text", "difference"),
+    [
+        (PLAIN, Difference(1, "output", "values", "compiled")),
+        (PLAIN + "torch.compile(f)(x)\n", OUTPUT),
+        (NAMED + "g(x)\n", OUTPUT),
+        (BACKWARD, Difference(-1, "gradient of model.weight", "values", "compiled")),
+        (PLAIN, Difference(0, "output", "aliasing", "unknown")),
+        ("import torch\nfor x in (1, 2):\n    torch.compile(abs)(x)\n", OUTPUT),
+    ],
+)
+def test_what_no_assertion_shows_stays_as_it_is(text: str, difference: Difference) -> None:
+    """Several calls, gradients of parameters, aliasing: a check of something else would be worse than none."""
+    assert checked.with_check(text, [difference]) == text
+
+
+def test_random_programs_draw_the_numbers_of_eager() -> None:
+    """Else the check would fail on a right compiler, too."""
+    assert "fallback_random = True" in checked.with_check(PLAIN, [OUTPUT], is_random=True)
+    assert "manual_seed(0)" in checked.with_check(NAMED, [OUTPUT])
+    assert "manual_seed" not in checked.with_check(PLAIN, [OUTPUT])
+    assert "lambda f: torch.compile(f, dynamic=True)" in checked.with_check(NAMED, [OUTPUT])
+
+
+def test_silent_failures_are_made_loud() -> None:
+    """A whole graph is asked for; the recompile limit is an error. A storm has no setting that fails in time."""
+    assert "torch.compile(f, fullgraph=True)(x)" in checked.loud(PLAIN, "graph-break")
+    limited = checked.loud(PLAIN, "recompile-limit")
+    assert (
+        limited.index("import torch._dynamo")
+        < limited.index("fail_on_recompile_limit_hit = True")
+        < limited.index("def f")
+    )
+    assert checked.loud(PLAIN, "recompile-storm") == PLAIN
