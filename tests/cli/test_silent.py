@@ -191,3 +191,15 @@ def test_graph_breaks_fail_when_they_are_not_wanted(write: Any, tmp_path: Path) 
     given_up = capture(SAMPLES / "graph_break.py:make", "--output-dir", tmp_path / "d", REPROKIT_COMPARE="0")
     assert given_up.kind == "graph-break" and "nothing was compiled" in given_up.json["verdict"]["reason"].lower()
     assert "graph_break.py:" in given_up.json["verdict"]["reason"] and "item()" in given_up.json["signature"]["title"]
+
+
+@pytest.mark.slow
+def test_a_command_is_compared_when_it_is_asked_to_be(write: Any, tmp_path: Path) -> None:
+    """Its own process has the results, not the launcher that imports torch too."""
+    child = SAMPLES / "wrong_result.py"
+    launcher = write(
+        "launch.py", f"import subprocess, sys, torch\nsubprocess.run([sys.executable, {str(child)!r}], check=True)\n"
+    )
+    done = capture("--compare", "--output-dir", tmp_path / "out", "--", sys.executable, launcher)
+    assert (done.status, done.kind) == (1, "wrong-result"), done.out
+    assert done.json["comparison"]["differences"][0]["side"] == "compiled"

@@ -51,3 +51,12 @@ def test_it_comes_back_from_its_file() -> None:
     """What a pack has is what was found."""
     found = climbed(4, dynamic_False="same")
     assert ablation.read(json.loads(json.dumps(found.to_json()))) == found
+
+
+@pytest.mark.parametrize(
+    "told", [{"steps": [{"name": 1}]}, {"steps": [dict.fromkeys(Step.__annotations__, 1)]}, {"steps": 5}]
+)
+def test_a_damaged_file_is_refused(told: dict[str, object]) -> None:
+    """Rather than told as if it were a ladder."""
+    with pytest.raises(TypeError):
+        ablation.read(told)
