@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from ..core.records import BadInput
+
 
 class _Seconds(click.types.FloatParamType):
     """A finite number above 0."""
@@ -96,3 +98,27 @@ LEAVING = _together(
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."),
 )
 """Which interpreter runs it, and where what it leaves goes."""
+
+ASKING = _together(
+    click.argument("what", metavar="PACK|TARGET"),
+    click.option("--python", help="Interpreter to ask; default: reprokit's own."),
+    click.option(
+        "--timeout", type=SECONDS, default=600.0, show_default=True, help="Deadline in seconds of the first run."
+    ),
+    click.option("--yes", is_flag=True, help="Run what a pack holds without asking."),
+    click.option("--output-dir", type=click.Path(path_type=Path), help="Where to work; default below reprokit-out."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."),
+)
+"""What is asked of a pack or of a target that is captured first."""
+
+
+def is_pack(what: str) -> bool:
+    """True for a pack, False for what names a target; raises BadInput for a pack that is not there."""
+    place = Path(what)
+    if place.is_dir():
+        raise BadInput(f"{what} is a folder; name the pack that stands beside it, or a target such as model.py:make")
+    if place.is_file() and not what.endswith(".py"):
+        return True
+    if what.endswith(".gz") or ("/" in what and ":" not in what and not what.endswith(".py")):
+        raise BadInput(f"there is no pack {what}")
+    return False

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from . import consent, screen
-from .options import SECONDS
+from . import options as shared
 
 _SAYS = {
     "passes": "avoids it",
@@ -23,12 +23,7 @@ _SAYS = {
 @click.command(
     epilog="Exit codes: 0 nothing fails or something avoids it, 1 nothing but eager does, 2 wrong usage, 3 unknown, 130 interrupted."
 )
-@click.argument("what", metavar="PACK|TARGET")
-@click.option("--python", help="Interpreter to ask; default: reprokit's own.")
-@click.option("--timeout", type=SECONDS, default=600.0, show_default=True, help="Deadline in seconds of the first run.")
-@click.option("--yes", is_flag=True, help="Run what a pack holds without asking.")
-@click.option("--output-dir", type=click.Path(path_type=Path), help="Where to work; default below reprokit-out.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@shared.ASKING
 @click.pass_context
 def workarounds(
     ctx: click.Context, what: str, python: str | None, timeout: float, yes: bool, output_dir: Path | None, as_json: bool
@@ -44,10 +39,9 @@ def workarounds(
       reprokit workarounds reprokit-model-make-exception-1f2e3d4c5b6a.tar.gz
       reprokit workarounds llama-tiny
     """
-    place = Path(what)
     with screen.Live(is_quiet=as_json) as live:
-        if place.is_file() and not what.endswith(".py"):
-            told = _of_pack(place, python, yes, output_dir, live)
+        if shared.is_pack(what):
+            told = _of_pack(Path(what), python, yes, output_dir, live)
         else:
             told = _of_target(what, python, timeout, output_dir, live)
     if as_json:

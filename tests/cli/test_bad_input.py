@@ -208,3 +208,21 @@ def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> N
         assert kinds == expected
         stderr.write_text("")
     assert json.loads((done.run_dir / "verdict.json").read_text())["kind"] == "exception"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("ablate", "nothing"), "there is no model 'nothing'"),
+        (("ablate", "a/b.tar.gz"), "there is no pack a/b.tar.gz"),
+        (("ablate", "."), "is a folder"),
+        (("workarounds", "x.py"), "names a file but no factory"),
+        (("workarounds", "x.py:make", "--timeout", "-1"), "above 0"),
+        (("workarounds", "targets.py"), "names a file but no factory"),
+        (("capture", "llama-tiny", "--graph-breaks", "-1"), "--graph-breaks"),
+    ],
+)
+def test_commands_on_packs_and_targets_refuse_in_one_line(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    """What was wrong and what to do; nothing is run."""
+    done = reprokit(*words, cwd=tmp_path)
+    assert done.status == 2 and says in done.err and done.err.count("\n") == 1, done.err
