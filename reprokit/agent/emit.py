@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..core import tensors
+from ..core.programs import tensors
 
 SMALL_INTEGERS, SMALL_FLOATS = 64, 16
 """Inputs of at most so many elements are recorded with their values."""

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..core import cut, graphs, lift, oracle, passes, polish, reduce, straighten, trees, unused
+from ..core import oracle
+from ..core.programs import cut, graphs, lift, passes, polish, reduce, straighten, trees, unused
 from ..core.records import BadInput, Observation, Verdict
 from . import files
 from .forked import ServerLost

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core import checked, oracle, polish
+from ..core import oracle
+from ..core.programs import checked, polish
 from ..core.records import BadInput, Observation, Signature, Verdict
 from ..core.redact import Redactor
 from . import files, interrupts, ladder, origins, private, proof, repro

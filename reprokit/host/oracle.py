@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from ..core import oracle as core
-from ..core import polish
+from ..core.programs import polish
 from ..core.records import BadInput, Signature, Verdict
 from . import files
 from .cold import run_cold

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..core import cut, graphs, polish
+from ..core.programs import cut, graphs, polish
 from ..core.records import GraphRecord, Observation, Verdict
 from . import files
 

@@ -7,10 +7,10 @@ import os
 import sys
 from pathlib import Path
 
-from ..core import scripts
-from ..core.join import Unjoinable, join
+from ..core.programs import scripts
+from ..core.programs.join import Unjoinable, join
+from ..core.programs.trees import is_main
 from ..core.records import Missing, Observation
-from ..core.trees import is_main
 from ..core.zoo import ZOO
 from . import files
 from .launch import Request

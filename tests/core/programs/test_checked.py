@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from reprokit.core import checked
+from reprokit.core.programs import checked
 from reprokit.core.results import Difference
 
 OUTPUT = Difference(0, "output", "values", "compiled")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core import reduce
+from reprokit.core.programs import reduce
 
 
 class Asked:

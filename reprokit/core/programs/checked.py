@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Sequence
 
-from .results import Difference
+from ..results import Difference
 
 LOUD = {"recompile-limit": "torch._dynamo.config.fail_on_recompile_limit_hit = True"}
 """The setting with which torch itself fails, instead of going on. Its error for a recompile comes before it is told."""

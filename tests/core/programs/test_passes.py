@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from reprokit.core import passes, polish, straighten, unused
-from reprokit.core.trees import Test
+from reprokit.core.programs import passes, polish, straighten, unused
+from reprokit.core.programs.trees import Test
 
 MODEL = '''
 import os

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from reprokit.core import cut, graphs
+from reprokit.core.programs import cut, graphs
 
 SOURCE = '''"""dynamo graph 0/0"""
 import torch

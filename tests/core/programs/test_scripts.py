@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from reprokit.core import scripts
+from reprokit.core.programs import scripts
 
 TOUCHES = [
     "import torch.distributed as dist; dist.init_process_group('gloo')",

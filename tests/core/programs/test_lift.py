@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprokit.core import lift, straighten
+from reprokit.core.programs import lift, straighten
 
 NESTED = """
 class Inner(nn.Module):
