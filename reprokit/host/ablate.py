@@ -129,8 +129,9 @@ def locate(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> tu
     if found.first is None or found.first is EAGER:
         return seen, found
     part, operator = found.first.part, ""
-    for subsystem in reversed(SUBSYSTEMS.get(part, ())):
-        operator = operator or re.sub(r"_\d+$", "", ladder.blame(subsystem, show))
+    with contextlib.suppress(ServerLost):  # then only the part is known
+        for subsystem in reversed(SUBSYSTEMS.get(part, ())):
+            operator = operator or re.sub(r"_\d+$", "", ladder.blame(subsystem, show))
     if operator:
         found = dataclasses.replace(found, blamed=f"it takes `{operator}`")
     return dataclasses.replace(seen, first_rung=part, departs=operator), found
@@ -151,7 +152,8 @@ def in_capture(ladder: Ladder, show: Callable[[str], None]) -> Ablation:
 def everything(ladder: Ladder, show: Callable[[str], None]) -> Ablation:
     """All rungs, and below the first backend that fails the one pass, decomposition or lowering that it takes."""
     found = ladder.climb(RUNGS, show)
-    for subsystem in SUBSYSTEMS.get(found.first.part if found.first else "", ()):
-        if said := ladder.blame(subsystem, show):
-            return dataclasses.replace(found, blamed=f"it takes one of the {subsystem.replace('_', ' ')}: `{said}`")
+    with contextlib.suppress(ServerLost):
+        for subsystem in SUBSYSTEMS.get(found.first.part if found.first else "", ()):
+            if said := ladder.blame(subsystem, show):
+                return dataclasses.replace(found, blamed=f"it takes one of the {subsystem.replace('_', ' ')}: `{said}`")
     return found

@@ -18,6 +18,9 @@ from .observe import Journals
 from .oracle import Standing
 from .rundir import RunDir
 
+SLOWER = 4.0
+"""A rung may take so much longer than the run that failed."""
+
 
 @dataclasses.dataclass
 class Study:
@@ -92,7 +95,10 @@ class Study:
 
     def _ladder(self, server: Server, program: Request | str) -> ablate.Ladder:
         case = self._case()
-        return ablate.Ladder(server, program, case.signature, minimize.limits_of(case), case.python)
+        limits = minimize.limits_of(case)
+        if not isinstance(program, str) and self.verdict.kind != "hang":  # the whole target takes as long as it took
+            limits = dataclasses.replace(limits, deadline_s=max(limits.deadline_s, SLOWER * self.seen.seconds))
+        return ablate.Ladder(server, program, case.signature, limits, case.python)
 
     @property
     def _is_factory(self) -> bool:

@@ -62,17 +62,13 @@ def inputs_of(run_dir: Path, graph: dict[str, object]) -> str:
 @pytest.mark.parametrize(
     ("name", "more", "kind", "inputs"),
     [
-        ("t5", ("--set", "d_model=16", "--set", "d_ff=16", "--set", "vocab_size=50"), "T5ForConditionalGeneration",
-         {"input_ids": [2, 32], "decoder_input_ids": [2, 32]}),
         ("vit", ("--set", "image_size=32", "--set", "patch_size=8"), "ViTForImageClassification",
          {"pixel_values": [2, 3, 32, 32]}),
         ("whisper", ("--set", "d_model=24", "--set", "max_source_positions=20"), "WhisperForConditionalGeneration",
          {"input_features": [2, 80, 40], "decoder_input_ids": [2, 32]}),
-        ("wav2vec2", ("--set", "hidden_size=32", "--set", "num_attention_heads=2"), "Wav2Vec2ForCTC",
-         {"input_values": [2, 16000]}),
     ],
 )  # fmt: skip
-def test_text_images_and_sound(
+def test_images_and_sound(
     name: str, more: tuple[str, ...], kind: str, inputs: dict[str, list[int]], tmp_path: Path
 ) -> None:
     """Each kind of model gets the class and the inputs that a person would choose."""
@@ -117,11 +113,8 @@ LINES = {
     ("hf:lama",): "did you mean llama",
     ("hf:llama", "--set", "hiden_size=3"): "did you mean hidden_size",
     ("hf:llama", "--set", "hidden_size=big"): "has 4096 there, which is an integer",
-    ("hf:llama", "--set", "hidden_size=63"): "cannot be",
     ("hf:llama", "--set", "architectures=NoSuchModel"): "has no class 'NoSuchModel'",
-    ("hf:not_one.json",): "is no configuration",
     ("hf:no_type.json",): 'it has no "model_type"',
-    ("hf:timm_backbone",): "cannot be",
 }
 
 
@@ -129,7 +122,6 @@ LINES = {
 @pytest.mark.parametrize("words", LINES, ids=" ".join)
 def test_one_clear_line(words: tuple[str, ...], tmp_path: Path) -> None:
     """Unknown types and fields, wrong values and files that are no configuration: one line, exit code 2."""
-    (tmp_path / "not_one.json").write_text("{")
     (tmp_path / "no_type.json").write_text("{}")
     done = reprokit("capture", *words, cwd=tmp_path)
     assert done.status == 2, done.out + done.err
