@@ -79,7 +79,7 @@ def flatten(text: str) -> str:
 
 def layout(text: str, title: str, kind: str) -> str:
     """Blank lines where people put them, and above the call what is expected and what happens."""
-    tree = ast.parse(text)
+    tree = _Sliced().visit(ast.parse(text))
     rest = [n for n in tree.body if not isinstance(n, ast.FunctionDef)]
     call = next((n for n in reversed(rest) if "compile" in ast.unparse(n)), None)
     happens = textwrap.wrap(title, MOST_WIDTH - 12, break_long_words=False, break_on_hyphens=False) or [kind]
@@ -104,6 +104,26 @@ def layout(text: str, title: str, kind: str) -> str:
         rows += ast.unparse(node).splitlines()
         before = node
     return "\n".join(rows) + "\n"
+
+
+class _Sliced(ast.NodeTransformer):
+    """Writes ``x[slice(1, None, None)]``, as a graph has it, as ``x[1:]``."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        plain = [self._plain(part) for part in parts]
+        if parts:
+            node.slice = ast.Tuple(plain, ast.Load()) if isinstance(node.slice, ast.Tuple) else plain[0]
+        return ast.fix_missing_locations(node)
+
+    @staticmethod
+    def _plain(part: ast.expr) -> ast.expr:
+        is_slice = isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "slice"
+        if not isinstance(part, ast.Call) or not is_slice or len(part.args) not in (2, 3) or part.keywords:
+            return part
+        ends = [None if isinstance(a, ast.Constant) and a.value is None else a for a in part.args]
+        return ast.Slice(*ends)
 
 
 def _functions(tree: ast.Module) -> list[ast.FunctionDef]:

@@ -1,0 +1,32 @@
+"""How a repro reads."""
+
+import ast
+
+import pytest
+
+from reprokit.core.programs import polish
+
+
+@pytest.mark.parametrize(
+    ("graph", "person"),
+    [
+        ("x[slice(1, None, None)]", "x[1:]"),
+        ("x[slice(None, -1, None)]", "x[:-1]"),
+        ("x[slice(None, None, 2), slice(0, 3)]", "x[::2, 0:3]"),
+        ("x[slice(None, n, None), 0]", "x[:n, 0]"),
+        ("x[slice(3)]", "x[slice(3)]"),
+        ("x[()]", "x[()]"),
+    ],
+)
+def test_slices_are_written_as_people_write_them(graph: str, person: str) -> None:
+    """The same subscript, evaluated on every index."""
+    text = polish.layout(
+        f"import torch\ndef repro(x, n):\n    return {graph}\ntorch.compile(repro)(1, 2)\n", "t", "exception"
+    )
+    assert ast.unparse(ast.parse(person)) in text
+
+    class Tells:
+        def __getitem__(self, key: object) -> object:
+            return key
+
+    assert eval(graph, {"x": Tells(), "n": 2}) == eval(person, {"x": Tells(), "n": 2})
