@@ -80,9 +80,9 @@ def test_a_graph_break_under_fullgraph_is_a_failure(write: object, tmp_path: Pat
     done = reprokit(
         "capture", f"{path}:make", "--fullgraph", "--backend", "eager", "--output-dir", tmp_path / "o", "--json"
     )
-    assert (done.status, done.kind) == (1, "exception"), done.out
-    assert done.json["verdict"]["phase"] == "dynamo-trace"
-    assert done.json["signature"]["title"].startswith("exception: dynamo-trace | torch._dynamo.exc.")
+    assert (done.status, done.kind) == (1, "graph-break"), done.out
+    assert done.json["verdict"]["phase"] == "dynamo-trace" and "t.py:3" in done.json["verdict"]["reason"]
+    assert done.json["signature"]["title"] == "graph-break: dynamo-trace | Call to 'torch._dynamo.graph_break()'"
 
 
 def test_a_module_and_several_calls(tmp_path: Path) -> None:
