@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -45,7 +45,8 @@ class Facts:
     variables: dict[str, str]
     configs: dict[str, dict[str, str]]
     missing: tuple[Missing, ...]
-    ablation: dict[str, Any]
+    ablation: dict[str, Any] = field(default_factory=dict)
+    """``ablation.json``; empty where no rung was asked."""
 
 
 @dataclass(frozen=True)

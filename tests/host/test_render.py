@@ -87,6 +87,18 @@ def test_the_url_is_short_and_sets_no_labels(title: str) -> None:
     assert "labels=" not in url
 
 
+def test_the_ladder_is_a_sentence_and_a_table() -> None:
+    """Where it begins, with its evidence; nothing stands there when no rung was asked."""
+    steps = [
+        {"name": 'backend="eager"', "answer": "passes", "seconds": 0.5},
+        {"name": "x|y", "answer": "same", "seconds": 2.0},
+    ]
+    told = {"sentence": "It fails with inductor.", "steps": steps}
+    text = render.issue(facts(ablation=told)).joined
+    assert "**It fails with inductor.**" in text and '| backend="eager" | passes | 0.5 |' in text
+    assert "| rung |" not in render.issue(facts()).joined
+
+
 def test_a_failure_without_compile_says_that_it_is_no_compiler_bug() -> None:
     """Nobody shall file it by mistake."""
     text = render.issue(facts(verdict=Verdict("error-in-eager", "eager", "ValueError", "It fails.", ()))).joined
