@@ -87,10 +87,10 @@ def start_hang(tmp_path: Path, write: Any, env: dict[str, str], *words: str) -> 
     command = reprokit_command(
         "capture", "--json", "--output-dir", str(tmp_path / "out"), *words, "--", sys.executable, str(script)
     )
-    # a shell's background jobs ignore SIGINT, and so would what they start
+    # a shell's background jobs ignore SIGINT, nohup's SIGHUP, and so would what they start
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: [signal.signal(n, signal.SIG_DFL) for n in (signal.SIGINT, signal.SIGHUP)] and None,
     )  # fmt: skip
     assert wait_until(mark.exists), "the target never came to its hang"
     return process

@@ -1,4 +1,7 @@
-"""Interrupts are heard where a step can be given up, and never lost."""
+"""Interrupts are heard where a step can be given up, and never lost.
+
+SIGTERM stands for all: SIGINT and SIGHUP may be ignored where the tests themselves run in the background.
+"""
 
 import os
 import signal
@@ -11,7 +14,7 @@ from reprokit.host import interrupts
 
 class Dies:
     def __del__(self) -> None:
-        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -27,7 +30,7 @@ def test_what_was_caught_is_not_raised_twice() -> None:
     """One Ctrl-C gives up one step."""
     with interrupts.held():
         with pytest.raises(KeyboardInterrupt), interrupts.heard():
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
         with interrupts.heard():
             interrupts.check()
 
@@ -37,7 +40,7 @@ def test_a_clean_up_is_not_given_up() -> None:
     done = False
     with interrupts.held(), pytest.raises(KeyboardInterrupt), interrupts.heard():
         with interrupts.unheard():
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
             interrupts.check()
             done = True
         interrupts.check()
