@@ -62,26 +62,18 @@ def _of_target(
 def _of_pack(place: Path, python: str | None, yes: bool, output_dir: Path | None, live: screen.Live) -> dict[str, Any]:
     from ..core.records import BadInput
     from ..host import ablate as climber
-    from ..host import again, interpreter, interrupts, minimize, rundir
+    from ..host import again, minimize
     from ..host.oracle import Standing
 
     opened = again.open_pack(place)
     if not opened.repro.strip():
         raise BadInput(f"{place} holds no repro.py, so there is nothing to ablate")
-    checked = interpreter.check(python)
-    with interrupts.held():
-        run = rundir.create(output_dir, f"ablate-{opened.verdict.kind}")
-        try:
-            case = again.case_of_pack(opened, run, checked)
-            with minimize.server_of(case) as server, interrupts.heard():
-                consent.ask(place, opened.repro, checked, yes, live)
-                ladder = climber.Ladder(server, opened.repro, opened.signature, minimize.limits_of(case), checked)
-                with contextlib.closing(ladder):
-                    found = climber.everything(ladder, lambda name: live.show_status(Standing(trying=name)))
-        finally:
-            run.release()
+    with consent.agreed(opened, "ablate", python, yes, output_dir, live) as (case, server, run_path):
+        ladder = climber.Ladder(server, opened.repro, opened.signature, minimize.limits_of(case), case.python)
+        with contextlib.closing(ladder):
+            found = climber.everything(ladder, lambda name: live.show_status(Standing(trying=name)))
     signature = {"id": opened.signature.id, "title": opened.signature.title}
-    return {"schema": 1, "signature": signature, "ablation": found.to_json(), "run_dir": str(run.path)}
+    return {"schema": 1, "signature": signature, "ablation": found.to_json(), "run_dir": str(run_path)}
 
 
 def _status(found: dict[str, Any] | None) -> int:

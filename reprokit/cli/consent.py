@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ..core.records import BadInput
 from . import screen
+
+if TYPE_CHECKING:
+    from ..host import again, minimize
+    from ..host.forked import Server
 
 
 def require(pack: Path, is_agreed: bool) -> None:
@@ -31,3 +38,22 @@ def ask(pack: Path, text: str, python: str, is_agreed: bool, live: screen.Live |
         raise BadInput("nothing was run")
     if live is not None:
         live.resume()
+
+
+@contextlib.contextmanager
+def agreed(
+    opened: again.Opened, word: str, python: str | None, is_agreed: bool, output_dir: Path | None, live: screen.Live
+) -> Iterator[tuple[minimize.Case, Server, Path]]:
+    """Agree to run the program of a pack for ``word``, a command; gives its case, a server, and where to work."""
+    from ..host import again, interpreter, interrupts, minimize, rundir
+
+    checked = interpreter.check(python)
+    with interrupts.held():
+        run = rundir.create(output_dir, f"{word}-{opened.verdict.kind}")
+        try:
+            case = again.case_of_pack(opened, run, checked)
+            with minimize.server_of(case) as server, interrupts.heard():
+                ask(opened.pack.path, opened.repro, checked, is_agreed, live)
+                yield case, server, run.path
+        finally:
+            run.release()

@@ -93,29 +93,21 @@ def _of_target(
 
 def _of_pack(place: Path, python: str | None, yes: bool, output_dir: Path | None, live: screen.Live) -> dict[str, Any]:
     from ..core.records import BadInput
-    from ..host import again, interpreter, interrupts, minimize, rundir
+    from ..host import again, minimize
     from ..host.oracle import Standing
     from ..host.workarounds import Tryer
 
     opened = again.open_pack(place)
     if not opened.repro.strip() or opened.verdict.kind == "ok":
         raise BadInput(f"{place} holds no failing program, so there is nothing to live with")
-    checked = interpreter.check(python)
-    with interrupts.held():
-        run = rundir.create(output_dir, f"workarounds-{opened.verdict.kind}")
-        try:
-            case = again.case_of_pack(opened, run, checked)
-            with minimize.server_of(case) as server, interrupts.heard():
-                consent.ask(place, opened.repro, checked, yes, live)
-                tryer = Tryer(
-                    server, opened.repro, opened.signature, minimize.limits_of(case), checked,
-                    lambda name: live.show_status(Standing(trying=name)),
-                )  # fmt: skip
-                found = tryer.all(opened.verdict, case.seen, _asked(opened.pack.json("run.json").get("compile")))
-        finally:
-            run.release()
+    with consent.agreed(opened, "workarounds", python, yes, output_dir, live) as (case, server, run_path):
+        tryer = Tryer(
+            server, opened.repro, opened.signature, minimize.limits_of(case), case.python,
+            lambda name: live.show_status(Standing(trying=name)),
+        )  # fmt: skip
+        found = tryer.all(opened.verdict, case.seen, _asked(opened.pack.json("run.json").get("compile")))
     signature = {"id": opened.signature.id, "title": opened.signature.title}
-    return {"schema": 1, "signature": signature, "run_dir": str(run.path), **_told(found)}
+    return {"schema": 1, "signature": signature, "run_dir": str(run_path), **_told(found)}
 
 
 def _asked(value: Any) -> dict[str, Any]:
