@@ -11,6 +11,7 @@ import math
 import os
 from typing import Any
 
+from ..core.results import ROLES
 from . import journal
 
 MOST_TOLD = 20
@@ -34,8 +35,7 @@ def journal_what_differs(folder: str) -> None:
     """Compare what lies in ``folder`` as soon as both sides do, and journal it as ``compared``."""
     import torch
 
-    rows = {role: _load(torch, folder, role) for role in ("eager", "compiled", "again", "float64")}
-    eager, compiled, again, wide = rows.values()
+    eager, compiled, again, wide = (_load(torch, folder, role) for role in ROLES)
     if eager is None or compiled is None:
         return
     found = differences(torch, eager, compiled, wide or {})

@@ -52,8 +52,9 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     small = story.minimized
     if small is not None:
         draft.add_json("minimize.json", redactor.value(again.about(small)))
-    if story.ablation is not None:
-        draft.add_json("ablation.json", redactor.value(story.ablation.to_json()))
+    ladder = story.ablation.to_json() if story.ablation is not None else {}
+    if ladder:
+        draft.add_json("ablation.json", redactor.value(ladder))
     if small is not None and small.text and not small.is_proved:
         draft.add_text("candidate.py", redactor.text(small.text))
     if small is not None and small.is_proved:
@@ -63,7 +64,7 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     else:
         missing += why
     known = redactor.value(story.environment.facts)
-    facts = _facts(story, known, script, about, missing, redactor)
+    facts = _facts(story, known, script, about, missing, ladder, redactor)
     try:
         issue = render.issue(facts)
     except Exception as problem:  # a pack without an issue is better than none
@@ -75,10 +76,7 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
             draft.add_text(f"issue/{name}.md", getattr(issue, name))
         draft.add_text("issue/url.txt", issue.url + "\n")
     try:
-        told = report.make(
-            story.verdict, story.signature, story.seen, story.journals, place.path,
-            story.ablation.to_json() if story.ablation else None,
-        )  # fmt: skip
+        told = report.make(story.verdict, story.signature, story.seen, story.journals, place.path, ladder)
         model = redactor.value(told)
         draft.add_json("report.json", model)
         draft.add_text("report.html", render.report(model))
@@ -112,7 +110,13 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
 
 
 def _facts(
-    story: Story, known: dict[str, Any], script: str, about: str, missing: list[Missing], redactor: Redactor
+    story: Story,
+    known: dict[str, Any],
+    script: str,
+    about: str,
+    missing: list[Missing],
+    ladder: dict[str, Any],
+    redactor: Redactor,
 ) -> render.Facts:
     journals = story.journals
     return render.Facts(
@@ -128,7 +132,7 @@ def _facts(
         variables=known.get("variables", {}),
         configs=redactor.value(journals.last("config").get("changed") or {}),
         missing=redactor.value(tuple(missing)),
-        ablation=redactor.value(story.ablation.to_json()) if story.ablation else {},
+        ablation=redactor.value(ladder),
     )
 
 

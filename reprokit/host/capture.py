@@ -122,16 +122,16 @@ def capture(
                 seen = dataclasses.replace(seen, answers=answers)
             study = Study(request, verdict, seen, journals, place, missing, say, show_status)
             if (request.minimizes or request.rungs != "none") and not outcome.is_interrupted:
-                examine(study, missing)
+                examine(study)
             return finish(study, outcome)
         finally:
             compared.forget(place.path)
             place.release()
 
 
-def examine(study: Study, missing: list[Missing], resume: bool = False) -> None:
+def examine(study: Study, resume: bool = False) -> None:
     """Ask what the failure is at its smallest and where it begins; what is found stays in the run directory."""
-    attempt("study of the failure", missing, lambda: study.run(resume), None)
+    attempt("study of the failure", study.missing, lambda: study.run(resume), None)
 
 
 def repack(
@@ -154,7 +154,7 @@ def repack(
             asked = dataclasses.replace(request, budget_s=budget_s or request.budget_s, minimizes=True)
             study = Study(asked, verdict, seen, journals, place, missing, say, show, python)
             if budget_s:
-                examine(study, missing, resume)
+                examine(study, resume)
             return finish(study, outcome)
         finally:
             place.release()

@@ -77,16 +77,21 @@ def judged(request: Request, outcome: run.Outcome, folder: Path, wanted: Signatu
     """Judge a run with the rules of a capture."""
     journals = observe.read_journals(folder)
     seen = observe.observe(request, outcome, folder, journals)
-    verdict = judge(seen)
-    signature = sign(verdict, seen)
-    answer = oracle.compare(wanted, verdict, signature)
-    if answer == oracle.OTHER and verdict.kind == "slow-compile":
-        answer = oracle.UNRESOLVED  # how it would have ended is not known
+    answer, verdict, signature = _weigh(seen, wanted)
     times = [
         float(e["t"]) for events in journals.by_pid.values() for e in events if isinstance(e.get("t"), (int, float))
     ]
     healthy_s = max(0.0, max(times, default=outcome.started) - outcome.started)
     return Judged(answer, verdict, signature, outcome.seconds, outcome.cpu_s, healthy_s, seen)
+
+
+def _weigh(seen: Observation, wanted: Signature) -> tuple[str, Verdict, Signature]:
+    verdict = judge(seen)
+    signature = sign(verdict, seen)
+    answer = oracle.compare(wanted, verdict, signature)
+    if answer == oracle.OTHER and verdict.kind == "slow-compile":
+        answer = oracle.UNRESOLVED  # how it would have ended is not known
+    return answer, verdict, signature
 
 
 def in_role(role: str, run_path: Path) -> dict[str, str]:
@@ -106,8 +111,6 @@ def ask_roles(run_role: Callable[[str], Judged], wanted: Signature) -> Judged:
             break
         if (told := run_role(role).seen.comparison) is not None:
             seen = dataclasses.replace(found.seen, comparison=told)
-            verdict = judge(seen)
-            signature = sign(verdict, seen)
-            answer = oracle.compare(wanted, verdict, signature)
+            answer, verdict, signature = _weigh(seen, wanted)
             found = dataclasses.replace(found, answer=answer, verdict=verdict, signature=signature, seen=seen)
     return found

@@ -45,29 +45,31 @@ class Study:
             self.missing.append(Missing("minimization", why))
         if why and (self.request.rungs != "all" or not self._is_factory):
             return
-        with minimize.server_of(self._case()) as server, interrupts.heard():
+        # read once: it joins the target's source and looks for its interpreter
+        case = minimize.case_of(
+            self.request, self.verdict, sign(self.verdict, self.seen), self.seen, self.journals, self.place.path
+        )
+        case = dataclasses.replace(case, python=self.python or case.python)
+        with minimize.server_of(case) as server, interrupts.heard():
             if self.verdict.kind == "wrong-result" and self._is_factory:
                 self.say("asking where in the compiler it begins")
-                with contextlib.closing(self._ladder(server, self.request)) as ladder:
+                with contextlib.closing(self._ladder(case, server, self.request)) as ladder:
                     self.seen, self.ablation = ablate.locate(ladder, self.seen, self._trying)
                 self.verdict = judge(self.seen)
-            found = self._minimized(server, resume) if self.request.minimizes and not why else None
+                signature = sign(self.verdict, self.seen)
+                case = dataclasses.replace(case, verdict=self.verdict, signature=signature, seen=self.seen)
+            found = self._minimized(case, server, resume) if self.request.minimizes and not why else None
             if self.request.rungs != "none":
-                self._ablate(server, found)
+                self._ablate(case, server, found)
 
-    def _case(self) -> minimize.Case:
-        signature = sign(self.verdict, self.seen)
-        case = minimize.case_of(self.request, self.verdict, signature, self.seen, self.journals, self.place.path)
-        return dataclasses.replace(case, python=self.python or case.python)
-
-    def _minimized(self, server: Server, resume: bool) -> Minimized:
+    def _minimized(self, case: minimize.Case, server: Server, resume: bool) -> Minimized:
         self.say(f"minimizing, for at most {self.request.budget_s:g} s")
-        found = minimize.minimize(self._case(), server, self.request.budget_s, resume, self.show, self.say)
+        found = minimize.minimize(case, server, self.request.budget_s, resume, self.show, self.say)
         if not found.text:
             self.missing += [Missing("minimization", note) for note in found.notes]
         return found
 
-    def _ablate(self, server: Server, found: Minimized | None) -> None:
+    def _ablate(self, case: minimize.Case, server: Server, found: Minimized | None) -> None:
         """Ask the rungs of the small program, which is quick, or of the target where there is none."""
         program = found.text if found is not None and found.is_proved else self.request if self._is_factory else None
         if program is None:
@@ -76,25 +78,24 @@ class Study:
             )
             return
         if self.ablation is not None and isinstance(program, str):
-            self._check_begin(server, program)
+            self._check_begin(case, server, program)
         climb = ablate.everything if self.request.rungs == "all" else ablate.in_capture
         if self.ablation is None or self.request.rungs == "all":
             self.say("climbing the ablation ladder")
-            with contextlib.closing(self._ladder(server, program)) as ladder:
+            with contextlib.closing(self._ladder(case, server, program)) as ladder:
                 self.ablation = climb(ladder, self._trying)
         files.write_json(self.place.path / ablate.FILE, self.ablation.to_json())
 
-    def _check_begin(self, server: Server, program: str) -> None:
+    def _check_begin(self, case: minimize.Case, server: Server, program: str) -> None:
         """Ask where the small program begins to be wrong: of its candidates only the family was asked."""
-        with contextlib.closing(self._ladder(server, program)) as ladder:
+        with contextlib.closing(self._ladder(case, server, program)) as ladder:
             first = ladder.climb(ablate.IN_CAPTURE, self._trying).first
         part = first.part if first else "nowhere"
         if part != self.seen.first_rung:
             why = f"the small program begins to be wrong in {part}, the target in {self.seen.first_rung}: look at both"
             self.missing.append(Missing("minimization", why))
 
-    def _ladder(self, server: Server, program: Request | str) -> ablate.Ladder:
-        case = self._case()
+    def _ladder(self, case: minimize.Case, server: Server, program: Request | str) -> ablate.Ladder:
         limits = minimize.limits_of(case)
         if not isinstance(program, str) and self.verdict.kind != "hang":  # the whole target takes as long as it took
             limits = dataclasses.replace(limits, deadline_s=max(limits.deadline_s, SLOWER * self.seen.seconds))

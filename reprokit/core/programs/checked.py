@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Sequence
 
 from ..results import Difference
+from .trees import compiles
 
 LOUD = {"recompile-limit": "torch._dynamo.config.fail_on_recompile_limit_hit = True"}
 """The setting with which torch itself fails, instead of going on. Its error for a recompile comes before it is told."""
@@ -15,10 +16,9 @@ def loud(text: str, kind: str) -> str:
     """The program with the setting that makes a silent failure an error."""
     if kind == "graph-break":
         tree = ast.parse(text)
-        for call in ast.walk(tree):
-            if isinstance(call, ast.Call) and ast.unparse(call.func) == "torch.compile":
-                call.keywords = [k for k in call.keywords if k.arg != "fullgraph"]
-                call.keywords.append(ast.keyword("fullgraph", ast.Constant(True)))
+        for call in compiles(tree):
+            call.keywords = [k for k in call.keywords if k.arg != "fullgraph"]
+            call.keywords.append(ast.keyword("fullgraph", ast.Constant(True)))
         return ast.unparse(tree) + "\n"
     if kind not in LOUD or LOUD[kind] in text:
         return text
@@ -43,7 +43,7 @@ def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False) 
     when it is called draws those of eager when compiled.
     """
     tree = ast.parse(text)
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "torch.compile"]
+    calls = compiles(tree)
     is_shown = bool(wrong) and wrong[0].what not in ("aliasing", "missing", "value") and wrong[0].call <= 0
     if len(calls) != 1 or not calls[0].args or not is_shown:
         return text

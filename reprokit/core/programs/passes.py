@@ -9,7 +9,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from .trees import Place, Test, at, keep_some, one_by_one, owner_of, reads, replace, statements, target, walk, without
+from .trees import (
+    Place,
+    Test,
+    at,
+    compiles,
+    keep_some,
+    one_by_one,
+    owner_of,
+    reads,
+    replace,
+    statements,
+    target,
+    walk,
+    without,
+)
 
 MOST_ELEMENTS = 2
 """Of a display that any one of them may stand for; longer ones are shortened first."""
@@ -251,8 +265,7 @@ def _with_number(text: str, value: int, smaller: int, with_multiples: bool) -> s
 def with_backend(text: str, name: str) -> str:
     """The program with another backend, and without what went with the old one."""
     tree = ast.parse(text)
-    for call in ast.walk(tree):
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "torch.compile":
-            call.keywords = [k for k in call.keywords if k.arg in ("fullgraph", "dynamic")]
-            call.keywords.append(ast.keyword("backend", ast.Constant(name)))
+    for call in compiles(tree):
+        call.keywords = [k for k in call.keywords if k.arg in ("fullgraph", "dynamic")]
+        call.keywords.append(ast.keyword("backend", ast.Constant(name)))
     return ast.unparse(tree) + "\n"

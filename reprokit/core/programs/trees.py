@@ -156,6 +156,11 @@ def calls_of(tree: ast.Module, name: str) -> Iterator[ast.Call]:
                 yield node
 
 
+def compiles(tree: ast.Module) -> list[ast.Call]:
+    """Every call of ``torch.compile``."""
+    return [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "torch.compile"]
+
+
 class Put(ast.NodeTransformer):
     """Reads names as expressions, each time as a copy of its own."""
 
