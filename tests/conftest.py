@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +17,8 @@ from typing import Any
 
 import psutil
 import pytest
+
+from reprokit.host import warmth
 
 ROOT = Path(__file__).resolve().parents[1]
 CALL_TIMEOUT_S = 400
@@ -45,12 +51,37 @@ def reprokit_command(*words: str) -> list[str]:
     return [sys.executable, "-m", "reprokit", *words]
 
 
+_WARM_UP = "import torch; torch.compile(lambda x: x.sin() + 1)(torch.ones(4))"
+
+
+@functools.cache
+def _place() -> Path:
+    """A folder that is gone after the tests, with what Inductor asks the C++ compiler before it compiles anything."""
+    place = Path(tempfile.mkdtemp(prefix="reprokit-tests-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    kept = warmth.kept(sys.executable)
+    if not kept.exists():
+        environ = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(place / "first")}
+        subprocess.run([sys.executable, "-c", _WARM_UP], env=environ, check=True)
+        warmth.keep(place / "first", kept)
+    warmth.copy(kept, place / "warm")
+    return place
+
+
+def warm_cache() -> Path:
+    """A cache folder of Inductor's for one call, without any graph: so no test pays ten seconds for the compiler's start."""
+    place = Path(tempfile.mkdtemp(dir=_place()))
+    warmth.link(_place() / "warm", place)
+    return place
+
+
 def clean_environ(**more: str) -> dict[str, str]:
     """The environment without what would change a capture, plus ``more``."""
     drop = ("TORCH", "REPROKIT", "INDUCTOR")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(drop)}
     # tests that are about minimization ask for it
-    return {**kept, "REPROKIT_MINIMIZE": "0", "REPROKIT_ABLATE": "0", "REPROKIT_COMPARE": "0", **more}
+    plain = {"REPROKIT_MINIMIZE": "0", "REPROKIT_ABLATE": "0", "REPROKIT_COMPARE": "0"}
+    return {**kept, **plain, "TORCHINDUCTOR_CACHE_DIR": str(warm_cache()), **more}
 
 
 def reprokit(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, **more: Any) -> Done:

@@ -121,9 +121,9 @@ def test_layers_that_fail_stay_eager_and_those_that_do_not_are_compiled(tmp_path
     told = told_by(
         """
 import nets
-good, good_said = tried(library.partial_compile, nets.Net().eval(), (x,), timeout_s=200)
-bad, bad_said = tried(library.partial_compile, nets.Net(2, True).eval(), (x,), timeout_s=200, output_dir="failed")
 options = {"backend": "aot_eager"}
+good, good_said = tried(library.partial_compile, nets.Net().eval(), (x,), timeout_s=200, **options)
+bad, bad_said = tried(library.partial_compile, nets.Net(2, True).eval(), (x,), timeout_s=200, output_dir="failed")
 whole, _ = tried(library.smart_compile, nets.Net(6).eval(), (x,), timeout_s=200, **options)
 compiled = lambda net: [isinstance(layer, OptimizedModule) for layer in net.layers]
 told = {"good": compiled(good), "good_said": good_said, "bad": compiled(bad), "bad_said": bad_said,

@@ -12,7 +12,8 @@ from . import regions
 
 OVERRIDES: dict[str, Any] = json.loads(os.environ.get("REPROKIT_OVERRIDES") or "{}")
 """``compile``: keyword arguments of ``torch.compile``; ``configs``: settings by their full names; ``region``: which parts
-of a model to compile; ``disallow``: a function of torch to keep out of graphs; ``bisect``: how far a subsystem is applied."""
+of a model to compile; ``disallow``: a function of torch to keep out of graphs; ``bisect``: how far a subsystem is applied;
+``graphs``: each graph is compared with eager by itself."""
 
 
 def install(overrides: dict[str, Any] | None = None) -> None:
@@ -20,6 +21,12 @@ def install(overrides: dict[str, Any] | None = None) -> None:
     OVERRIDES.update(overrides or {})
     if OVERRIDES.get("bisect"):
         _bisect(**OVERRIDES["bisect"])
+    if OVERRIDES.get("graphs"):
+        import torch
+
+        from .graphwise import Watch
+
+        Watch(torch).install()
     changes: dict[str, Any] = OVERRIDES.get("compile") or {}
     region, disallowed = OVERRIDES.get("region"), OVERRIDES.get("disallow")
     if not (changes or region or disallowed):

@@ -125,7 +125,7 @@ class Recorder:
             if given is None:
                 self.skipped += 1
             else:
-                self._safely(lambda: self._note_call(number, out, given, is_random))
+                self._safely(lambda: self.note_call(number, out, given, is_random))
             return out
         finally:
             self._is_inside = False
@@ -147,7 +147,8 @@ class Recorder:
         if isinstance(model, self._torch.nn.Module):
             self._modules.setdefault(id(model), (f"model{len(self._modules) or ''}", model))
 
-    def _note_call(self, number: int, out: Any, given: list[tuple[str, Any]], is_random: bool) -> None:
+    def note_call(self, number: int, out: Any, given: list[tuple[str, Any]], is_random: bool) -> None:
+        """Note what a call gave, and ``given``, its named arguments, as it left them."""
         places = {_storage(leaf): name for name, leaf in reversed(given) if _storage(leaf)}
         for path, leaf in self._flat(out):
             self._note(number, f"output{path}", leaf, places.get(_storage(leaf), ""), is_random)

@@ -65,26 +65,13 @@ class WithCommand(click.Command):
     show_envvar=True,
     help="Compare compiled results with eager's, in runs of their own; default: for a factory, not for a command.",
 )
-@click.option(
-    "--minimize/--no-minimize",
-    default=True,
-    envvar="REPROKIT_MINIMIZE",
-    show_envvar=True,
-    help="Look for the smallest program that shows the same failure; default: yes.",
-)
+@shared.REDUCING
 @click.option(
     "--ablate/--no-ablate",
     default=True,
     envvar="REPROKIT_ABLATE",
     show_envvar=True,
     help="Ask with which backends a failure shows, and whether dynamic=False avoids it; default: yes.",
-)
-@click.option(
-    "--budget",
-    type=shared.SECONDS,
-    default=300.0,
-    show_default=True,
-    help="Seconds for that; the best so far is kept.",
 )
 @click.option(
     "--logs", multiple=True, metavar="NAMES", help="More TORCH_LOGS for the log file, such as +inductor,guards."

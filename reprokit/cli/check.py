@@ -69,7 +69,15 @@ def check(
         ctx.exit(SKIP)
     with tempfile.TemporaryDirectory(prefix="reprokit-check-") as folder, interrupts.held():
         done = player.replay(
-            text, checked, opened.signature, times, Path(folder), stall, until=oracle.SAME, file=file.resolve()
+            text,
+            checked,
+            opened.signature,
+            times,
+            Path(folder),
+            stall,
+            until=oracle.SAME,
+            file=file.resolve(),
+            growth=opened.growth,
         )
     if as_json:
         titles = [run.signature.title for run in done.runs]

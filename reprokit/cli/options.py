@@ -88,6 +88,24 @@ WATCHING = _together(
 )
 """When a run is over."""
 
+REDUCING = _together(
+    click.option(
+        "--minimize/--no-minimize",
+        default=True,
+        envvar="REPROKIT_MINIMIZE",
+        show_envvar=True,
+        help="Look for the smallest program that shows the same failure; default: yes.",
+    ),
+    click.option(
+        "--budget",
+        type=SECONDS,
+        default=300.0,
+        show_default=True,
+        help="Seconds for minimizing; the best so far is kept.",
+    ),
+)
+"""Whether a failure is made small."""
+
 LEAVING = _together(
     click.option(
         "--output-dir",

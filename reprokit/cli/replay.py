@@ -50,7 +50,9 @@ def replay(
             live.say(f"run {number} of {times}: {judged.answer} ({judged.signature.title}), {judged.seconds:.1f} s")
 
         with interrupts.held():
-            done = player.replay(opened.repro, checked, opened.signature, times, Path(folder), stall, show)
+            done = player.replay(
+                opened.repro, checked, opened.signature, times, Path(folder), stall, show, growth=opened.growth
+            )
     told = {
         "schema": 1,
         "answer": done.answer,

@@ -13,7 +13,7 @@ from . import options as shared
 from . import screen, tell
 
 UNUSED = {
-    "line_repeats": 20_000, "escalate": None, "minimize": True, "budget": 300.0, "logs": (), "no_trace": False,
+    "line_repeats": 20_000, "escalate": None, "logs": (), "no_trace": False,
     "compare": False, "ablate": False, "graph_breaks": None, "settings": (),
 }  # fmt: skip
 """What capture may be told and scale may not."""
@@ -41,6 +41,7 @@ KNOBS = ("layers", "batch_size", "sequence_length")
 )  # fmt: skip
 @shared.SHAPING
 @shared.WATCHING
+@shared.REDUCING
 @shared.LEAVING
 @click.pass_context
 def scale(
@@ -82,7 +83,7 @@ def scale(
         _check_knobs(request, (knob, *fixed))
         request.knobs.update(fixed)
         with screen.Live(is_quiet=as_json) as live:
-            captured = line.scale(request, knob, sizes, at, output_dir, live.say, live.show, repeats)
+            captured = line.scale(request, knob, sizes, at, output_dir, live.say, live.show, repeats, live.show_status)
     except BadInput as problem:
         if as_json:
             screen.print_json({**one_run.refusal(str(problem)), "growth": None})

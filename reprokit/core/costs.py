@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,10 @@ CHILDREN = "cpp-build"
 """The phase of what other processes did for the compiler: g++, compile workers."""
 MOST_PASSES = 12
 LEAST_SIZES = 3
+FLOOR_S = 0.05
+"""A cost below this is noise."""
+MULTIPLE = 4
+"""What is predicted where neither the user nor the zoo names a full size: so many times the largest that was run."""
 LEAST_RISE_BYTES = 100e6
 LEAST_RISE = 0.05
 """A whole that grows by less of itself until the full size is what it was measured to be."""
@@ -91,6 +95,25 @@ def least(costs: Sequence[Cost]) -> Cost:
         used[-1], cpu_s=round(sum(by_phase.values()), 3), phases=by_phase, passes=by_pass,
         peak_rss_bytes=min(c.peak_rss_bytes for c in used),
     )  # fmt: skip
+
+
+def of_part(cost: Cost, part: Collection[str]) -> float:
+    """CPU seconds of the phases that are one part of the compiler."""
+    return sum(cost.phases.get(name, 0.0) for name in part)
+
+
+def steeper(low: Cost, high: Cost, knob: str, part: Collection[str], ratio: float) -> dict[str, Any]:
+    """What :func:`summarise` gives, for two sizes of a program that is only asked whether it grows as another one does.
+
+    It does when ``part`` costs ``ratio`` times as much at the larger size; which law that follows two sizes do not tell.
+    """
+    one, two = of_part(low, part), of_part(high, part)
+    phase = max(part, key=lambda name: high.phases.get(name, 0.0))
+    return {
+        "knob": knob, "is_superlinear": two >= ratio * max(one, FLOOR_S), "sizes": [_row(low), _row(high)],
+        "says": f"compile of {two:.2f} s at {knob}={high.size}, {one:.2f} s at {low.size}", "left_out": [], "table": [],
+        "worst": {"phase": phase, "law": "", "words": "steeper than linear", "frame": "", "event": ""},
+    }  # fmt: skip
 
 
 def place(stacks: Sequence[Sequence[Frame]], phase: str) -> str:

@@ -15,9 +15,17 @@ MISTAKE = 0.02
 MOST_REPEATS = 20
 """A failure that is rarer than this allows for is reduced less, not for longer."""
 MINIMIZABLE = frozenset(
-    {"exception", "crash", "hang", "oom", "wrong-result", "recompile-limit", "recompile-storm", "graph-break"}
-)
-"""Verdict kinds whose signature one run can show."""
+    {
+        "exception", "crash", "hang", "oom", "wrong-result", "recompile-limit", "recompile-storm", "graph-break",
+        "slow-compile", "superlinear-compile",
+    }
+)  # fmt: skip
+"""Verdict kinds whose signature a program can show by itself."""
+PARTS = (
+    frozenset({"dynamo-trace", "guards"}), frozenset({"backend", "aot", "partition", "fx-passes"}),
+    frozenset({"lowering", "scheduler", "codegen"}), frozenset({"cpp-build", "triton-compile", "worker-wait"}),
+)  # fmt: skip
+"""Phases that are one part of the compiler: which of them a deadline meets is chance."""
 
 
 def compare(wanted: Signature, verdict: Verdict, signature: Signature) -> str:
@@ -28,7 +36,8 @@ def compare(wanted: Signature, verdict: Verdict, signature: Signature) -> str:
         return UNRESOLVED
     if signature.algorithm != wanted.algorithm:
         return OTHER
-    is_same = signature.id == wanted.id or is_raced(wanted, signature) or is_as_wrong(wanted, signature)
+    alike = (is_raced, is_as_wrong, is_as_slow, is_as_steep)
+    is_same = signature.id == wanted.id or any(rule(wanted, signature) for rule in alike)
     return SAME if is_same else OTHER
 
 
@@ -69,3 +78,26 @@ def is_as_wrong(one: Signature, two: Signature) -> bool:
         return False
     is_one_phase = phase == other_phase or "no phase" in (phase, other_phase)
     return is_one_phase and (op == other_op or not (op and other_op))
+
+
+def is_as_slow(one: Signature, two: Signature) -> bool:
+    """``one`` is a slow compile, and ``two`` met its deadline in the same part of the compiler, advancing or not."""
+    (kind, phase), (other, other_phase) = head(one), head(two)
+    return kind == "slow-compile" and other in ("slow-compile", "hang") and part(phase) == part(other_phase)
+
+
+def is_as_steep(one: Signature, two: Signature) -> bool:
+    """The compile of both grows faster than their sizes, in one part of the compiler; few sizes do not tell a law."""
+    (kind, phase), (other, other_phase) = head(one), head(two)
+    return kind == other == "superlinear-compile" and part(phase) == part(other_phase)
+
+
+def part(phase: str) -> frozenset[str]:
+    """The phases that are one part of the compiler with ``phase``."""
+    return next((phases for phases in PARTS if phase in phases), frozenset({phase}))
+
+
+def head(signature: Signature) -> tuple[str, str]:
+    """Kind and phase, of a title such as ``hang: fx-passes | frames``."""
+    kind, _, rest = signature.title.partition(": ")
+    return kind, rest.partition(" | ")[0]

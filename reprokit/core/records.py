@@ -11,6 +11,7 @@ from typing import Any
 
 from .processes import BUSY_SHARE, Evidence
 from .recompiles import GraphBreak, Recompiled
+from .remarks import Remark
 from .results import Comparison
 
 SCHEMA = 1
@@ -185,6 +186,8 @@ class Observation:
     recompiled: tuple[Recompiled, ...] = ()
     """Functions that were compiled again, the worst first."""
     breaks: tuple[GraphBreak, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    """What the compiler warned of, grouped."""
     most_breaks: int | None = None
     """How many graph breaks the user allows; None for any number."""
     has_instrumentation: bool = False
@@ -205,6 +208,8 @@ class Observation:
     """The first rung of the ablation at which it fails; empty when that is not known."""
     departs: str = ""
     """The operator whose result is the first that differs; empty when that is not known."""
+    departure: str = ""
+    """The first graph, and in it the first operator, that departs from eager by itself, as words; empty when not known."""
     growth: dict[str, Any] = field(default_factory=dict)
     """``growth.json`` (see core/costs.py) where this was the largest of several sizes; empty where it was alone."""
     stderr_tail: str = ""

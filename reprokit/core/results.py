@@ -116,6 +116,16 @@ def read(event: Mapping[str, Any]) -> Comparison:
     )  # fmt: skip
 
 
+def departure(event: Mapping[str, Any]) -> str:
+    """Words for a ``departs`` event: the first graph that gives other results than eager by itself, and where in it."""
+    row = event.get("difference")
+    text = f"the first graph that departs from eager by itself is {event.get('cid')} ({event.get('nodes')} operators)"
+    if event.get("op"):
+        at = f" at {event.get('where')}" if event.get("where") else ""
+        text += f", and the first operator in it is `{event.get('op')}`{at}"
+    return f"{text}: {_difference(row)}" if isinstance(row, dict) else text
+
+
 def _difference(row: Mapping[str, Any]) -> Difference:
     usual = Difference(0, "", "", "")
     kept: dict[str, Any] = {}

@@ -19,7 +19,8 @@ def _wrong_result(seen: Observation) -> Verdict | None:
     known = {"compiled": "float64 says that compiled code is wrong", "unknown": "there is no float64 run to judge by"}
     why = f"compiled code gives other results than eager: {wrong[0]}"
     more = (f"{seen.comparison.count - 1} more results differ",) if seen.comparison.count > 1 else ()
-    evidence = (known[wrong[0].side], *map(str, wrong[1:6]), *more)
+    departs = (seen.departure,) if seen.departure else ()
+    evidence = (known[wrong[0].side], *departs, *map(str, wrong[1:6]), *more)
     work = {"op": seen.departs} if seen.departs else {}
     return Verdict("wrong-result", seen.first_rung or None, wrong[0].what, sentence(why), evidence, work=work)
 

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from ..core import oracle
-from ..core.ablation import EAGER, RUNGS, Ablation, Rung, Step, read
+from ..core import oracle, results
+from ..core.ablation import EAGER, RUNGS, Ablation, Rung, Step
+from ..core.ablation import read as read_ablation
+from ..core.journal import Event
 from ..core.records import Observation, Signature
 from . import files, observe
 from .forked import Server, ServerLost
@@ -96,14 +98,28 @@ class Ladder:
 
     def _bisected(self, subsystem: str, most: int | None) -> tuple[int, str]:
         """How often the subsystem is applied, and what stood at number ``most``."""
-        found: list[dict[str, Any]] = []
         role = "compiled" if self._limits.compares else ""
-        self._run(role, {"bisect": {"subsystem": subsystem, "most": most}}, heard=found)
+        found = self._heard("bisected", role, {"bisect": {"subsystem": subsystem, "most": most}})
         told = next((str(e.get("info")) for e in found if e.get("n") == most), "")
         return max((int(e.get("n") or 0) for e in found), default=0), told
 
+    def departure(self) -> str:
+        """The first graph that departs from eager by itself, and the first operator in it, as words."""
+        found = self._heard("departs", "compiled", {"graphs": True})
+        return results.departure(found[0]) if found else ""
+
+    def _heard(self, name: str, role: str, overrides: Any) -> list[Event]:
+        """The events called ``name`` of a compiled run."""
+        found: list[Event] = []
+        self._run(role, overrides, read=lambda journals: found.extend(journals.all(name)))
+        return found
+
     def _run(
-        self, role: str, overrides: Any, is_eager: bool = False, heard: list[dict[str, Any]] | None = None
+        self,
+        role: str,
+        overrides: Any,
+        is_eager: bool = False,
+        read: Callable[[observe.Journals], None] = lambda journals: None,
     ) -> Judged:
         if role:
             overrides = {**overrides, "configs": {**overrides.get("configs", {}), **SAME_RANDOM["configs"]}}
@@ -114,10 +130,9 @@ class Ladder:
             request = request_for(folder / "repro.py", self._python, self._limits)
         else:
             outcome, folder = self._server.run_target(self._program, self._limits, is_eager, role, overrides)
-            request = dataclasses.replace(self._program, deadline_s=self._limits.deadline_s * 8 + 60)
+            request = dataclasses.replace(self._program, deadline_s=self._limits.wall_s)
         try:
-            if heard is not None:
-                heard += observe.read_journals(folder).all("bisected")
+            read(observe.read_journals(folder))
             return judged(request, outcome, folder, self._wanted)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -128,19 +143,21 @@ def locate(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> tu
     found = ladder.climb(IN_CAPTURE, show)
     if found.first is None or found.first is EAGER:
         return seen, found
-    part, operator = found.first.part, ""
+    part, operator, departure = found.first.part, "", ""
     with contextlib.suppress(ServerLost):  # then only the part is known
+        show("which graph departs first, and which operator in it")
+        departure = ladder.departure()
         for subsystem in reversed(SUBSYSTEMS.get(part, ())):
             operator = operator or re.sub(r"_\d+$", "", ladder.blame(subsystem, show))
     if operator:
         found = dataclasses.replace(found, blamed=f"it takes `{operator}`")
-    return dataclasses.replace(seen, first_rung=part, departs=operator), found
+    return dataclasses.replace(seen, first_rung=part, departs=operator, departure=departure), found
 
 
 def load(run_path: Path) -> Ablation | None:
     """What an earlier climb left in a run directory."""
     with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):
-        return read(json.loads(files.read_text(run_path / FILE)))
+        return read_ablation(json.loads(files.read_text(run_path / FILE)))
     return None
 
 

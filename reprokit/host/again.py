@@ -17,7 +17,7 @@ from ..core.records import BadInput, GraphRecord, Link, Observation, Raised, Sig
 from ..core.redact import Redactor
 from ..core.signature import ALGORITHM
 from . import archive, files, origins, pack, private, rundir
-from .minimize import Case
+from .minimize import Case, starts_of
 from .minimized import Minimized
 
 ORIGINAL = "original.py"
@@ -37,6 +37,12 @@ class Opened:
         """The program that it says shows the failure; empty when there is none."""
         return self.pack.files.get("repro.py", b"").decode("utf-8", "replace")
 
+    @property
+    def growth(self) -> dict[str, Any]:
+        """What a superlinear compile cost at each size; empty for other failures."""
+        told = self.pack.json("observation.json").get("growth")
+        return told if isinstance(told, dict) else {}
+
 
 def open_pack(path: Path) -> Opened:
     """Read and verify a pack; raises BadInput that says what is wrong with it."""
@@ -49,10 +55,6 @@ def open_pack(path: Path) -> Opened:
             f"{path} was signed with algorithm {signed.get('algorithm')!r} and this reprokit signs with {ALGORITHM}; "
             "capture it again, or use the reprokit that made it"
         )
-    if told["kind"] == "superlinear-compile":
-        raise BadInput(
-            f"{path} is of growth over several sizes, which no single program shows; reprokit show {path} --file command.txt has the command that measures it again"
-        )
     work = told.get("work") if isinstance(told.get("work"), dict) else {}
     verdict = Verdict(
         str(told["kind"]), _text(told.get("phase")), _text(told.get("cause")), str(told.get("reason") or ""),
@@ -63,7 +65,7 @@ def open_pack(path: Path) -> Opened:
 
 def what_would_run(case: Case) -> str:
     """The programs that a reduction begins with; what it runs are parts of these and smaller inputs."""
-    starts = origins.find(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
+    starts = starts_of(case)
     return "\n".join(f"# the {origins.NAMES[start.level]}\n{start.text}" for start in starts)
 
 
@@ -80,7 +82,7 @@ def case_of_pack(opened: Opened, place: rundir.RunDir, python: str) -> Case:
         endless_line=str(told.get("endless_line") or ""), graphs=tuple(_graphs(told.get("graphs"))),
         raised=_raised(told.get("raised")),
         first_rung=opened.verdict.phase or "" if opened.verdict.kind == "wrong-result" else "",
-        departs=opened.verdict.work.get("op", ""),
+        departs=opened.verdict.work.get("op", ""), growth=opened.growth,
         compile_failures=tuple(r for row in _rows(told.get("compile_failures")) if (r := _raised(row))),
     )  # fmt: skip
     run = opened.pack.json("run.json")

@@ -255,7 +255,7 @@ def ask(request: Request, journals: observe.Journals, run_path: Path, outcome: O
     python = journals.last("process").get("executable") if request.target.kind == "command" else request.python
     if outcome.is_interrupted:
         return environment.collect(None, run_path, "not asked after an interrupt")
-    return environment.collect(python, run_path)
+    return environment.collect(python, run_path, is_fresh=False)
 
 
 def leave(

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..core import eager
 from ..core.records import Signature
 from . import files, run, rundir, warmth
-from .judged import RESULTS, SAME_RANDOM, Judged, Limits, ask_roles, in_role, judged, request_for
+from .judged import RESULTS, SAME_RANDOM, Judged, Limits, ask_roles, ask_sizes, in_role, judged, request_for
 from .target import Target
 
 LEAST_STALL_S = 15.0
@@ -31,6 +31,12 @@ def run_cold(
         place = folder if role in ("", "compiled") else folder / role
         return _one(text, python, place, wanted, limits, is_eager, file, _variables(role, folder))
 
+    if limits.sizes and not is_eager:
+
+        def sized(program: str, size: int) -> Judged:
+            return _one(program, python, folder / f"size-{size}", wanted, limits, False, None, _variables("", folder))
+
+        return ask_sizes(sized, text, wanted, limits)
     if is_eager or not limits.compares:
         return one("")
     try:

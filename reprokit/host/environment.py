@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import platform
@@ -10,20 +11,29 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import psutil
 
 from ..core.records import Missing
-from . import interrupts, private
+from . import files, interrupts, private
 from .launch import agent_folder, python_path
 
 QUESTION_S = 60.0
 """Deadline of each question that starts a child; collect_env alone took 6.8 s on a loaded machine."""
+LASTS_S = 600.0
+"""So long a capture believes what an earlier one was told; two imports of torch are most of what asking costs."""
+MATTERING = (
+    "PATH", "PYTHON", "LD_", "CUDA", "NVIDIA", "HIP", "ROC", "TORCH", "PYTORCH", "TRITON", "INDUCTOR", "OMP", "MKL", "HOME",
+    "VIRTUAL_ENV", "CONDA",
+)  # fmt: skip
+"""Beginnings of the names of variables that an answer may depend on."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +53,13 @@ class NoAnswer(Exception):
 NO_PYTHON = "the command started no Python that imported torch"
 
 
-def collect(python: str | None, folder: Path | None = None, why_none: str = NO_PYTHON) -> Environment:
-    """Ask all questions side by side; ``python`` is the target's interpreter, None (and why) where there is none."""
+def collect(
+    python: str | None, folder: Path | None = None, why_none: str = NO_PYTHON, is_fresh: bool = True
+) -> Environment:
+    """Ask all questions side by side; ``python`` is the target's interpreter, None (and why) where there is none.
+
+    Unless ``is_fresh``, what an interpreter said of itself a moment ago need not be asked again.
+    """
     questions: dict[str, Callable[[], Any]] = {
         "os": _system,
         "cpu": _cpu,
@@ -55,8 +70,11 @@ def collect(python: str | None, folder: Path | None = None, why_none: str = NO_P
         "variables": private.allowed_variables,
     }
     if python:
-        questions["inventory"] = lambda: _inventory(python, folder)
-        questions["collect_env"] = lambda: _collect_env(python)
+        age_s = 0.0 if is_fresh else LASTS_S
+        questions["inventory"] = lambda: json.loads(
+            _remembered("inventory", python, lambda: _inventory(python, folder), age_s)
+        )
+        questions["collect_env"] = lambda: _remembered("collect_env", python, lambda: _collect_env(python), age_s)
     facts: dict[str, Any] = {}
     missing: list[Missing] = []
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -140,13 +158,33 @@ def _rocm() -> str:
         raise NoAnswer("ROCm was not found") from problem
 
 
-def _inventory(python: str, folder: Path | None) -> Any:
+def _remembered(name: str, python: str, ask: Callable[[], str], age_s: float) -> str:
+    """What ``ask`` gives, or gave no longer than ``age_s`` ago in the same surroundings."""
+    homes = {Path(python).parent.parent, Path(python).resolve().parent.parent}
+    sites = sorted(site for home in homes for site in home.glob("lib*/python3*/site-packages"))
+    told = [python, *(f"{site}:{site.stat().st_mtime_ns}" for site in sites)]
+    told += [f"{key}={value}" for key, value in sorted(os.environ.items()) if key.startswith(MATTERING)]
+    digest = hashlib.sha256("\n".join(told).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    path = Path(platformdirs.user_cache_dir("reprokit")) / "environment" / f"{digest}-{name}.txt"
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if 0 <= time.time() - path.stat().st_mtime < age_s:
+            return path.read_text(encoding="utf-8")
+    text = ask()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        files.write_whole(path, text)
+    return text
+
+
+def _inventory(python: str, folder: Path | None) -> str:
     with agent_folder(folder) as agent:
         text = ask_child([python, "-m", "_reprokit.agent", "env"], QUESTION_S, {"PYTHONPATH": python_path(agent)})
     try:
-        return json.loads(text.strip().splitlines()[-1])
+        line = text.strip().splitlines()[-1]
+        json.loads(line)
     except (ValueError, IndexError) as problem:
         raise NoAnswer(f"{python} gave no inventory: {text[-300:]!r}") from problem
+    return line
 
 
 def _collect_env(python: str) -> str:

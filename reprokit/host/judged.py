@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..core import oracle
+from ..core import costs, oracle
+from ..core.programs import sized
 from ..core.records import Observation, Signature, Verdict
 from ..core.signature import sign
 from ..core.verdict import judge
@@ -22,6 +25,16 @@ PLAIN = ("eager", "again", "float64")
 """Roles in which nothing is compiled."""
 RESULTS = "results"
 """Folder of what the runs gave, which is the user's: nothing of it is packed, and it is gone after the comparison."""
+
+
+SLOW_S = 12.0
+"""Served seconds after which a compile that goes on is slow: a single operator takes two or three, C++ and all."""
+START_S = 5.0
+"""To start a process and import torch."""
+KEPT_SHARE = 0.5
+"""A smaller program whose compile grows must cost so much of what the whole cost."""
+DEAR_S = 15.0
+"""A size that costs more is asked only where too few others are known."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +53,52 @@ class Limits:
     """More graph breaks are a failure."""
     compares: bool = False
     """Wrong results are looked for: a program is run in each role of ``core.results``."""
+    knob: str = ""
+    """Growth is looked for: a program is run at each of ``sizes`` of this name in it."""
+    sizes: tuple[int, ...] = ()
+    least_s: float = 0.0
+    """CPU seconds that the part of the compiler which grows must take at the largest of them: less is lost in noise."""
+    least_ratio: float = 1.0
+    """So many times what it takes at the smallest: half way, in logarithms, from a line to what was measured."""
+    is_slow: bool = False
+    """A slow compile is looked for: one that goes on at the deadline."""
+
+    @property
+    def wall_s(self) -> float:
+        """The deadline on the wall of a process that nobody else ends, on a machine that may be busy."""
+        return self.deadline_s + START_S if self.is_slow else self.deadline_s * 8 + 60
 
 
-def limits_for(kind: str, deadline_s: float, **more: Any) -> Limits:
-    """The limits under which a verdict of ``kind`` can show: what of it is silent is looked for."""
+def limits_for(kind: str, deadline_s: float, growth: Mapping[str, Any] | None = None, **more: Any) -> Limits:
+    """The limits under which a verdict of ``kind`` can show: what of it is silent is looked for.
+
+    ``growth`` is that of a superlinear compile, as ``growth.json`` has it.
+    """
     most_breaks = 0 if kind == "graph-break" else None
+    if kind == "slow-compile":
+        deadline_s, more = SLOW_S, {**more, "is_slow": True}
+    if kind == "superlinear-compile" and growth:
+        more = {**more, **_sizes(growth)}
     return Limits(deadline_s, most_breaks=most_breaks, compares=kind == "wrong-result", **more)
+
+
+def _sizes(growth: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes at which it was measured, but for those that cost much where the others can tell, and what they cost."""
+    rows = growth.get("sizes")
+    used = [r for r in rows if isinstance(r, dict) and r.get("is_used")] if isinstance(rows, list) else []
+    known = [r for r in used if isinstance(r.get("size"), int) and isinstance(r.get("cpu_s"), (int, float))]
+    quick = [r for r in known if r["cpu_s"] <= DEAR_S]
+    asked = sorted(quick if len(quick) >= costs.LEAST_SIZES else known, key=lambda r: r["size"])
+    worst = growth.get("worst")
+    limits: dict[str, Any] = {"knob": str(growth.get("knob")), "sizes": tuple(r["size"] for r in asked)}
+    with contextlib.suppress(
+        TypeError, KeyError, IndexError, AttributeError, ValueError, ZeroDivisionError
+    ):  # it may come from anywhere
+        part = oracle.part(worst["phase"] if isinstance(worst, dict) else "")
+        low, high = (sum(float(r["phases"].get(name, 0.0)) for name in part) for r in (asked[0], asked[-1]))
+        line = asked[-1]["size"] / asked[0]["size"]
+        limits.update(least_s=KEPT_SHARE * high, least_ratio=math.sqrt(line * high / max(low, costs.FLOOR_S)))
+    return limits
 
 
 @dataclass(frozen=True)
@@ -60,6 +113,8 @@ class Judged:
     healthy_s: float = 0.0
     """From its start to the last event in its journal."""
     seen: Observation = field(default_factory=Observation)
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """CPU seconds of the compile, by phase."""
     has_failed_eager: bool = False
     """The program fails without torch.compile too."""
 
@@ -68,7 +123,7 @@ def request_for(file: Path, python: str, limits: Limits) -> Request:
     """The request of one probe."""
     command = Target("command", command=(python, str(file)))
     return Request(
-        command, python=python, deadline_s=limits.deadline_s * 8 + 60, stall_s=limits.deadline_s,
+        command, python=python, deadline_s=limits.wall_s, stall_s=limits.deadline_s,
         line_repeats=limits.line_repeats, has_trace=False, most_breaks=limits.most_breaks,
     )  # fmt: skip
 
@@ -82,7 +137,8 @@ def judged(request: Request, outcome: run.Outcome, folder: Path, wanted: Signatu
         float(e["t"]) for events in journals.by_pid.values() for e in events if isinstance(e.get("t"), (int, float))
     ]
     healthy_s = max(0.0, max(times, default=outcome.started) - outcome.started)
-    return Judged(answer, verdict, signature, outcome.seconds, outcome.cpu_s, healthy_s, seen)
+    by_phase, _ = costs.of_journals(journals.by_pid, outcome.cpu_s)
+    return Judged(answer, verdict, signature, outcome.seconds, outcome.cpu_s, healthy_s, seen, phases=by_phase)
 
 
 def _weigh(seen: Observation, wanted: Signature) -> tuple[str, Verdict, Signature]:
@@ -114,3 +170,28 @@ def ask_roles(run_role: Callable[[str], Judged], wanted: Signature) -> Judged:
             answer, verdict, signature = _weigh(seen, wanted)
             found = dataclasses.replace(found, answer=answer, verdict=verdict, signature=signature, seen=seen)
     return found
+
+
+def ask_sizes(run_size: Callable[[str, int], Judged], text: str, wanted: Signature, limits: Limits) -> Judged:
+    """Judge a candidate by how its compile grows from the smallest size to the largest, which is run first."""
+    found: list[costs.Cost] = []
+    last = Judged(oracle.OTHER, Verdict("unknown", None, "size", "it has no size"), wanted)
+    part = oracle.part(oracle.head(wanted)[1])
+    for size in (max(limits.sizes), min(limits.sizes)):
+        if not (program := sized.at_size(text, limits.knob, size)):
+            return dataclasses.replace(last, answer=oracle.OTHER)
+        last = run_size(program, size)
+        if last.verdict.kind != "ok":
+            answer = oracle.UNRESOLVED if last.verdict.kind == "unknown" else oracle.OTHER
+            return dataclasses.replace(last, answer=answer)
+        by_phase = dict(last.phases)
+        found.append(costs.Cost(size, "", "ok", True, sum(by_phase.values()), by_phase, {}, last.seen.peak_rss_bytes))
+        if costs.of_part(found[0], part) < limits.least_s:
+            return last
+    told = costs.steeper(found[1], found[0], limits.knob, part, limits.least_ratio)
+    seen = dataclasses.replace(last.seen, growth=told)
+    answer, verdict, signature = _weigh(seen, wanted)
+    seconds, cpu_s = last.seconds * len(found), last.cpu_s * len(found)
+    return dataclasses.replace(
+        last, answer=answer, verdict=verdict, signature=signature, seen=seen, seconds=seconds, cpu_s=cpu_s
+    )

@@ -158,6 +158,8 @@ class Ladder:
             return
         if self._seen.endless_line:
             self._limit(deadline_s=ENDLESS_S)
+        elif self._ask.limits.is_slow:
+            return
         elif self._verdict.kind == "hang":
             self._limit(deadline_s=max(LEAST_HANG_S, HEALTHY_MULTIPLE * last.healthy_s))
         else:

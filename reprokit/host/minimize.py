@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import oracle
-from ..core.programs import checked, polish
+from ..core.programs import checked, polish, sized
 from ..core.records import BadInput, Observation, Signature, Verdict
 from ..core.redact import Redactor
 from . import files, interrupts, ladder, origins, private, proof, repro
@@ -39,6 +39,8 @@ DEPTHS = {
 """How deep the server must be warm for a phase; the others need the C++ compiler too."""
 STOPPABLE = frozenset({*DEPTHS, "scheduler", "codegen", "cpp-build", "triton-compile", "worker-wait"}) - {"guards"}
 """Phases behind which a compile may stop; agent/stops.py knows where they end."""
+ENDING = frozenset({"exception", "crash", "hang", "slow-compile", "superlinear-compile"})
+"""Kinds that show before a compile has ended."""
 FOLDER = "minimize"
 SERVER = "server"
 
@@ -82,10 +84,6 @@ def why_not(verdict: Verdict) -> str:
         return "nothing failed"
     if verdict.kind == "error-in-eager":
         return "the target fails without torch.compile too, so there is no compiler bug to isolate"
-    if verdict.kind == "slow-compile":
-        return "it was still advancing at the deadline: there is no failure yet that a smaller program could share"
-    if verdict.kind == "superlinear-compile":
-        return "it cannot be minimized yet: growth shows only over several sizes, and a candidate is asked at one"
     return f"the verdict is {verdict.kind}, and no signature says what a smaller program should show"
 
 
@@ -105,7 +103,7 @@ def minimize(
     found = Minimized()
     began = time.monotonic()
     verdict = case.verdict
-    starts = _starts(case)
+    starts = starts_of(case)
     own_cpu_s = time.process_time() - server.cpu_s
     with contextlib.ExitStack() as stack:
         asker = Oracle(folder, server, case.signature, limits_of(case), case.python, show)
@@ -176,6 +174,10 @@ def _finished(case: Case, asker: Oracle, found: Minimized) -> str:
         if told is not None and told.wrong:
             title = f"{title}: {told.wrong[0]}"
             text = checked.with_check(text, told.wrong, told.is_random)
+    elif asker.limits.sizes:
+        is_built = (case.verdict.phase or "") in oracle.part("cpp-build")
+        asker.limits = dataclasses.replace(asker.limits, stop=None)  # it compiles more than one graph
+        text = sized.looped(text, asker.limits.knob, asker.limits.sizes, is_built)
     else:
         text = checked.loud(text, case.verdict.kind)
     return polish.layout(text if text != found.text and asker.holds(text) else found.text, title, case.verdict.kind)
@@ -194,11 +196,16 @@ def load(run_path: Path) -> Minimized | None:
 
 def server_of(case: Case) -> Server:
     """The probe server of a case; it starts when it is asked first."""
-    return Server(case.run_path / SERVER, case.python, _depth(case.verdict, _starts(case)))
+    return Server(case.run_path / SERVER, case.python, _depth(case.verdict, starts_of(case)))
 
 
-def _starts(case: Case) -> list[origins.Start]:
-    return origins.find(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
+def starts_of(case: Case) -> list[origins.Start]:
+    """The programs that a reduction begins with."""
+    if case.verdict.kind == "superlinear-compile":
+        return origins.find_sized(case.source, str(case.seen.growth.get("knob") or ""))
+    starts = origins.find(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
+    # what takes long is much of the same, which a loop in the source says in few lines; and each question takes long, too
+    return sorted(starts, key=lambda s: lines_of(s.text)) if case.verdict.kind == "slow-compile" else starts
 
 
 def _depth(verdict: Verdict, starts: list[origins.Start]) -> str:
@@ -206,7 +213,8 @@ def _depth(verdict: Verdict, starts: list[origins.Start]) -> str:
     is_own = bool(starts) and all(s.graph is not None and s.graph.settings.get("backend") for s in starts)
     if is_own and verdict.phase == "backend":
         return "dynamo"
-    return DEPTHS.get(verdict.phase or "", "build") if verdict.kind != "wrong-result" else "build"
+    is_whole = verdict.kind in ("wrong-result", "superlinear-compile")
+    return "build" if is_whole else DEPTHS.get(verdict.phase or "", "build")
 
 
 def limits_of(case: Case) -> Limits:
@@ -217,12 +225,24 @@ def limits_of(case: Case) -> Limits:
     return limits_for(
         verdict.kind,
         min(healthy_s, ladder.LEAST_DEADLINE_S) if is_hang else ladder.LEAST_DEADLINE_S,
-        stop=verdict.phase if verdict.phase in STOPPABLE and verdict.kind in ("exception", "crash", "hang") else None,
+        growth=seen.growth,
+        stop=_stop(verdict),
         is_backward=verdict.work.get("direction") == "backward"
         or any(g.is_backward and not g.is_done for g in seen.graphs),
         wants_stacks=is_hang,
         line_repeats=min(case.line_repeats, ENDLESS_REPEATS) if seen.endless_line else case.line_repeats,
     )
+
+
+def _stop(verdict: Verdict) -> str | None:
+    """The phase behind which a candidate's compile may stop."""
+    if verdict.phase not in STOPPABLE or verdict.kind not in ENDING:
+        return None
+    if verdict.kind in ("exception", "crash", "hang"):
+        return verdict.phase
+    # what takes time is looked for in a whole part of the compiler
+    order = [p for p in ("fx-passes", "codegen", "cpp-build") if p in oracle.part(verdict.phase)]
+    return order[0] if order else verdict.phase
 
 
 def _leave(folder: Path, found: Minimized) -> None:

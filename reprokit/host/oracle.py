@@ -25,7 +25,7 @@ from ..core.records import BadInput, Signature, Verdict
 from . import files
 from .cold import run_cold
 from .forked import Server, ServerLost
-from .judged import PLAIN, RESULTS, SAME_RANDOM, Judged, Limits, ask_roles, judged, request_for
+from .judged import PLAIN, RESULTS, SAME_RANDOM, Judged, Limits, ask_roles, ask_sizes, judged, request_for
 
 SLOW_EAGER_S = 1.0
 """A program whose eager run takes longer is asked in eager only when it shows the failure compiled."""
@@ -147,6 +147,8 @@ class Oracle:
         """Run the program one time, warm or cold as it is set, and judge it."""
         if self.is_cold:
             return self.cold(text, is_eager)
+        if self.limits.sizes and not is_eager:
+            return ask_sizes(lambda program, size: self._warm(program, False), text, self.wanted, self.limits)
         if is_eager or not self.limits.compares:
             return self._warm(text, is_eager)
         results = self._server.folder / RESULTS

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..core.programs import cut, graphs, polish
+from ..core.programs import cut, graphs, polish, sized
 from ..core.records import GraphRecord, Observation, Verdict
 from . import files
 
@@ -78,6 +78,14 @@ def find(seen: Observation, run_path: Path, source: str, is_training: bool, is_f
             sources.append(Start("source", polish.flatten(source)))
     place = len([f for f in found if f.level == "dynamo"])
     return [*found[:place], *sources, *valued, *found[place:]]
+
+
+def find_sized(source: str, knob: str) -> list[Start]:
+    """The source with its size as a name, to be run at several; a recorded graph has one size."""
+    with contextlib.suppress(Exception):
+        if source and (text := sized.with_size(polish.flatten(source), knob)):
+            return [Start("source", text)]
+    return []
 
 
 def _start(level: str, graph: graphs.Graph) -> Start:

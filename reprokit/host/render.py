@@ -26,6 +26,8 @@ ISSUE_CHARS = 60_000
 """GitHub refuses bodies over 65,536 characters; the rest is room for the human's words."""
 URL_CHARS = 8_000
 """GitHub answers 414 to longer URLs (about 8,192 bytes)."""
+MOST_REMARKS = 4
+"""The report has them all."""
 NEW_ISSUE = "https://github.com/pytorch/pytorch/issues/new"
 
 
@@ -92,7 +94,7 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         seconds=seen.seconds,
         cpu_s=seen.cpu_s,
         peak_rss_bytes=seen.peak_rss_bytes,
-        evidence=facts.verdict.evidence[:8],
+        evidence=[*facts.verdict.evidence[:8], *map(str, seen.remarks[:MOST_REMARKS])],
         growth="\n".join(seen.growth.get("table", ())),
         command=cut(facts.command, 2_000),
         repro="" if is_long else facts.repro,

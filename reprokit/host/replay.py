@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..core import oracle
+from ..core.programs import polish, sized
 from ..core.records import Signature
 from ..core.verdict import NOTHING_COMPILED
 from . import interrupts
@@ -48,12 +50,15 @@ def _about_the_compiler(judged: Judged) -> Judged:
 def replay(
     text: str, python: str, wanted: Signature, times: int, folder: Path, limit_s: float,
     show: Callable[[int, Judged], None] = lambda number, judged: None, until: str = "", file: Path | None = None,
+    growth: Mapping[str, Any] | None = None,
 ) -> Replayed:  # fmt: skip
     """Run ``text`` in ``times`` fresh processes below ``folder``, or until one answers ``until``.
 
-    ``limit_s`` without progress ends a run.
+    ``limit_s`` without progress ends a run; ``growth`` is the pack's, where it has one.
     """
-    limits = limits_for(wanted.title.partition(":")[0], limit_s, wants_stacks=True)
+    limits = limits_for(wanted.title.partition(":")[0], limit_s, growth, wants_stacks=True)
+    if limits.sizes and not sized.at_size(text, limits.knob, max(limits.sizes)):
+        text = sized.with_size(polish.flatten(text), limits.knob) or text
     runs: list[Judged] = []
     try:
         with interrupts.heard():

@@ -43,7 +43,7 @@ def make(
         "also": causes.explain_also(verdict),
         "path": list(verdict.path),
         "work": verdict.work,
-        "evidence": list(verdict.evidence),
+        "evidence": [*verdict.evidence, *map(str, seen.remarks)],
         "eager": seen.eager_detail,
         "growth": seen.growth,
         "ablation": ablation or {},

@@ -8,23 +8,22 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..core import costs
 from ..core.records import Missing, Observation, Verdict
 from ..core.signature import main_stacks
 from ..core.zoo import ZOO
-from . import capture, files, interrupts, minimize, observe, run, rundir, stacks, warmth
+from . import capture, files, interrupts, observe, run, rundir, stacks, warmth
 from .capture import Captured, Say
 from .launch import Request
+from .oracle import Standing
 from .run import Outcome
 from .study import Study
 
 LOOK_EVERY_S = 1.0
 """How often stacks are taken of the largest size; py-spy reads them without stopping the process."""
-MULTIPLE = 4
-"""What is predicted where neither the user nor the zoo names a full size: so many times the largest probe."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +43,12 @@ class Ran:
 def full_size(request: Request, knob: str, sizes: Sequence[int]) -> int:
     """The size to predict: the zoo model's own, where that is larger than all that are run."""
     usual = ZOO[request.target.name].knobs.get(knob) if request.target.kind == "zoo" else None
-    return usual if isinstance(usual, int) and usual > max(sizes) else MULTIPLE * max(sizes)
+    return usual if isinstance(usual, int) and usual > max(sizes) else costs.MULTIPLE * max(sizes)
 
 
 def scale(
     request: Request, knob: str, sizes: Sequence[int], at: int | None, output: Path | None, say: Say,
-    show: run.Show | None = None, repeats: int = 1,
+    show: run.Show | None = None, repeats: int = 1, show_status: Callable[[Standing], None] | None = None,
 ) -> Captured:  # fmt: skip
     """Run all sizes, the smallest first, and leave the pack of the one that tells most."""
     at = at or full_size(request, knob, sizes)
@@ -78,7 +77,7 @@ def scale(
                 )
                 if ran[-1].outcome.is_interrupted:
                     break
-            return _finish(ran, knob, at, say)
+            return _finish(ran, knob, at, say, show_status)
         finally:
             first.release()
 
@@ -114,7 +113,7 @@ def _run(request: Request, size: int, place: rundir.RunDir, show: run.Show | Non
     return Ran(request, place, outcome, journals, seen, verdict, cost, tuple(missing))
 
 
-def _finish(ran: list[Ran], knob: str, at: int, say: Say) -> Captured:
+def _finish(ran: list[Ran], knob: str, at: int, say: Say, show_status: Callable[[Standing], None] | None) -> Captured:
     told = costs.summarise([r.cost for r in ran], knob, at)
     failed = [r for r in ran if not r.cost.is_used]
     # stacks of a compile that met its deadline are of where it grows; another failure is of something else
@@ -129,12 +128,10 @@ def _finish(ran: list[Ran], knob: str, at: int, say: Say) -> Captured:
     capture.attempt(observe.GROWTH, missing, lambda: files.write_json(path, told), None)
     seen = capture.look_back(chosen.request, chosen.outcome, chosen.place.path, chosen.journals, missing)
     verdict = capture.judged(seen, missing)
-    if verdict.kind != "ok":
-        missing.append(
-            Missing("minimization", minimize.why_not(verdict) or "reprokit scale measures, it does not minimize")
-        )
     missing += [Missing("size", row) for row in told["left_out"]]
-    study = Study(chosen.request, verdict, seen, chosen.journals, chosen.place, missing, say)
+    study = Study(chosen.request, verdict, seen, chosen.journals, chosen.place, missing, say, show_status)
+    if chosen.request.minimizes and not ran[-1].outcome.is_interrupted:
+        capture.examine(study)
     return capture.finish(study, chosen.outcome)
 
 

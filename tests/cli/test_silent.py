@@ -170,7 +170,7 @@ def test_recompiles_are_reduced_to_the_attribute_that_changes(write: Any, tmp_pa
 import torch
 import torch._dynamo
 
-torch._dynamo.config.recompile_limit = 3
+torch._dynamo.config.recompile_limit = 2
 
 class Net(torch.nn.Module):
     def __init__(self):
@@ -182,7 +182,7 @@ class Net(torch.nn.Module):
         return torch.softmax(x.sin() * self.steps, 0)
 
 def make():
-    return {"model": Net(), "calls": [((torch.ones(3),), {})] * 5, "compile": {"backend": "aot_eager"}}
+    return {"model": Net(), "calls": [((torch.ones(3),), {})] * 3, "compile": {"backend": "eager"}}
 """
     done = capture(
         f"{write('steps.py', text)}:make", "--output-dir", tmp_path / "out", "--budget", "240",

@@ -52,3 +52,24 @@ WRONG = Verdict("wrong-result", None, "inf", "It differs.")
 def test_a_candidate_need_not_know_where_in_the_compiler_it_begins(wanted: str, found: str, answer: str) -> None:
     """What is known of both must agree: the family, the part of the compiler, the operator."""
     assert oracle.compare(signature(f"wrong-result: {wanted}"), WRONG, signature(f"wrong-result: {found}")) == answer
+
+
+SLOW = Verdict("slow-compile", "codegen", "python-loop", "It goes on.")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "answer"),
+    [
+        ("slow-compile: scheduler", "slow-compile: lowering", oracle.SAME),
+        ("slow-compile: scheduler", "hang: codegen | a < b", oracle.SAME),
+        ("slow-compile: scheduler", "slow-compile: cpp-build", oracle.OTHER),
+        ("slow-compile: scheduler", "hang: dynamo-trace | a", oracle.OTHER),
+        ("hang: codegen | a", "slow-compile: codegen", oracle.OTHER),
+        ("superlinear-compile: codegen | exponential @ f", "superlinear-compile: lowering | power", oracle.SAME),
+        ("superlinear-compile: codegen | exponential @ f", "superlinear-compile: aot | power", oracle.OTHER),
+        ("superlinear-compile: codegen | power", "slow-compile: codegen", oracle.OTHER),
+    ],
+)
+def test_what_costs_time_is_known_by_its_part_of_the_compiler(wanted: str, found: str, answer: str) -> None:
+    """Which phase a deadline meets, and which law a few sizes follow, is chance."""
+    assert oracle.compare(signature(wanted), SLOW, signature(found)) == answer

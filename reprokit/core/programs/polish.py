@@ -21,7 +21,11 @@ _EXPECTED = {
     "recompile-limit": "a few compiles",
     "recompile-storm": "a few compiles",
     "graph-break": "one graph",
+    "slow-compile": "a compile of seconds",
+    "superlinear-compile": "a compile that grows as the program does",
 }
+_TIMES = frozenset({"slow-compile", "superlinear-compile"})
+"""Kinds that say nothing of eager."""
 _PUBLIC: tuple[tuple[str, str], ...] = (
     (r"torch\._C\._nn\.(\w+)", r"torch.nn.functional.\1"),
     (r"torch\._C\._special\.special_(\w+)", r"torch.special.\1"),
@@ -84,7 +88,7 @@ def layout(text: str, title: str, kind: str) -> str:
     call = next((n for n in reversed(rest) if "compile" in ast.unparse(n)), None)
     happens = textwrap.wrap(title, MOST_WIDTH - 12, break_long_words=False, break_on_hyphens=False) or [kind]
     comment = [
-        f"# expected: {_EXPECTED.get(kind, 'what eager does')}, as without torch.compile",
+        f"# expected: {_EXPECTED.get(kind, 'what eager does')}{'' if kind in _TIMES else ', as without torch.compile'}",
         f"# happens:  {happens[0]}",
         *(f"#           {row}" for row in happens[1:]),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from .trees import Put, Test, arguments, reads, target
 
@@ -51,10 +51,10 @@ def _called_once(tree: ast.Module) -> None:
         if given is None:
             continue
         inner = [n for row in made[0].body for n in ast.walk(row)]
-        returns = [n for n in inner if isinstance(n, ast.Return)]
+        returns = [n for n in _own(made[0].body) if isinstance(n, ast.Return)]
         rows, last = made[0].body, made[0].body[-1]
         is_last = isinstance(last, ast.Return) and last.value is not None and len(returns) == 1
-        if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in inner) or not (
+        if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in _own(rows)) or not (
             is_last or (isinstance(node, ast.Expr) and not returns)
         ):
             continue
@@ -74,6 +74,16 @@ def _called_once(tree: ast.Module) -> None:
         tree.body[place : place + 1] = new
         tree.body.remove(made[0])
         return
+
+
+def _own(rows: list[ast.stmt]) -> Iterator[ast.AST]:
+    """The nodes of rows, but for those of functions and classes that are defined in them."""
+    waiting: list[ast.AST] = list(rows)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            waiting += ast.iter_child_nodes(node)
 
 
 def _tuples(tree: ast.Module) -> None:

@@ -1,0 +1,49 @@
+"""What the compiler warned of: the same warning of every layer, size and symbol is one remark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MOST_REMARKS = 20
+_ABOUT = {
+    "torch.fx.experimental.symbolic_shapes": "symbolic shapes",
+    "torch.fx.experimental.recording": "symbolic shapes",
+    "torch._inductor.sizevars": "symbolic shapes",
+    "torch.utils._sympy": "symbolic shapes",
+}
+"""Loggers of torch by what their warnings are about; others go by their own names."""
+_VARIES = re.compile(r"0x[0-9a-f]+|\b[suzn]\d+\b|\d+(\.\d+)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One warning, however often it was given."""
+
+    about: str
+    """``symbolic shapes``, or the logger's name or the warning's class."""
+    text: str
+    """Its first line, as it was given first."""
+    count: int = 1
+
+    def __str__(self) -> str:
+        """One line: how often, by whom, what."""
+        often = f" {self.count} times" if self.count > 1 else ""
+        return f"the compiler warned{often} ({self.about}): {self.text}"
+
+
+def remarks(events: Sequence[Mapping[str, Any]]) -> tuple[Remark, ...]:
+    """Group the ``warning`` events of torch's own code; those about symbolic shapes first, then the most frequent."""
+    found: dict[tuple[str, str], Remark] = {}
+    for event in events:
+        category, text = str(event.get("category")), " ".join(str(event.get("message")).splitlines()[:1])
+        if not (category.startswith("torch.") or "/torch/" in str(event.get("file"))):
+            continue
+        about = next((a for name, a in _ABOUT.items() if category.startswith(name)), category)
+        key = about, _VARIES.sub("#", text)
+        known = found.get(key, Remark(about, text[:300], 0))
+        found[key] = Remark(about, known.text, known.count + 1)
+    order = sorted(found.values(), key=lambda r: (r.about != "symbolic shapes", -r.count))
+    return tuple(order[:MOST_REMARKS])

@@ -1,0 +1,96 @@
+"""Each graph is compared with eager by itself: which is the first that departs, and at which operator."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..conftest import ROOT, clean_environ
+
+PROGRAM = """
+import os
+import torch
+from reprokit.agent import graphwise, journal
+
+journal.RUN_DIR = os.environ["PLACE"]
+os.makedirs(journal.RUN_DIR + "/journal", exist_ok=True)
+graphwise.Watch(torch).install()
+
+class Halved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad / 2
+
+def lies(gm, inputs):
+    wrong = os.environ["WRONG"]
+    for node in gm.graph.nodes:
+        if node.op == "call_method" and node.target == "cos" and wrong == "forward":
+            node.target = "sin"
+        if node.op == "call_method" and node.target == "mul_" and wrong == "argument":
+            node.target = "add_"
+    gm.recompile()
+    def run(*args):
+        outs = gm.forward(*args)
+        is_exp = any(n.target == "exp" for n in gm.graph.nodes)
+        return tuple(Halved.apply(o) for o in outs) if wrong == "backward" and is_exp else outs
+    return run
+
+@torch.compile(backend=lies)
+def f(x, y):
+    x = x.sigmoid() + 1
+    torch._dynamo.graph_break()
+    y.mul_(3)
+    a = x.tanh() * 2
+    x = x.cos() + a
+    x = x.neg().neg()
+    torch._dynamo.graph_break()
+    return x.exp() * y
+
+x, y = torch.linspace(-1, 1, 8, requires_grad=True), torch.ones(8)
+f(x, y).sum().backward()
+f(x, y)
+"""
+
+
+def departs(wrong: str, place: Path) -> list[dict[str, Any]]:
+    file = place / "program.py"
+    file.write_text(PROGRAM)
+    environ = clean_environ(PLACE=str(place), WRONG=wrong, PYTHONPATH=str(ROOT))
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, env=environ, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for path in place.glob("journal/*.jsonl") for line in path.read_text().splitlines()]
+    assert not [r for r in rows if r["ev"] == "agent_problem"], rows
+    return [r for r in rows if r["ev"] == "departs"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "graph", "op", "line", "leaf"),
+    [
+        ("forward", 1, "cos", "x = x.cos() + a", "output[0]"),
+        ("argument", 1, "mul_", "y.mul_(3)", "input[0]"),
+        ("backward", 2, "exp", "return x.exp() * y", "gradient of input[0]"),
+    ],
+)
+def test_the_first_graph_and_the_first_operator(
+    wrong: str, graph: int, op: str, line: str, leaf: str, tmp_path: Path
+) -> None:
+    """Outputs, arguments that are changed, and gradients; told once, with the user's line."""
+    (found,) = departs(wrong, tmp_path)
+    number = PROGRAM.splitlines().index(f"    {line}") + 1
+    assert (found["graph"], found["op"]) == (graph, op), found
+    assert found["where"].endswith(f"program.py:{number} in f"), found
+    assert found["difference"]["name"].startswith(leaf.split("[")[0])
+
+
+def test_a_healthy_program_departs_nowhere(tmp_path: Path) -> None:
+    """No graph is accused."""
+    assert departs("nothing", tmp_path) == []

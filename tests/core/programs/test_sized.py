@@ -1,0 +1,56 @@
+"""Programs whose size is a name."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.core.programs import sized
+
+SOURCE = """
+import torch
+
+def make(n=4):
+    def chain(x):
+        for _ in range(n):
+            x = x * x
+        return x
+    return chain, (torch.ones(3),)
+
+model, args = make(n=8, other=2)
+print(torch.compile(model)(*args))
+"""
+
+
+def test_the_size_becomes_a_name_that_can_be_changed() -> None:
+    """At another size only that number is another one."""
+    text = sized.with_size(SOURCE, "n")
+    assert "n = 8" in text and "make(n=n, other=2)" in text
+    assert sized.at_size(text, "n", 16) == text.replace("n = 8", "n = 16")
+
+
+@pytest.mark.parametrize("knob", ["depth", "model", "args"])
+def test_a_program_without_that_size_has_none(knob: str) -> None:
+    """No keyword of that name, or a name that the program gives to something else."""
+    assert sized.with_size(SOURCE, knob) == "" and sized.at_size(SOURCE, "n", 3) == ""
+
+
+def test_the_loop_over_sizes_fails_where_they_cost_too_much() -> None:
+    """Run with a stand-in for torch: linear costs pass, others do not; one size alone is the program at that size."""
+    plain = "import torch\nn = 8\n\ndef f(x):\n    return x * n\n\ntorch.compile(f)(n)\n"
+    text = sized.looped(plain, "n", (4, 2, 8))
+    assert "for n in (2, 4, 8):" in text and sized.looped("import torch\n", "n", (1, 2)) == "import torch\n"
+    single = sized.at_size(text, "n", 5)
+    assert "for n in (5,):" in single
+    for power, is_failing in ((1, False), (3, True)):
+        fake = (
+            "class time:\n    now = 0.0\n    process_time = classmethod(lambda cls: cls.now)\n"
+            "class torch:\n    ones = staticmethod(lambda n: n)\n    _dynamo = type('D', (), {'reset': staticmethod(lambda: None)})\n"
+            f"    @staticmethod\n    def compile(f):\n        def run(n):\n            time.now += float(n) ** {power}\n        return run\n"
+        )
+        body = "\n".join(r for r in text.splitlines() if "import" not in r and "fx_graph_cache" not in r)
+        try:
+            exec(fake + body, {})
+        except AssertionError:
+            assert is_failing
+        else:
+            assert not is_failing

@@ -1,0 +1,27 @@
+"""Warnings of the compiler are told once each."""
+
+from __future__ import annotations
+
+from reprokit.core.remarks import remarks
+
+SHAPES = "torch.fx.experimental.symbolic_shapes"
+
+
+def test_the_same_warning_of_every_symbol_is_one_remark() -> None:
+    """Numbers and symbols differ, the warning does not; symbolic shapes stand first, the user's warnings not at all."""
+    events = [
+        {"category": "torch._inductor.utils", "message": "Not enough SMs to use max_autotune_gemm mode"},
+        *(
+            {"category": SHAPES, "message": f"_maybe_guard_rel() was called on non-relation s{n} > {n}"}
+            for n in range(9)
+        ),
+        {"category": SHAPES, "message": "Ignored guard s0 == 4"},
+        {"category": "UserWarning", "message": "mine", "file": "/home/me/train.py"},
+        {"category": "UserWarning", "message": "theirs", "file": "/x/torch/_inductor/lowering.py"},
+        {"category": None, "message": 3},
+    ]
+    found = remarks(events)
+    assert [(r.about, r.count) for r in found] == [
+        ("symbolic shapes", 9), ("symbolic shapes", 1), ("torch._inductor.utils", 1), ("UserWarning", 1),
+    ]  # fmt: skip
+    assert str(found[0]).startswith("the compiler warned 9 times (symbolic shapes): _maybe_guard_rel()")
