@@ -1,7 +1,8 @@
 """Autotuning against a deadline: each size of matrix is tried with many kernels, and each kernel is a run of the C++
 compiler. A budget that is ample for the default mode ends in the middle.
 
-reprokit capture samples/max_autotune.py:make --timeout 30
+reprokit capture samples/max_autotune.py:make --timeout 30                  says slow-compile in cpp-build, and no hang
+reprokit capture samples/max_autotune.py:make --timeout 30 --mode default   says ok, after 24 s
 """
 
 import itertools

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import functools
 import json
 import os
@@ -11,10 +12,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import filelock
 import psutil
 import pytest
 
@@ -100,6 +103,19 @@ def reprokit(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | 
     if "--" not in words:
         assert "Traceback (most recent call last)" not in done.stderr, done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def shared(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Done]) -> Done:
+    """What ``make`` gives in a folder, made by the first worker that wants it."""
+    place = factory.getbasetemp() / name
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = factory.getbasetemp().parent / name
+    kept = place / "done.json"
+    with filelock.FileLock(f"{place}.lock"):
+        if not kept.exists():
+            place.mkdir()
+            kept.write_text(json.dumps(dataclasses.asdict(make(place))))
+        return Done(**json.loads(kept.read_text()))
 
 
 def survivors(mark: str) -> list[psutil.Process]:

@@ -34,6 +34,7 @@ MATTERING = (
     "VIRTUAL_ENV", "CONDA",
 )  # fmt: skip
 """Beginnings of the names of variables that an answer may depend on."""
+NOT_MATTERING = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,8 @@ def _remembered(name: str, python: str, ask: Callable[[], str], age_s: float) ->
     homes = {Path(python).parent.parent, Path(python).resolve().parent.parent}
     sites = sorted(site for home in homes for site in home.glob("lib*/python3*/site-packages"))
     told = [python, *(f"{site}:{site.stat().st_mtime_ns}" for site in sites)]
-    told += [f"{key}={value}" for key, value in sorted(os.environ.items()) if key.startswith(MATTERING)]
+    asked = sorted(key for key in os.environ if key.startswith(MATTERING) and key not in NOT_MATTERING)
+    told += [f"{key}={os.environ[key]}" for key in asked]
     digest = hashlib.sha256("\n".join(told).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     path = Path(platformdirs.user_cache_dir("reprokit")) / "environment" / f"{digest}-{name}.txt"
     with contextlib.suppress(OSError, UnicodeDecodeError):

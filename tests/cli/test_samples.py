@@ -21,11 +21,17 @@ SAMPLES = {
     "crash": ("crash", 1, "crash: kernel-run | SIGSEGV in <generated>:call", ""),
     "hang": ("hang", 1, "hang: fx-passes | <user>:__call__ < torch/fx/passes/", ""),
     "healthy": ("ok", 0, "ok: no phase", ""),
-    "kv_cache": ("recompile-limit", 1, "recompile-limit: guards | <input>._current_idx == #", ""),
-    "graph_break": ("graph-break", 1, "graph-break: dynamo-trace | Unsupported Tensor.item() call", ""),
 }  # fmt: skip
-ELSEWHERE = {"superlinear_compile": "test_scale.py", "wrong_result": "test_silent.py"}
+ELSEWHERE = {
+    "superlinear_compile": "test_scale.py", "wrong_result": "test_silent.py", "kv_cache": "test_silent.py",
+    "graph_break": "test_silent.py", "max_autotune": "test_samples.py", "symmetric_memory": "test_samples.py",
+    "cuda_graph_capture": "test_samples.py",
+}  # fmt: skip
 """Samples that say more than one capture can."""
+
+
+MINIMIZED = {"exception_inductor": 10, "crash": 10}
+"""Public bugs that are made small too, and in how many lines."""
 
 
 def test_every_sample_is_listed() -> None:
@@ -48,7 +54,10 @@ def test_sample(name: str, tmp_path: Path) -> None:
         "300",
         "--output-dir",
         tmp_path,
+        "--budget",
+        "90",
         "--json",
+        env=clean_environ(REPROKIT_MINIMIZE="1" if name in MINIMIZED else "0"),
     )
     assert (done.status, done.kind) == (status, kind), done.out + done.err
     found = done.json
@@ -74,7 +83,7 @@ def test_sample(name: str, tmp_path: Path) -> None:
     for part in ("issue.md", "issue/describe.md", "issue/error_logs.md", "issue/versions.md", "issue/url.txt", "repro.py", "command.txt",
                  "verdict.json", "signature.json", "observation.json", "run.json", "environment.json", "collect_env.txt"):  # fmt: skip
         assert part in pack.files, part
-    for folder in ("logs/", *(("graphs/",) if kind != "graph-break" else ()), "trace/", "journal/"):
+    for folder in ("logs/", "graphs/", "trace/", "journal/"):
         assert any(n.startswith(folder) for n in pack.files), folder
     assert pack.json("signature.json") == {**found["signature"], "explain": pack.json("signature.json")["explain"]}
     if kind in ("exception", "crash", "hang"):
@@ -86,16 +95,50 @@ def test_sample(name: str, tmp_path: Path) -> None:
         )
         assert again.returncode not in (0, 2)
         assert words in again.stderr
+    if name in MINIMIZED:
+        small = found["minimized"]
+        assert small["proof"]["answer"] == "same" and small["proof"]["eager"] == "passes", small
+        assert small["proof"]["hits"] == small["proof"]["runs"] == 3 and small["lines"] <= MINIMIZED[name], small
     if name == "hang":
         assert {"py-spy", "faulthandler"} <= {
             n.split("-", 1)[1].rsplit("-", 1)[0] for n in pack.files if n.startswith("stacks/") and n[7].isdigit()
         }
 
 
+def test_autotuning_meets_its_deadline(tmp_path: Path) -> None:
+    """It is no hang: the compiler advances, one C++ kernel after the other."""
+    sample = ROOT / "samples" / "max_autotune.py"
+    done = reprokit("capture", f"{sample}:make", "--timeout", "20", "--output-dir", tmp_path, "--json")
+    assert (done.status, done.kind) == (1, "slow-compile"), done.out
+    assert done.json["verdict"]["phase"] in ("cpp-build", "lowering", "codegen", "scheduler"), done.json["verdict"]
+
+
+def test_symmetric_memory_at_another_place_is_no_compiler_bug(tmp_path: Path) -> None:
+    """The environment says where this torch has it."""
+    sample = ROOT / "samples" / "symmetric_memory.py"
+    done = reprokit("capture", "--output-dir", tmp_path, "--json", "--", sys.executable, sample)
+    assert (done.status, done.kind) == (1, "error-in-eager"), done.out
+    places = archive.read(Path(done.json["pack"])).json("environment.json")["symmetric_memory"]
+    assert places["torch.distributed._symmetric_memory"] == "module"
+
+
+def test_a_compile_inside_a_cuda_graph_capture(tmp_path: Path) -> None:
+    """Fails inside the capture; both cures are healthy."""
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device here")
+    command = (sys.executable, ROOT / "samples" / "cuda_graph_capture.py")
+    done = reprokit("capture", "--output-dir", tmp_path / "a", "--json", "--", *command)
+    assert done.status == 1 and done.kind in ("exception", "error-in-eager"), done.out
+    for cure in ("--warm", "--managed"):
+        done = reprokit("capture", "--output-dir", tmp_path / cure[2:], "--json", "--", *command, cure)
+        assert (done.status, done.kind) == (0, "ok"), done.out
+
+
 BUGS = ROOT / "tests" / "bugs"
 
 
-@pytest.mark.parametrize(("buried", "sample"), [("buried_exception", "exception_inductor"), ("buried_crash", "crash")])
+@pytest.mark.parametrize(("buried", "sample"), [("buried_exception", "exception_inductor")])
 def test_a_buried_bug_has_the_signature_of_the_small_one(buried: str, sample: str, tmp_path: Path) -> None:
     """The same bug in a larger model is the same bug."""
     done = reprokit("capture", BUGS / f"{buried}.py:make", "--output-dir", tmp_path, "--no-trace", "--json")

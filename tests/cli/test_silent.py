@@ -179,21 +179,19 @@ class Net(torch.nn.Module):
 
     def forward(self, x):
         self.steps += 1
-        return torch.softmax(x.sin() * self.steps, 0)
+        return x.sin() * self.steps
 
 def make():
     return {"model": Net(), "calls": [((torch.ones(3),), {})] * 3, "compile": {"backend": "eager"}}
 """
     done = capture(
-        f"{write('steps.py', text)}:make", "--output-dir", tmp_path / "out", "--budget", "240",
+        f"{write('steps.py', text)}:make", "--output-dir", tmp_path / "out", "--budget", "40",
         REPROKIT_COMPARE="0", REPROKIT_MINIMIZE="1",
     )  # fmt: skip
     found = done.json["minimized"]
     assert found["proof"]["answer"] == "same" and found["proof"]["hits"] == found["proof"]["runs"], found
     text = Path(done.json["repro"]).read_text()
-    assert (
-        "steps" in text and "softmax" not in text and "fail_on_recompile_limit_hit" in text and found["lines"] <= 18
-    ), text
+    assert "steps" in text and "fail_on_recompile_limit_hit" in text and found["lines"] <= 18, text
 
 
 @pytest.mark.slow
