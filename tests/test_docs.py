@@ -68,7 +68,7 @@ def test_every_kind_phase_and_exit_code_is_documented() -> None:
 def test_the_two_commands_of_the_readme_are_what_ci_runs() -> None:
     """The install and test lines cannot drift from .ci/run."""
     script = (ROOT / ".ci" / "run").read_text()
-    for words in ("python3 -m venv .venv", "-c constraints.txt -e '.[dev]'", ".venv/bin/python -m pytest -n 2"):
+    for words in ("python3 -m venv .venv", "-c constraints.txt -e '.[dev]'", ".venv/bin/python -m pytest -n 3"):
         assert words in README and words in script
 
 

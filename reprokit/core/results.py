@@ -123,7 +123,7 @@ def departure(event: Mapping[str, Any]) -> str:
     if event.get("op"):
         at = f" at {event.get('where')}" if event.get("where") else ""
         text += f", and the first operator in it is `{event.get('op')}`{at}"
-    return f"{text}: {_difference(row)}" if isinstance(row, dict) else text
+    return f"{text}, by its {row.get('name')} ({row.get('what')})" if isinstance(row, dict) else text
 
 
 def _difference(row: Mapping[str, Any]) -> Difference:

@@ -177,7 +177,7 @@ def _finished(case: Case, asker: Oracle, found: Minimized) -> str:
     elif asker.limits.sizes:
         is_built = (case.verdict.phase or "") in oracle.part("cpp-build")
         asker.limits = dataclasses.replace(asker.limits, stop=None)  # it compiles more than one graph
-        text = sized.looped(text, asker.limits.knob, asker.limits.sizes, is_built)
+        text = sized.looped(text, asker.limits.knob, asker.limits.sizes, asker.limits.least_ratio, is_built)
     else:
         text = checked.loud(text, case.verdict.kind)
     return polish.layout(text if text != found.text and asker.holds(text) else found.text, title, case.verdict.kind)

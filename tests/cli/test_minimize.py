@@ -187,13 +187,14 @@ def test_the_reported_failure_is_found_beside_another_one(tmp_path: Path, write:
 
 
 @pytest.mark.slow
-def test_a_hang_is_reduced_too(tmp_path: Path, write: Any) -> None:
-    """A probe that never ends is an answer, with the signature of the capture; nothing is left running."""
-    mark = f"minimize-hang-{os.getpid()}"
-    waiting = SMALL.replace(
-        'raise NotImplementedError("erf is too hard")', "import threading; threading.Event().wait()"
-    )
-    target = write("waits.py", waiting)
+@pytest.mark.parametrize(
+    ("kind", "does"),
+    [("hang", "import threading; threading.Event().wait()"), ("crash", "import ctypes; ctypes.string_at(0)")],
+)
+def test_hangs_and_crashes_are_reduced_too(kind: str, does: str, tmp_path: Path, write: Any) -> None:
+    """A probe that dies or never ends is an answer, with the signature of the capture; nothing is left running."""
+    mark = f"minimize-{kind}-{os.getpid()}"
+    target = write("ends.py", SMALL.replace('raise NotImplementedError("erf is too hard")', does))
     done = capture(
         f"{target}:make",
         "--stall",
@@ -206,7 +207,7 @@ def test_a_hang_is_reduced_too(tmp_path: Path, write: Any) -> None:
         MARK=mark,
     )
     found = done.json["minimized"]
-    assert done.kind == "hang" and found["proof"]["answer"] == "same", found
+    assert done.kind == kind and found["proof"]["answer"] == "same", found
     assert found["proof"]["hits"] == found["proof"]["runs"] and found["proof"]["eager"] == "passes"
     assert found["lines"] < found["began_lines"]
     assert wait_until(lambda: not survivors(mark), 10)
@@ -244,42 +245,6 @@ def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, write: Any) -> 
     found = done.json["minimized"]
     assert found["rate"] < 1.0 and 0 < found["proof"]["hits"] < found["proof"]["runs"], found
     assert "torch.erf(" in repro_of(done) and "os.environ" in repro_of(done)
-
-
-UNTRACEABLE = """
-import torch
-
-class Settings:
-    def __init__(self):
-        self.scale = 2.0
-
-def prepare(x, settings):
-    y = x * settings.scale
-    z = torch.sin(y) + torch.cos(y)
-    return z / 2
-
-def function(x):
-    settings = Settings()
-    total = torch.zeros(())
-    for i in range(3):
-        total = total + prepare(x, settings).sum() * i
-    if total.item() > 1e9:
-        x = x + 1
-    print("so far", id(x))
-    return torch.softmax(x * total, -1)
-
-def make():
-    return {"model": function, "calls": [((torch.randn(4, 8),), {})], "compile": {"fullgraph": True}}
-"""
-
-
-@pytest.mark.slow
-def test_source_is_reduced_where_there_is_no_graph(tmp_path: Path, write: Any) -> None:
-    """Dynamo cannot trace the function, so nothing was recorded: its own text is cut."""
-    done = capture(f"{write('model.py', UNTRACEABLE)}:make", "--output-dir", tmp_path / "out")
-    found, text = done.json["minimized"], repro_of(done)
-    assert found["level"] == "source" and found["proof"]["answer"] == "same", found
-    assert found["lines"] <= 9 and "fullgraph=True" in text and "Settings" not in text, text
 
 
 @pytest.mark.slow

@@ -141,26 +141,3 @@ def test_the_chain_of_the_samples_is_exponential(tmp_path: Path) -> None:
         subprocess.run(["tar", "tzf", done.json["pack"]], capture_output=True, check=True).stdout.count(b"growth.json")
         == 1
     )
-
-
-@pytest.mark.slow
-def test_a_clean_model_is_healthy(tmp_path: Path) -> None:
-    """The zoo's small model, layer by layer."""
-    done = reprokit(
-        "scale",
-        "--model",
-        "llama-tiny",
-        "--layers",
-        "4,8,16",
-        "--backend",
-        "aot_eager",
-        "--output-dir",
-        tmp_path,
-        "--json",
-    )
-    assert (done.status, done.kind) == (0, "ok"), done.out + done.err
-    growth = done.json["growth"]
-    assert growth["at"] == 64 and not growth["is_superlinear"]
-    assert growth["total"]["law"] in ("linear", "n log n")
-    nodes = [row["nodes"]["dynamo"] for row in growth["sizes"]]
-    assert nodes[2] > 1.5 * nodes[1] > 2 * nodes[0]

@@ -39,6 +39,9 @@ def test_a_wrong_result_says_which_side_is_wrong_where_and_by_how_much(wrong: Do
     )
     assert {d["name"] for d in wrong.json["comparison"]["differences"]} == {"output", "argument[0]"}
     assert wrong.json["verdict"]["work"] == {"op": "reinplace_inplaceable_ops"}
+    line = (SAMPLES / "wrong_result.py").read_text().splitlines().index("    x[1:] = x[:-1].clone()") + 1
+    departs = f"the first graph that departs from eager by itself is 0/0 (3 operators), and the first operator in it is `setitem` at wrong_result.py:{line} in shift"
+    assert departs in (wrong.run_dir / "verdict.json").read_text()
 
 
 @pytest.mark.slow
