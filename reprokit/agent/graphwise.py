@@ -25,7 +25,6 @@ class Watch:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._count = 0
         self._is_busy = self._is_over = False
 
     def install(self) -> None:
@@ -36,7 +35,6 @@ class Watch:
             def _call_user_compiler(graph: Any, gm: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
                 if self._is_busy or self._is_over:
                     return real(graph, gm, inputs, *args, **kwargs)
-                number, self._count = self._count, self._count + 1
                 plain, name, backend = _part(gm, None), compile_id(), graph.compiler_fn
                 compiled = real(graph, gm, inputs, *args, **kwargs)
 
@@ -44,7 +42,7 @@ class Watch:
                     if not (self._is_busy or self._is_over):
                         self._is_busy = True
                         try:
-                            self._check(plain, compiled, backend, given, number, name)
+                            self._check(plain, compiled, backend, given, name)
                         except Exception as problem:  # the program goes on
                             journal.write("agent_problem", hook="graphwise", problem=repr(problem)[:500])
                         finally:
@@ -57,15 +55,13 @@ class Watch:
 
         wrap(OutputGraph, "_call_user_compiler", make)
 
-    def _check(
-        self, plain: Any, compiled: Callable[..., Any], backend: Any, given: Sequence[Any], number: int, name: Any
-    ) -> None:
+    def _check(self, plain: Any, compiled: Callable[..., Any], backend: Any, given: Sequence[Any], name: Any) -> None:
         if not (found := self._differences(plain, compiled, given)):
             return
         self._is_over = True
         node = self._first_node(plain, backend, given)
         journal.write(
-            "departs", graph=number, cid=name, nodes=_calls(plain), difference=found[0],
+            "departs", cid=name, nodes=len(_calls(plain)), difference=found[0],
             op=_operator(node) if node is not None else "", where=_user_line(node) if node is not None else "",
         )  # fmt: skip
 
@@ -109,7 +105,7 @@ class Watch:
 
     def _first_node(self, plain: Any, backend: Any, given: Sequence[Any]) -> Any:
         """The node with which the graph's beginning departs and without which it does not; None where that is no one."""
-        nodes = [n for n in plain.graph.nodes if n.op in ("call_function", "call_method", "call_module")]
+        nodes = _calls(plain)
         low, high = 0, len(nodes)  # the first ``low`` of them do not depart, the first ``high`` do
         for _ in range(MOST_QUESTIONS):
             if high - low <= 1:
@@ -152,8 +148,8 @@ def _part(gm: Any, last: Any) -> Any:
     return torch.fx.GraphModule(gm, graph)
 
 
-def _calls(gm: Any) -> int:
-    return sum(n.op.startswith("call_") for n in gm.graph.nodes)
+def _calls(gm: Any) -> list[Any]:
+    return [n for n in gm.graph.nodes if n.op.startswith("call_")]
 
 
 def _clone(torch: Any, value: Any) -> Any:

@@ -47,7 +47,7 @@ def agreed(
     """Agree to run the program of a pack for ``word``, a command; gives its case, a server, and where to work."""
     from ..host import again, interpreter, interrupts, minimize, rundir
 
-    if opened.growth and opened.verdict.kind == "superlinear-compile":
+    if opened.verdict.kind == "superlinear-compile":
         raise BadInput(
             f"{opened.pack.path} is of growth over several sizes; ask reprokit {word} of its target at one size (reprokit replay and minimize take the pack)"
         )

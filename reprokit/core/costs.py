@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -97,9 +98,9 @@ def least(costs: Sequence[Cost]) -> Cost:
     )  # fmt: skip
 
 
-def of_part(cost: Cost, part: Collection[str]) -> float:
+def of_part(by_phase: Mapping[str, float], part: Collection[str]) -> float:
     """CPU seconds of the phases that are one part of the compiler."""
-    return sum(cost.phases.get(name, 0.0) for name in part)
+    return sum(by_phase.get(name, 0.0) for name in part)
 
 
 def steeper(low: Cost, high: Cost, knob: str, part: Collection[str], ratio: float) -> dict[str, Any]:
@@ -107,13 +108,25 @@ def steeper(low: Cost, high: Cost, knob: str, part: Collection[str], ratio: floa
 
     It does when ``part`` costs ``ratio`` times as much at the larger size; which law that follows two sizes do not tell.
     """
-    one, two = of_part(low, part), of_part(high, part)
+    one, two = of_part(low.phases, part), of_part(high.phases, part)
     phase = max(part, key=lambda name: high.phases.get(name, 0.0))
     return {
         "knob": knob, "is_superlinear": two >= ratio * max(one, FLOOR_S), "sizes": [_row(low), _row(high)],
         "says": f"compile of {two:.2f} s at {knob}={high.size}, {one:.2f} s at {low.size}", "left_out": [], "table": [],
         "worst": {"phase": phase, "law": "", "words": "steeper than linear", "frame": "", "event": ""},
     }  # fmt: skip
+
+
+def allowed(growth: Mapping[str, Any], part: Collection[str], floor_s: float) -> float:
+    """What all of a compile may cost at the larger of two sizes, in multiples of the smaller, of what ``steeper`` told.
+
+    Half way, in logarithms, from what it would be if ``part`` grew as a line to what was measured: what does not grow,
+    such as the compiler's own start, weighs on both sides.
+    """
+    low, high = growth["sizes"]
+    one, two = of_part(low["phases"], part), of_part(high["phases"], part)
+    line = max(one, FLOOR_S) * high["size"] / low["size"]
+    return math.sqrt((high["cpu_s"] - two + line) * high["cpu_s"]) / max(float(low["cpu_s"]), floor_s)
 
 
 def place(stacks: Sequence[Sequence[Frame]], phase: str) -> str:

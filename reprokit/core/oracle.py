@@ -70,8 +70,7 @@ def is_as_wrong(one: Signature, two: Signature) -> bool:
     """Both are wrong results of one family; where in the compiler they begin is asked once, not of every candidate."""
     told = []
     for title in (one.title, two.title):
-        kind, _, rest = title.partition(": ")
-        phase, _, what = rest.partition(" | ")
+        kind, phase, what = _parts(title)
         told.append((kind, phase, *what.partition(" @ ")[::2]))
     (kind, phase, what, op), (other_kind, other_phase, other_what, other_op) = told
     if kind != "wrong-result" or (kind, what) != (other_kind, other_what):
@@ -99,5 +98,10 @@ def part(phase: str) -> frozenset[str]:
 
 def head(signature: Signature) -> tuple[str, str]:
     """Kind and phase, of a title such as ``hang: fx-passes | frames``."""
-    kind, _, rest = signature.title.partition(": ")
-    return kind, rest.partition(" | ")[0]
+    return _parts(signature.title)[:2]
+
+
+def _parts(title: str) -> tuple[str, str, str]:
+    kind, _, rest = title.partition(": ")
+    phase, _, what = rest.partition(" | ")
+    return kind, phase, what

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_REMARKS = 20
-_ABOUT = {
-    "torch.fx.experimental.symbolic_shapes": "symbolic shapes",
-    "torch.fx.experimental.recording": "symbolic shapes",
-    "torch._inductor.sizevars": "symbolic shapes",
-    "torch.utils._sympy": "symbolic shapes",
-}
-"""Loggers of torch by what their warnings are about; others go by their own names."""
+SYMBOLIC = "symbolic shapes"
+_OF_SYMBOLIC = (
+    "torch.fx.experimental.symbolic_shapes", "torch.fx.experimental.recording", "torch._inductor.sizevars",
+    "torch.utils._sympy",
+)  # fmt: skip
+"""Loggers of torch that warn about them; warnings of others go by their loggers' names."""
 _VARIES = re.compile(r"0x[0-9a-f]+|\b[suzn]\d+\b|\d+(\.\d+)?", re.IGNORECASE)
 
 
@@ -41,9 +40,9 @@ def remarks(events: Sequence[Mapping[str, Any]]) -> tuple[Remark, ...]:
         category, text = str(event.get("category")), " ".join(str(event.get("message")).splitlines()[:1])
         if not (category.startswith("torch.") or "/torch/" in str(event.get("file"))):
             continue
-        about = next((a for name, a in _ABOUT.items() if category.startswith(name)), category)
+        about = SYMBOLIC if category.startswith(_OF_SYMBOLIC) else category
         key = about, _VARIES.sub("#", text)
         known = found.get(key, Remark(about, text[:300], 0))
         found[key] = Remark(about, known.text, known.count + 1)
-    order = sorted(found.values(), key=lambda r: (r.about != "symbolic shapes", -r.count))
+    order = sorted(found.values(), key=lambda r: (r.about != SYMBOLIC, -r.count))
     return tuple(order[:MOST_REMARKS])

@@ -119,7 +119,7 @@ class Ladder:
         role: str,
         overrides: Any,
         is_eager: bool = False,
-        read: Callable[[observe.Journals], None] = lambda journals: None,
+        read: Callable[[observe.Journals], None] | None = None,
     ) -> Judged:
         if role:
             overrides = {**overrides, "configs": {**overrides.get("configs", {}), **SAME_RANDOM["configs"]}}
@@ -132,7 +132,8 @@ class Ladder:
             outcome, folder = self._server.run_target(self._program, self._limits, is_eager, role, overrides)
             request = dataclasses.replace(self._program, deadline_s=self._limits.wall_s)
         try:
-            read(observe.read_journals(folder))
+            if read:
+                read(observe.read_journals(folder))
             return judged(request, outcome, folder, self._wanted)
         finally:
             shutil.rmtree(folder, ignore_errors=True)

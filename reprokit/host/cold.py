@@ -66,4 +66,4 @@ def _one(
     outcome = run.run(request, folder)
     if outcome.is_interrupted:
         raise KeyboardInterrupt
-    return judged(request, outcome, folder, wanted)
+    return judged(request, outcome, folder, wanted, bool(limits.sizes))

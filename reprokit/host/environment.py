@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import platform
@@ -22,7 +21,7 @@ import platformdirs
 import psutil
 
 from ..core.records import Missing
-from . import files, interrupts, private
+from . import files, interrupts, private, warmth
 from .launch import agent_folder, python_path
 
 QUESTION_S = 60.0
@@ -161,13 +160,9 @@ def _rocm() -> str:
 
 def _remembered(name: str, python: str, ask: Callable[[], str], age_s: float) -> str:
     """What ``ask`` gives, or gave no longer than ``age_s`` ago in the same surroundings."""
-    homes = {Path(python).parent.parent, Path(python).resolve().parent.parent}
-    sites = sorted(site for home in homes for site in home.glob("lib*/python3*/site-packages"))
-    told = [python, *(f"{site}:{site.stat().st_mtime_ns}" for site in sites)]
     asked = sorted(key for key in os.environ if key.startswith(MATTERING) and key not in NOT_MATTERING)
-    told += [f"{key}={os.environ[key]}" for key in asked]
-    digest = hashlib.sha256("\n".join(told).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    path = Path(platformdirs.user_cache_dir("reprokit")) / "environment" / f"{digest}-{name}.txt"
+    state = warmth.state_of(python, more=[f"{key}={os.environ[key]}" for key in asked])
+    path = Path(platformdirs.user_cache_dir("reprokit")) / "environment" / f"{state}-{name}.txt"
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if 0 <= time.time() - path.stat().st_mtime < age_s:
             return path.read_text(encoding="utf-8")

@@ -95,7 +95,7 @@ def _sizes(growth: Mapping[str, Any]) -> dict[str, Any]:
         TypeError, KeyError, IndexError, AttributeError, ValueError, ZeroDivisionError
     ):  # it may come from anywhere
         part = oracle.part(worst["phase"] if isinstance(worst, dict) else "")
-        low, high = (sum(float(r["phases"].get(name, 0.0)) for name in part) for r in (asked[0], asked[-1]))
+        low, high = (float(costs.of_part(r["phases"], part)) for r in (asked[0], asked[-1]))
         line = asked[-1]["size"] / asked[0]["size"]
         limits.update(least_s=KEPT_SHARE * high, least_ratio=math.sqrt(line * high / max(low, costs.FLOOR_S)))
     return limits
@@ -114,7 +114,7 @@ class Judged:
     """From its start to the last event in its journal."""
     seen: Observation = field(default_factory=Observation)
     phases: Mapping[str, float] = field(default_factory=dict)
-    """CPU seconds of the compile, by phase."""
+    """CPU seconds of the compile, by phase; where growth is looked for."""
     has_failed_eager: bool = False
     """The program fails without torch.compile too."""
 
@@ -128,8 +128,10 @@ def request_for(file: Path, python: str, limits: Limits) -> Request:
     )  # fmt: skip
 
 
-def judged(request: Request, outcome: run.Outcome, folder: Path, wanted: Signature) -> Judged:
-    """Judge a run with the rules of a capture."""
+def judged(
+    request: Request, outcome: run.Outcome, folder: Path, wanted: Signature, is_measured: bool = False
+) -> Judged:
+    """Judge a run with the rules of a capture; with what each phase of the compile cost, where that is asked."""
     journals = observe.read_journals(folder)
     seen = observe.observe(request, outcome, folder, journals)
     answer, verdict, signature = _weigh(seen, wanted)
@@ -137,7 +139,7 @@ def judged(request: Request, outcome: run.Outcome, folder: Path, wanted: Signatu
         float(e["t"]) for events in journals.by_pid.values() for e in events if isinstance(e.get("t"), (int, float))
     ]
     healthy_s = max(0.0, max(times, default=outcome.started) - outcome.started)
-    by_phase, _ = costs.of_journals(journals.by_pid, outcome.cpu_s)
+    by_phase = costs.of_journals(journals.by_pid, outcome.cpu_s)[0] if is_measured else {}
     return Judged(answer, verdict, signature, outcome.seconds, outcome.cpu_s, healthy_s, seen, phases=by_phase)
 
 
@@ -186,7 +188,7 @@ def ask_sizes(run_size: Callable[[str, int], Judged], text: str, wanted: Signatu
             return dataclasses.replace(last, answer=answer)
         by_phase = dict(last.phases)
         found.append(costs.Cost(size, "", "ok", True, sum(by_phase.values()), by_phase, {}, last.seen.peak_rss_bytes))
-        if costs.of_part(found[0], part) < limits.least_s:
+        if costs.of_part(by_phase, part) < limits.least_s:
             return last
     told = costs.steeper(found[1], found[0], limits.knob, part, limits.least_ratio)
     seen = dataclasses.replace(last.seen, growth=told)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core import oracle
+from ..core import costs, oracle
 from ..core.programs import checked, polish, sized
 from ..core.records import BadInput, Observation, Signature, Verdict
 from ..core.redact import Redactor
@@ -177,7 +177,10 @@ def _finished(case: Case, asker: Oracle, found: Minimized) -> str:
     elif asker.limits.sizes:
         is_built = (case.verdict.phase or "") in oracle.part("cpp-build")
         asker.limits = dataclasses.replace(asker.limits, stop=None)  # it compiles more than one graph
-        text = sized.looped(text, asker.limits.knob, asker.limits.sizes, asker.limits.least_ratio, is_built)
+        part, floor_s = oracle.part(case.verdict.phase or ""), sized.LEAST_BUILD_S if is_built else sized.LEAST_S
+        if growth := asker.once(text).seen.growth:
+            ratio = costs.allowed(growth, part, floor_s)
+            text = sized.looped(text, asker.limits.knob, asker.limits.sizes, ratio, is_built)
     else:
         text = checked.loud(text, case.verdict.kind)
     return polish.layout(text if text != found.text and asker.holds(text) else found.text, title, case.verdict.kind)

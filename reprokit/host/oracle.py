@@ -206,7 +206,7 @@ class Oracle:
             return Judged(core.UNRESOLVED, gone, Signature("", str(problem), self.wanted.algorithm))
         try:
             request = request_for(folder / "repro.py", self.python, self.limits)
-            return judged(request, outcome, folder, self.wanted)
+            return judged(request, outcome, folder, self.wanted, bool(self.limits.sizes))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

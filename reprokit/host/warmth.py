@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import platformdirs
@@ -52,11 +52,15 @@ def _files(source: Path) -> list[tuple[Path, Path]]:
 
 def kept(python: str) -> Path:
     """Where they are kept between runs, by interpreter and torch."""
+    return Path(platformdirs.user_cache_dir("reprokit")) / "inductor" / state_of(python, "torch/version.py")
+
+
+def state_of(python: str, file: str = "", more: Iterable[str] = ()) -> str:
+    """A name for an interpreter with the times of ``file`` in its site-packages; it changes with what is installed."""
     homes = {Path(python).parent.parent, Path(python).resolve().parent.parent}
-    found = sorted(p for home in homes for p in home.glob("lib*/python3*/site-packages/torch/version.py"))
-    told = [f"{p}:{p.stat().st_mtime_ns}" for p in found]
-    name = hashlib.sha256("\n".join([python, *told]).encode()).hexdigest()[:16]
-    return Path(platformdirs.user_cache_dir("reprokit")) / "inductor" / name
+    found = sorted(p for home in homes for p in home.glob(f"lib*/python3*/site-packages/{file}"))
+    told = [python, *(f"{p}:{p.stat().st_mtime_ns}" for p in found), *more]
+    return hashlib.sha256("\n".join(told).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def keep(warm: Path, place: Path) -> None:

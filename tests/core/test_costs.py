@@ -151,3 +151,15 @@ def test_the_least_of_several_runs_counts() -> None:
         True,
     )
     assert costs.least([bad]).verdict == "crash"
+
+
+def test_a_loop_over_sizes_allows_what_lies_between_a_line_and_what_was_measured() -> None:
+    """What does not grow counts on both sides, however much it is: a slow machine's start must not hide the growth."""
+    for start_s in (0.0, 0.1, 0.3, 1.0):
+        phases = [{"backend": 0.09, "dynamo-trace": start_s}, {"backend": 2.43, "dynamo-trace": start_s}]
+        one, four = (Cost(n, "", "ok", True, sum(p.values()), p) for n, p in zip((1, 4), phases, strict=True))
+        told = costs.steeper(one, four, "n", {"backend"}, 2.0)
+        assert told["is_superlinear"]
+        ratio = costs.allowed(told, {"backend"}, 0.1)
+        line = (start_s + 4 * 0.09) / max(one.cpu_s, 0.1)
+        assert 1.2 * line < ratio < four.cpu_s / max(one.cpu_s, 0.1) / 1.2

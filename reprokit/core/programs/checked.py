@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Sequence
 
 from ..results import Difference
-from .trees import compiles
+from . import trees
 
 LOUD = {"recompile-limit": "torch._dynamo.config.fail_on_recompile_limit_hit = True"}
 """The setting with which torch itself fails, instead of going on. Its error for a recompile comes before it is told."""
@@ -16,14 +16,14 @@ def loud(text: str, kind: str) -> str:
     """The program with the setting that makes a silent failure an error."""
     if kind == "graph-break":
         tree = ast.parse(text)
-        for call in compiles(tree):
+        for call in trees.compiles(tree):
             call.keywords = [k for k in call.keywords if k.arg != "fullgraph"]
             call.keywords.append(ast.keyword("fullgraph", ast.Constant(True)))
         return ast.unparse(tree) + "\n"
     if kind not in LOUD or LOUD[kind] in text:
         return text
     tree = ast.parse(text)
-    place = next((i for i, n in enumerate(tree.body) if not isinstance(n, (ast.Import, ast.ImportFrom))), 0)
+    place = trees.behind_imports(tree)
     tree.body.insert(place, ast.parse(LOUD[kind]).body[0])
     tree.body.insert(place, ast.parse("import torch._dynamo").body[0])
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
@@ -43,7 +43,7 @@ def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False) 
     when it is called draws those of eager when compiled.
     """
     tree = ast.parse(text)
-    calls = compiles(tree)
+    calls = trees.compiles(tree)
     is_shown = bool(wrong) and wrong[0].what not in ("aliasing", "missing", "value") and wrong[0].call <= 0
     if len(calls) != 1 or not calls[0].args or not is_shown:
         return text
@@ -96,7 +96,7 @@ def _free(node: ast.stmt) -> set[str]:
 
 def _stays(node: ast.stmt) -> bool:
     """Definitions, imports and settings are no part of a run."""
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)):
+    if trees.defines(node):
         return True
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
         return ast.unparse(node.targets[0]).startswith("torch.")

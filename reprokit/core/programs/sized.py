@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from . import trees
+
 _WARM = "torch.compile(lambda x: x + 1)(torch.ones(1))"
 """What the compiler needs to start is not measured."""
-FACTOR = 2.0
-"""A compile that costs so many times what a linear one would is not linear."""
 LEAST_S = 0.1
-"""Seconds below which a first cost says nothing."""
+LEAST_BUILD_S = 0.4
+"""Seconds below which a first cost says nothing: of the compiler, and of the C++ compiler, which is started first."""
 
 
 def with_size(text: str, knob: str) -> str:
@@ -23,7 +24,7 @@ def with_size(text: str, knob: str) -> str:
         return ""
     size = words[0].value
     words[0].value = ast.Name(knob, ast.Load())
-    tree.body.insert(_behind_imports(tree), ast.Assign([ast.Name(knob, ast.Store())], size))
+    tree.body.insert(trees.behind_imports(tree), ast.Assign([ast.Name(knob, ast.Store())], size))
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
@@ -44,22 +45,21 @@ def at_size(text: str, knob: str, size: int) -> str:
 def looped(text: str, knob: str, sizes: Sequence[int], ratio: float, is_built: bool = False) -> str:
     """The program at each of several sizes, with an assertion that the compile grows no faster than they do.
 
-    ``ratio`` is by how much the part of the compiler that grows costs more at the largest size, at least.
-    ``is_built``: what costs is the C++ compiler, which is another process, so that only the clock on the wall tells.
+    ``ratio`` is what all of it may cost at the largest size, in multiples of the smallest. ``is_built``: what costs is
+    the C++ compiler, which is another process, so that only the clock on the wall tells.
     """
     tree = ast.parse(text)
     clock = "time.perf_counter()" if is_built else "time.process_time()"
-    main = [n for n in tree.body if not (_stays(n) or _assigns(n, knob))]
+    main = [n for n in tree.body if not (trees.defines(n) or _assigns(n, knob))]
     if not main or len(main) == len(tree.body):
         return text
-    imports, head = [n for n in tree.body if _imports(n)], [n for n in tree.body if _stays(n) and not _imports(n)]
-    steady = LEAST_S if not is_built else 4 * LEAST_S
+    place = trees.behind_imports(tree)
     rows = [
         "import time",
-        *map(ast.unparse, imports),
+        *map(ast.unparse, tree.body[:place]),
         "import torch._inductor.config",
         "torch._inductor.config.fx_graph_cache = False",
-        *map(ast.unparse, head),
+        *(ast.unparse(n) for n in tree.body[place:] if trees.defines(n)),
         _WARM,
         "seconds = []",
         f"for {knob} in {tuple(sorted(sizes))!r}:",
@@ -68,7 +68,7 @@ def looped(text: str, knob: str, sizes: Sequence[int], ratio: float, is_built: b
         *(f"    {line}" for node in main for line in ast.unparse(node).splitlines()),
         f"    seconds.append({clock} - began)",
         f"    print({knob}, seconds[-1])",
-        f"assert seconds[-1] < {min(ratio, FACTOR * max(sizes) / min(sizes)):.1f} * max(seconds[0], {steady:g})",
+        f"assert seconds[-1] < {ratio:.1f} * max(seconds[0], {LEAST_BUILD_S if is_built else LEAST_S:g})",
     ]
     return ast.unparse(ast.parse("\n".join(rows))) + "\n"
 
@@ -79,12 +79,7 @@ def _size(node: ast.expr) -> bool:
 
 def _assigns(node: ast.stmt, knob: str) -> bool:
     """The row gives the size, as a number."""
-    return (
-        isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id == knob
-        and _size(node.value)
-    )
+    return trees.target(node) == knob and isinstance(node, ast.Assign) and _size(node.value)
 
 
 def _given(tree: ast.Module) -> set[str]:
@@ -96,16 +91,3 @@ def _given(tree: ast.Module) -> set[str]:
         else:
             found |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return found
-
-
-def _behind_imports(tree: ast.Module) -> int:
-    return next((i for i, n in enumerate(tree.body) if not _imports(n)), len(tree.body))
-
-
-def _imports(node: ast.stmt) -> bool:
-    return isinstance(node, (ast.Import, ast.ImportFrom))
-
-
-def _stays(node: ast.stmt) -> bool:
-    """Definitions and imports are no part of what is measured."""
-    return isinstance(node, (ast.FunctionDef, ast.ClassDef)) or _imports(node)

@@ -161,6 +161,20 @@ def compiles(tree: ast.Module) -> list[ast.Call]:
     return [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "torch.compile"]
 
 
+def imports(node: ast.stmt) -> bool:
+    return isinstance(node, (ast.Import, ast.ImportFrom))
+
+
+def defines(node: ast.stmt) -> bool:
+    """Functions, classes and imports: nothing runs there yet."""
+    return isinstance(node, (ast.FunctionDef, ast.ClassDef)) or imports(node)
+
+
+def behind_imports(tree: ast.Module) -> int:
+    """Where the first row may be put that reads what is imported."""
+    return next((i for i, n in enumerate(tree.body) if not imports(n)), len(tree.body))
+
+
 class Put(ast.NodeTransformer):
     """Reads names as expressions, each time as a copy of its own."""
 
