@@ -74,7 +74,8 @@ class Recorder:
     def __init__(self, torch: Any, role: str, folder: str) -> None:
         self.role, self.folder = role, folder
         self.rows: list[dict[str, Any]] = []
-        self.left_bytes, self.skipped, self.calls = MOST_BYTES, 0, 0
+        self.left_bytes = self.left_held_bytes = MOST_BYTES
+        self.skipped = self.calls = 0
         self._torch, self.real = torch, torch.compile
         self._modules: dict[int, tuple[str, Any]] = {}
         self._leaves: dict[int, tuple[str, Any]] = {}
@@ -142,8 +143,18 @@ class Recorder:
 
     def _remember(self, given: list[tuple[str, Any]], model: Any) -> None:
         for name, leaf in given:
-            if isinstance(leaf, self._torch.Tensor) and leaf.is_leaf and leaf.requires_grad:
-                self._leaves.setdefault(id(leaf), (name, leaf))
+            if (
+                isinstance(leaf, self._torch.Tensor)
+                and leaf.is_leaf
+                and leaf.requires_grad
+                and id(leaf) not in self._leaves
+            ):
+                size = leaf.numel() * leaf.element_size()
+                if size > self.left_held_bytes:  # held to the end for its gradient, the program's inputs would pile up
+                    self.skipped += 1
+                else:
+                    self.left_held_bytes -= size
+                    self._leaves[id(leaf)] = name, leaf
         if isinstance(model, self._torch.nn.Module):
             self._modules.setdefault(id(model), (f"model{len(self._modules) or ''}", model))
 

@@ -97,3 +97,35 @@ def test_the_program_gets_what_it_would_get_and_both_sides_record_alike(tmp_path
     compared = [e for e in events if e["ev"] == "compared"]
     assert len(compared) == 3 and all(e["differences"] == [] and not e["unsteady"] for e in compared), compared
     assert not [e for e in events if e["ev"] == "agent_problem"], events
+
+
+MANY_INPUTS = """
+import os, weakref
+import torch
+from reprokit.agent import journal, results
+
+journal.RUN_DIR = os.environ["PLACE"]
+results.MOST_BYTES = 4 * 300
+results.install("eager", os.environ["PLACE"] + "/results")
+f = torch.compile(lambda x: x.sum())
+seen = []
+for _ in range(5):
+    x = torch.ones(100, requires_grad=True)
+    f(x).backward()
+    seen.append(weakref.ref(x))
+    del x
+print(sum(x() is not None for x in seen))
+results.finish()
+rows = torch.load(os.environ["PLACE"] + "/results/eager.pt")
+print(sum(row["name"].startswith("gradient") for row in rows))
+"""
+
+
+def test_inputs_that_are_held_for_their_gradients_do_not_pile_up(tmp_path: Path) -> None:
+    """A training loop makes new inputs all the time: no more of them stay than fit, and what is left out is told."""
+    (tmp_path / "journal").mkdir()
+    environ = clean_environ(PLACE=str(tmp_path), PYTHONPATH=str(ROOT))
+    done = subprocess.run([sys.executable, "-c", MANY_INPUTS], capture_output=True, text=True, env=environ, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["3", "3"], done.stdout
+    assert "results_skipped" in "".join(path.read_text() for path in (tmp_path / "journal").glob("*.jsonl"))

@@ -55,7 +55,7 @@ def test_sample(name: str, tmp_path: Path) -> None:
         "--output-dir",
         tmp_path,
         "--budget",
-        "40",
+        "300",
         "--json",
         env=clean_environ(REPROKIT_MINIMIZE="1" if name in MINIMIZED else "0"),
     )
