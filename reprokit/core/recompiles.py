@@ -10,6 +10,9 @@ from typing import Any
 STORM = 5
 """So often must one function be compiled again to be called a storm; a change from static to dynamic sizes is one or two."""
 
+TOLD = "compiled again and again"
+"""What a program says that counts its own compiles."""
+
 
 @dataclass(frozen=True)
 class Recompiled:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import frames as fr
-from .recompiles import STORM, GraphBreak
+from .recompiles import STORM, TOLD, GraphBreak
 from .records import Link, Observation, Verdict
 from .where import sentence
 
@@ -29,7 +29,7 @@ def _recompiled(seen: Observation) -> Verdict | None:
     if not seen.recompiled:
         return None
     is_ended = seen.raised is not None or seen.exit_status != 0
-    if is_ended and not (seen.raised and any(_short(link) in _ASKED_TO_FAIL for link in seen.raised.chain)):
+    if is_ended and not (seen.raised and any(_is_asked_for(link) for link in seen.raised.chain)):
         return None
     worst = seen.recompiled[0]
     if not worst.limit and worst.count < STORM:
@@ -94,6 +94,10 @@ def notes(seen: Observation) -> tuple[str, ...]:
 
 QUESTIONS = (_wrong_result, _recompiled, _graph_break)
 """For ``verdict.judge``, in its order."""
+
+
+def _is_asked_for(link: Link) -> bool:
+    return _short(link) in _ASKED_TO_FAIL or (_short(link) == "AssertionError" and link.message.strip() == TOLD)
 
 
 def _short(link: Link) -> str:

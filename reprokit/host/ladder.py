@@ -76,9 +76,10 @@ class Ladder:
                     self.ends = asker.ends = time.monotonic() + budget_s
                 found.began_lines = found.began_lines or lines_of(start.text)
                 text = start.text if start.graph is None else self._cut(start)
-                if self._verdict.phase in TRACED and (plain := passes.with_backend(text, "eager")) != text:
+                if self._verdict.phase in TRACED:
                     asker.status.trying = "whether it takes a compiler behind Dynamo"
-                    text = plain if asker.holds(plain) else text
+                    if asker.holds(plain := passes.with_backend(text, "eager")):
+                        text, asker.word = plain, "backend="  # who reads it knows where to look, and probes cost less
                 before = ""
                 while text != before:
                     before, text = text, self._pass_over(text)

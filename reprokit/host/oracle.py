@@ -74,7 +74,8 @@ class Oracle:
         self._file: IO[str] | None = None
         self._restarts = 0
         self._unknown: set[str] = set()
-        self._word = ""
+        self.word = ""
+        """A text without it is not asked about: it cannot show the failure, or costs more and says less."""
         self._carried: dict[str, str] = {}
         self._open()
 
@@ -92,7 +93,7 @@ class Oracle:
         ``carried`` are sources of custom passes and backends. They stand as they are, or not at all: a smaller backend
         that always raises would show the same failure, and say nothing.
         """
-        self._unknown, self._word = unknown_names(ast.parse(text)), word
+        self._unknown, self.word = unknown_names(ast.parse(text)), word
         self._carried = {name: dumped for source in carried for name, dumped in definitions(source).items()}
 
     def holds(self, text: str) -> bool:
@@ -103,7 +104,7 @@ class Oracle:
         """One of ``core.oracle.ANSWERS``."""
         self.status.asked += 1
         tree = parsed(text)
-        if tree is None or "compile" not in text or self._word not in text or unknown_names(tree) - self._unknown:
+        if tree is None or "compile" not in text or self.word not in text or unknown_names(tree) - self._unknown:
             return core.OTHER  # it does not parse, compiles nothing, or ends in a NameError
         if self._carried:
             stand = definitions(text)

@@ -167,13 +167,22 @@ def test_an_integer_of_a_cache_is_the_guard_that_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_recompiles_are_reduced_to_the_attribute_that_changes(write: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("limit", "calls", "kind", "words"),
+    [
+        (2, 3, "recompile-limit", "fail_on_recompile_limit_hit"),
+        (64, 7, "recompile-storm", "'compiled again and again'"),
+    ],
+)
+def test_recompiles_are_reduced_to_the_attribute_that_changes(
+    limit: int, calls: int, kind: str, words: str, write: Any, tmp_path: Path
+) -> None:
     """What is left recompiles for the same reason, and fails by itself."""
-    text = """
+    text = f"""
 import torch
 import torch._dynamo
 
-torch._dynamo.config.recompile_limit = 2
+torch._dynamo.config.recompile_limit = {limit}
 
 class Net(torch.nn.Module):
     def __init__(self):
@@ -185,16 +194,16 @@ class Net(torch.nn.Module):
         return x.sin() * self.steps
 
 def make():
-    return {"model": Net(), "calls": [((torch.ones(3),), {})] * 3, "compile": {"backend": "eager"}}
+    return {{"model": Net(), "calls": [((torch.ones(3),), {{}})] * {calls}, "compile": {{"backend": "eager"}}}}
 """
     done = capture(
-        f"{write('steps.py', text)}:make", "--output-dir", tmp_path / "out", "--budget", "40",
-        REPROKIT_COMPARE="0", REPROKIT_MINIMIZE="1",
-    )  # fmt: skip
+        f"{write('steps.py', text)}:make", "--output-dir", tmp_path / "out", REPROKIT_COMPARE="0", REPROKIT_MINIMIZE="1"
+    )
+    assert done.kind == kind
     found = done.json["minimized"]
     assert found["proof"]["answer"] == "same" and found["proof"]["hits"] == found["proof"]["runs"], found
     text = Path(done.json["repro"]).read_text()
-    assert "steps" in text and "fail_on_recompile_limit_hit" in text and found["lines"] <= 18, text
+    assert "steps" in text and words in text and found["lines"] <= 18, text
 
 
 @pytest.mark.slow

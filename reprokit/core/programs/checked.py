@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Sequence
 
+from ..recompiles import STORM, TOLD
 from ..results import Difference
 from . import trees
 
 LOUD = {"recompile-limit": "torch._dynamo.config.fail_on_recompile_limit_hit = True"}
-"""The setting with which torch itself fails, instead of going on. Its error for a recompile comes before it is told."""
+"""The setting with which torch itself fails, instead of going on."""
+COUNTED = f"assert torch._dynamo.utils.counters['stats']['unique_graphs'] <= {STORM}, {TOLD!r}"
+"""Torch's own error for a recompile comes with the first, which is none yet that anybody would report."""
 
 
 def loud(text: str, kind: str) -> str:
@@ -20,6 +23,8 @@ def loud(text: str, kind: str) -> str:
             call.keywords = [k for k in call.keywords if k.arg != "fullgraph"]
             call.keywords.append(ast.keyword("fullgraph", ast.Constant(True)))
         return ast.unparse(tree) + "\n"
+    if kind == "recompile-storm" and COUNTED not in text:
+        return ast.unparse(ast.parse(f"{text}\n{COUNTED}")) + "\n"
     if kind not in LOUD or LOUD[kind] in text:
         return text
     tree = ast.parse(text)
