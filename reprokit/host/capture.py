@@ -18,7 +18,21 @@ from ..core.ablation import Ablation
 from ..core.records import SCHEMA, Answer, BadInput, Missing, Observation, Signature, Verdict, to_json
 from ..core.signature import sign
 from ..core.verdict import judge
-from . import ablate, again, bundle, compared, environment, escalate, files, interrupts, minimize, observe, run, rundir
+from . import (
+    ablate,
+    again,
+    bundle,
+    compared,
+    environment,
+    escalate,
+    files,
+    interrupts,
+    minimize,
+    observe,
+    run,
+    rundir,
+    warmth,
+)
 from .launch import Request
 from .minimized import Minimized
 from .oracle import Standing
@@ -91,6 +105,10 @@ def capture(
     with interrupts.held():
         place = rundir.create(output, request.target.label)
         try:
+            if warmth.mend_headers():
+                say(
+                    "removed half a precompiled header that a killed g++ had left: C++ builds took several times as long"
+                )
             say(f"running {request.target.words} in {place.path}")
             outcome = run_target(compared.watched(request, place.path), place.path, show, echo)
             journals = observe.read_journals(place.path)

@@ -110,6 +110,7 @@ class Server:
             return self._one({**what, **asked}, folder, limits)
         finally:
             shutil.rmtree(folder / "cache", ignore_errors=True)
+            warmth.mend_headers()
 
     def close(self) -> None:
         """End the server and all that it started."""
@@ -140,6 +141,7 @@ class Server:
         environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's would be threads of the server; its children get the user's own
         self._cache = self.folder / "warm"
         shutil.rmtree(self._cache, ignore_errors=True)
+        warmth.mend_headers()
         kept = warmth.kept(self._python)
         warmth.copy(kept, self._cache)
         spec = json.dumps({"depth": self._depth, "cache": str(self._cache)})

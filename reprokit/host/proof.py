@@ -129,6 +129,7 @@ class _Plain:
         """Leave nothing of it, and say how it ended."""
         is_over = self.has_ended()
         tree.kill_all(self._child.pid, self._run_id)
+        warmth.mend_headers()
         status = self._child.wait()
         launch.dismiss(self._guardian)
         shutil.rmtree(self._cache, ignore_errors=True)

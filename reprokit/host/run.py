@@ -19,7 +19,7 @@ from typing import IO, Any
 from ..core import results
 from ..core.processes import from_json
 from ..core.records import Answer, BadInput, Frame, Link, Missing, Raised, to_json
-from . import files, interrupts, launch, oom, output, stacks, tree
+from . import files, interrupts, launch, oom, output, stacks, tree, warmth
 from .launch import Request
 from .lookout import EVIDENCE, Lookout, Progress, Stacks
 
@@ -197,6 +197,7 @@ def _wait(pid: int, began: float, request: Request, lookout: Lookout, show: Show
 def _end(child: subprocess.Popen[bytes], run_id: str) -> tuple[int | None, resource.struct_rusage | None, list[int]]:
     """End the whole tree and reap the root: its exit status, what it used, and the pids that would not go."""
     stubborn = tree.kill_all(child.pid, run_id)
+    warmth.mend_headers()
     pid, raw, usage = os.wait4(child.pid, os.WNOHANG if child.pid in stubborn else 0)
     if not pid:
         return None, None, stubborn

@@ -3,14 +3,21 @@
 A probe that is killed in the middle of a write must not spoil what the next one reads. So each gets a cache folder of
 its own, and nothing that a probe wrote is ever shared. What is kept between runs is copied into each, so that a program
 cannot write into what later ones read.
+
+Torch's folder of precompiled C++ headers is shared by all of a user's programs, wherever their caches are. A program that
+is killed while g++ writes there leaves half a header, which torch takes for a whole one and g++ passes over without a
+word: from then on every C++ build on the machine costs four times as much (0.6 s and 2.2 s, torch 2.13 with g++ 12).
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import getpass
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -18,6 +25,8 @@ import platformdirs
 
 NOT_SHARED = frozenset({"locks", "fxgraph", "aotautograd"})
 """Results and locks."""
+WHOLE = b"gpch"
+"""What g++ writes at the head of a precompiled header when all the rest is there."""
 
 
 def copy(source: Path, place: Path) -> None:
@@ -71,3 +80,31 @@ def keep(warm: Path, place: Path) -> None:
             copy(warm, draft)
             draft.rename(place)
     shutil.rmtree(draft, ignore_errors=True)
+
+
+def mend_headers() -> int:
+    """Remove the halves of precompiled headers that killed compilers left, and say how many; torch makes them anew."""
+    count = 0
+    with contextlib.suppress(OSError, KeyError):
+        folder = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}" / "precompiled_headers"
+        for path in folder.glob("*.gch"):
+            with contextlib.suppress(OSError):
+                if not _is_whole(path):
+                    count += _remove_unless_locked(path, folder / "locks" / f"{path.name.partition('.')[0]}.lock")
+    return count
+
+
+def _is_whole(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(WHOLE)) == WHOLE
+
+
+def _remove_unless_locked(path: Path, lock: Path) -> bool:
+    """torch holds the lock for as long as it has the header compiled."""
+    lock.parent.mkdir(exist_ok=True)
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_whole(path):
+            return False
+        path.unlink()
+        return True
