@@ -38,6 +38,8 @@ _SAME_RANDOM = """import torch._inductor.config
 torch._inductor.config.fallback_random = True"""
 _RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "nn.", "empty")
 """What a text has that may draw random numbers, such as layers that make their own weights."""
+_ALL = "results"
+"""What each call gave, of several."""
 
 
 def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False) -> str:
@@ -49,7 +51,7 @@ def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False) 
     """
     tree = ast.parse(text)
     calls = trees.compiles(tree)
-    is_shown = bool(wrong) and wrong[0].what not in ("aliasing", "missing", "value") and wrong[0].call <= 0
+    is_shown = bool(wrong) and wrong[0].what not in ("aliasing", "missing", "value")
     if len(calls) != 1 or not calls[0].args or not is_shown:
         return text
     made = calls[0]
@@ -58,22 +60,11 @@ def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False) 
     read = set[str]().union(*map(_free, defined))
     head = [n for n in tree.body if _stays(n) or _gives(n) & read]  # what functions read stays where they can read it
     main = [n for n in tree.body if n not in head]
-    if not main or not (found := _called(main, made)) or _count(tree, made) != 1:
+    if not main or _ALL in text or not (written := _with_return(main, made, wrong)):
         return text
-    rows, place, name, arguments = found
-    returned = _returned(wrong, name, arguments)
-    if not returned:
-        return text
-    made.func, made.args, made.keywords = ast.Name("compile", ast.Load()), made.args[:1], []
-    if isinstance(rows[place], ast.Expr) and name in returned:
-        rows[place] = ast.Assign([ast.Name(name, ast.Store())], rows[place].value, lineno=0)  # type: ignore[attr-defined]
-    body = [ast.unparse(ast.fix_missing_locations(n)) for n in main]
+    body, is_one = written
     if any(word in text for word in _RANDOM) and "manual_seed" not in text:
         body.insert(0, "torch.manual_seed(0)")
-    if returned == [name] and body[-1] == f"{name} = {ast.unparse(_value(rows[place]))}" and rows is main:
-        body[-1] = f"return {ast.unparse(_value(rows[place]))}"
-    else:
-        body.append(f"return {', '.join(returned)}")
     compiled = f"lambda f: torch.compile(f, {', '.join(options)})" if options else "torch.compile"
     if is_random:
         head = [*ast.parse(_SAME_RANDOM).body, *head]
@@ -83,9 +74,36 @@ def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False) 
         *(f"    {line}" for part in body for line in part.splitlines()),
         f"compiled = run({compiled})",
         "eager = run(lambda f: f)",
-        _assertion(wrong[0].what, len(returned) == 1),
+        _assertion(wrong[0].what, is_one),
     ]
     return ast.unparse(ast.parse("\n".join(lines))) + "\n"
+
+
+def _with_return(main: list[ast.stmt], made: ast.Call, wrong: Sequence[Difference]) -> tuple[list[str], bool] | None:
+    """The rows of ``run``, and whether it returns one result; None where what is wrong cannot be returned."""
+    names = {trees.target(n) for row in main for n in ast.walk(row) if isinstance(n, ast.Assign) and n.value is made}
+    count = sum(_is_call(n, made, names) for row in main for n in ast.walk(row))
+    found = _called(main, made, names) if count == 1 and wrong[0].call <= 0 else None
+    returned = _returned(wrong, *found[2:]) if found else []
+    has_all = not found and wrong[0].name.startswith("output") and _collect(main, made, names) == count > 0
+    if not (returned or has_all):
+        return None
+    made.func, made.args, made.keywords = ast.Name("compile", ast.Load()), made.args[:1], []
+    if not found:
+        return [f"{_ALL} = []", *_rows(main), f"return {_ALL}"], False
+    rows, place, name, _ = found
+    if isinstance(rows[place], ast.Expr) and name in returned:
+        rows[place] = ast.Assign([ast.Name(name, ast.Store())], rows[place].value, lineno=0)  # type: ignore[attr-defined]
+    body = _rows(main)
+    if returned == [name] and body[-1] == f"{name} = {ast.unparse(_value(rows[place]))}" and rows is main:
+        body[-1] = f"return {ast.unparse(_value(rows[place]))}"
+    else:
+        body.append(f"return {', '.join(returned)}")
+    return body, len(returned) == 1
+
+
+def _rows(main: list[ast.stmt]) -> list[str]:
+    return [ast.unparse(ast.fix_missing_locations(n)) for n in main]
 
 
 def _gives(node: ast.stmt) -> set[str]:
@@ -108,44 +126,43 @@ def _stays(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and "torch.set_default" in ast.unparse(node)
 
 
-def _called(
-    rows: list[ast.stmt], made: ast.Call, known: Collection[str] = ()
-) -> tuple[list[ast.stmt], int, str, list[str]] | None:
-    """Where the compiled callable is called: the rows, the place in them, the result's name and the arguments' names.
+def _is_call(node: ast.AST, made: ast.Call, names: Collection[str]) -> bool:
+    """The compiled callable is called; ``names`` are those that it is given."""
+    if not isinstance(node, ast.Call):
+        return False
+    return node.func is made or (isinstance(node.func, ast.Name) and node.func.id in names)
 
-    ``known`` are the names that it has so far.
-    """
-    names = set(known)
+
+def _called(
+    rows: list[ast.stmt], made: ast.Call, names: Collection[str]
+) -> tuple[list[ast.stmt], int, str, list[str]] | None:
+    """Where the compiled callable is called: the rows, the place in them, the result's name and the arguments' names."""
     for place, node in enumerate(rows):
         if isinstance(node, ast.With) and (found := _called(node.body, made, names)):
             return found
         value = _value(node)
-        if value is made and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            names.add(node.targets[0].id)
-            continue
-        is_call = isinstance(value, ast.Call) and (
-            value.func is made or (isinstance(value.func, ast.Name) and value.func.id in names)
-        )
-        if is_call and isinstance(value, ast.Call):
-            arguments = [a.id for a in value.args if isinstance(a, ast.Name)]
-            if isinstance(node, ast.Assign):
-                target = node.targets[0]
-                return (rows, place, target.id, arguments) if isinstance(target, ast.Name) else None
-            return rows, place, "out", arguments
+        if _is_call(value, made, names) and isinstance(value, ast.Call):
+            name = trees.target(node) or ("out" if isinstance(node, ast.Expr) else "")
+            return (rows, place, name, [a.id for a in value.args if isinstance(a, ast.Name)]) if name else None
     return None
 
 
-def _count(tree: ast.Module, made: ast.Call) -> int:
-    """How often the compiled callable is called."""
-    names = {
-        t.id
-        for n in ast.walk(tree)
-        if isinstance(n, ast.Assign) and n.value is made
-        for t in n.targets
-        if isinstance(t, ast.Name)
-    }
-    called = [n.func for n in ast.walk(tree) if isinstance(n, ast.Call)]
-    return sum(f is made or (isinstance(f, ast.Name) and f.id in names) for f in called)
+def _collect(rows: list[ast.stmt], made: ast.Call, names: Collection[str]) -> int:
+    """Keep what each call gives, also in a loop, and say how many could be kept."""
+    count, new = 0, list[ast.stmt]()
+    for node in rows:
+        value, name = _value(node), trees.target(node)
+        if _is_call(value, made, names) and (name or isinstance(node, ast.Expr)):
+            kept = ast.Name(name, ast.Load()) if name else value
+            place = ast.Attribute(ast.Name(_ALL, ast.Load()), "append", ast.Load())
+            new += [*([node] if name else []), ast.Expr(ast.Call(place, [kept], []))]
+            count += 1
+            continue
+        if isinstance(node, (ast.For, ast.While, ast.If, ast.With)):
+            count += _collect(node.body, made, names)
+        new.append(node)
+    rows[:] = new
+    return count
 
 
 def _value(node: ast.stmt) -> ast.expr:
