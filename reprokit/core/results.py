@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +71,8 @@ class Comparison:
     """Leaves that a second eager run gave otherwise, so that no comparison says anything."""
     has_again: bool = False
     has_reference: bool = False
+    ranks: tuple[int, ...] = ()
+    """Where there are several: those on which compiled results are wrong, or the one that this is about."""
 
     @property
     def wrong(self) -> tuple[Difference, ...]:
@@ -113,7 +115,18 @@ def read(event: Mapping[str, Any]) -> Comparison:
     return Comparison(
         tuple(told), number("count"), number("leaves"), number("tensors"), bool(event.get("is_random")),
         tuple(map(str, _list(event.get("unsteady")))), bool(event.get("has_again")), bool(event.get("has_reference")),
+        tuple(r for r in _list(event.get("ranks")) if isinstance(r, int)),
     )  # fmt: skip
+
+
+def of_ranks(events: Iterable[Mapping[str, Any]]) -> Comparison | None:
+    """What the processes of one run compared, each for itself: one that is wrong where there is one, and which are."""
+    told = sorted(map(read, events), key=lambda c: c.ranks)
+    if not told:
+        return None
+    worst = max(told, key=lambda c: (bool(c.wrong), bool(c.suspects), bool(c.unsteady)))
+    ranks = tuple(r for c in told if c.wrong for r in c.ranks)
+    return dataclasses.replace(worst, ranks=ranks or worst.ranks)
 
 
 def departure(event: Mapping[str, Any]) -> str:

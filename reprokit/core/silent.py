@@ -17,7 +17,9 @@ def _wrong_result(seen: Observation) -> Verdict | None:
     if seen.raised is not None and _short(fr.root(seen.raised)) != "AssertionError":
         return None  # a program may check its results itself; any other exception is a story of its own
     known = {"compiled": "float64 says that compiled code is wrong", "unknown": "there is no float64 run to judge by"}
-    why = f"compiled code gives other results than eager: {wrong[0]}"
+    ranks = seen.comparison.ranks
+    on = f" on rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}" if ranks else ""
+    why = f"compiled code gives other results than eager{on}: {wrong[0]}"
     more = (f"{seen.comparison.count - 1} more results differ",) if seen.comparison.count > 1 else ()
     departs = (seen.departure,) if seen.departure else ()
     evidence = (known[wrong[0].side], *departs, *map(str, wrong[1:6]), *more)

@@ -26,7 +26,7 @@ def check(
     """Run eager, and what else it takes to know which side is wrong; gives ``seen`` with the comparison."""
     place = run_path / RESULTS
     try:
-        if not (place / "compiled.pt").exists():
+        if not any(place.rglob("compiled.pt")):
             missing.append(Missing("comparison with eager", "the run left no results, such as one on fake tensors"))
             return seen
         ask = _Asker(request, run_path, show)

@@ -119,7 +119,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         is_watched=bool(journals.all("process")),
         has_finished=bool(journals.all("finished")),
         is_command=request.target.kind == "command",
-        comparison=results.read(journals.last("compared")) if journals.all("compared") else None,
+        comparison=results.of_ranks(journals.all("compared")),
         growth=_growth(run_path),
         stderr_tail=stderr_tail,
         oom_evidence=outcome.oom_evidence,

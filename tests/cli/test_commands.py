@@ -284,17 +284,27 @@ def test_compile_workers_are_no_surprise(write: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_ranks_under_torchrun(write: Any, tmp_path: Path) -> None:
-    """torchrun starts two gloo ranks; each compiles, journals and is stated."""
+    """torchrun starts two gloo ranks; each compiles, journals and is compared with itself in eager."""
     script = write(
         "ranks.py",
-        "import torch, torch.distributed as dist\ndist.init_process_group('gloo')\n"
-        "f = torch.compile(lambda x: x + dist.get_rank(), backend='eager')\nprint(f(torch.zeros(2)))\ndist.destroy_process_group()\n",
+        """
+import torch, torch.distributed as dist
+dist.init_process_group('gloo')
+def lies(gm, inputs):
+    return lambda *args: [out + dist.get_rank() for out in gm.forward(*args)]
+f = torch.compile(lambda x: x * (dist.get_rank() + 1), backend=lies)
+print(f(torch.ones(2)))
+dist.destroy_process_group()
+""",
     )
     words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", script]
     done = reprokit(
-        "capture", "--json", "--output-dir", tmp_path / "out", "--", *words, env=clean_environ(OMP_NUM_THREADS="1")
-    )
-    assert done.status == 0, done.err
+        "capture", "--compare", "--json", "--output-dir", tmp_path / "out", "--", *words,
+        env=clean_environ(OMP_NUM_THREADS="1"),
+    )  # fmt: skip
+    assert (done.status, done.kind) == (1, "wrong-result"), done.err
+    assert "than eager on rank 1: output: values" in done.json["verdict"]["reason"]
+    assert "eager gives 2.0, compiled code 3.0" in done.json["verdict"]["reason"]
     assert {e["rank"] for e in journal(done.run_dir) if e["ev"] == "process" and e["rank"]} == {"0", "1"}
 
 
