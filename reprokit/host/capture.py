@@ -106,9 +106,7 @@ def capture(
         place = rundir.create(output, request.target.label)
         try:
             if warmth.mend_headers():
-                say(
-                    "removed half a precompiled header that a killed g++ had left: C++ builds took several times as long"
-                )
+                say("removed half a precompiled header of a killed g++: C++ builds took several times as long")
             say(f"running {request.target.words} in {place.path}")
             outcome = run_target(compared.watched(request, place.path), place.path, show, echo)
             journals = observe.read_journals(place.path)
@@ -289,15 +287,9 @@ def leave(
         with contextlib.suppress(OSError):  # they can be made again, and are in the pack
             files.write_json(place.path / f"{name}.json", to_json(record))
     story = bundle.Story(
-        request,
-        captured.verdict,
-        captured.signature,
-        captured.seen,
-        journals,
-        found,
-        captured.minimized,
+        request, captured.verdict, captured.signature, captured.seen, journals, found, captured.minimized,
         captured.ablation,
-    )
+    )  # fmt: skip
     made = bundle.make(story, captured.missing, place)
     captured.pack_path, captured.issue_path, captured.repro_path = made.pack, made.issue, made.repro
     captured.report_path, captured.url, captured.trimmed = made.report, made.url, made.trimmed

@@ -188,7 +188,7 @@ def ask_sizes(run_size: Callable[[str, int], Judged], text: str, wanted: Signatu
             return dataclasses.replace(last, answer=answer)
         by_phase = dict(last.phases)
         found.append(costs.Cost(size, "", "ok", True, sum(by_phase.values()), by_phase, {}, last.seen.peak_rss_bytes))
-        if costs.of_part(by_phase, part) < limits.least_s:
+        if costs.of_part(found[0].phases, part) < limits.least_s:
             return last
     told = costs.steeper(found[1], found[0], limits.knob, part, limits.least_ratio)
     seen = dataclasses.replace(last.seen, growth=told)

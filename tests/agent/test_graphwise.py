@@ -86,7 +86,7 @@ def test_the_first_graph_and_the_first_operator(
     """Outputs, arguments that are changed, and gradients; told once, with the user's line."""
     (found,) = departs(wrong, tmp_path)
     number = PROGRAM.splitlines().index(f"    {line}") + 1
-    assert (found["graph"], found["op"]) == (graph, op), found
+    assert (found["cid"], found["op"]) == (f"{graph}/0", op), found
     assert found["where"].endswith(f"program.py:{number} in f"), found
     assert found["difference"]["name"].startswith(leaf.split("[")[0])
 

@@ -11,22 +11,21 @@ from reprokit.host import archive
 
 from ..conftest import ROOT, Done, clean_environ, reprokit
 
-# A backend that works for so many seconds of its own, so that the law is known.
+# A backend with so many units of work of its own, so that the law is known.
 TARGET = """
-import time, torch
-def make(n=1, law="3 ** n"):
+import torch
+def make(n=1, units=1):
     def backend(gm, inputs):
-        end = time.process_time() + eval(law, {"n": n})
-        while time.process_time() < end:
+        for _ in range(units):
             sum(range(3_000_000))
             print("at work")  # without a word, a backend that computes for a minute is a hang
         return gm.forward
     return {"model": lambda x: x + n, "calls": [((torch.zeros(2),), {})], "compile": {"backend": backend}}
-def steep(n=1): return make(n, "0.03 * 3 ** n")
-def line(n=1): return make(n, "0.3 * n")
+def steep(n=1): return make(n, 3 ** n)
+def line(n=1): return make(n, 10 * n)
 def picky(n=1, layers=1):
     if n > 2: raise torch.cuda.OutOfMemoryError("CUDA out of memory, out of memory")
-    return make(n, f"0.1 * {layers}")
+    return make(n, 3 * layers)
 """
 
 # command line -> words of the one line
@@ -79,7 +78,7 @@ def shown(done: Done) -> str:
 def test_an_exponential_compile_is_named_and_a_deadline_is_told(target: Path, tmp_path: Path) -> None:
     """Phase, law and frame; the size that met its deadline is left out of the fit and is where the stacks are from."""
     done = reprokit(
-        "scale", f"{target}:steep", "--set", "n=1,2,3,4,20", "--at", "20", "--timeout", "25", "--budget", "20", "--output-dir", tmp_path / "out", "--json",
+        "scale", f"{target}:steep", "--set", "n=1,2,3,4,20", "--at", "20", "--timeout", "15", "--budget", "25", "--output-dir", tmp_path / "out", "--json",
         env=clean_environ(REPROKIT_MINIMIZE="1"),
     )  # fmt: skip
     found = done.json
