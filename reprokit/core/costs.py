@@ -178,7 +178,7 @@ def summarise(costs: Sequence[Cost], knob: str, at: int) -> dict[str, Any]:
     def badness(name: str) -> tuple[bool, float]:
         one = found[name]
         # by what is certain of it: a wide interval of a small phase must not hide a large one
-        return one.is_superlinear and growth.is_material(one, low), one.low - last.phases.get(name, 0.0)
+        return one.is_superlinear and growth.is_material(one, low), one.low
 
     worst = max(found, key=badness)
     inside = [n for n in last.passes if (phases.of_events([n]) or ("",))[0] == worst]

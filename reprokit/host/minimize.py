@@ -182,8 +182,16 @@ def _finished(case: Case, asker: Oracle, found: Minimized) -> str:
             ratio = costs.allowed(growth, part, floor_s)
             text = sized.looped(text, asker.limits.knob, asker.limits.sizes, ratio, is_built)
     else:
-        text = checked.loud(text, case.verdict.kind)
+        text = checked.loud(text, case.verdict.kind, _healthy_graphs(asker, text, case.verdict.kind))
     return polish.layout(text if text != found.text and asker.holds(text) else found.text, title, case.verdict.kind)
+
+
+def _healthy_graphs(asker: Oracle, text: str, kind: str) -> int:
+    """How many graphs the program has beside those that it compiles again."""
+    if kind != "recompile-storm":
+        return 1
+    seen = asker.once(text).seen
+    return max(1, sum(g.level == "dynamo" for g in seen.graphs) - sum(r.count for r in seen.recompiled))
 
 
 def load(run_path: Path) -> Minimized | None:

@@ -103,7 +103,7 @@ def test_an_exponential_compile_is_named_and_a_deadline_is_told(target: Path, tm
     assert again.json["signature"] == found["signature"]
     refused = reprokit("ablate", found["pack"], "--yes")
     assert refused.status == 2 and "growth over several sizes" in refused.err
-    replayed = reprokit("replay", found["pack"], "--yes", "--json")
+    replayed = reprokit("replay", found["pack"], "--yes", "-n", "1", "--json")
     assert (replayed.status, replayed.json["answer"]) == (0, "same"), replayed.out + replayed.err
 
 

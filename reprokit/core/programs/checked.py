@@ -11,20 +11,20 @@ from . import trees
 
 LOUD = {"recompile-limit": "torch._dynamo.config.fail_on_recompile_limit_hit = True"}
 """The setting with which torch itself fails, instead of going on."""
-COUNTED = f"assert torch._dynamo.utils.counters['stats']['unique_graphs'] <= {STORM}, {TOLD!r}"
+COUNTED = "assert torch._dynamo.utils.counters['stats']['unique_graphs'] < {}, {!r}"
 """Torch's own error for a recompile comes with the first, which is none yet that anybody would report."""
 
 
-def loud(text: str, kind: str) -> str:
-    """The program with the setting that makes a silent failure an error."""
+def loud(text: str, kind: str, graphs: int = 1) -> str:
+    """The program with what makes a silent failure an error; ``graphs`` it has without the recompiles of a storm."""
     if kind == "graph-break":
         tree = ast.parse(text)
         for call in trees.compiles(tree):
             call.keywords = [k for k in call.keywords if k.arg != "fullgraph"]
             call.keywords.append(ast.keyword("fullgraph", ast.Constant(True)))
         return ast.unparse(tree) + "\n"
-    if kind == "recompile-storm" and COUNTED not in text:
-        return ast.unparse(ast.parse(f"{text}\n{COUNTED}")) + "\n"
+    if kind == "recompile-storm" and TOLD not in text:
+        return ast.unparse(ast.parse(f"{text}\n{COUNTED.format(graphs + STORM, TOLD)}")) + "\n"
     if kind not in LOUD or LOUD[kind] in text:
         return text
     tree = ast.parse(text)
@@ -60,7 +60,7 @@ def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False) 
     read = set[str]().union(*map(_free, defined))
     head = [n for n in tree.body if _stays(n) or _gives(n) & read]  # what functions read stays where they can read it
     main = [n for n in tree.body if n not in head]
-    if not main or _ALL in text or not (written := _with_return(main, made, wrong)):
+    if not main or not (written := _with_return(main, made, wrong)):
         return text
     body, is_one = written
     if any(word in text for word in _RANDOM) and "manual_seed" not in text:
@@ -85,8 +85,9 @@ def _with_return(main: list[ast.stmt], made: ast.Call, wrong: Sequence[Differenc
     count = sum(_is_call(n, made, names) for row in main for n in ast.walk(row))
     found = _called(main, made, names) if count == 1 and wrong[0].call <= 0 else None
     returned = _returned(wrong, *found[2:]) if found else []
-    has_all = not found and wrong[0].name.startswith("output") and _collect(main, made, names) == count > 0
-    if not (returned or has_all):
+    is_free = not any(isinstance(n, ast.Name) and n.id == _ALL for row in main for n in ast.walk(row))
+    can_collect = not found and is_free and wrong[0].name.startswith("output")
+    if not returned and not (can_collect and _collect(main, made, names) == count > 0):
         return None
     made.func, made.args, made.keywords = ast.Name("compile", ast.Load()), made.args[:1], []
     if not found:
