@@ -23,7 +23,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Done:
     """One capture of a wrong result, with all that follows it."""
     out = tmp_path_factory.mktemp("wrong")
     return capture(
-        SAMPLES / "wrong_result.py:make", "--output-dir", out, "--budget", "30",
+        SAMPLES / "wrong_result.py:make", "--output-dir", out, "--budget", "60",
         REPROKIT_MINIMIZE="1", REPROKIT_ABLATE="1",
     )  # fmt: skip
 
