@@ -84,8 +84,8 @@ def clean_environ(**more: str) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(drop)}
     # tests that are about minimization ask for it
     plain = {"REPROKIT_MINIMIZE": "0", "REPROKIT_ABLATE": "0", "REPROKIT_COMPARE": "0"}
-    plain["OMP_NUM_THREADS"] = "1"  # threads that wait for work spin on the processors of other tests
-    return {**kept, **plain, "TORCHINDUCTOR_CACHE_DIR": str(warm_cache()), **more}
+    threads = {"OMP_NUM_THREADS": "1"}  # those that wait for work spin on the processors of other tests
+    return {**kept, **plain, **threads, "TORCHINDUCTOR_CACHE_DIR": str(warm_cache()), **more}
 
 
 def reprokit(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, **more: Any) -> Done:

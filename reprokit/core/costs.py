@@ -117,6 +117,11 @@ def steeper(low: Cost, high: Cost, knob: str, part: Collection[str], ratio: floa
     }  # fmt: skip
 
 
+def half_way(low: float, line: float, high: float) -> float:
+    """By what ``low`` grows on the way to ``high``, half way in logarithms from ``line``, which would be healthy."""
+    return math.sqrt(line * high) / low
+
+
 def allowed(growth: Mapping[str, Any], part: Collection[str], floor_s: float) -> float:
     """What all of a compile may cost at the larger of two sizes, in multiples of the smaller, of what ``steeper`` told.
 
@@ -126,7 +131,7 @@ def allowed(growth: Mapping[str, Any], part: Collection[str], floor_s: float) ->
     low, high = growth["sizes"]
     one, two = of_part(low["phases"], part), of_part(high["phases"], part)
     line = max(one, FLOOR_S) * high["size"] / low["size"]
-    return math.sqrt((high["cpu_s"] - two + line) * high["cpu_s"]) / max(float(low["cpu_s"]), floor_s)
+    return half_way(max(float(low["cpu_s"]), floor_s), high["cpu_s"] - two + line, high["cpu_s"])
 
 
 def place(stacks: Sequence[Sequence[Frame]], phase: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,8 +95,9 @@ def _sizes(growth: Mapping[str, Any]) -> dict[str, Any]:
     ):  # it may come from anywhere
         part = oracle.part(worst["phase"] if isinstance(worst, dict) else "")
         low, high = (float(costs.of_part(r["phases"], part)) for r in (asked[0], asked[-1]))
-        line = asked[-1]["size"] / asked[0]["size"]
-        limits.update(least_s=KEPT_SHARE * high, least_ratio=math.sqrt(line * high / max(low, costs.FLOOR_S)))
+        low = max(low, costs.FLOOR_S)
+        line = low * asked[-1]["size"] / asked[0]["size"]
+        limits.update(least_s=KEPT_SHARE * high, least_ratio=costs.half_way(low, line, high))
     return limits
 
 

@@ -175,11 +175,11 @@ def _finished(case: Case, asker: Oracle, found: Minimized) -> str:
             title = f"{title}: {told.wrong[0]}"
             text = checked.with_check(text, told.wrong, told.is_random)
     elif asker.limits.sizes:
-        is_built = (case.verdict.phase or "") in oracle.part("cpp-build")
+        part = oracle.part(case.verdict.phase or "")
+        is_built = costs.CHILDREN in part
         asker.limits = dataclasses.replace(asker.limits, stop=None)  # it compiles more than one graph
-        part, floor_s = oracle.part(case.verdict.phase or ""), sized.LEAST_BUILD_S if is_built else sized.LEAST_S
         if growth := asker.once(text).seen.growth:
-            ratio = costs.allowed(growth, part, floor_s)
+            ratio = costs.allowed(growth, part, sized.least_s(is_built))
             text = sized.looped(text, asker.limits.knob, asker.limits.sizes, ratio, is_built)
     else:
         text = checked.loud(text, case.verdict.kind, _healthy_graphs(asker, text, case.verdict.kind))

@@ -300,7 +300,7 @@ dist.destroy_process_group()
     words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", script]
     done = reprokit(
         "capture", "--compare", "--json", "--output-dir", tmp_path / "out", "--", *words,
-        env=clean_environ(OMP_NUM_THREADS="1"),
+        env=clean_environ(),
     )  # fmt: skip
     assert (done.status, done.kind) == (1, "wrong-result"), done.err
     assert "than eager on rank 1: output: values" in done.json["verdict"]["reason"]
@@ -313,9 +313,7 @@ def test_a_rank_that_fails_to_compile_under_torchrun(write: Any, tmp_path: Path)
     """The launcher's ChildFailedError only relays; the rank's own failure is the verdict."""
     script = write("rank.py", FAILS_TO_COMPILE.format(after="raise"))
     words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", script]
-    done = reprokit(
-        "capture", "--json", "--output-dir", tmp_path / "out", "--", *words, env=clean_environ(OMP_NUM_THREADS="1")
-    )
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", *words)
     assert (
         done.json["signature"]["title"] == "exception: backend | ValueError: no lowering for # nodes @ <user>:backend"
     ), done.out
@@ -338,7 +336,7 @@ def test_a_rank_that_hangs_under_torchrun(write: Any, tmp_path: Path) -> None:
         tmp_path / "out",
         "--",
         *words,
-        env=clean_environ(OMP_NUM_THREADS="1"),
+        env=clean_environ(),
     )
     assert done.json["signature"]["title"].startswith("hang: backend | <user>:backend"), done.out
 

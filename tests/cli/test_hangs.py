@@ -42,7 +42,7 @@ TESTED = (
 
 def capture(kind: str, place: Path, *words: str, env: dict[str, str] | None = None, stall: str = "5") -> Done:
     """Capture one hang made to order."""
-    environ = clean_environ(OMP_NUM_THREADS="1", **(env or {}))
+    environ = clean_environ(**(env or {}))
     command = [sys.executable, str(KINDS), kind]
     if kind.startswith("gloo_"):
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -155,7 +155,7 @@ def test_a_target_with_thousands_of_threads_that_prints_and_turns_the_clock(writ
     tmp_path.chmod(0o777)
     options = ("--json", "--no-trace", "--stall", "5", "--timeout", "200", "--output-dir", str(tmp_path / "out"))
     command = reprokit_command("capture", *options, "--", sys.executable, str(script))
-    environ = clean_environ(OMP_NUM_THREADS="1", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"), HOME=str(tmp_path))
+    environ = clean_environ(TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"), HOME=str(tmp_path))
     done = subprocess.run(
         command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=300, check=False
     )
@@ -169,7 +169,7 @@ def test_a_target_with_thousands_of_threads_that_prints_and_turns_the_clock(writ
 def test_reprokit_killed_in_a_hang_can_be_packed(write: Any, tmp_path: Path) -> None:
     """SIGKILL of the watchdog: nothing of the run is left, setsid and stopped children included, and what was on
     disk makes a pack."""
-    env = clean_environ(HANG_MARK=uuid.uuid4().hex, OMP_NUM_THREADS="1")
+    env = clean_environ(HANG_MARK=uuid.uuid4().hex)
     seconds = str(uuid.uuid4().int % 10**6 + 10**6)
     script = write(
         "hang.py",

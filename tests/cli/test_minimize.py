@@ -165,6 +165,7 @@ def test_a_command_is_reduced_to_one_operation(captured: Done) -> None:
     text, found = repro_of(done), done.json["minimized"]
     assert "erf is too hard" in done.json["signature"]["title"]
     assert operations(text) == 1 and "torch.erf(" in text and "def picky(" in text
+    assert "sigmoid(" not in text.split("def repro")[1]
     assert found["level"] == "dynamo" and found["began_nodes"] > 10 and found["is_complete"]
     assert found["proof"]["answer"] == "same" and found["proof"]["eager"] == "passes"
     assert found["proof"]["hits"] == found["proof"]["runs"] == 3

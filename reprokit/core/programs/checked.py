@@ -56,6 +56,7 @@ def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False) 
         return text
     made = calls[0]
     options = [ast.unparse(a) for a in made.args[1:]] + [ast.unparse(k) for k in made.keywords]
+    made.func, made.args, made.keywords = ast.Name("compile", ast.Load()), made.args[:1], []
     defined = [n for n in tree.body if _stays(n)]
     read = set[str]().union(*map(_free, defined))
     head = [n for n in tree.body if _stays(n) or _gives(n) & read]  # what functions read stays where they can read it
@@ -83,16 +84,14 @@ def _with_return(main: list[ast.stmt], made: ast.Call, wrong: Sequence[Differenc
     """The rows of ``run``, and whether it returns one result; None where what is wrong cannot be returned."""
     names = {trees.target(n) for row in main for n in ast.walk(row) if isinstance(n, ast.Assign) and n.value is made}
     count = sum(_is_call(n, made, names) for row in main for n in ast.walk(row))
-    found = _called(main, made, names) if count == 1 and wrong[0].call <= 0 else None
-    returned = _returned(wrong, *found[2:]) if found else []
-    is_free = not any(isinstance(n, ast.Name) and n.id == _ALL for row in main for n in ast.walk(row))
-    can_collect = not found and is_free and wrong[0].name.startswith("output")
-    if not returned and not (can_collect and _collect(main, made, names) == count > 0):
+    if count != 1 or wrong[0].call > 0 or not (found := _called(main, made, names)):
+        is_free = not any(isinstance(n, ast.Name) and n.id == _ALL for row in main for n in ast.walk(row))
+        if is_free and wrong[0].name.startswith("output") and _collect(main, made, names) == count > 0:
+            return [f"{_ALL} = []", *_rows(main), f"return {_ALL}"], False
         return None
-    made.func, made.args, made.keywords = ast.Name("compile", ast.Load()), made.args[:1], []
-    if not found:
-        return [f"{_ALL} = []", *_rows(main), f"return {_ALL}"], False
-    rows, place, name, _ = found
+    rows, place, name, arguments = found
+    if not (returned := _returned(wrong, name, arguments)):
+        return None
     if isinstance(rows[place], ast.Expr) and name in returned:
         rows[place] = ast.Assign([ast.Name(name, ast.Store())], rows[place].value, lineno=0)  # type: ignore[attr-defined]
     body = _rows(main)

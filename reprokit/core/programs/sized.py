@@ -14,6 +14,11 @@ LEAST_BUILD_S = 0.4
 """Seconds below which a first cost says nothing: of the compiler, and of the C++ compiler, which is started first."""
 
 
+def least_s(is_built: bool) -> float:
+    """The smallest first cost that says something; ``is_built``: of the C++ compiler."""
+    return LEAST_BUILD_S if is_built else LEAST_S
+
+
 def with_size(text: str, knob: str) -> str:
     """The program with its size as a name: ``n = 8`` and ``make(n=n)``; empty where it calls nothing with that size."""
     tree = ast.parse(text)
@@ -68,7 +73,7 @@ def looped(text: str, knob: str, sizes: Sequence[int], ratio: float, is_built: b
         *(f"    {line}" for node in main for line in ast.unparse(node).splitlines()),
         f"    seconds.append({clock} - began)",
         f"    print({knob}, seconds[-1])",
-        f"assert seconds[-1] < {ratio:.1f} * max(seconds[0], {LEAST_BUILD_S if is_built else LEAST_S:g})",
+        f"assert seconds[-1] < {ratio:.1f} * max(seconds[0], {least_s(is_built):g})",
     ]
     return ast.unparse(ast.parse("\n".join(rows))) + "\n"
 
