@@ -13,6 +13,9 @@ STORM = 5
 TOLD = "compiled again and again"
 """What a program says that counts its own compiles."""
 
+BROKEN = "a graph breaks"
+"""What a program says that looks for its own graph breaks."""
+
 
 @dataclass(frozen=True)
 class Recompiled:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import frames as fr
-from .recompiles import STORM, TOLD, GraphBreak
+from .recompiles import BROKEN, STORM, TOLD, GraphBreak
 from .records import Link, Observation, Verdict
 from .where import sentence
 
@@ -53,6 +53,9 @@ def _recompiled(seen: Observation) -> Verdict | None:
 
 
 def _graph_break(seen: Observation) -> Verdict | None:
+    is_told = seen.raised is not None and any(_says(link, BROKEN) for link in seen.raised.chain)
+    if is_told and seen.breaks:
+        return _broken(seen, seen.breaks[0], f"a graph breaks at {seen.breaks[0].where}: {seen.breaks[0].reason}")
     if seen.raised is not None and not seen.is_timed_out:
         found = [b for b in seen.breaks if b.is_given_up]
         if _short(fr.root(seen.raised)) != "Unsupported" or not found or (seen.exit_status == 0 and seen.is_command):
@@ -99,7 +102,12 @@ QUESTIONS = (_wrong_result, _recompiled, _graph_break)
 
 
 def _is_asked_for(link: Link) -> bool:
-    return _short(link) in _ASKED_TO_FAIL or (_short(link) == "AssertionError" and link.message.strip() == TOLD)
+    return _short(link) in _ASKED_TO_FAIL or _says(link, TOLD)
+
+
+def _says(link: Link, what: str) -> bool:
+    """A repro's own assertion."""
+    return _short(link) == "AssertionError" and link.message.strip() == what
 
 
 def _short(link: Link) -> str:

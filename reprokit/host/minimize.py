@@ -183,6 +183,8 @@ def _finished(case: Case, asker: Oracle, found: Minimized) -> str:
             text = sized.looped(text, asker.limits.knob, asker.limits.sizes, ratio, is_built)
     else:
         text = checked.loud(text, case.verdict.kind, _healthy_graphs(asker, text, case.verdict.kind))
+        if case.verdict.kind == "graph-break" and not asker.holds(text):
+            text = checked.unbroken(found.text)
     return polish.layout(text if text != found.text and asker.holds(text) else found.text, title, case.verdict.kind)
 
 

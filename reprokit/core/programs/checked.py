@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Sequence
 
-from ..recompiles import STORM, TOLD
+from ..recompiles import BROKEN, STORM, TOLD
 from ..results import Difference
 from . import trees
 
@@ -13,6 +13,10 @@ LOUD = {"recompile-limit": "torch._dynamo.config.fail_on_recompile_limit_hit = T
 """The setting with which torch itself fails, instead of going on."""
 COUNTED = "assert torch._dynamo.utils.counters['stats']['unique_graphs'] < {}, {!r}"
 """Torch's own error for a recompile comes with the first, which is none yet that anybody would report."""
+
+
+UNBROKEN = "assert not any(torch._dynamo.utils.counters[k] for k in ('graph_break', 'unimplemented')), {!r}"
+"""The second counter has the breaks at which Dynamo gives a function up."""
 
 
 def loud(text: str, kind: str, graphs: int = 1) -> str:
@@ -32,6 +36,11 @@ def loud(text: str, kind: str, graphs: int = 1) -> str:
     tree.body.insert(place, ast.parse(LOUD[kind]).body[0])
     tree.body.insert(place, ast.parse("import torch._dynamo").body[0])
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def unbroken(text: str) -> str:
+    """The program with an assertion that it has no graph break, for those that a whole graph fails in another way."""
+    return text if BROKEN in text else ast.unparse(ast.parse(f"{text}\n{UNBROKEN.format(BROKEN)}")) + "\n"
 
 
 _SAME_RANDOM = """import torch._inductor.config

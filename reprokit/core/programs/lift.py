@@ -215,6 +215,10 @@ def _unrolled(tree: ast.Module, node: ast.AST) -> Iterator[list[ast.AST]]:
         item = node.generators[0].target
         if isinstance(item, ast.Name) and not reads(node.elt, item.id):
             yield [ast.List([node.elt], ast.Load())]
+    if isinstance(node, ast.Call) and ast.unparse(node).startswith("next(iter([") and len(node.args) == 1:
+        listed = node.args[0].args[0] if isinstance(node.args[0], ast.Call) else None
+        if isinstance(listed, ast.List) and listed.elts:
+            yield [listed.elts[0]]
     if not isinstance(node, ast.For):
         return
     called = node.iter.func.id if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) else ""

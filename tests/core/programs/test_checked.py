@@ -82,6 +82,8 @@ def test_random_programs_draw_the_numbers_of_eager() -> None:
 def test_silent_failures_are_made_loud() -> None:
     """A whole graph is asked for; the recompile limit is an error; a storm is counted."""
     assert "torch.compile(f, fullgraph=True)(x)" in checked.loud(PLAIN, "graph-break")
+    told = checked.unbroken(PLAIN)
+    assert "assert not any(" in told and "'a graph breaks'" in told and checked.unbroken(told) == told
     limited = checked.loud(PLAIN, "recompile-limit")
     assert (
         limited.index("import torch._dynamo")

@@ -71,6 +71,7 @@ def test_the_first_turn_of_a_loop_stands_for_the_loop() -> None:
         ("for i in gen():", "i = 7"),
         ("for n, i in enumerate(gen()):", "i = 7"),
         ("for i in xs:", "i = next(iter(xs))"),
+        ("for _ in z:\n    i = next(iter([[8, 9], [5]]))", "i = [8, 9]"),
     ):
         text = lift.loops(f"def gen():\n    yield 7\n{loop}\n    use(i)\n", lambda new: "use(i)" in new)
         assert "for " not in text and first in text, loop
