@@ -31,8 +31,8 @@ LIBRARY = (
     "bart vit"
 ).split()
 SMALL = "--layers 2 --batch-size 2 --sequence-length 16"
-HEADS = {"falcon": "--set num_attention_heads=4", "gpt2": "--set n_head=4", "distilbert": "--set n_heads=4",
-         **{name: "--set num_attention_heads=4" for name in ("opt", "bert", "roberta")}}  # fmt: skip
+HEADS = dict.fromkeys(("falcon", "opt", "bert", "roberta"), "--set num_attention_heads=4")
+HEADS |= {"gpt2": "--set n_head=4", "distilbert": "--set n_heads=4"}
 """What divides a hidden size of 64."""
 EXPECTED = {
     "acosh_large": "wrong-result", "hessian_trace": "wrong-result", "shift_clone": "wrong-result", "dtype_view": "wrong-result",
