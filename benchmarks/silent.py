@@ -114,7 +114,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     if asked.healthy:
-        rows = healthy(asked.names or [*ZOO, *(f"hf:{name} {SMALL} --set hidden_size=64 {HEADS.get(name, '')}" for name in LIBRARY)])
+        rows = healthy(
+            asked.names
+            or [*ZOO, *(f"hf:{name} {SMALL} --set hidden_size=64 {HEADS.get(name, '')}" for name in LIBRARY)]
+        )
     else:
         rows = failures(asked.names or list(EXPECTED), asked.budget)
     if asked.json:
