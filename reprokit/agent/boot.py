@@ -70,16 +70,18 @@ def wait_for_torch() -> None:
 
 
 def _before_torch() -> None:
-    from . import process
+    from . import process, simulate
 
     process.introduce()
+    simulate.before_torch()
 
 
 def _after_torch() -> None:
-    from . import overrides, results
+    from . import overrides, results, simulate
 
     overrides.install()
     results.install()
+    simulate.after_torch()
 
 
 def _after_dynamo() -> None:

@@ -6,17 +6,15 @@ built, loaded or called: calling them would dereference pointers that do not exi
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+from . import settings as note
 from .factory import BadTarget
 
 
-@contextlib.contextmanager
-def codegen_only() -> Iterator[None]:
-    """Stop Inductor after code generation, and keep it from touching real memory, compilers or caches."""
+def install() -> None:
+    """Stop Inductor after code generation, and keep it from touching real memory, compilers or caches; for good."""
     import torch
     import torch._inductor.codecache as codecache
     import torch._inductor.config as config
@@ -26,8 +24,6 @@ def codegen_only() -> Iterator[None]:
             f"torch {torch.__version__} cannot run compiled regions on fake tensors; use --weights real, or torch 2.10 or newer"
         )
     from torch._inductor.cpu_vec_isa import VecISA
-
-    real, real_check = codecache.PyCodeCache.load_by_key_path, VecISA.check_build
 
     def load_by_key_path(key: str, path: str, *args: Any, **kwargs: Any) -> Any:
         return _Unloaded(key, path)
@@ -41,12 +37,10 @@ def codegen_only() -> Iterator[None]:
     }
     codecache.PyCodeCache.load_by_key_path = staticmethod(load_by_key_path)
     VecISA.check_build = lambda self, code: True  # the same question for bf16, VNNI and AMX
-    try:
-        with config.patch(settings):
-            yield
-    finally:
-        codecache.PyCodeCache.load_by_key_path = real
-        VecISA.check_build = real_check
+    note.OURS.update(settings)
+    for name, value in settings.items():
+        owner, _, key = name.rpartition(".")
+        setattr(getattr(config, owner) if owner else config, key, value)
 
 
 class _Unloaded(SimpleNamespace):

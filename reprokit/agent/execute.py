@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..core import zoo
-from . import factory, hf, hf_config, instrument, journal, memory, results, speed
+from . import factory, hf, hf_config, instrument, journal, memory, results, simulate, speed
 from .factory import BadTarget, Target
 
 FREE_SHARE = 0.8
@@ -22,18 +22,21 @@ def run(spec: dict[str, Any]) -> None:
     with _stage("import"):
         torch = _import_torch()
         library = hf_config.load() if spec["kind"] == "hf" else None
-    device = _device(torch, spec["device"])
+    if simulate.problem:
+        raise BadTarget(simulate.problem)
+    device = _device(torch, spec["device"] or ("cuda" if spec["gpu"] else None))
     plan = hf.plan(library, spec["place"], spec["name"], _given(spec)) if library else None
     is_fake = _is_fake(torch, spec, device, plan)
     torch.manual_seed(0)
     with contextlib.ExitStack() as stack:
         if is_fake:
+            results.discard()
+        if is_fake and not spec["gpu"]:  # which is simulated in fake tensors already
             from torch._subclasses.fake_tensor import FakeTensorMode
 
-            from .codegen_only import codegen_only
+            from . import codegen_only
 
-            results.discard()
-            stack.enter_context(codegen_only())
+            codegen_only.install()
             stack.enter_context(FakeTensorMode())
         with _stage("build"):
             target = build_target(torch, spec, device, plan)
@@ -115,9 +118,10 @@ def _device(torch: Any, wanted: str | None) -> str | None:
 
 def _is_fake(torch: Any, spec: dict[str, Any], device: str | None, plan: hf.Plan | None) -> bool:
     """Decide between real and fake tensors, and say so in the journal."""
-    wanted = spec["weights"]
+    wanted = "fake" if spec["gpu"] else spec["weights"]
     if wanted != "auto":
-        journal.write("weights", kind=wanted, why=f"--weights {wanted}")
+        why = "the GPU is simulated" if spec["gpu"] else f"--weights {wanted}"
+        journal.write("weights", kind=wanted, why=why)
         return bool(wanted == "fake")
     if plan is not None:
         needed = hf.needed_bytes(torch, plan, bool(spec["train"]))

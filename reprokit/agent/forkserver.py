@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any
 
-from . import probe
+from . import probe, simulate
 
 POLL_MS = 4
 PR_SET_CHILD_SUBREAPER = 36
@@ -115,6 +115,7 @@ def _children() -> list[int]:
 
 def _warm_up(depth: str) -> int:
     """Do once what every child would do again; gives the number of threads that torch would use by itself."""
+    simulate.before_torch()
     import torch
 
     with contextlib.suppress(ImportError, AttributeError):  # torch draws bars with it where it is installed,
@@ -123,6 +124,9 @@ def _warm_up(depth: str) -> int:
     torch.set_num_threads(1)  # a pool of OpenMP threads would not survive the fork, and its waiters would spin
     import torch._dynamo
 
+    simulate.after_torch()
+    if simulate.problem:
+        raise SystemExit(simulate.problem)
     if depth == "dynamo":
         torch._dynamo.list_backends()  # imports the modules that have them
         _compile(torch, "eager")
@@ -152,7 +156,8 @@ def _compile(torch: Any, backend: str, stop: str | None = None) -> None:
         raise _Stopped
 
     torch._dynamo.reset()
-    x = torch.randn(4, 16)
+    device = "cuda" if simulate.ASKED else "cpu"
+    x, w = torch.randn(4, 16, device=device), torch.randn(16, 16, device=device)
     with contextlib.ExitStack() as stack:
         if backend != "eager":
             from torch._functorch import config as functorch
@@ -165,7 +170,7 @@ def _compile(torch: Any, backend: str, stop: str | None = None) -> None:
             GraphLowering.codegen = raise_stopped
             stack.callback(setattr, GraphLowering, "codegen", real)
             stack.enter_context(contextlib.suppress(_Stopped))
-        torch.compile(warm, backend=backend)(x, torch.randn(16, 16))
+        torch.compile(warm, backend=backend)(x, w)
     torch._dynamo.reset()
 
 

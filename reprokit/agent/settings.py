@@ -20,6 +20,8 @@ NOT_THE_COMPILERS = frozenset(
     {"repro_after", "repro_level", "compile_threads", "worker_start_method", "debug_dir_root"}
 )
 """Keys that say how a run was made, not what was compiled."""
+OURS: set[str] = set()
+"""Keys that this process changed for reprokit's own sake."""
 MOST_SOURCE_CHARS = 20_000
 
 
@@ -88,7 +90,7 @@ def note_configs() -> None:
     _noted, _configs = _Writer(), []
     for module, key, value, default in changed:
         is_put_back = _repr(value) == _repr(default)
-        if key not in NOT_THE_COMPILERS and not is_put_back and (said := _noted.text(key, value)) is not None:
+        if key not in NOT_THE_COMPILERS | OURS and not is_put_back and (said := _noted.text(key, value)) is not None:
             _configs.append([module, key, said])
 
 

@@ -137,7 +137,7 @@ def read_request(
     from ..core import knobs as core_knobs
     from ..core.records import BadInput
     from ..core.zoo import ZOO
-    from ..host import interpreter
+    from ..host import devices, interpreter
     from ..host.launch import Request
     from ..host.target import parse, parse_command
 
@@ -174,6 +174,11 @@ def read_request(
             has_trace=not options["no_trace"],
         )
     parsed = parse(str(target or model))
+    gpu = devices.find(options["gpu"]) if options["gpu"] is not None else None
+    if gpu is not None and options["weights"] == "real":
+        raise BadInput("--weights real cannot be used with --gpu: on a simulated GPU nothing runs")
+    if gpu is not None and not str(options["device"] or "cuda").startswith("cuda"):
+        raise BadInput(f"--device {options['device']} cannot be used with --gpu, which compiles for cuda")
     if parsed.kind == "zoo":
         core_knobs.check(parsed.name, knobs, ZOO[parsed.name].knobs)
         if options["train"] and not ZOO[parsed.name].can_train:
@@ -187,6 +192,7 @@ def read_request(
         train=options["train"],
         device=options["device"],
         weights=options["weights"],
+        gpu=gpu,
         logs=_logs(options["logs"]),
         has_trace=not options["no_trace"],
     )
@@ -210,6 +216,7 @@ def _refuse_with_command(ctx: click.Context) -> None:
         "fullgraph",
         "train",
         "device",
+        "gpu",
         "weights",
         "python",
     )

@@ -78,6 +78,7 @@ def check(
             until=oracle.SAME,
             file=file.resolve(),
             growth=opened.growth,
+            gpu=opened.gpu,
         )
     if as_json:
         titles = [run.signature.title for run in done.runs]

@@ -59,6 +59,11 @@ SHAPING = _together(
     click.option("--train", is_flag=True, help="Run backward too, on the mean square of the outputs."),
     click.option("--device", help="Build and run on this device, such as cpu or cuda:0."),
     click.option(
+        "--gpu",
+        metavar="NAME|FILE",
+        help="Compile for this GPU, which need not be there: a100, h100, h200, b200, b300, l40s, rtx4090, rtx5090, or a file that reprokit env --gpu wrote. Nothing runs.",
+    ),
+    click.option(
         "--weights",
         type=click.Choice(["auto", "real", "fake"]),
         default="auto",

@@ -51,7 +51,15 @@ def replay(
 
         with interrupts.held():
             done = player.replay(
-                opened.repro, checked, opened.signature, times, Path(folder), stall, show, growth=opened.growth
+                opened.repro,
+                checked,
+                opened.signature,
+                times,
+                Path(folder),
+                stall,
+                show,
+                growth=opened.growth,
+                gpu=opened.gpu,
             )
     told = {
         "schema": 1,

@@ -132,6 +132,8 @@ def captured_run(captured: Any) -> None:
         row("model", captured.model)
     if captured.weights:
         row("weights", captured.weights)
+    for place, difference in enumerate(verdict.simulated):
+        row("simulated" if not place else "", difference)
     nodes = {level: sum(g.nodes for g in seen.graphs if g.level == level) for level in ("dynamo", "aten")}
     row("cost", f"{seen.seconds:.1f} s, {seen.cpu_s:.1f} CPU-seconds, {seen.peak_rss_bytes / 1e6:.0f} MB at most")
     if seen.graphs:

@@ -210,6 +210,8 @@ class Observation:
     """The operator whose result is the first that differs; empty when that is not known."""
     departure: str = ""
     """The first graph, and in it the first operator, that departs from eager by itself, as words; empty when not known."""
+    simulated: tuple[str, ...] = ()
+    """In what the device differs from a real one, the device itself first; empty where it is real."""
     growth: dict[str, Any] = field(default_factory=dict)
     """``growth.json`` (see core/costs.py) where this was the largest of several sizes; empty where it was alone."""
     stderr_tail: str = ""
@@ -240,6 +242,8 @@ class Verdict:
     """Who waits for whom, outermost first."""
     work: dict[str, str] = field(default_factory=dict)
     """What was at work: ``pass``, ``line``, ``node``, ``graph``, ``kernel``, ``direction``; only what is known."""
+    simulated: tuple[str, ...] = ()
+    """In what the device differs from a real one; empty where it is real. The signature does not know."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ answer carries its evidence, and ``unknown`` is an answer too.
 
 from __future__ import annotations
 
+import dataclasses
+
 from . import causes, facts, phases, ranks, signals, silent, where
 from . import frames as fr
 from .records import Observation, Raised, Verdict
@@ -41,12 +43,17 @@ def judge(seen: Observation) -> Verdict:
     for question in questions:
         verdict = question(seen)
         if verdict is not None:
-            return verdict
+            return dataclasses.replace(verdict, simulated=seen.simulated)
     why = f"the target ended by itself with exit status {seen.exit_status} and no uncaught exception"
     if not seen.is_command and seen.exit_status == 0:
         why = "the target ended the process with status 0 before its calls returned"
     return Verdict(
-        "unknown", where.of_open_events(seen), "exit", f"{sentence(why)}", (f"exit status {seen.exit_status}",)
+        "unknown",
+        where.of_open_events(seen),
+        "exit",
+        f"{sentence(why)}",
+        (f"exit status {seen.exit_status}",),
+        simulated=seen.simulated,
     )
 
 

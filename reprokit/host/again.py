@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..core import devices
 from ..core.records import BadInput, GraphRecord, Link, Observation, Raised, Signature, Verdict, to_json
 from ..core.redact import Redactor
 from ..core.signature import ALGORITHM
@@ -42,6 +43,14 @@ class Opened:
         """What a superlinear compile cost at each size; empty for other failures."""
         told = self.pack.json("observation.json").get("growth")
         return told if isinstance(told, dict) else {}
+
+    @property
+    def gpu(self) -> dict[str, Any] | None:
+        """The GPU that was simulated; None where the device was real, or where no GPU is like that."""
+        told = self.pack.json("run.json").get("gpu")
+        with contextlib.suppress(BadInput):
+            return dataclasses.asdict(devices.read(told, "the pack")) if isinstance(told, dict) else None
+        return None
 
 
 def open_pack(path: Path) -> Opened:
@@ -87,7 +96,9 @@ def case_of_pack(opened: Opened, place: rundir.RunDir, python: str) -> Case:
     )  # fmt: skip
     run = opened.pack.json("run.json")
     source = opened.pack.files.get(ORIGINAL, b"").decode("utf-8", "replace") or opened.repro
-    return Case(opened.verdict, opened.signature, seen, place.path, python, source, bool(run.get("train")))
+    return Case(
+        opened.verdict, opened.signature, seen, place.path, python, source, bool(run.get("train")), gpu=opened.gpu
+    )
 
 
 def repack(opened: Opened, found: Minimized, place: rundir.RunDir) -> Path:

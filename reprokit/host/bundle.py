@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..core import knobs
+from ..core import devices, knobs
 from ..core.ablation import Ablation
 from ..core.records import Missing, Observation, Signature, Verdict, to_json
 from ..core.redact import Redactor
@@ -160,6 +160,8 @@ def command_line(request: Request, growth: dict[str, Any] | None = None) -> str:
         words.append("--train")
     if request.device:
         words += ["--device", request.device]
+    if request.gpu is not None:
+        words += ["--gpu", devices.label(request.gpu)]
     if request.weights != "auto":
         words += ["--weights", request.weights]
     if request.deadline_s != Request.deadline_s:

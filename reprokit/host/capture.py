@@ -114,7 +114,7 @@ def capture(
             missing = [*outcome.missing]
             seen = look_back(request, outcome, place.path, journals, missing)
             verdict = judged(seen, missing)
-            if request.compares and verdict.kind == "ok" and not outcome.is_interrupted:
+            if request.compares and request.gpu is None and verdict.kind == "ok" and not outcome.is_interrupted:
                 say("comparing its results with eager's")
                 healthy = seen
                 seen = attempt(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..core import eager
 from ..core.records import Signature
-from . import files, run, rundir, warmth
+from . import files, launch, run, rundir, warmth
 from .judged import RESULTS, SAME_RANDOM, Judged, Limits, ask_roles, ask_sizes, in_role, judged, request_for
 from .target import Target
 
@@ -57,7 +57,7 @@ def _one(
     place = None if file else folder  # what stands alone reads nothing that lies about
     file = file or files.write_whole(folder / "repro.py", text)
     request = request_for(file, python, limits)
-    own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), **variables}
+    own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), **launch.simulation(limits.gpu), **variables}
     request = dataclasses.replace(request, stall_s=max(request.stall_s, LEAST_STALL_S), cwd=place, variables=own)
     if is_eager:
         command = Target("command", command=(python, "-c", eager.PRELUDE, str(file)))

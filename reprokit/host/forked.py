@@ -45,8 +45,9 @@ class ServerLost(Exception):
 class Server:
     """One warm process in ``folder``; start it again after :class:`ServerLost`."""
 
-    def __init__(self, folder: Path, python: str, depth: str) -> None:
-        self.folder, self._python, self._depth = folder, python, depth
+    def __init__(self, folder: Path, python: str, depth: str, gpu: Mapping[str, Any] | None = None) -> None:
+        """``gpu`` is simulated in all that it runs."""
+        self.folder, self._python, self._depth, self._gpu = folder, python, depth, gpu
         self._run_id = uuid.uuid4().hex
         self._stack = contextlib.ExitStack()
         self._child: subprocess.Popen[bytes] | None = None
@@ -136,7 +137,7 @@ class Server:
         agent = self._stack.enter_context(launch.agent_folder(self.folder))
         environ = launch.users_environment()
         environ.update(PYTHONPATH=launch.python_path(agent), **{tree.RUN_ID: self._run_id})
-        environ["REPROKIT_WATCHDOG_PID"] = str(os.getpid())
+        environ.update(REPROKIT_WATCHDOG_PID=str(os.getpid()), **launch.simulation(self._gpu))
         environ.pop("TORCH_TRACE", None)
         environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's would be threads of the server; its children get the user's own
         self._cache = self.folder / "warm"

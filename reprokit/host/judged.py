@@ -59,6 +59,8 @@ class Limits:
     """CPU seconds that the part of the compiler which grows must take at the largest of them: less is lost in noise."""
     least_ratio: float = 1.0
     """So many times what it takes at the smallest: half way, in logarithms, from a line to what was measured."""
+    gpu: Mapping[str, Any] | None = None
+    """A GPU is simulated."""
     is_slow: bool = False
     """A slow compile is looked for: one that goes on at the deadline."""
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..core.records import Missing
-from . import files, tree
+from . import files, tree, warmth
 from .target import Target
 
 OURS = (
@@ -40,6 +41,8 @@ class Request:
     train: bool = False
     device: str | None = None
     weights: str = "auto"
+    gpu: dict[str, Any] | None = None
+    """Compile for this GPU, which need not be there: the properties of ``core.devices.Gpu``."""
     logs: tuple[str, ...] = ()
     has_trace: bool = True
     compile_it: bool = True
@@ -88,6 +91,7 @@ def describe(request: Request) -> dict[str, Any]:
         "train": request.train,
         "device": request.device,
         "weights": request.weights,
+        "gpu": request.gpu,
         "compile_it": request.compile_it,
         "trace": request.has_trace,
     }
@@ -116,6 +120,8 @@ def restore(told: dict[str, Any]) -> Request:
     kept = {n: told[n] for n in names if n in told and _is_like(told[n], getattr(usual, n))}
     command = tuple(map(str, target.get("command") or ()))
     parsed = Target(str(target.get("kind")), str(target.get("place") or ""), str(target.get("name") or ""), command)
+    if isinstance(told.get("gpu"), dict):
+        kept["gpu"] = told["gpu"]
     logs = tuple(map(str, told["logs"])) if isinstance(told.get("logs"), list) else ()
     most_breaks = told.get("most_breaks") if isinstance(told.get("most_breaks"), int) else None
     return Request(parsed, logs=logs, most_breaks=most_breaks, has_trace=bool(told.get("trace", True)), **kept)
@@ -149,7 +155,7 @@ def agent_folder(place: Path | None = None) -> Iterator[Path]:
         source = Path(__file__).resolve().parent.parent
         for ring in ("core", "agent"):
             for path in sorted((source / ring).rglob("*.*")):
-                if path.suffix in (".py", ".json", ".pyc"):
+                if path.suffix in (".py", ".json", ".pyc", ".cpp"):
                     copy = package / path.relative_to(source)
                     copy.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(path, copy)  # with its time: compiled files beside it stay valid
@@ -201,10 +207,18 @@ def environment(request: Request, run_path: Path, agent: Path, run_id: str) -> t
         environ["TORCH_TRACE"] = str(run_path / "trace")
     if not request.compile_it:
         environ.pop("TORCH_TRACE", None)
+    environ.update(simulation(request.gpu))
     environ.update(request.variables)
     if environ.get("TORCH_TRACE") == "":
         del environ["TORCH_TRACE"]  # an empty one is an error to torch
     return environ, missing
+
+
+def simulation(gpu: Mapping[str, Any] | None) -> dict[str, str]:
+    """The environment variable that has a process, and those it starts, compile for a GPU that is not there."""
+    if gpu is None:
+        return {}
+    return {"REPROKIT_RUN_GPU": json.dumps({"gpu": dict(gpu), "cache": str(warmth.guards())})}
 
 
 def start_guardian(run_id: str) -> subprocess.Popen[bytes] | None:

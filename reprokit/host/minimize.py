@@ -13,7 +13,7 @@ import dataclasses
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,8 @@ class Case:
     is_fake: bool = False
     """It ran on fake tensors: real ones would not fit in memory, until they are small enough."""
     line_repeats: int = Request.line_repeats
+    gpu: Mapping[str, Any] | None = None
+    """It was compiled for a GPU that is not there."""
 
 
 def case_of(
@@ -73,7 +75,9 @@ def case_of(
     source = repro.own_source(request, journals)
     is_training = request.train or bool(journals.last("target").get("train"))
     is_fake = journals.last("weights").get("kind") == "fake"
-    return Case(verdict, signature, seen, run_path, python, source, is_training, is_fake, request.line_repeats)
+    return Case(
+        verdict, signature, seen, run_path, python, source, is_training, is_fake, request.line_repeats, request.gpu
+    )
 
 
 def why_not(verdict: Verdict) -> str:
@@ -209,7 +213,7 @@ def load(run_path: Path) -> Minimized | None:
 
 def server_of(case: Case) -> Server:
     """The probe server of a case; it starts when it is asked first."""
-    return Server(case.run_path / SERVER, case.python, _depth(case.verdict, starts_of(case)))
+    return Server(case.run_path / SERVER, case.python, _depth(case.verdict, starts_of(case)), case.gpu)
 
 
 def starts_of(case: Case) -> list[origins.Start]:
@@ -239,6 +243,7 @@ def limits_of(case: Case) -> Limits:
         verdict.kind,
         min(healthy_s, ladder.LEAST_DEADLINE_S) if is_hang else ladder.LEAST_DEADLINE_S,
         growth=seen.growth,
+        gpu=case.gpu,
         stop=_stop(verdict),
         is_backward=verdict.work.get("direction") == "backward"
         or any(g.is_backward and not g.is_done for g in seen.graphs),

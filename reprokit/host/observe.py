@@ -120,6 +120,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         has_finished=bool(journals.all("finished")),
         is_command=request.target.kind == "command",
         comparison=results.of_ranks(journals.all("compared")),
+        simulated=_simulated(journals),
         growth=_growth(run_path),
         stderr_tail=stderr_tail,
         oom_evidence=outcome.oom_evidence,
@@ -151,6 +152,15 @@ def _growth(run_path: Path) -> dict[str, Any]:
         if isinstance(told, dict):
             return told
     return {}
+
+
+def _simulated(journals: Journals) -> tuple[str, ...]:
+    told = journals.last("simulated")
+    gpu = told.get("gpu")
+    if not isinstance(gpu, dict):
+        return ()
+    what = f"{gpu.get('name')}, compute capability {gpu.get('major')}.{gpu.get('minor')}, is not there"
+    return (what, *map(str, told.get("differences") or ()))
 
 
 def _time(event: Event) -> float:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..core import eager, frames, oracle
 from ..core.records import Link, Signature
 from ..core.signature import normalise_message
-from . import files, interrupts, launch, tree, warmth
+from . import files, interrupts, launch, rundir, tree, warmth
 from .cold import run_cold
 from .judged import Judged, Limits
 
@@ -73,24 +76,28 @@ def prove(text: str, python: str, folder: Path, wanted: Signature, limits: Limit
         limit_s = judged.seconds + 5
     count = RUNS if rate >= 1.0 else FLAKY_RUNS
     turns = [count] if judged.verdict.kind == "hang" and not limits.is_slow else [1] * count  # waiting costs nobody
-    for ending in (e for turn in turns for e in run_plain(python, file, folder, limit_s, turn)):
+    for ending in (e for turn in turns for e in run_plain(python, file, folder, limit_s, turn, gpu=limits.gpu)):
         proof.runs += 1
         shows = judged.answer == oracle.SAME and (ending.status != 0 or judged.verdict.kind not in SILENT)
         proof.hits += shows and (_asserts(ending) if limits.sizes else is_like(ending, like))
         proof.seconds.append(ending.seconds)
-    (ending,) = run_plain(python, file, folder, max(60.0, limit_s), is_eager=True)
+    (ending,) = run_plain(python, file, folder, max(60.0, limit_s), is_eager=True, gpu=limits.gpu)
     proof.eager = "passes" if ending.status == 0 else _say(ending)
     return proof
 
 
 def run_plain(
-    python: str, file: Path, folder: Path, limit_s: float, count: int = 1, is_eager: bool = False
-) -> list[Ending]:
-    """Run a file as anyone would, ``count`` times at once, in process groups of their own that are gone afterwards."""
+    python: str, file: Path, folder: Path, limit_s: float, count: int = 1, is_eager: bool = False,
+    gpu: Mapping[str, Any] | None = None,
+) -> list[Ending]:  # fmt: skip
+    """Run a file as anyone would, ``count`` times at once, in process groups of their own that are gone afterwards.
+
+    Where a ``gpu`` is simulated it needs the simulation, and with it the agent, on its path.
+    """
     runs: list[_Plain] = []
     try:
         for number in range(count):
-            runs.append(_Plain(python, file, folder, number, is_eager))
+            runs.append(_Plain(python, file, folder, number, is_eager, gpu))
         deadline = time.monotonic() + limit_s
         while sum(run.has_ended() for run in runs) < count and time.monotonic() < deadline:
             time.sleep(POLL_S)
@@ -103,13 +110,22 @@ def run_plain(
 class _Plain:
     """One process that runs a file."""
 
-    def __init__(self, python: str, file: Path, folder: Path, number: int, is_eager: bool) -> None:
+    def __init__(
+        self, python: str, file: Path, folder: Path, number: int, is_eager: bool, gpu: Mapping[str, Any] | None
+    ) -> None:
         self._run_id, self._seconds = uuid.uuid4().hex, 0.0
         self._cache, self._said = folder / f"cache-{number}", folder / f"stderr-{number}.txt"
         environ = launch.users_environment()
         warmth.copy(warmth.kept(python), self._cache)
         environ.update({"TORCHINDUCTOR_CACHE_DIR": str(self._cache), tree.RUN_ID: self._run_id})
         environ.update(eager.VARIABLES if is_eager else {})
+        self._stack = contextlib.ExitStack()
+        if gpu is not None:
+            place = folder / f"simulated-{number}"
+            rundir.make_folders(place)
+            self._stack.callback(shutil.rmtree, place, ignore_errors=True)
+            agent = self._stack.enter_context(launch.agent_folder(place))
+            environ.update(REPROKIT_RUN_DIR=str(place), PYTHONPATH=launch.python_path(agent), **launch.simulation(gpu))
         words = ["-c", eager.PRELUDE] if is_eager else []
         self._guardian = launch.start_guardian(self._run_id)
         self._began = time.monotonic()
@@ -133,6 +149,7 @@ class _Plain:
         status = self._child.wait()
         launch.dismiss(self._guardian)
         shutil.rmtree(self._cache, ignore_errors=True)
+        self._stack.close()
         seconds = round(self._seconds or time.monotonic() - self._began, 2)
         link = frames.parse_traceback(files.read_tail(self._said, 64_000))
         return Ending(status if is_over else None, link, seconds)

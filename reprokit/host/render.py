@@ -100,6 +100,7 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         repro="" if is_long else facts.repro,
         repro_about=facts.repro_about,
         simulated=facts.is_simulated,
+        device=facts.verdict.simulated,
         no_repro=no_repro,
         configs=cut(_configs(facts.configs), 3_000),
         ablation=facts.ablation,

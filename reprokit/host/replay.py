@@ -50,13 +50,13 @@ def _about_the_compiler(judged: Judged) -> Judged:
 def replay(
     text: str, python: str, wanted: Signature, times: int, folder: Path, limit_s: float,
     show: Callable[[int, Judged], None] = lambda number, judged: None, until: str = "", file: Path | None = None,
-    growth: Mapping[str, Any] | None = None,
+    growth: Mapping[str, Any] | None = None, gpu: Mapping[str, Any] | None = None,
 ) -> Replayed:  # fmt: skip
     """Run ``text`` in ``times`` fresh processes below ``folder``, or until one answers ``until``.
 
-    ``limit_s`` without progress ends a run; ``growth`` is the pack's, where it has one.
+    ``limit_s`` without progress ends a run; ``growth`` and the simulated ``gpu`` are the pack's, where it has them.
     """
-    limits = limits_for(wanted.title.partition(":")[0], limit_s, growth, wants_stacks=True)
+    limits = limits_for(wanted.title.partition(":")[0], limit_s, growth, wants_stacks=True, gpu=gpu)
     if limits.sizes and not sized.at_size(text, limits.knob, max(limits.sizes)):
         text = sized.with_size(polish.flatten(text), limits.knob) or text
     runs: list[Judged] = []

@@ -159,9 +159,9 @@ def _with_main(source: str, request: Request, journals: Journals) -> str:
         knobs = {**(told.get("call") or {}), "dtype": told.get("dtype") or "float32"}
     if target.kind in ("zoo", "hf"):
         rows.append(f"torch.set_default_dtype(torch.{knobs.pop('dtype')})")
-    if request.device:
-        rows.append(f'torch.set_default_device("{request.device}")')
-    if journals.last("weights").get("kind") == "fake":
+    if device := request.device or ("cuda" if request.gpu else ""):
+        rows.append(f'torch.set_default_device("{device}")')
+    if journals.last("weights").get("kind") == "fake" and not request.gpu:  # a simulation has fake tensors only
         rows += _FAKE
     given = ", ".join(f"{k}={'torch.' + v if k == 'dtype' else repr(v)}" for k, v in knobs.items())
     factory = f"{'make' if target.kind in ('zoo', 'hf') else target.name}({given})"

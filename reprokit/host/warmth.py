@@ -64,6 +64,11 @@ def kept(python: str) -> Path:
     return Path(platformdirs.user_cache_dir("reprokit")) / "inductor" / state_of(python, "torch/version.py")
 
 
+def guards() -> Path:
+    """Where the device guards of simulated GPUs are kept; each is named for the torch that it was built for."""
+    return Path(platformdirs.user_cache_dir("reprokit")) / "guards"
+
+
 def state_of(python: str, file: str = "", more: Iterable[str] = ()) -> str:
     """A name for an interpreter with the times of ``file`` in its site-packages; it changes with what is installed."""
     homes = {Path(python).parent.parent, Path(python).resolve().parent.parent}

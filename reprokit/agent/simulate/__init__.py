@@ -1,0 +1,82 @@
+"""A GPU that is not there: the whole process compiles for it, to the end of code generation, on fake tensors.
+
+Asked for by the environment, so that a factory target, a repro and a forked probe are simulated alike. A failure to set it
+up is kept in ``problem``, for whoever can tell the user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ...core import devices
+from .. import journal
+from .guard import CannotSimulate, load
+
+VARIABLE = "REPROKIT_RUN_GPU"
+ASKED: dict[str, Any] | None = json.loads(os.environ.get(VARIABLE) or "null")
+"""``gpu``: the properties of :class:`core.devices.Gpu`; ``cache``: a folder for the device guard."""
+DIFFERENCES = (
+    "nothing runs: tensors are fake, and kernels are generated but not launched",
+    "attention is chosen from shapes and types as sdp_utils.cpp does; a device may prefer cuDNN's kernel",
+    "constants are folded on the CPU",
+    "nothing is timed: shapes are not padded, and of what max-autotune may choose from the first Triton template is taken",
+    "caches of compiled graphs are off",
+    "all memory of the device is free, and nothing runs out of it",
+)
+"""Between a simulated device and a real one; a run adds what else it did otherwise."""
+problem = ""
+"""Why there is no simulation, as a line for the user."""
+
+
+def before_torch() -> None:
+    """Prepare what torch looks up while it is imported."""
+    global problem
+    if ASKED is None:
+        return
+    try:
+        load(Path(ASKED["cache"]))
+    except (CannotSimulate, OSError) as error:
+        problem = str(error)
+        journal.write("agent_problem", hook="simulate", problem=problem)
+
+
+def after_torch() -> None:
+    """Put the GPU in place, and have all tensors fake from here on."""
+    global problem
+    if ASKED is None or problem:
+        return
+    try:
+        _install(ASKED)
+    except CannotSimulate as error:
+        problem = str(error)
+        journal.write("agent_problem", hook="simulate", problem=problem)
+
+
+def _install(asked: dict[str, Any]) -> None:
+    import torch
+
+    try:
+        import triton
+    except ImportError as error:
+        raise CannotSimulate(
+            f"--gpu needs triton in the target's interpreter ({error}); install the one that goes with torch {torch.__version__}"
+        ) from error
+    import torch._dynamo
+    import torch._inductor.compile_fx
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from .. import codegen_only
+    from . import device
+
+    gpu = devices.read(asked["gpu"], "--gpu")
+    missing = device.install(torch, gpu)
+    if missing:
+        raise CannotSimulate(
+            f"torch {torch.__version__} with triton {triton.__version__} cannot be simulated on: it has no {', '.join(missing)}; --gpu is for torch 2.9 to 2.13"
+        )
+    codegen_only.install()
+    FakeTensorMode().__enter__()  # for good
+    journal.write("simulated", gpu=asked["gpu"], triton=triton.__version__, differences=list(DIFFERENCES))

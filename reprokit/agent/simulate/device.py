@@ -1,0 +1,199 @@
+"""Make Dynamo, AOT, Inductor and Triton believe that GPUs are there. No CUDA function is called.
+
+Each replacement looks first whether what it replaces is there; what is not is told, by name. The process is given over to
+the simulation: nothing is put back.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from ...core.devices import Gpu
+from .. import settings
+from . import attention
+
+
+class Replacing:
+    """Puts our own in the place of something of torch or Triton, and notes what is not there to be replaced."""
+
+    def __init__(self) -> None:
+        self.missing: list[str] = []
+
+    def put(self, owner: Any, name: str, value: Any, is_new: bool = False) -> None:
+        """Replace ``owner.name``; ``is_new`` where builds without CUDA do not have it."""
+        if not is_new and not hasattr(owner, name):
+            self.missing.append(f"{getattr(owner, '__name__', type(owner).__name__)}.{name}")
+            return
+        setattr(owner, name, value)
+
+    def around(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Replace a function by one that calls it."""
+        if hasattr(owner, name):
+            real = getattr(owner, name)
+            setattr(owner, name, functools.wraps(real)(make(real)))
+        else:
+            self.missing.append(f"{getattr(owner, '__name__', type(owner).__name__)}.{name}")
+
+
+def install(torch: Any, gpu: Gpu, count: int = 1) -> list[str]:
+    """Let ``count`` GPUs be there; gives the names of what this torch or Triton does not have."""
+    put = Replacing()
+    properties = SimpleNamespace(
+        name=gpu.name, major=gpu.major, minor=gpu.minor, multi_processor_count=gpu.multi_processor_count,
+        regs_per_multiprocessor=gpu.regs_per_multiprocessor, warp_size=gpu.warp_size, max_threads_per_block=1024,
+        max_threads_per_multi_processor=gpu.max_threads_per_multi_processor, total_memory=gpu.total_memory,
+        shared_memory_per_block=49_152, shared_memory_per_block_optin=gpu.shared_memory_per_block_optin,
+        shared_memory_per_multiprocessor=gpu.shared_memory_per_block_optin + 1024, L2_cache_size=gpu.L2_cache_size,
+        is_integrated=False, is_multi_gpu_board=False, gcnArchName="", uuid="simulated", pci_bus_id=0,
+    )  # fmt: skip
+    _cuda(torch, put, gpu, properties, count)
+    _dynamo(torch, put, properties, count)
+    _inductor(torch, put)
+    _autotuning(put)
+    _triton(torch, put, gpu)
+    attention.install(torch, gpu.capability)
+    _forget(torch)
+    return put.missing
+
+
+def _cuda(torch: Any, put: Replacing, gpu: Gpu, properties: Any, count: int) -> None:
+    random = torch.zeros(16, dtype=torch.uint8)
+    answers: dict[str, Callable[..., Any]] = {
+        "is_available": lambda: True, "device_count": lambda: count, "current_device": lambda: 0,
+        "is_initialized": lambda: False, "get_device_properties": lambda device=None: properties,
+        "get_device_capability": lambda device=None: (gpu.major, gpu.minor), "get_device_name": lambda device=None: gpu.name,
+        "is_bf16_supported": lambda including_emulation=True: gpu.major >= 8, "is_tf32_supported": lambda: gpu.major >= 8,
+        "synchronize": lambda device=None: None, "set_device": lambda device: None, "_exchange_device": lambda device: 0,
+        "_maybe_exchange_device": lambda device: 0, "memory_allocated": lambda device=None: 0,
+        "max_memory_allocated": lambda device=None: 0, "reset_peak_memory_stats": lambda device=None: None,
+        "_lazy_init": lambda: None, "empty_cache": lambda: None, "get_rng_state": lambda device="cuda": random,
+        "set_rng_state": lambda state, device="cuda": None,
+        "mem_get_info": lambda device=None: (gpu.total_memory, gpu.total_memory), "_is_in_bad_fork": lambda: False,
+    }  # fmt: skip
+    for name, answer in answers.items():
+        put.put(torch.cuda, name, answer)
+    put.put(torch._C, "_cuda_cudaCachingAllocator_is_enabled", lambda: True, is_new=True)
+    put.put(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, is_new=True)
+
+
+def _dynamo(torch: Any, put: Replacing, properties: Any, count: int) -> None:
+    from torch._dynamo import device_interface
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    answers: dict[str, Callable[..., Any]] = {
+        "current_device": lambda: 0, "set_device": lambda device: None, "device_count": lambda: count,
+        "synchronize": lambda device=None: None, "get_device_properties": lambda device=None: properties,
+        "exchange_device": lambda device: 0, "maybe_exchange_device": lambda device: 0,
+        "memory_allocated": lambda device=None: 0, "is_bf16_supported": lambda including_emulation=False: properties.major >= 8,
+        "get_raw_stream": lambda index: 0,
+    }  # fmt: skip
+    for name, answer in answers.items():
+        put.put(device_interface.CudaInterface, name, staticmethod(answer))
+    # a fake tensor mode asks when it is made whether it may touch the device
+    put.put(FakeTensorMode, "avoid_device_init", property(lambda self: True))
+    for name in ("caching_worker_device_properties", "caching_worker_current_devices"):
+        put.put(device_interface, name, {})
+
+
+def _inductor(torch: Any, put: Replacing) -> None:
+    from torch._inductor.constant_folding import ConstantFolder
+    from torch._inductor.fx_passes import joint_graph
+    from torch._inductor.runtime import triton_helpers
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class OnCpu(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            def moved(value: Any) -> Any:
+                is_device = isinstance(value, torch.device) and value.type == "cuda"
+                return torch.device("cpu") if is_device else value
+
+            return func(*map(moved, args), **{k: moved(v) for k, v in (kwargs or {}).items()})
+
+    def under(real: Callable[..., Any]) -> Callable[..., Any]:
+        def on_cpu(*args: Any, **kwargs: Any) -> Any:
+            with OnCpu():
+                return real(*args, **kwargs)
+
+        return on_cpu
+
+    # constant folding executes operators of one element where the graph is
+    put.around(ConstantFolder, "run", under)
+    if folder := getattr(joint_graph, "UniformValueConstantFolder", None):
+        put.around(folder, "_add_peephole_patterns", under)
+    put.put(triton_helpers, "set_driver_to_gpu", lambda: None)
+
+
+def _autotuning(put: Replacing) -> None:
+    """Nothing can be timed: of what max-autotune may choose from, the first Triton template is the fastest."""
+    import torch._inductor.config as config
+    from torch._inductor.select_algorithm import AlgorithmSelectorCache, ExternKernelCaller
+
+    def benchmark(self: Any, choices: Any, *args: Any, **kwargs: Any) -> dict[Any, float]:
+        return {c: place + 1000.0 * isinstance(c, ExternKernelCaller) for place, c in enumerate(choices, 1)}
+
+    put.put(AlgorithmSelectorCache, "benchmark", benchmark)
+    put.put(AlgorithmSelectorCache, "make_precompile_fn", lambda *args, **kwargs: lambda *args, **kwargs: {})
+    settings.OURS.update(("benchmark_epilogue_fusion", "benchmark_fusion"))
+    for name in ("benchmark_epilogue_fusion", "benchmark_fusion"):
+        put.put(config, name, False)
+
+
+def _triton(torch: Any, put: Replacing, gpu: Gpu) -> None:
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import driver
+
+    class Utils:
+        def get_device_properties(self, device: int) -> dict[str, int]:
+            return {
+                "max_shared_mem": gpu.shared_memory_per_block_optin, "multiprocessor_count": gpu.multi_processor_count,
+                "warpSize": gpu.warp_size, "max_num_regs": gpu.regs_per_multiprocessor, "sm_clock_rate": 1_980_000,
+                "mem_clock_rate": 2_619_000, "mem_bus_width": 5_120,
+            }  # fmt: skip
+
+    class Driver:
+        """Stands where Triton's CUDA driver would be."""
+
+        utils = Utils()
+        launcher_cls = None
+
+        def get_current_target(self) -> Any:
+            return GPUTarget("cuda", gpu.capability, gpu.warp_size)
+
+        def get_current_device(self) -> int:
+            return 0
+
+        def set_current_device(self, device: int) -> None:
+            return None
+
+        def get_current_stream(self, device: int = 0) -> int:
+            return 0
+
+        def get_active_torch_device(self) -> Any:
+            return torch.device("cuda", 0)
+
+        def get_device_interface(self) -> Any:
+            return torch.cuda
+
+    if hasattr(driver, "set_active"):
+        driver.set_active(Driver())
+    else:
+        put.missing.append("triton.runtime.driver.set_active")
+
+
+def _forget(torch: Any) -> None:
+    """Ask again what was answered before there was a GPU."""
+    import torch._inductor.utils as inductor
+    import torch.utils._triton as probes
+    from torch._inductor.runtime.hints import DeviceProperties
+
+    for module in (inductor, probes):
+        for value in list(vars(module).values()):
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
+    create = DeviceProperties.create
+    for cached in (create, getattr(create, "__func__", None)):
+        if clear := getattr(cached, "cache_clear", None):
+            clear()

@@ -1,0 +1,44 @@
+// A CUDA device guard and CUDA hooks that do nothing, for a libtorch that was built without CUDA: fake CUDA tensors then
+// pass device guards, and autograd finds an accelerator. Built once for each torch, loaded before it.
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+namespace {
+constexpr c10::DeviceIndex kDevices = 8;
+thread_local c10::DeviceIndex current = 0;
+
+struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::CUDA> {
+  c10::Device exchangeDevice(c10::Device device) const override {
+    auto before = current;
+    uncheckedSetDevice(device);
+    return c10::Device(c10::DeviceType::CUDA, before);
+  }
+  c10::Device getDevice() const override { return c10::Device(c10::DeviceType::CUDA, current); }
+  void setDevice(c10::Device device) const override { uncheckedSetDevice(device); }
+  void uncheckedSetDevice(c10::Device device) const noexcept override { current = device.index() < 0 ? 0 : device.index(); }
+  c10::Stream getStream(c10::Device) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, getDevice()); }
+  c10::Stream getNewStream(c10::Device device, int) const override { return getStream(device); }
+  c10::Stream exchangeStream(c10::Stream stream) const noexcept override { return stream; }
+  c10::DeviceIndex deviceCount() const noexcept override { return kDevices; }
+};
+}  // namespace
+
+namespace c10 {
+C10_REGISTER_GUARD_IMPL(CUDA, Guard)
+}
+
+namespace at {
+struct CUDAHooks : at::CUDAHooksInterface {
+  explicit CUDAHooks(at::CUDAHooksArgs) {}
+  void init() const override {}
+  bool hasCUDA() const override { return true; }
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(DeviceIndex) const override { return false; }
+  DeviceIndex deviceCount() const override { return kDevices; }
+  DeviceIndex getCurrentDevice() const override { return 0; }
+};
+REGISTER_CUDA_HOOKS(CUDAHooks);
+}  // namespace at
+
+extern "C" int reprokit_has_cuda() { return at::detail::getCUDAHooks().hasCUDA(); }
