@@ -13,6 +13,9 @@ Hooks = tuple[Callable[[], None] | None, Callable[[], None] | None]
 """What to call before and after a module is executed."""
 
 
+_is_introduced = False
+
+
 class _ThenLoader(Loader):
     """A loader that calls ``before`` and ``after`` around the real one's ``exec_module``, the first time."""
 
@@ -39,11 +42,12 @@ class _ThenLoader(Loader):
 
 
 class _Waiter(MetaPathFinder):
-    """Watches for three imports. Looking for a module (``find_spec``) is not importing it: many programs only ask."""
+    """Watches for four imports. Looking for a module (``find_spec``) is not importing it: many programs only ask."""
 
     def __init__(self) -> None:
         self._hooks: dict[str, Hooks] = {
             "torch": (_before_torch, _after_torch),
+            "triton": (_before_triton, None),
             "torch._dynamo": (None, _after_dynamo),
             "torch._inductor.compile_fx": (None, _after_inductor),
         }
@@ -69,10 +73,24 @@ def wait_for_torch() -> None:
         sys.meta_path.insert(0, _Waiter())
 
 
-def _before_torch() -> None:
-    from . import process, simulate
+def _before_triton() -> None:
+    """A program that compiles kernels and imports no torch."""
+    _introduce()
 
-    process.introduce()
+
+def _introduce() -> None:
+    global _is_introduced
+    if not _is_introduced:
+        from . import process
+
+        _is_introduced = True
+        process.introduce()
+
+
+def _before_torch() -> None:
+    from . import simulate
+
+    _introduce()
     simulate.before_torch()
 
 

@@ -6,9 +6,11 @@ built, loaded or called: calling them would dereference pointers that do not exi
 
 from __future__ import annotations
 
+import functools
 from types import SimpleNamespace
 from typing import Any
 
+from . import journal, kernels
 from . import settings as note
 from .factory import BadTarget
 
@@ -25,7 +27,13 @@ def install() -> None:
         )
     from torch._inductor.cpu_vec_isa import VecISA
 
+    real = codecache.PyCodeCache.load_by_key_path
+
     def load_by_key_path(key: str, path: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            kernels.note(path, real)
+        except Exception as problem:
+            journal.write("agent_problem", hook="kernels", problem=repr(problem))
         return _Unloaded(key, path)
 
     settings = {
@@ -37,10 +45,40 @@ def install() -> None:
     }
     codecache.PyCodeCache.load_by_key_path = staticmethod(load_by_key_path)
     VecISA.check_build = lambda self, code: True  # the same question for bf16, VNNI and AMX
+    _move(torch)
     note.OURS.update(settings)
     for name, value in settings.items():
         owner, _, key = name.rpartition(".")
         setattr(getattr(config, owner) if owner else config, key, value)
+
+
+def _move(torch: Any) -> None:
+    """``.to()`` of a module with fake parameters: torch swaps them in place, which the weak references of its caches forbid."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    real = torch.nn.Module._apply
+
+    @functools.wraps(real)
+    def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
+        own = [(store, name, t) for store in (self._parameters, self._buffers) for name, t in store.items()]
+        if not any(isinstance(t, FakeTensor) for _, _, t in own):
+            return real(self, fn, recurse)
+        for child in self.children() if recurse else ():
+            child._apply(fn, recurse)
+        moved = getattr(fn, "__dict__", {}).setdefault("_reprokit_moved", {})  # one for the whole model: weights may be tied
+        for store, name, tensor in own:
+            if tensor is None:
+                continue
+            if id(tensor) not in moved:
+                with torch.no_grad():
+                    new = fn(tensor)
+                if new is not tensor and store is self._parameters:
+                    new = torch.nn.Parameter(new, tensor.requires_grad)
+                moved[id(tensor)] = tensor, new
+            store[name] = moved[id(tensor)][1]
+        return self
+
+    torch.nn.Module._apply = _apply
 
 
 class _Unloaded(SimpleNamespace):

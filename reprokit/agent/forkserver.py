@@ -26,7 +26,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(spec: dict[str, Any]) -> int:
-    """Warm up to ``spec["depth"]`` (``dynamo``, ``aot``, ``inductor`` or ``build``) with the cache directory ``spec["cache"]``, then serve until stdin ends."""
+    """Warm up to ``spec["depth"]`` (``triton``, which imports no torch; ``dynamo``, ``aot``, ``inductor`` or ``build``) with the cache directory ``spec["cache"]``, then serve until stdin ends."""
     out = os.dup(1)
     os.dup2(2, 1)  # what torch prints must not stand between our lines
     with contextlib.suppress(OSError, AttributeError):
@@ -115,6 +115,12 @@ def _children() -> list[int]:
 
 def _warm_up(depth: str) -> int:
     """Do once what every child would do again; gives the number of threads that torch would use by itself."""
+    if depth == "triton":
+        import triton.compiler
+        import triton.language.extra.libdevice
+        import triton.runtime
+
+        return 1
     simulate.before_torch()
     import torch
 

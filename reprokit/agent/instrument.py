@@ -154,6 +154,7 @@ def _aten_graphs() -> None:
         def _compile_fx_inner(gm: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
             backward = bool(kwargs.get("is_backward"))
             number = recorder.record(gm, example_inputs, level="aten", cid=compile_id(), is_backward=backward)
+            recorder.current = number
             result = real(gm, example_inputs, *args, **kwargs)
             journal.write("graph_done", n=number)
             return result

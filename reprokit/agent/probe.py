@@ -43,8 +43,6 @@ def run(spec: dict[str, Any], threads: int) -> NoReturn:
 
 
 def _settle(spec: dict[str, Any], threads: int) -> None:
-    import torch
-
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     folder = spec["folder"]
@@ -61,15 +59,20 @@ def _settle(spec: dict[str, Any], threads: int) -> None:
     os.chdir(folder)
     journal.RUN_DIR = os.environ["REPROKIT_RUN_DIR"] = folder
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, "cache")
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "cache", "triton")
     recorder.MAX_GRAPHS = NOT_RECORDED
     os.environ.pop("OPENBLAS_NUM_THREADS", None)
     if spec["openblas_threads"] is not None:
         os.environ["OPENBLAS_NUM_THREADS"] = spec["openblas_threads"]
+    process.introduce()
+    boot.wait_for_torch()  # for processes that the program starts, and for an Inductor that is not imported yet
+    if "torch" not in sys.modules:
+        return
+    import torch
+
     # The server has one thread, or forking it would not be safe; the program has as many as in a process of its own.
     torch.set_num_threads(threads)
     overrides.install(spec["overrides"])
-    process.introduce()
-    boot.wait_for_torch()  # for processes that the program starts, and for an Inductor that is not imported yet
     instrument.watch_dynamo()
     if "torch._inductor.compile_fx" in sys.modules:
         instrument.watch_inductor()

@@ -16,6 +16,8 @@ SMALL = "small.private"
 """What stands in small inputs. It is the user's data: packs take no file that ends so."""
 
 _recorded = 0
+current: int | None = None
+"""The number of the graph that Inductor has at work."""
 
 
 def record(
@@ -43,6 +45,15 @@ def record(
     except Exception as problem:  # some graphs have no source text; the compile must go on
         journal.write("graph", n=number, problem=repr(problem)[:2000], **head)
     return number
+
+
+def keep_compiled(text: str) -> None:
+    """Put the module that Inductor generated beside the graph that it was generated from."""
+    if current is not None:
+        draft = os.path.join(journal.RUN_DIR, "graphs", f"{current:04d}", f".compiled-{os.getpid()}")
+        with open(draft, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        os.replace(draft, draft.replace(f".compiled-{os.getpid()}", "compiled.py"))
 
 
 def _write(source: str, facts: dict[str, Any], values: dict[str, Any], small: dict[str, Any]) -> int:

@@ -76,6 +76,13 @@ class WithCommand(click.Command):
 @click.option(
     "--logs", multiple=True, metavar="NAMES", help="More TORCH_LOGS for the log file, such as +inductor,guards."
 )
+@click.option(
+    "--kernels",
+    type=click.Choice(["none", "changed", "all"]),
+    default="changed",
+    show_default=True,
+    help="With --gpu: which of the generated Triton kernels are compiled, each alone. changed: those that did not compile before with this Triton.",
+)
 @click.option("--no-trace", is_flag=True, help="Do not record TORCH_TRACE, which holds all model source.")
 @shared.LEAVING
 @click.pass_context
@@ -193,6 +200,7 @@ def read_request(
         device=options["device"],
         weights=options["weights"],
         gpu=gpu,
+        kernels=options["kernels"],
         logs=_logs(options["logs"]),
         has_trace=not options["no_trace"],
     )

@@ -38,6 +38,11 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
         r"torch/_inductor/codecache\.py",
         r"_?(compile_file|load_async|load_fn|_worker_compile_cpp|cpp_compile.*|_precompile_header)",
     ),
+    ("ttir", r"triton/compiler/(code_generator|compiler)\.py|triton/language/.*|triton/backends/.*", r"make_ttir|make_ir|ast_to_ttir|visit.*"),
+    ("ttgir", r"triton/backends/.*", r"make_ttgir"),
+    ("llir", r"triton/backends/.*", r"make_llir"),
+    ("ptx", r"triton/backends/.*", r"make_ptx"),
+    ("ptxas", r"triton/backends/.*", r"make_cubin"),
     (
         "triton-compile",
         r"torch/_inductor/runtime/(triton_heuristics|compile_tasks)\.py|triton/(compiler|backends)/.*",
@@ -85,13 +90,17 @@ _BY_EVENT: tuple[tuple[str, str], ...] = (
     (r"stage:call-\d+", "run"),
 )
 
+TRITON_STAGES = ("ttir", "ttgir", "llir", "ptx", "ptxas")
+"""What Triton makes of a kernel, in this order; before and between them it is ``triton-compile``."""
+
 COMPILE_PHASES = frozenset(
     {"dynamo-trace", "guards", "partition", "aot", "fx-passes", "cpp-build", "triton-compile"}
     | {"worker-wait", "codegen", "scheduler", "lowering", "backend"}
+    | set(TRITON_STAGES)
 )
 """Phases in which the compiler works, as opposed to the target or the code it made."""
 
-WAITS_FOR_CHILD = frozenset({"cpp-build", "worker-wait", "triton-compile"})
+WAITS_FOR_CHILD = frozenset({"cpp-build", "worker-wait", "triton-compile", "ptxas"})
 """Phases in which the work may be done by another process."""
 
 FINE_HEARTBEAT = frozenset({"dynamo-trace", "lowering"})

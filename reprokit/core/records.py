@@ -210,6 +210,12 @@ class Observation:
     """The operator whose result is the first that differs; empty when that is not known."""
     departure: str = ""
     """The first graph, and in it the first operator, that departs from eager by itself, as words; empty when not known."""
+    kernels: int = 0
+    """How many programs of Triton kernels were looked at."""
+    kernel: str = ""
+    """The one that was compiled alone, and whose story this is."""
+    failing_kernels: tuple[str, ...] = ()
+    """Others that fail, with their signatures."""
     simulated: tuple[str, ...] = ()
     """In what the device differs from a real one, the device itself first; empty where it is real."""
     growth: dict[str, Any] = field(default_factory=dict)

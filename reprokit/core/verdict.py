@@ -43,7 +43,9 @@ def judge(seen: Observation) -> Verdict:
     for question in questions:
         verdict = question(seen)
         if verdict is not None:
-            return dataclasses.replace(verdict, simulated=seen.simulated)
+            work = {**verdict.work, "kernel": seen.kernel} if seen.kernel else verdict.work
+            evidence = (*verdict.evidence, *(f"fails too: {other}" for other in seen.failing_kernels[:8]))
+            return dataclasses.replace(verdict, simulated=seen.simulated, work=work, evidence=evidence)
     why = f"the target ended by itself with exit status {seen.exit_status} and no uncaught exception"
     if not seen.is_command and seen.exit_status == 0:
         why = "the target ended the process with status 0 before its calls returned"
@@ -179,7 +181,7 @@ def _crash(seen: Observation) -> Verdict | None:
                 f"The target died of {name} outside anything that torch.compile made.",
                 tuple(evidence),
             )
-    if seen.is_watched and not seen.has_instrumentation:
+    if seen.is_watched and not seen.has_instrumentation and phase not in phases.COMPILE_PHASES:
         evidence.append("no process imported torch._dynamo")
         why = f"The target died of {name} before anything was compiled, so this is no compiler bug."
         return Verdict("error-in-eager", "eager", name, why, tuple(evidence))

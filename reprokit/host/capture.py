@@ -27,6 +27,7 @@ from . import (
     escalate,
     files,
     interrupts,
+    kernels,
     minimize,
     observe,
     run,
@@ -136,6 +137,14 @@ def capture(
                     "questions", missing, lambda: escalate.ask(request, asked, outcome, place.path, show), none
                 )
                 seen = dataclasses.replace(seen, answers=answers)
+            if request.gpu and request.kernels != "none" and verdict.kind == "ok" and not outcome.is_interrupted:
+                say("compiling the Triton kernels that it generated")
+                whole, which = seen, request.kernels
+                seen = attempt(
+                    "kernels", missing,
+                    lambda: kernels.check(whole, journals, place.path, request.python, which, show_status), whole,
+                )  # fmt: skip
+                verdict = judged(seen, missing)
             study = Study(request, verdict, seen, journals, place, missing, say, show_status)
             if (request.minimizes or request.rungs != "none") and not outcome.is_interrupted:
                 examine(study)

@@ -57,7 +57,8 @@ def _one(
     place = None if file else folder  # what stands alone reads nothing that lies about
     file = file or files.write_whole(folder / "repro.py", text)
     request = request_for(file, python, limits)
-    own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), **launch.simulation(limits.gpu), **variables}
+    own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TRITON_CACHE_DIR": str(folder / "cache" / "triton")}
+    own |= {**launch.simulation(limits.gpu), **variables}
     request = dataclasses.replace(request, stall_s=max(request.stall_s, LEAST_STALL_S), cwd=place, variables=own)
     if is_eager:
         command = Target("command", command=(python, "-c", eager.PRELUDE, str(file)))

@@ -61,6 +61,8 @@ class Limits:
     """So many times what it takes at the smallest: half way, in logarithms, from a line to what was measured."""
     gpu: Mapping[str, Any] | None = None
     """A GPU is simulated."""
+    is_kernel: bool = False
+    """The program compiles a Triton kernel and nothing else: it has no eager run."""
     is_slow: bool = False
     """A slow compile is looked for: one that goes on at the deadline."""
 

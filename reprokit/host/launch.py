@@ -43,6 +43,8 @@ class Request:
     weights: str = "auto"
     gpu: dict[str, Any] | None = None
     """Compile for this GPU, which need not be there: the properties of ``core.devices.Gpu``."""
+    kernels: str = "changed"
+    """Which of the Triton kernels that were generated for it are compiled: ``none``, ``changed`` or ``all``."""
     logs: tuple[str, ...] = ()
     has_trace: bool = True
     compile_it: bool = True
@@ -92,6 +94,7 @@ def describe(request: Request) -> dict[str, Any]:
         "device": request.device,
         "weights": request.weights,
         "gpu": request.gpu,
+        "kernels": request.kernels,
         "compile_it": request.compile_it,
         "trace": request.has_trace,
     }
@@ -115,7 +118,7 @@ def restore(told: dict[str, Any]) -> Request:
         "train",
         "device",
     )
-    names = (*names, "weights", "compile_it")
+    names = (*names, "weights", "compile_it", "kernels")
     usual = Request(Target(""))
     kept = {n: told[n] for n in names if n in told and _is_like(told[n], getattr(usual, n))}
     command = tuple(map(str, target.get("command") or ()))

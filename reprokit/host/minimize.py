@@ -213,6 +213,8 @@ def load(run_path: Path) -> Minimized | None:
 
 def server_of(case: Case) -> Server:
     """The probe server of a case; it starts when it is asked first."""
+    if case.seen.kernel:
+        return Server(case.run_path / SERVER, case.python, "triton")
     return Server(case.run_path / SERVER, case.python, _depth(case.verdict, starts_of(case)), case.gpu)
 
 
@@ -220,6 +222,8 @@ def starts_of(case: Case) -> list[origins.Start]:
     """The programs that a reduction begins with."""
     if case.verdict.kind == "superlinear-compile":
         return origins.find_sized(case.source, str(case.seen.growth.get("knob") or ""))
+    if case.seen.kernel:
+        return origins.find_kernel(case.run_path, case.seen.kernel)
     starts = origins.find(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
     # what takes long is much of the same, which a loop in the source says in few lines; and each question takes long, too
     return sorted(starts, key=lambda s: lines_of(s.text)) if case.verdict.kind == "slow-compile" else starts
@@ -243,8 +247,9 @@ def limits_of(case: Case) -> Limits:
         verdict.kind,
         min(healthy_s, ladder.LEAST_DEADLINE_S) if is_hang else ladder.LEAST_DEADLINE_S,
         growth=seen.growth,
-        gpu=case.gpu,
-        stop=_stop(verdict),
+        gpu=None if seen.kernel else case.gpu,
+        is_kernel=bool(seen.kernel),
+        stop=None if seen.kernel else _stop(verdict),
         is_backward=verdict.work.get("direction") == "backward"
         or any(g.is_backward and not g.is_done for g in seen.graphs),
         wants_stacks=is_hang,

@@ -46,11 +46,13 @@ class Minimized:
             "source": "the target's source",
             "dynamo": "the graph that Dynamo saw",
             "aten": "the graph that Inductor got",
+            "kernel": "the kernel that Inductor generated",
         }
         rows = [f"{self.lines} lines, cut out of {whence.get(self.level, 'the target')}" + (f" ({cut})" if cut else "")]
         if self.is_proved and self.proof:
-            eager = "eager passes" if self.proof.eager == "passes" else f"eager: {self.proof.eager}"
-            rows.append(f"the same failure in {self.proof.hits} of {self.proof.runs} fresh runs, {eager}")
+            eager = ", eager passes" if self.proof.eager == "passes" else f", eager: {self.proof.eager}"
+            told = f"the same failure in {self.proof.hits} of {self.proof.runs} fresh runs"
+            rows.append(told + eager * bool(self.proof.eager))
         else:
             rows.append("not proved in a fresh process")
         if not self.is_complete:

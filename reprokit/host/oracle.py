@@ -164,8 +164,8 @@ class Oracle:
         if self._show:
             self._show(self.status)
         self.has_failed_eager = False
-        asks_eager = not self._is_eager_slow and not self.limits.compares  # a comparison has an eager run of its own
-        if asks_eager and (eager := self._in_eager(text)) != core.PASSES:
+        has_eager = not self.limits.compares and not self.limits.is_kernel  # a comparison has an eager run of its own
+        if has_eager and not self._is_eager_slow and (eager := self._in_eager(text)) != core.PASSES:
             return eager
         answer = core.UNRESOLVED
         for _ in range(core.patience(self.rate)):
@@ -180,7 +180,7 @@ class Oracle:
         if (
             answer == core.SAME
             and self._is_eager_slow
-            and not self.limits.compares
+            and has_eager
             and (eager := self._in_eager(text)) != core.PASSES
         ):
             return eager

@@ -21,6 +21,7 @@ NAMES = {
     "dynamo": "graph that Dynamo saw",
     "aten": "graph that Inductor got",
     "source": "source of the target",
+    "kernel": "kernel that Inductor generated",
 }
 
 
@@ -78,6 +79,12 @@ def find(seen: Observation, run_path: Path, source: str, is_training: bool, is_f
             sources.append(Start("source", polish.flatten(source)))
     place = len([f for f in found if f.level == "dynamo"])
     return [*found[:place], *sources, *valued, *found[place:]]
+
+
+def find_kernel(run_path: Path, name: str) -> list[Start]:
+    """The program of a Triton kernel that failed."""
+    text = files.read_text(run_path / "kernels" / Path(name).name)
+    return [Start("kernel", polish.flatten(text))] if text else []
 
 
 def find_sized(source: str, knob: str) -> list[Start]:

@@ -81,6 +81,8 @@ def prove(text: str, python: str, folder: Path, wanted: Signature, limits: Limit
         shows = judged.answer == oracle.SAME and (ending.status != 0 or judged.verdict.kind not in SILENT)
         proof.hits += shows and (_asserts(ending) if limits.sizes else is_like(ending, like))
         proof.seconds.append(ending.seconds)
+    if limits.is_kernel:
+        return proof
     (ending,) = run_plain(python, file, folder, max(60.0, limit_s), is_eager=True, gpu=limits.gpu)
     proof.eager = "passes" if ending.status == 0 else _say(ending)
     return proof

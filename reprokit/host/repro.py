@@ -23,6 +23,9 @@ MOST_LINES = 400
 def make(request: Request, seen: Observation, journals: Journals, run_path: Path) -> tuple[str, str, list[Missing]]:
     """Give the script, one line that says what it is, and what stood in the way of a better one."""
     missing: list[Missing] = []
+    if seen.kernel:
+        text = files.read_text(run_path / "kernels" / Path(seen.kernel).name)
+        return text, "the kernel as Inductor generated it, compiled with Triton alone", missing
     graph = _graph_script(seen, run_path)
     if request.target.kind != "command":
         source, why = _source(request, journals)

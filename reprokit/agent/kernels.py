@@ -1,0 +1,84 @@
+"""Leave each Triton kernel that Inductor generates as a program of its own; nothing is compiled here."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ..core.programs import kernels
+from . import journal, recorder
+
+FOLDER = "kernels"
+_known: dict[str, list[str]] = {}
+
+
+class _Heard(BaseException):
+    """Leaves Inductor where it would call Triton."""
+
+
+def note(path: str, load: Callable[[str, str], Any]) -> None:
+    """Write the kernels of the generated module at ``path``, one program for each configuration that Inductor compiles.
+
+    ``load`` is Inductor's own import of a text that it has written.
+    """
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    recorder.keep_compiled(text)
+    for name, source in kernels.find(text).items():
+        key = kernels.identity(name, source)
+        problem = ""
+        if key not in _known:
+            try:
+                _known[key] = _write(name, source, load)
+            except Exception as error:  # the module is generated all the same
+                _known[key], problem = [], repr(error)[:500]
+        journal.write("kernel", name=name, key=key, files=_known[key], problem=problem)
+
+
+def _write(name: str, source: str, load: Callable[[str, str], Any]) -> list[str]:
+    from torch._inductor.codecache import PyCodeCache
+    from torch._inductor.runtime import triton_helpers
+
+    tuner = getattr(load(*PyCodeCache.write(source)), name)
+    helpers = inspect.getsource(triton_helpers)
+    folder = os.path.join(journal.RUN_DIR, FOLDER)
+    os.makedirs(folder, exist_ok=True)
+    found = []
+    for place, config in enumerate(tuner.configs):
+        program = kernels.standalone(name, source, helpers, _call(tuner, config))
+        file = f"{name[:120]}-{place}.py" if len(tuner.configs) > 1 else f"{name[:120]}.py"
+        draft = os.path.join(folder, f".{file}.{os.getpid()}")
+        with open(draft, "w", encoding="utf-8") as opened:
+            opened.write(program)
+        os.replace(draft, os.path.join(folder, file))
+        found.append(file)
+    return found
+
+
+def _call(tuner: Any, config: Any) -> kernels.Call:
+    """What Inductor would call Triton with for this configuration."""
+    from torch._inductor.runtime import triton_heuristics
+
+    heard: dict[str, Any] = {}
+
+    def compile(source: Any, target: Any = None, options: Any = None, **_: Any) -> Any:
+        heard.update(source=source, target=target, options=options)
+        raise _Heard
+
+    triton = triton_heuristics.triton
+    real = triton.compile
+    triton.compile = compile
+    try:
+        tuner._precompile_config(config)
+    except _Heard:
+        pass
+    finally:
+        triton.compile = real
+    source, target = heard["source"], heard["target"]
+    constants = getattr(source, "constants", None) or getattr(source, "constexprs", {})
+    return kernels.Call(
+        dict(source.signature), dict(constants), dict(getattr(source, "attrs", {}) or {}),
+        (str(target.backend), int(target.arch), int(target.warp_size)), dict(heard["options"] or {}),
+    )  # fmt: skip

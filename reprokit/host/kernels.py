@@ -1,0 +1,176 @@
+"""Compile the Triton kernels of a simulated run for its GPU, each in a process of its own; the first that fails is the story.
+
+Inductor generated them and reprokit wrote each down as a program (agent/kernels.py). Warm servers fork a child for each,
+so that one that aborts, hangs or takes all memory takes nothing along. Those that compiled before, with the same Triton
+and the same ptxas, need not be compiled again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+import platformdirs
+
+from ..core.records import Observation, Signature
+from ..core.signature import ALGORITHM
+from . import files, interrupts, warmth
+from .cold import run_cold
+from .forked import Server, ServerLost
+from .judged import Judged, Limits, judged, request_for
+from .observe import Journals
+from .oracle import Standing
+
+FOLDER = "kernels"
+"""Of a run directory: the programs."""
+FILE = "kernels.json"
+DEADLINE_S = 120.0
+"""Served seconds for one kernel; most take one or two."""
+LIMITS = Limits(DEADLINE_S, wants_stacks=True, is_kernel=True)
+NOBODY = Signature("", "", ALGORITHM)
+PTXAS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
+"""Variables that name another ptxas than that of the wheel."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What became of one program."""
+
+    file: str
+    answer: str
+    """``compiled``, ``known`` (it was compiled before), or the kind of what happened instead."""
+    title: str = ""
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    peak_rss_bytes: int = 0
+
+
+def listed(journals: Journals) -> dict[str, int]:
+    """The programs that a run left, in the order in which they were generated, and how often each kernel is there."""
+    found: dict[str, int] = {}
+    for event in journals.all("kernel"):
+        for file in event.get("files") or ():
+            found[str(file)] = found.get(str(file), 0) + 1
+    return found
+
+
+def check(
+    seen: Observation, journals: Journals, run_path: Path, python: str, which: str,
+    show: Callable[[Standing], None] | None = None,
+) -> Observation:  # fmt: skip
+    """Compile them, all or those that are new, and give the observation of the first that fails, or what it was."""
+    names = [name for name in listed(journals) if (run_path / FOLDER / Path(name).name).is_file()]
+    known = _Known(python)
+    asked = [n for n in names if which == "all" or not known.has(files.read_text(run_path / FOLDER / n))]
+    done: dict[str, Compiled] = {n: Compiled(n, "known") for n in names}
+    failed: dict[str, Judged] = {}
+    standing = Standing()
+
+    def note(name: str, one: Judged) -> None:
+        is_fine = one.verdict.kind == "ok"
+        answer = "compiled" if is_fine else one.verdict.kind
+        title = "" if is_fine else one.signature.title
+        done[name] = Compiled(name, answer, title, one.seconds, one.cpu_s, one.seen.peak_rss_bytes)
+        if is_fine:
+            known.add(files.read_text(run_path / FOLDER / name))
+        elif one.verdict.kind != "unknown":
+            failed[name] = one
+        standing.asked += 1
+        standing.trying = f"kernel {standing.asked} of {len(asked)}"
+        if show:
+            show(standing)
+
+    try:
+        compile_all([(n, files.read_text(run_path / FOLDER / n)) for n in asked], python, run_path, note)
+    finally:
+        files.write_json(run_path / FILE, [dataclasses.asdict(done[n]) for n in names])
+    first = next((n for n in names if n in failed), None)
+    if first is None:
+        return dataclasses.replace(seen, kernels=len(names))
+    _reproducer(run_path, first, python)
+    others = tuple(f"{n}: {failed[n].signature.title}" for n in names if n in failed and n != first)
+    return dataclasses.replace(
+        failed[first].seen, kernel=first, kernels=len(names), failing_kernels=others, graphs=seen.graphs,
+        simulated=seen.simulated, remarks=seen.remarks,
+    )  # fmt: skip
+
+
+def compile_all(
+    programs: Iterable[tuple[str, str]], python: str, folder: Path, note: Callable[[str, Judged], None], at_once: int = 0
+) -> None:
+    """Run each program in a forked child, on as many servers as there are processors; ``note`` hears each as it ends."""
+    waiting: SimpleQueue[tuple[str, str]] = SimpleQueue()
+    count = 0
+    for program in programs:
+        waiting.put(program)
+        count += 1
+
+    def serve(number: int) -> None:
+        place = folder / f"kernel-server-{number}"
+        try:
+            with Server(place, python, "triton") as server:
+                while True:
+                    name, text = waiting.get_nowait()
+                    note(name, _one(server, text, python))
+        except Empty:
+            return
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    at_once = min(at_once or len(os.sched_getaffinity(0)), count)
+    if not at_once:
+        return
+    with interrupts.heard(), ThreadPoolExecutor(at_once) as pool:
+        for ended in [pool.submit(serve, number) for number in range(at_once)]:
+            ended.result()
+
+
+def _one(server: Server, text: str, python: str) -> Judged:
+    for _ in range(2):
+        with contextlib.suppress(ServerLost):
+            outcome, folder = server.run(text, LIMITS)
+            try:
+                return judged(request_for(folder / "repro.py", python, LIMITS), outcome, folder, NOBODY)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+    outcome, folder = server.run(text, LIMITS)  # whose problem is that of the whole step
+    return judged(request_for(folder / "repro.py", python, LIMITS), outcome, folder, NOBODY)
+
+
+def _reproducer(run_path: Path, name: str, python: str) -> None:
+    """Have Triton write its MLIR reproducer of the kernel that failed, which its maintainers ask for."""
+    place = run_path / "logs" / "triton"
+    text = f"import os\nos.environ['TRITON_REPRODUCER_PATH'] = {str(place)!r}\n" + files.read_text(run_path / FOLDER / name)
+    with contextlib.suppress(OSError):
+        run_cold(text, python, run_path / "reproducer", NOBODY, LIMITS)
+    shutil.rmtree(run_path / "reproducer", ignore_errors=True)
+
+
+class _Known:
+    """Programs that compiled, by interpreter, Triton and ptxas."""
+
+    def __init__(self, python: str) -> None:
+        more = [os.environ.get(name, "") for name in PTXAS]
+        more += [str(os.stat(p).st_mtime_ns) for p in more if p and os.path.exists(p)]
+        state = warmth.state_of(python, "triton/__init__.py", more)
+        self._folder = Path(platformdirs.user_cache_dir("reprokit")) / "kernels" / state
+
+    def has(self, text: str) -> bool:
+        return (self._folder / _digest(text)).exists()
+
+    def add(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / _digest(text)).touch()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
