@@ -1,4 +1,4 @@
-"""Run a target from inside: ``python -m _reprokit.agent run SPEC.json``, ``... env`` and ``... models SPEC``."""
+"""Run a target from inside: ``python -m _reprokit.agent run SPEC.json``, ``... env``, ``... models SPEC`` and ``... kernels FILE``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,23 @@ def main(argv: list[str]) -> int:
 
         print(json.dumps(hf_models.answer(json.loads(argv[1])), default=repr))
         return 0
+    if argv[0] == "kernels":
+        return write_kernels(argv[1])
     with open(argv[1]) as file:
         return run_factory(json.load(file))
+
+
+def write_kernels(path: str) -> int:
+    """Turn the kernels of a module that Inductor generated into programs; prints their files by name."""
+    import torch  # noqa: F401 - which is simulated for from then on
+
+    from . import kernels, simulate
+
+    if simulate.problem:
+        print(simulate.problem, file=sys.stderr)
+        return 2
+    print(json.dumps(kernels.write_all(path)))
+    return 0
 
 
 def run_factory(spec: dict[str, Any]) -> int:

@@ -14,6 +14,9 @@ from . import journal, kernels
 from . import settings as note
 from .factory import BadTarget
 
+load: Any = None
+"""Inductor's own import of a text that it has written."""
+
 
 def install() -> None:
     """Stop Inductor after code generation, and keep it from touching real memory, compilers or caches; for good."""
@@ -27,7 +30,8 @@ def install() -> None:
         )
     from torch._inductor.cpu_vec_isa import VecISA
 
-    real = codecache.PyCodeCache.load_by_key_path
+    global load
+    load = real = codecache.PyCodeCache.load_by_key_path
 
     def load_by_key_path(key: str, path: str, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -65,7 +69,9 @@ def _move(torch: Any) -> None:
             return real(self, fn, recurse)
         for child in self.children() if recurse else ():
             child._apply(fn, recurse)
-        moved = getattr(fn, "__dict__", {}).setdefault("_reprokit_moved", {})  # one for the whole model: weights may be tied
+        moved = getattr(fn, "__dict__", {}).setdefault(
+            "_reprokit_moved", {}
+        )  # one for the whole model: weights may be tied
         for store, name, tensor in own:
             if tensor is None:
                 continue

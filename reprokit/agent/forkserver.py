@@ -116,10 +116,6 @@ def _children() -> list[int]:
 def _warm_up(depth: str) -> int:
     """Do once what every child would do again; gives the number of threads that torch would use by itself."""
     if depth == "triton":
-        import triton.compiler
-        import triton.language.extra.libdevice
-        import triton.runtime
-
         return 1
     simulate.before_torch()
     import torch

@@ -37,6 +37,15 @@ def note(path: str, load: Callable[[str, str], Any]) -> None:
         journal.write("kernel", name=name, key=key, files=_known[key], problem=problem)
 
 
+def write_all(path: str) -> dict[str, list[str]]:
+    """The kernels of any such module, in a process that simulates a GPU; files by name."""
+    from . import codegen_only
+
+    with open(path, encoding="utf-8") as file:
+        found = kernels.find(file.read())
+    return {name: _write(name, source, codegen_only.load) for name, source in found.items()}
+
+
 def _write(name: str, source: str, load: Callable[[str, str], Any]) -> list[str]:
     from torch._inductor.codecache import PyCodeCache
     from torch._inductor.runtime import triton_helpers

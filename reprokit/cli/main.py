@@ -14,6 +14,7 @@ COMMANDS = {
     "capture": "Run a target under instrumented torch.compile and leave a pack.",
     "check": "Say whether a program shows the failure of a pack, for git bisect and reducers.",
     "env": "Print what a pack would say about this machine and interpreter.",
+    "kernel": "Say which architectures a Triton kernel compiles for, and what helps the others.",
     "minimize": "Find the smallest program that shows the same failure.",
     "models": "List the models that --model knows.",
     "pack": "Pack a run directory again, also one whose capture was killed.",

@@ -112,6 +112,8 @@ class Live:
 
 
 def _status_line(status: Standing, elapsed_s: float) -> str:
+    if status.words:
+        return f"{elapsed_s:.0f} s, {status.words}"
     size = f"{status.lines} lines" if status.lines else "nothing yet"
     rate = f"{status.probes / elapsed_s:.1f} a second" if elapsed_s > 1 else ""
     parts = [f"{elapsed_s:.0f} s", f"best {size}", f"{status.probes} probes", rate, f"trying {status.trying}"]

@@ -38,7 +38,11 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
         r"torch/_inductor/codecache\.py",
         r"_?(compile_file|load_async|load_fn|_worker_compile_cpp|cpp_compile.*|_precompile_header)",
     ),
-    ("ttir", r"triton/compiler/(code_generator|compiler)\.py|triton/language/.*|triton/backends/.*", r"make_ttir|make_ir|ast_to_ttir|visit.*"),
+    (
+        "ttir",
+        r"triton/compiler/(code_generator|compiler)\.py|triton/language/.*|triton/backends/.*",
+        r"make_ttir|make_ir|ast_to_ttir|visit.*",
+    ),
     ("ttgir", r"triton/backends/.*", r"make_ttgir"),
     ("llir", r"triton/backends/.*", r"make_llir"),
     ("ptx", r"triton/backends/.*", r"make_ptx"),

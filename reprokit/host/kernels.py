@@ -84,7 +84,7 @@ def check(
         elif one.verdict.kind != "unknown":
             failed[name] = one
         standing.asked += 1
-        standing.trying = f"kernel {standing.asked} of {len(asked)}"
+        standing.words = f"{standing.asked} of {len(asked)} kernels compiled"
         if show:
             show(standing)
 
@@ -99,14 +99,17 @@ def check(
     others = tuple(f"{n}: {failed[n].signature.title}" for n in names if n in failed and n != first)
     return dataclasses.replace(
         failed[first].seen, kernel=first, kernels=len(names), failing_kernels=others, graphs=seen.graphs,
-        simulated=seen.simulated, remarks=seen.remarks,
+        simulated=seen.simulated, remarks=seen.remarks, is_command=False, started=seen.started, seconds=seen.seconds,
+        cpu_s=seen.cpu_s + sum(c.cpu_s for c in done.values()), peak_rss_bytes=seen.peak_rss_bytes,
     )  # fmt: skip
 
 
 def compile_all(
-    programs: Iterable[tuple[str, str]], python: str, folder: Path, note: Callable[[str, Judged], None], at_once: int = 0
-) -> None:
+    programs: Iterable[tuple[str, str]], python: str, folder: Path, note: Callable[[str, Judged], None],
+    deadline_s: float = DEADLINE_S,
+) -> None:  # fmt: skip
     """Run each program in a forked child, on as many servers as there are processors; ``note`` hears each as it ends."""
+    limits = dataclasses.replace(LIMITS, deadline_s=deadline_s)
     waiting: SimpleQueue[tuple[str, str]] = SimpleQueue()
     count = 0
     for program in programs:
@@ -119,13 +122,13 @@ def compile_all(
             with Server(place, python, "triton") as server:
                 while True:
                     name, text = waiting.get_nowait()
-                    note(name, _one(server, text, python))
+                    note(name, _one(server, text, python, limits))
         except Empty:
             return
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
-    at_once = min(at_once or len(os.sched_getaffinity(0)), count)
+    at_once = min(len(os.sched_getaffinity(0)), count)
     if not at_once:
         return
     with interrupts.heard(), ThreadPoolExecutor(at_once) as pool:
@@ -133,22 +136,28 @@ def compile_all(
             ended.result()
 
 
-def _one(server: Server, text: str, python: str) -> Judged:
-    for _ in range(2):
-        with contextlib.suppress(ServerLost):
-            outcome, folder = server.run(text, LIMITS)
-            try:
-                return judged(request_for(folder / "repro.py", python, LIMITS), outcome, folder, NOBODY)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-    outcome, folder = server.run(text, LIMITS)  # whose problem is that of the whole step
-    return judged(request_for(folder / "repro.py", python, LIMITS), outcome, folder, NOBODY)
+def _one(server: Server, text: str, python: str, limits: Limits) -> Judged:
+    """Once more where the server was lost; whose problem it is then is that of the whole step."""
+    for is_last in (False, True):
+        try:
+            outcome, folder = server.run(text, limits)
+        except ServerLost:
+            if is_last:
+                raise
+            continue
+        try:
+            return judged(request_for(folder / "repro.py", python, limits), outcome, folder, NOBODY)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    raise AssertionError  # not reached
 
 
 def _reproducer(run_path: Path, name: str, python: str) -> None:
     """Have Triton write its MLIR reproducer of the kernel that failed, which its maintainers ask for."""
     place = run_path / "logs" / "triton"
-    text = f"import os\nos.environ['TRITON_REPRODUCER_PATH'] = {str(place)!r}\n" + files.read_text(run_path / FOLDER / name)
+    text = f"import os\nos.environ['TRITON_REPRODUCER_PATH'] = {str(place)!r}\n" + files.read_text(
+        run_path / FOLDER / name
+    )
     with contextlib.suppress(OSError):
         run_cold(text, python, run_path / "reproducer", NOBODY, LIMITS)
     shutil.rmtree(run_path / "reproducer", ignore_errors=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import oracle
-from ..core.programs import cut, graphs, lift, passes, polish, reduce, straighten, trees, unused
+from ..core.programs import cut, graphs, kernels, lift, passes, polish, reduce, straighten, trees, unused
 from ..core.records import BadInput, Observation, Verdict
 from . import files
 from .forked import ServerLost
@@ -229,6 +229,7 @@ PASSES: tuple[tuple[str, Callable[[str, trees.Test], str]], ...] = (
     ("constants", lift.constants),
     ("modules as functions", lift.functions),
     ("names that nothing reads", unused.drop_unused),
+    ("arguments of a kernel", kernels.narrow),
     ("public names", polish.public_names),
     ("a straight line", straighten.straighten),
     ("names", polish.plain_names),

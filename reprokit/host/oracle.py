@@ -41,6 +41,8 @@ class Standing:
     """How a reduction stands."""
 
     trying: str = ""
+    words: str = ""
+    """How it stands, where it is no reduction."""
     lines: int = 0
     probes: int = 0
     asked: int = 0
@@ -177,12 +179,7 @@ class Oracle:
                 break
             if time.monotonic() > self.ends:
                 raise Spent
-        if (
-            answer == core.SAME
-            and self._is_eager_slow
-            and has_eager
-            and (eager := self._in_eager(text)) != core.PASSES
-        ):
+        if answer == core.SAME and self._is_eager_slow and has_eager and (eager := self._in_eager(text)) != core.PASSES:
             return eager
         return answer
 

@@ -29,6 +29,7 @@ URL_CHARS = 8_000
 MOST_REMARKS = 4
 """The report has them all."""
 NEW_ISSUE = "https://github.com/pytorch/pytorch/issues/new"
+NEW_TRITON = "https://github.com/triton-lang/triton/issues/new"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         command=cut(facts.command, 2_000),
         repro="" if is_long else facts.repro,
         repro_about=facts.repro_about,
-        simulated=facts.is_simulated,
+        simulated=facts.is_simulated and not seen.kernel,
+        kernel=seen.kernel,
         device=facts.verdict.simulated,
         no_repro=no_repro,
         configs=cut(_configs(facts.configs), 3_000),
@@ -121,10 +123,11 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         facts=cut(json.dumps(facts.environment, indent=1, default=repr), env_chars // 2),
         variables=cut("\n".join(f"{k}={v}" for k, v in facts.variables.items()), 3_000),
     )
+    form = "triton" if seen.kernel else "issue"
     joined = _fill(
-        "issue/issue.md.j2", describe=describe.strip(), error_logs=error_logs.strip(), versions=versions.strip()
+        f"issue/{form}.md.j2", describe=describe.strip(), error_logs=error_logs.strip(), versions=versions.strip()
     )
-    return Issue(describe, error_logs, versions, joined, url(facts.signature.title))
+    return Issue(describe, error_logs, versions, joined, url(facts.signature.title, seen.kernel))
 
 
 def pack_readme(facts: Facts, contents: list[tuple[str, str]], trimmed: list[str]) -> str:
@@ -147,13 +150,19 @@ def report(model: dict[str, Any]) -> str:
     )  # fmt: skip
 
 
-def url(title: str) -> str:
-    """A short URL that opens the form with its title; the form's fields have no ids to prefill."""
+def url(title: str, kernel: str = "") -> str:
+    """A short URL that opens the form with its title; the form's fields have no ids to prefill.
+
+    A kernel that Triton alone fails to compile is for Triton's maintainers.
+    """
+    form, template, head = (
+        (NEW_TRITON, "bug.yml", "") if kernel else (NEW_ISSUE, "pt2-bug-report.yml", "[torch.compile] ")
+    )
     most = 200
     while True:
-        query = urlencode({"template": "pt2-bug-report.yml", "title": f"[torch.compile] {_one_line(title, most)}"})
-        if len(query) + len(NEW_ISSUE) < URL_CHARS:
-            return f"{NEW_ISSUE}?{query}"
+        query = urlencode({"template": template, "title": head + _one_line(title, most)})
+        if len(query) + len(form) < URL_CHARS:
+            return f"{form}?{query}"
         most //= 2
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from . import trees
 
 HELPERS = "triton_helpers"
+PLAIN = "kernel"
 _KNOWN = {
     "_log2": "from triton.language.standard import _log2",
     "libdevice": "from triton.language.extra import libdevice",
@@ -133,11 +135,71 @@ def _needed(helpers: str, reader: _Inlined) -> tuple[list[ast.stmt], list[str]]:
     return [n for n in tree.body if any(defined.get(k) is n for k in kept - set(foreign))], imports
 
 
-def targets(text: str) -> list[int]:
-    """The capabilities that a program compiles for."""
-    return [int(n) for n in re.findall(r"GPUTarget\(['\"]cuda['\"], (\d+)", text)]
+def variant(text: str, capability: int, arch: str = "", ptxas: str = "") -> str:
+    """The program for another capability, with the architecture named otherwise than Triton does, with another ptxas."""
+    new = re.sub(r"(GPUTarget\(['\"]cuda['\"], )\d+", rf"\g<1>{capability}", text)
+    head = []
+    if ptxas:
+        names = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")  # the second from sm_100 on, in newer ones
+        head += ["import os", *(f"os.environ[{name!r}] = {ptxas!r}" for name in names)]
+    if arch:
+        backend = "triton.backends.nvidia.compiler"
+        head += [f"import {backend}", f"{backend}.sm_arch_from_capability = lambda capability: {arch!r}"]
+    return "\n".join([*head, new])
 
 
-def for_target(text: str, capability: int) -> str:
-    """The program, compiled for another capability."""
-    return re.sub(r"(GPUTarget\(['\"]cuda['\"], )\d+", rf"\g<1>{capability}", text)
+def is_program(text: str) -> bool:
+    """It compiles a kernel by itself."""
+    return "GPUTarget(" in text and "triton.compile(" in text
+
+
+def narrow(text: str, test: trees.Test) -> str:
+    """A plain name for the kernel, and none of its arguments that nothing reads."""
+    source, kernel = _parts(ast.parse(text))
+    if source is None or kernel is None:
+        return text
+    if kernel.name != PLAIN and test(new := re.sub(rf"\b{kernel.name}\b", PLAIN, text)):
+        text = new
+    for name in [a.arg for a in reversed(kernel.args.args)]:
+        new = _without_argument(text, name)
+        if new != text and test(new):
+            text = new
+    return text
+
+
+def _parts(tree: ast.Module) -> tuple[ast.Call | None, ast.FunctionDef | None]:
+    """The call of ``ASTSource``, and the kernel that it names."""
+    calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func).endswith("ASTSource"))
+    source = next((c for c in calls if any(k.arg == "fn" for k in c.keywords)), None)
+    name = next((ast.unparse(k.value) for k in source.keywords if k.arg == "fn"), "") if source else ""
+    return source, next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name), None)
+
+
+def _without_argument(text: str, name: str) -> str:
+    """The kernel without one argument; what is keyed by the places of those behind it moves up."""
+    tree = ast.parse(text)
+    source, kernel = _parts(tree)
+    assert source is not None and kernel is not None
+    place = [a.arg for a in kernel.args.args].index(name)
+    if any(trees.reads(row, name) for row in kernel.body) or kernel.args.defaults:
+        return text
+    del kernel.args.args[place]
+    for keyword in source.keywords:
+        if keyword.arg == "signature" and isinstance(keyword.value, ast.Dict):
+            _keep(keyword.value, lambda key: key if key != name else None)
+        elif keyword.arg in ("constexprs", "attrs") and isinstance(keyword.value, ast.Dict):
+
+            def moved(key: Any) -> Any:
+                first = key[0] if isinstance(key, tuple) and key and isinstance(key[0], int) else -1
+                return None if first == place else (first - 1, *key[1:]) if first > place else key
+
+            _keep(keyword.value, moved)
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _keep(table: ast.Dict, change: Callable[[Any], Any]) -> None:
+    """Change the keys of a literal; those that become None go."""
+    rows = [(ast.literal_eval(k), v) for k, v in zip(table.keys, table.values, strict=True) if k is not None]
+    kept = [(change(key), value) for key, value in rows]
+    table.keys = [ast.parse(repr(key), mode="eval").body for key, _ in kept if key is not None]
+    table.values = [value for key, value in kept if key is not None]

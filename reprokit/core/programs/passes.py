@@ -13,6 +13,7 @@ from .trees import (
     Place,
     Test,
     at,
+    calls_of,
     compiles,
     keep_some,
     one_by_one,
@@ -102,8 +103,11 @@ def shrink_numbers(text: str, test: Test) -> str:
             break
 
     def edits(tree: ast.Module) -> Iterator[Place]:
+        held = _of_devices(tree)
         for path, node in walk(tree):
-            if isinstance(node, ast.Constant) and type(node.value) is int and node.value > LEAST_NUMBER:
+            if not isinstance(node, ast.Constant) or type(node.value) is not int or id(node) in held:
+                continue
+            if node.value > LEAST_NUMBER:
                 for choice, _ in enumerate(_candidates(node.value)):
                     yield Place(path, choice)
 
@@ -244,6 +248,11 @@ def _integers(tree: ast.Module) -> Iterator[int]:
             yield node.value
 
 
+def _of_devices(tree: ast.Module) -> set[int]:
+    """Numbers that say what a device is: there is none with others."""
+    return {id(n) for call in calls_of(tree, "GPUTarget") for n in ast.walk(call)}
+
+
 def _candidates(value: int) -> list[int]:
     """Smaller numbers worth a question; small ones read as well as smaller ones."""
     if value <= LEAST_NUMBER:
@@ -253,8 +262,9 @@ def _candidates(value: int) -> list[int]:
 
 def _with_number(text: str, value: int, smaller: int, with_multiples: bool) -> str:
     tree = ast.parse(text)
+    held = _of_devices(tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and type(node.value) is int:
+        if isinstance(node, ast.Constant) and type(node.value) is int and id(node) not in held:
             if node.value == value:
                 node.value = smaller
             elif with_multiples and node.value > value and node.value % value == 0:

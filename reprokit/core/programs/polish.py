@@ -88,7 +88,7 @@ def layout(text: str, title: str, kind: str) -> str:
     call = next((n for n in reversed(rest) if "compile" in ast.unparse(n)), None)
     happens = textwrap.wrap(title, MOST_WIDTH - 12, break_long_words=False, break_on_hyphens=False) or [kind]
     comment = [
-        f"# expected: {_EXPECTED.get(kind, 'what eager does')}{'' if kind in _TIMES else ', as without torch.compile'}",
+        f"# expected: {_EXPECTED.get(kind, 'what eager does')}{'' if kind in _TIMES or 'GPUTarget' in text else ', as without torch.compile'}",
         f"# happens:  {happens[0]}",
         *(f"#           {row}" for row in happens[1:]),
     ]

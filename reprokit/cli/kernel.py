@@ -1,0 +1,109 @@
+"""``reprokit kernel``: which architectures a Triton kernel compiles for, with which ptxas, and what helps the others."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import screen
+from .options import SECONDS
+
+if TYPE_CHECKING:
+    from ..host.matrix import Matrix
+
+
+@click.command(
+    epilog="Exit codes: 0 every kernel compiled for every architecture, 1 one did not, 2 wrong usage, 3 unknown, 130 interrupted."
+)
+@click.argument("file", metavar="FILE[:KERNEL]")
+@click.option(
+    "--arch", "archs", default="80,90,100,120", show_default=True, metavar="NAMES",
+    help="Architectures: sm_90a and sm_90 are taken as they are, 90 is what Triton makes of it.",
+)  # fmt: skip
+@click.option(
+    "--ptxas", "tools", multiple=True, metavar="PATH",
+    help="Compile with this ptxas too, beside the one in Triton's package; give it several times for several.",
+)  # fmt: skip
+@click.option("--timeout", type=SECONDS, default=120.0, show_default=True, help="Deadline in seconds of one compile.")
+@click.option("--python", help="Interpreter with Triton; default: reprokit's own.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.pass_context
+def kernel(
+    ctx: click.Context, file: str, archs: str, tools: tuple[str, ...], timeout: float, python: str | None, as_json: bool
+) -> None:
+    """Compile a Triton kernel for several architectures, without a GPU.
+
+    FILE is a program that compiles a kernel by itself (such as those that reprokit capture --gpu leaves in
+    <run>/kernels, and the repros of kernels), or a module that Inductor generated. It is run, once for each cell.
+
+    \b
+    Examples:
+      reprokit kernel reprokit-out/.../kernels/triton_poi_fused_add_0.py --arch 80,90,100,sm_100,120
+      reprokit kernel output_code.py:triton_poi_fused_add_0 --arch sm_101a --ptxas /usr/local/cuda/bin/ptxas
+    """
+    from ..core import architectures
+    from ..host import interpreter, interrupts, matrix
+
+    path, _, name = file.rpartition(":") if ".py:" in file else (file, "", "")
+    wanted = architectures.read(archs)
+    versions = {tool: matrix.check_ptxas(tool) for tool in tools}
+    checked = interpreter.check(python)
+    with tempfile.TemporaryDirectory(prefix="reprokit-kernel-") as folder, interrupts.held():
+        texts = matrix.read_kernels(Path(path), name, checked, Path(folder) / "read")
+        with screen.Live(is_quiet=as_json) as live:
+            count = len(texts) * len(wanted) * (1 + len(tools))
+            live.say(
+                f"compiling {count} times: {len(texts)} kernels, {len(wanted)} architectures, {1 + len(tools)} ptxas"
+            )
+            try:
+                found = matrix.fill(texts, wanted, ["", *tools], checked, Path(folder), timeout, live.show_status)
+            except KeyboardInterrupt:
+                ctx.exit(130)
+    if as_json:
+        screen.print_json(to_json(found, versions))
+    else:
+        tell(found, versions)
+    answers = {cell.answer for cell in found.cells}
+    ctx.exit(0 if answers == {"compiled"} else 3 if answers <= {"compiled", "unknown"} else 1)
+
+
+def to_json(found: Matrix, versions: dict[str, str]) -> dict[str, Any]:
+    """The object that ``--json`` prints; later versions only add keys."""
+    cells = [
+        {"kernel": c.kernel, "arch": c.arch.name, "ptxas": c.ptxas or None, "answer": c.answer, "stage": c.phase or None,
+         "said": c.said or None, "title": c.title or None, "seconds": c.seconds}
+        for c in found.cells
+    ]  # fmt: skip
+    remedies = [
+        {"arch": arch, "ptxas": tool or None, "remedy": r.words, "works": r.works, "said": r.said or None}
+        for (arch, tool), rows in found.remedies.items()
+        for r in rows
+    ]
+    return {"schema": 1, "cells": cells, "remedies": remedies, "versions": versions}
+
+
+def tell(found: Matrix, versions: dict[str, str]) -> None:
+    """Print the matrix, a column for each ptxas, then what the failing cells said and what helps."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    out = screen.console()
+    tools = list(dict.fromkeys(c.ptxas for c in found.cells))
+    table = Table("kernel", "for", *(escape(f"ptxas {versions[t]}" if t else "Triton's ptxas") for t in tools))
+    by_place = {(c.kernel, c.arch, c.ptxas): c for c in found.cells}
+    for kernel, arch in dict.fromkeys((c.kernel, c.arch) for c in found.cells):
+        mine = [by_place[kernel, arch, t] for t in tools]
+        cells = [f"[green]{c.seconds:.1f} s[/]" if c.is_fine else f"[red]{c.phase or c.answer}[/]" for c in mine]
+        table.add_row(escape(screen.safe(kernel)), arch.name, *cells)
+    out.print(table)
+    for (arch_name, tool), remedies in found.remedies.items():
+        some = [c for c in found.cells if (c.arch.name, c.ptxas, c.is_fine) == (arch_name, tool, False)]
+        count = f" ({len(some)} kernels)" if len(some) > 1 else ""
+        with_tool = f" with {tool}" if tool else ""
+        out.print(escape(screen.safe(f"{arch_name}{with_tool}{count}: {some[0].answer}: {some[0].said}")))
+        for remedy in remedies:
+            verdict = "works" if remedy.works else f"does not help: {remedy.said}"
+            out.print(escape(screen.safe(f"    {remedy.words}: {verdict}")))
