@@ -1,4 +1,4 @@
-"""Run a target from inside: ``python -m _reprokit.agent run SPEC.json``, ``... env``, ``... models SPEC`` and ``... kernels FILE``."""
+"""Run a target from inside: ``python -m _reprokit.agent run SPEC.json``, ``... env``, ``... gpus``, ``... models SPEC`` and ``... kernels FILE``."""
 
 from __future__ import annotations
 
@@ -21,10 +21,26 @@ def main(argv: list[str]) -> int:
 
         print(json.dumps(hf_models.answer(json.loads(argv[1])), default=repr))
         return 0
+    if argv[0] == "gpus":
+        print(json.dumps(inventory_gpus()))
+        return 0
     if argv[0] == "kernels":
         return write_kernels(argv[1])
     with open(argv[1]) as file:
         return run_factory(json.load(file))
+
+
+def inventory_gpus() -> list[dict[str, Any]]:
+    """The properties of each GPU that torch sees, by the names that ``core.devices.Gpu`` has."""
+    import dataclasses
+
+    import torch
+
+    from ..core.devices import Gpu
+
+    names = [f.name for f in dataclasses.fields(Gpu)]
+    seen = [torch.cuda.get_device_properties(n) for n in range(torch.cuda.device_count())]
+    return [{n: getattr(one, n) for n in names if hasattr(one, n)} for one in seen]
 
 
 def write_kernels(path: str) -> int:

@@ -12,20 +12,29 @@ from . import screen
 
 @click.command()
 @click.option("--python", help="Interpreter to ask; default: reprokit's own.")
+@click.option(
+    "--gpu",
+    is_flag=True,
+    help="Print the properties of the first GPU instead, as a file for reprokit capture --gpu FILE.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
-def env(python: str | None, as_json: bool) -> None:
+def env(python: str | None, gpu: bool, as_json: bool) -> None:
     """Print what a pack would say about this machine and interpreter, redacted as a pack is.
 
     \b
     Examples:
       reprokit env
       reprokit env --python ~/other/venv/bin/python --json
+      reprokit env --gpu > gpu.json
     """
     from ..core.records import to_json
     from ..core.redact import Redactor
-    from ..host import environment, interpreter, private
+    from ..host import devices, environment, interpreter, private
 
     path = interpreter.check(python)
+    if gpu:
+        screen.print_json(devices.here(path)[0])
+        return
     with screen.Live(is_quiet=as_json) as live:
         live.say("asking the machine and the interpreter (up to a minute)")
         found = environment.collect(path)

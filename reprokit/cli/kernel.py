@@ -49,17 +49,17 @@ def kernel(
 
     path, _, name = file.rpartition(":") if ".py:" in file else (file, "", "")
     wanted = architectures.read(archs)
-    versions = {tool: matrix.check_ptxas(tool) for tool in tools}
+    versions = dict(map(matrix.find_ptxas, tools))
     checked = interpreter.check(python)
     with tempfile.TemporaryDirectory(prefix="reprokit-kernel-") as folder, interrupts.held():
         texts = matrix.read_kernels(Path(path), name, checked, Path(folder) / "read")
         with screen.Live(is_quiet=as_json) as live:
-            count = len(texts) * len(wanted) * (1 + len(tools))
+            count = len(texts) * len(wanted) * (1 + len(versions))
             live.say(
-                f"compiling {count} times: {len(texts)} kernels, {len(wanted)} architectures, {1 + len(tools)} ptxas"
+                f"compiling {count} times: {len(texts)} kernels, {len(wanted)} architectures, {1 + len(versions)} ptxas"
             )
             try:
-                found = matrix.fill(texts, wanted, ["", *tools], checked, Path(folder), timeout, live.show_status)
+                found = matrix.fill(texts, wanted, ["", *versions], checked, Path(folder), timeout, live.show_status)
             except KeyboardInterrupt:
                 ctx.exit(130)
     if as_json:

@@ -1,4 +1,4 @@
-"""The GPU that is to be simulated, from what the user named: one that is known, or a file of recorded properties."""
+"""The GPU that is to be simulated: one that is known, one that was recorded, or one that is here to be recorded."""
 
 from __future__ import annotations
 
@@ -9,6 +9,28 @@ from typing import Any
 
 from ..core import devices
 from ..core.records import BadInput
+from . import launch
+from .environment import NoAnswer, ask_child
+
+ANSWER_S = 120.0
+
+
+def here(python: str) -> list[dict[str, Any]]:
+    """The GPUs that torch in ``python`` sees, in the form that ``--gpu`` takes from a file."""
+    with launch.agent_folder() as agent:
+        path = {"PYTHONPATH": launch.python_path(agent)}
+        try:
+            text = ask_child([python, "-m", "_reprokit.agent", "gpus"], ANSWER_S, path)
+            found = json.loads(text.strip().splitlines()[-1])
+        except NoAnswer as problem:
+            raise BadInput(f"{python} did not say which GPUs it sees: {problem}") from problem
+        except (ValueError, IndexError) as problem:
+            raise BadInput(f"{python} did not say which GPUs it sees") from problem
+    if not found:
+        raise BadInput(
+            "torch sees no GPU here; record one where it stands, or name one that reprokit knows: --gpu h100"
+        )
+    return [dataclasses.asdict(devices.read(one, "torch")) for one in found]
 
 
 def find(words: str) -> dict[str, Any]:

@@ -62,8 +62,8 @@ class Matrix:
     remedies: dict[tuple[str, str], list[Remedy]] = field(default_factory=dict)
 
 
-def check_ptxas(path: str) -> str:
-    """The version of a ptxas; raises BadInput for what is none."""
+def find_ptxas(path: str) -> tuple[str, str]:
+    """Where a ptxas lies, and its version; raises BadInput for what is none."""
     found = shutil.which(path)
     if found is None:
         why = "it may not be executed; chmod +x it" if Path(path).is_file() else "there is no such file"
@@ -75,7 +75,8 @@ def check_ptxas(path: str) -> str:
     if done.returncode or "ptx" not in done.stdout.lower():
         raise BadInput(f"--ptxas {path} is no ptxas: it does not answer to --version as one does")
     rows = [row for row in done.stdout.splitlines() if "release" in row]
-    return rows[-1].rpartition("release")[2].strip() if rows else done.stdout.strip().splitlines()[-1][:80]
+    version = rows[-1].rpartition("release")[2].strip() if rows else done.stdout.strip().splitlines()[-1][:80]
+    return os.path.abspath(found), version
 
 
 def read_kernels(file: Path, name: str, python: str, folder: Path) -> dict[str, str]:
