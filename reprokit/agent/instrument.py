@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import exceptions, journal, logs, overrides, recompiles, recorder, settings
+from . import cudagraphs, exceptions, journal, logs, overrides, recompiles, recorder, settings
 from .hooks import attempt, compile_id, wrap
 
 OLDEST_TORCH = (2, 9)
@@ -42,7 +42,7 @@ def watch_dynamo() -> None:
 
 def watch_inductor() -> None:
     """Install the hooks that need ``torch._inductor.compile_fx``."""
-    for hook in (_aten_graphs, _nodes, _calls, _inductor_settings):
+    for hook in (_aten_graphs, _nodes, _calls, _inductor_settings, cudagraphs.watch):
         attempt(hook)
 
 

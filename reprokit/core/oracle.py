@@ -17,7 +17,7 @@ MOST_REPEATS = 20
 MINIMIZABLE = frozenset(
     {
         "exception", "crash", "hang", "oom", "wrong-result", "recompile-limit", "recompile-storm", "graph-break",
-        "slow-compile", "superlinear-compile",
+        "slow-compile", "superlinear-compile", "cudagraph-skip",
     }
 )  # fmt: skip
 """Verdict kinds whose signature a program can show by itself."""

@@ -9,6 +9,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
+from .cudagraphs import Skip
 from .processes import BUSY_SHARE, Evidence
 from .recompiles import GraphBreak, Recompiled
 from .remarks import Remark
@@ -25,6 +26,7 @@ FAILURE_KINDS = (
     "wrong-result",
     "recompile-limit",
     "recompile-storm",
+    "cudagraph-skip",
     "graph-break",
     "slow-compile",
     "superlinear-compile",
@@ -186,6 +188,8 @@ class Observation:
     recompiled: tuple[Recompiled, ...] = ()
     """Functions that were compiled again, the worst first."""
     breaks: tuple[GraphBreak, ...] = ()
+    skips: tuple[Skip, ...] = ()
+    """CUDA graphs that were asked for and not made."""
     remarks: tuple[Remark, ...] = ()
     """What the compiler warned of, grouped."""
     most_breaks: int | None = None

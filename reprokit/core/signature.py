@@ -103,6 +103,8 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
     if verdict.kind in ("recompile-limit", "recompile-storm") and seen.recompiled:
         guard = seen.recompiled[0].guard
         return guard, [f"{seen.recompiled[0].changes!r} read as {guard!r}"]
+    if verdict.kind == "cudagraph-skip":
+        return normalise_message(verdict.cause or ""), ["Inductor's reason, without the model's own names"]
     if verdict.kind == "graph-break":
         return normalise_message(verdict.cause or ""), [
             "the type of the break in PyTorch's registry; the line is the user's"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import frames as fr
+from .cudagraphs import PREFIX, family
 from .recompiles import BROKEN, STORM, TOLD, GraphBreak
 from .records import Link, Observation, Verdict
 from .where import sentence
@@ -76,6 +77,23 @@ def _graph_break(seen: Observation) -> Verdict | None:
     return None
 
 
+def _skipped(seen: Observation) -> Verdict | None:
+    if not seen.skips:
+        return None
+    is_told = seen.raised is not None and any(PREFIX in link.message for link in seen.raised.chain)
+    has_ended = seen.exit_status == 0 and (seen.is_command or seen.has_finished)
+    if not is_told and not has_ended:
+        return None
+    first = seen.skips[0]
+    at = f" at {first.where}" if first.where else ""
+    why = f"CUDA graphs were asked for, and Inductor skips them due to {first.reason}{at}"
+    evidence = tuple(
+        f"{s.reason}{': ' + s.where if s.where else ''}" + f", {s.count} times" * (s.count > 1) for s in seen.skips[:8]
+    )
+    work = {"line": first.where} if first.where else {}
+    return Verdict("cudagraph-skip", "cudagraphs", family(first.reason), sentence(why), evidence, work=work)
+
+
 def _broken(seen: Observation, first: GraphBreak, why: str) -> Verdict:
     evidence = tuple(f"{b.where}: {b.reason}" + (f", {b.count} times" if b.count > 1 else "") for b in seen.breaks[:8])
     return Verdict(
@@ -97,7 +115,7 @@ def notes(seen: Observation) -> tuple[str, ...]:
     return tuple(rows)
 
 
-QUESTIONS = (_wrong_result, _recompiled, _graph_break)
+QUESTIONS = (_wrong_result, _recompiled, _graph_break, _skipped)
 """For ``verdict.judge``, in its order."""
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..core import cudagraphs, phases, ranks, recompiles, remarks, results, story
 from ..core import frames as fr
-from ..core import phases, ranks, recompiles, remarks, results, story
 from ..core.journal import NOW_BYTES, Event, Now, decode, decode_now
 from ..core.records import Fault, Frame, GraphRecord, Link, Missing, Observation, Raised
 from . import files
@@ -113,6 +113,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         },
         recompiled=recompiles.recompiled(journals.all("recompile"), _limits(journals), _again_s(journals)),
         breaks=recompiles.breaks(journals.all("graph_break")),
+        skips=cudagraphs.skips(journals.all("cudagraph_skip")),
         remarks=remarks.remarks(journals.all("warning")),
         most_breaks=request.most_breaks,
         has_instrumentation=bool(journals.all("torch")),

@@ -19,7 +19,9 @@ from . import files, interrupts, launch, rundir, tree, warmth
 from .cold import run_cold
 from .judged import Judged, Limits
 
-SILENT = frozenset({"wrong-result", "recompile-limit", "recompile-storm", "graph-break", "superlinear-compile"})
+SILENT = frozenset(
+    {"wrong-result", "recompile-limit", "recompile-storm", "graph-break", "superlinear-compile", "cudagraph-skip"}
+)
 """Kinds that end no program: a plain run shows one only when the program checks for it itself."""
 RUNS = 3
 FLAKY_RUNS = 8

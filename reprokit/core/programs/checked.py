@@ -9,8 +9,11 @@ from ..recompiles import BROKEN, STORM, TOLD
 from ..results import Difference
 from . import trees
 
-LOUD = {"recompile-limit": "torch._dynamo.config.fail_on_recompile_limit_hit = True"}
-"""The setting with which torch itself fails, instead of going on."""
+LOUD = {
+    "recompile-limit": ("torch._dynamo", "torch._dynamo.config.fail_on_recompile_limit_hit = True"),
+    "cudagraph-skip": ("torch._inductor.config", "torch._inductor.config.triton.cudagraph_or_error = True"),
+}
+"""The module and the setting with which torch itself fails, instead of going on."""
 COUNTED = "assert torch._dynamo.utils.counters['stats']['unique_graphs'] < {}, {!r}"
 """Torch's own error for a recompile comes with the first, which is none yet that anybody would report."""
 
@@ -29,12 +32,13 @@ def loud(text: str, kind: str, graphs: int = 1) -> str:
         return ast.unparse(tree) + "\n"
     if kind == "recompile-storm" and TOLD not in text:
         return ast.unparse(ast.parse(f"{text}\n{COUNTED.format(graphs + STORM, TOLD)}")) + "\n"
-    if kind not in LOUD or LOUD[kind] in text:
+    module, setting = LOUD.get(kind, ("", ""))
+    if not setting or setting in text:
         return text
     tree = ast.parse(text)
     place = trees.behind_imports(tree)
-    tree.body.insert(place, ast.parse(LOUD[kind]).body[0])
-    tree.body.insert(place, ast.parse("import torch._dynamo").body[0])
+    tree.body.insert(place, ast.parse(setting).body[0])
+    tree.body.insert(place, ast.parse(f"import {module}").body[0])
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 

@@ -20,6 +20,7 @@ _EXPECTED = {
     "wrong-result": "the same results",
     "recompile-limit": "a few compiles",
     "recompile-storm": "a few compiles",
+    "cudagraph-skip": "CUDA graphs, as they were asked for",
     "graph-break": "one graph",
     "slow-compile": "a compile of seconds",
     "superlinear-compile": "a compile that grows as the program does",
