@@ -23,6 +23,8 @@ def note(path: str, load: Callable[[str, str], Any]) -> None:
 
     ``load`` is Inductor's own import of a text that it has written.
     """
+    if not journal.RUN_DIR or not recorder.MAX_GRAPHS:  # a server that warms up, and a probe
+        return
     with open(path, encoding="utf-8") as file:
         text = file.read()
     recorder.keep_compiled(text)

@@ -35,7 +35,7 @@ def read(words: str) -> list[Arch]:
     """``sm_90a,sm_100,120``: exactly these, and for a bare number what Triton makes of it; raises BadInput."""
     found = []
     for word in words.split(","):
-        told = re.fullmatch(r"\s*(?:(sm_)|compute_)?(\d{2,3})([af]?)\s*", word)
+        told = re.fullmatch(r"\s*(sm_|compute_)?(\d{2,3})([af]?)\s*", word)
         if not told or not 50 <= int(told[2]) < 300:
             raise BadInput(
                 f"--arch {word.strip() or words!r}: no architecture is called that; name some, such as sm_90a,sm_100,120"

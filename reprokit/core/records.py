@@ -28,6 +28,7 @@ FAILURE_KINDS = (
     "recompile-storm",
     "cudagraph-skip",
     "graph-break",
+    "cudagraph-skip",
     "slow-compile",
     "superlinear-compile",
     "error-in-eager",

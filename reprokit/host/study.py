@@ -59,7 +59,8 @@ class Study:
                 signature = sign(self.verdict, self.seen)
                 case = dataclasses.replace(case, verdict=self.verdict, signature=signature, seen=self.seen)
             found = self._minimized(case, server, resume) if self.request.minimizes and not why else None
-            if self.request.rungs != "none" and not self.seen.kernel:
+            is_of_inductor = self.seen.kernel or self.verdict.kind == "cudagraph-skip"
+            if self.request.rungs != "none" and not is_of_inductor:
                 self._ablate(case, server, found)
 
     def _minimized(self, case: minimize.Case, server: Server, resume: bool) -> Minimized:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprokit.core.records import Dump, Fault, Frame, Link, Observation, Raised, ThreadStack
-from reprokit.core.signature import normalise_message, sign
+from reprokit.core.signature import normalise_message, sign, telling_line
 from reprokit.core.verdict import judge
 
 
@@ -154,3 +154,30 @@ def test_the_number_of_a_node_does_not_matter(in_model: str, alone: str) -> None
     """FX numbers the second node of a name, so the smallest program has none; architectures keep theirs."""
     assert normalise_message(in_model) == normalise_message(alone)
     assert normalise_message("sm_90a") != normalise_message("sm_100a")
+
+
+PTXAS = """PTXAS error: Internal Triton PTX codegen error
+`ptxas` stderr:
+ptxas-blackwell fatal   : Value 'sm_101a' is not defined for option 'gpu-name'
+
+Repro command: /home/someone/triton/bin/ptxas-blackwell --gpu-name=sm_101a /tmp/tmpqq.ptx
+"""
+FEATURE = """`ptxas` failed with error code 255
+`ptxas` stderr:
+ptxas /tmp/tmp1.ptx, line 31; error   : Feature '.bf16' requires .target sm_90 or higher
+ptxas fatal   : Ptx assembly aborted due to errors
+"""
+OF_TRITON = """at 3:44:
+def kernel(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, i < n) + tl.loa(x), i < n)
+                                            ^
+AttributeError("module 'triton.language' has no attribute 'loa'")"""
+
+
+def test_what_ptxas_and_triton_say_is_told_from_what_they_show() -> None:
+    """Recorded of Triton 3.7.1: the command, the source and the summary around it belong to one kernel."""
+    assert telling_line(PTXAS) == "Value 'sm_101a' is not defined for option 'gpu-name'"
+    assert telling_line(FEATURE) == "Feature '.bf16' requires .target sm_90 or higher"
+    assert telling_line(OF_TRITON) == "AttributeError(\"module 'triton.language' has no attribute 'loa'\")"
+    assert "sm_101a" in normalise_message(PTXAS)

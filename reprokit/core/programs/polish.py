@@ -20,12 +20,12 @@ _EXPECTED = {
     "wrong-result": "the same results",
     "recompile-limit": "a few compiles",
     "recompile-storm": "a few compiles",
-    "cudagraph-skip": "CUDA graphs, as they were asked for",
     "graph-break": "one graph",
+    "cudagraph-skip": "CUDA graphs, as they are asked for",
     "slow-compile": "a compile of seconds",
     "superlinear-compile": "a compile that grows as the program does",
 }
-_TIMES = frozenset({"slow-compile", "superlinear-compile"})
+_TIMES = frozenset({"slow-compile", "superlinear-compile", "cudagraph-skip"})
 """Kinds that say nothing of eager."""
 _PUBLIC: tuple[tuple[str, str], ...] = (
     (r"torch\._C\._nn\.(\w+)", r"torch.nn.functional.\1"),

@@ -1,0 +1,96 @@
+"""One kernel for several architectures, with the ptxas of Triton's wheel; no GPU and no torch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..conftest import reprokit
+
+ADD = """
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+
+@triton.jit
+def kernel(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, i < n) + 1, i < n)
+
+source = triton.compiler.ASTSource(fn=kernel, signature={'x': '*fp32', 'y': '*fp32', 'n': 'i32', 'BLOCK': 'constexpr'}, constexprs={(3,): 128}, attrs={})
+triton.compile(source, target=GPUTarget('cuda', 90, 32), options={'num_warps': 4})
+"""
+DOT = """
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+
+@triton.jit
+def kernel(x, y):
+    i = tl.arange(0, 64)
+    at = i[:, None] * 64 + i[None, :]
+    a = tl.load(x + at)
+    tl.store(y + at, tl.dot(a, a))
+
+source = triton.compiler.ASTSource(fn=kernel, signature={'x': '*fp16', 'y': '*fp32'}, constexprs={}, attrs={})
+triton.compile(source, target=GPUTarget('cuda', 80, 32), options={'num_warps': 4})
+"""
+REFUSES = """#!/bin/sh
+case "$*" in *--version*) echo "ptxas: NVIDIA (R) Ptx optimizing assembler"; echo "Cuda compilation tools, release 12.4, V12.4.131"; exit 0;; esac
+echo "ptxas fatal   : Value 'sm_100a' is not defined for option 'gpu-name'" >&2
+exit 255
+"""
+
+
+@pytest.mark.slow
+def test_the_matrix_says_what_compiles_and_what_helps(write: Any) -> None:
+    """An architecture that no ptxas knows, and one that an older ptxas does not know: the remedies are tried."""
+    old = write("ptxas", REFUSES)
+    old.chmod(0o755)
+    done = reprokit("kernel", write("add.py", ADD), "--arch", "80,sm_90,100,101", "--ptxas", old, "--json")
+    assert done.status == 1, done.err
+    cells = {(c["arch"], bool(c["ptxas"])): c for c in done.json["cells"]}
+    assert [cells[a, False]["answer"] for a in ("sm_80", "sm_90", "sm_100a")] == ["compiled"] * 3, cells
+    refused = cells["sm_101a", False]
+    assert (refused["answer"], refused["stage"]) == ("exception", "ptxas") and "'sm_101a' is not defined" in refused[
+        "said"
+    ]
+    assert cells["sm_100a", True]["stage"] == "ptxas"
+    remedies = {(r["arch"], bool(r["ptxas"]), r["remedy"]): r for r in done.json["remedies"]}
+    assert remedies["sm_100a", True, "use the ptxas in the package of Triton"]["works"]
+    clamped = remedies["sm_101a", False, "compile for sm_100a"]
+    assert not clamped["works"] and "does not run on a device of capability 10.1" in clamped["said"]
+    assert not remedies["sm_101a", False, "compile for sm_101"]["works"]
+    assert done.json["versions"] == {str(old): "12.4, V12.4.131"}
+
+
+@pytest.mark.slow
+def test_a_kernel_that_aborts_takes_nothing_along(write: Any) -> None:
+    """LLVM ends the process for an architecture that it cannot select a product for; the other cells are told."""
+    done = reprokit("kernel", write("dot.py", DOT), "--arch", "80,101,90", "--json")
+    answers = {c["arch"]: (c["answer"], c["stage"]) for c in done.json["cells"]}
+    assert answers["sm_80"][0] == answers["sm_90a"][0] == "compiled", answers
+    assert answers["sm_101a"] == ("crash", "ptx"), answers
+    plain = reprokit("kernel", write("dot.py", DOT), "--arch", "80")
+    assert plain.status == 0 and "sm_80" in plain.out
+
+
+def test_what_is_no_kernel_is_refused(write: Any, tmp_path: Path) -> None:
+    """One line each: a file that compiles nothing, one that is not there, a ptxas that is none."""
+    add, other = write("add.py", ADD), write("other.py", "print(1)\n")
+    plain = write("plain.txt", "x")
+    for words, says in (
+        ((add, "--arch", "x"), "no architecture is called that"),
+        ((tmp_path / "none.py",), "No such file"),
+        ((other,), "compiles no kernel by itself"),
+        ((write("broken.py", "def ("),), "does not parse"),
+        ((add, "--ptxas", plain), "may not be executed"),
+        ((add, "--ptxas", tmp_path / "none"), "there is no such file"),
+        ((add, "--ptxas", "/bin/true"), "is no ptxas"),
+    ):
+        done = reprokit("kernel", *words)
+        assert done.status == 2 and says in done.err and len(done.err.splitlines()) == 1, done.err
+    assert os.access(add, os.R_OK)

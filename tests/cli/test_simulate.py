@@ -1,0 +1,199 @@
+"""A GPU that is not there: compiled for, kernels and all, and what fails on the way made small."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.core.programs import checked
+
+from ..conftest import Done, clean_environ, reprokit
+
+SMALL = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(32, 64)
+        self.norm = torch.nn.LayerNorm(64)
+        self.head = torch.nn.Linear(64, 32, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, x):
+        y = torch.nn.functional.gelu(self.norm(self.embedding(x)))
+        y = y.view(2, 8, 4, 16).transpose(1, 2)
+        y = torch.nn.functional.scaled_dot_product_attention(y, y, y, is_causal=True)
+        return self.head(y.transpose(1, 2).reshape(2, 8, 64))
+
+def make():
+    model = Net().cuda().bfloat16()
+    assert model.head.weight is model.embedding.weight and model.head.weight.dtype is torch.bfloat16
+    assert torch.cuda.get_device_capability() == (8, 9)
+    return model, (torch.randint(0, 32, (2, 8), device="cuda"),)
+"""
+ADD = """
+import torch
+
+def make():
+    return (lambda x: x + 1), (torch.ones(64),)
+"""
+REFUSING = """
+import torch
+import torch._inductor.lowering as lowering
+
+real = lowering.lowerings[torch.ops.aten.tan.default]
+
+def tan(x):
+    if x.get_device().type == "cuda":
+        raise NotImplementedError("no tan for this device")
+    return real(x)
+
+lowering.lowerings[torch.ops.aten.tan.default] = tan
+
+def f(x, w):
+    for _ in range(3):
+        x = torch.tan(x @ w).relu()
+    return x
+
+def make():
+    return f, (torch.randn(8, 8), torch.randn(8, 8))
+"""
+CACHE = """
+import torch
+
+def f(x, cache, position):
+    cache.index_copy_(0, position, x.relu())
+    return cache.mean()
+
+def make(is_static=False):
+    cache = torch.zeros(8, 16)
+    if is_static:
+        torch._dynamo.mark_static_address(cache)
+    return f, (torch.randn(1, 16), cache, torch.zeros(1, dtype=torch.long))
+"""
+LOUD = "import torch\ndef f(x, cache, position):\n    return cache.index_copy_(0, position, x)\n"
+MAKE = """
+def make():
+    tensors = torch.randn(1, 16), torch.zeros(8, 16), torch.zeros(1, dtype=torch.long)
+    return {"model": f, "calls": [(tensors, {})], "compile": {"mode": "reduce-overhead"}}
+"""
+THOR = {"name": "NVIDIA Thor", "major": 10, "minor": 1, "multi_processor_count": 20, "total_memory": 1 << 37,
+        "L2_cache_size": 1 << 25}  # fmt: skip
+
+
+def capture(*words: str | Path, **environ: str) -> Done:
+    return reprokit("capture", "--json", *words, env=clean_environ(**environ))
+
+
+@pytest.mark.slow
+def test_a_model_is_compiled_for_a_gpu_that_is_not_there(write: Any, tmp_path: Path) -> None:
+    """Inference and training, a model that moves itself, tied weights; its kernels compile, and are not compiled twice."""
+    target = f"{write('small.py', SMALL)}:make"
+    first = capture(target, "--gpu", "l40s", "--train", "--output-dir", tmp_path / "a")
+    assert (first.status, first.kind) == (0, "ok"), first.out + first.err
+    told = first.json["verdict"]["simulated"]
+    assert told[0].startswith("NVIDIA L40S, compute capability 8.9") and len(told) > 4
+    compiled = json.loads((first.run_dir / "kernels.json").read_text())
+    assert len(compiled) >= 4 and {row["answer"] for row in compiled} <= {"compiled", "known"}, compiled
+    programs = sorted((first.run_dir / "kernels").glob("*.py"))
+    assert len(programs) == len(compiled) and all("torch" not in p.read_text() for p in programs)
+    code = "".join(p.read_text() for p in (first.run_dir / "graphs").glob("*/compiled.py"))
+    assert "async_compile.triton(" in code and "_scaled_dot_product_flash_attention" in code
+    second = capture(target, "--gpu", "l40s", "--train", "--output-dir", tmp_path / "b")
+    again = json.loads((second.run_dir / "kernels.json").read_text())
+    assert [row["answer"] for row in again] == ["known"] * len(compiled)
+    assert first.json["signature"] == second.json["signature"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["--mode max-autotune", "--dtype float16 --train --mode reduce-overhead"])
+def test_modes_that_would_time_or_record_something_do_not(words: str, tmp_path: Path) -> None:
+    """Nothing can be timed and nothing recorded, and the code is generated all the same."""
+    done = capture("--model", "llama-tiny", "--layers", "1", "--gpu", "h100", "--kernels", "none", *words.split(),
+                   "--output-dir", tmp_path / "out")  # fmt: skip
+    assert (done.status, done.kind) == (0, "ok"), done.out + done.err
+    assert not (done.run_dir / "kernels.json").exists() and list((done.run_dir / "kernels").glob("*.py"))
+
+
+@pytest.mark.slow
+def test_a_failure_on_a_simulated_gpu_is_made_small_on_it(write: Any, tmp_path: Path) -> None:
+    """The probes, the proof and the replay of the pack simulate the GPU too."""
+    target = f"{write('refusing.py', REFUSING)}:make"
+    done = capture(target, "--gpu", "a100", "--output-dir", tmp_path / "out", REPROKIT_MINIMIZE="1")
+    assert (done.status, done.kind, done.json["verdict"]["phase"]) == (1, "exception", "lowering"), done.out + done.err
+    found = done.json["minimized"]
+    assert found["proof"]["hits"] == 3 and found["lines"] <= 12, found
+    issue = Path(done.json["issue"]).read_text()
+    assert "Compiled for a simulated device: NVIDIA A100" in issue and "--gpu a100" in issue
+    replayed = reprokit("replay", done.json["pack"], "--yes", "-n", "1", "--json")
+    assert replayed.json["answer"] == "same", replayed.out
+
+
+@pytest.mark.slow
+def test_a_kernel_that_ptxas_refuses_is_made_small_without_torch(write: Any, tmp_path: Path) -> None:
+    """The story of the seeds: an architecture that the ptxas at hand does not know."""
+    gpu = write("thor.json", json.dumps(THOR))
+    target = f"{write('add.py', ADD)}:make"
+    done = capture(target, "--gpu", gpu, "--output-dir", tmp_path / "out", REPROKIT_MINIMIZE="1")
+    assert (done.status, done.kind, done.json["verdict"]["phase"]) == (1, "exception", "ptxas"), done.out + done.err
+    assert "Value 'sm_101a' is not defined" in done.json["signature"]["title"]
+    found, text = done.json["minimized"], Path(done.json["repro"]).read_text()
+    assert found["proof"]["hits"] == 3 and found["lines"] <= 8 and "torch" not in text, text
+    issue = Path(done.json["issue"]).read_text()
+    assert issue.startswith("### Describe the bug") and "### Environment details" in issue
+    assert "triton-lang/triton/issues/new" in (Path(done.json["issue"]).parent / "issue" / "url.txt").read_text()
+    assert list((done.run_dir / "logs").glob("triton*.mlir"))
+
+
+@pytest.mark.slow
+def test_why_no_cuda_graph_is_made(write: Any, tmp_path: Path) -> None:
+    """A cache that the graph changes; so says torch's own error, which a repro asks for; a static address is fine."""
+    target = f"{write('cache.py', CACHE)}:make"
+    words = ("--gpu", "h100", "--kernels", "none")
+    done = capture(target, "--mode", "reduce-overhead", *words, "--output-dir", tmp_path / "a")
+    assert (done.status, done.kind) == (1, "cudagraph-skip"), done.out + done.err
+    assert done.json["signature"]["title"] == "cudagraph-skip: cudagraphs | mutated inputs"
+    assert "cache.py:5 in f" in done.json["verdict"]["reason"]
+    loud = checked.loud(LOUD, "cudagraph-skip")
+    told = capture(f"{write('loud.py', loud + MAKE)}:make", *words, "--output-dir", tmp_path / "b")
+    assert (told.kind, told.json["signature"]) == ("cudagraph-skip", done.json["signature"]), told.out
+    static = capture(
+        target, "--mode", "reduce-overhead", "--set", "is_static=true", *words, "--output-dir", tmp_path / "c"
+    )
+    assert static.kind == "ok", static.out
+
+
+def test_a_gpu_that_cannot_be_simulated_is_refused(write: Any, tmp_path: Path) -> None:
+    """One line each that says what is wrong."""
+    bad = write("bad.json", "{")
+    empty = write("empty.json", "{}")
+    for words, says in (
+        (("--model", "llama-tiny", "--gpu", "h1000"), "no such GPU is known"),
+        (("--model", "llama-tiny", "--gpu", tmp_path / "none.json"), "No such file"),
+        (("--model", "llama-tiny", "--gpu", bad), "is not JSON"),
+        (("--model", "llama-tiny", "--gpu", empty), "has no name"),
+        (("--model", "llama-tiny", "--gpu", "h100", "--weights", "real"), "cannot be used with --gpu"),
+        (("--model", "llama-tiny", "--gpu", "h100", "--device", "cpu"), "cannot be used with --gpu"),
+        (("--gpu", "h100", "--", "python", "x.py"), "--gpu shapes a model"),
+    ):
+        done = reprokit("capture", *words)
+        assert done.status == 2 and says in done.err and len(done.err.splitlines()) == 1, done.err
+    assert "torch sees no GPU here" in reprokit("env", "--gpu").err
+
+
+@pytest.mark.slow
+def test_what_simulation_needs_is_named_where_it_is_missing(write: Any, tmp_path: Path) -> None:
+    """No Triton; no C++ compiler for a torch without CUDA."""
+    folder = tmp_path / "without"
+    folder.mkdir()
+    (folder / "triton.py").write_text("raise ImportError('not installed')\n")
+    words = ("capture", "--model", "llama-tiny", "--gpu", "h100")
+    done = reprokit(*words, "--output-dir", tmp_path / "a", env=clean_environ(PYTHONPATH=str(folder)))
+    assert done.status == 2 and "--gpu needs triton in the target's interpreter" in done.err, done.err
+    elsewhere = clean_environ(XDG_CACHE_HOME=str(tmp_path / "cache"), CXX="no-such-compiler")
+    done = reprokit(*words, "--output-dir", tmp_path / "b", env=elsewhere)
+    assert done.status == 2 and "no-such-compiler" in done.err and "install a C++ compiler" in done.err, done.err

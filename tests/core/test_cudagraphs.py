@@ -1,0 +1,45 @@
+"""Why CUDA graphs are skipped, from what Inductor says (messages of torch 2.13)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from reprokit.core import cudagraphs
+from reprokit.core.records import Link, Observation, Raised
+from reprokit.core.signature import sign
+from reprokit.core.verdict import judge
+
+MUTATED = """skipping cudagraphs due to mutated inputs (2 instances). Found from : 
+   File "/home/someone/decode.py", line 45, in forward
+    cache.index_copy_(2, position, key)
+"""  # noqa: W291 - as torch writes it
+DOUBLED = 'skipping cudagraphs due to skipping cudagraphs due to cpu device (arg0_1). Found from : \n   File "/m.py", line 3, in f'
+
+
+def test_reasons_and_lines_are_read() -> None:
+    """The prefix may stand twice, the trace may be missing, and other words are no skip."""
+    assert cudagraphs.read(MUTATED) == cudagraphs.Skip(
+        "mutated inputs (2 instances)", "/home/someone/decode.py:45 in forward"
+    )
+    told = cudagraphs.read(DOUBLED)
+    assert (
+        told == cudagraphs.Skip("cpu device (arg0_1)", "/m.py:3 in f")
+        and cudagraphs.family(told.reason) == "cpu device"
+    )
+    assert cudagraphs.read("skipping cudagraphs due to bisector") == cudagraphs.Skip("bisector")
+    assert cudagraphs.read("recording cudagraph tree for graph without symints") is None
+
+
+def test_a_skip_is_a_verdict_of_its_own() -> None:
+    """Of a run that ended well, and of one that torch was told to end; any other failure is a story of its own."""
+    skips = cudagraphs.skips([{"message": MUTATED}, {"message": MUTATED}, {"message": DOUBLED}])
+    assert [s.count for s in skips] == [2, 1]
+    seen = Observation(exit_status=0, has_finished=True, skips=skips)
+    verdict = judge(seen)
+    assert (verdict.kind, verdict.cause) == ("cudagraph-skip", "mutated inputs")
+    assert verdict.work["line"] == "/home/someone/decode.py:45 in forward"
+    raised = Raised((Link("builtins.RuntimeError", MUTATED),))
+    told = judge(dataclasses.replace(seen, exit_status=1, has_finished=False, raised=raised))
+    assert told.kind == "cudagraph-skip" and sign(told, seen).id == sign(verdict, seen).id
+    other = Raised((Link("builtins.RuntimeError", "something else"),))
+    assert judge(dataclasses.replace(seen, exit_status=1, has_finished=False, raised=other)).kind != "cudagraph-skip"
