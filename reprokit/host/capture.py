@@ -10,17 +10,14 @@ import contextlib
 import dataclasses
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TypeVar
 
-from ..core.ablation import Ablation
-from ..core.records import SCHEMA, Answer, BadInput, Missing, Observation, Signature, Verdict, to_json
+from ..core.records import Answer, BadInput, Missing, Observation, Verdict, to_json
 from ..core.signature import sign
 from ..core.verdict import judge
 from . import (
     ablate,
-    again,
     bundle,
     compared,
     environment,
@@ -34,8 +31,8 @@ from . import (
     rundir,
     warmth,
 )
+from .captured import Captured
 from .launch import Request
-from .minimized import Minimized
 from .oracle import Standing
 from .run import Outcome
 from .study import Study
@@ -50,48 +47,6 @@ UNJUDGED = Verdict("unknown", None, None, "The run could not be judged; what is 
 
 Say = Callable[[str], None]
 T = TypeVar("T")
-
-
-@dataclass
-class Captured:
-    """What a capture leaves: the records, and where the files lie."""
-
-    verdict: Verdict
-    signature: Signature
-    seen: Observation
-    run_path: Path
-    pack_path: Path | None = None
-    issue_path: Path | None = None
-    repro_path: Path | None = None
-    report_path: Path | None = None
-    url: str = ""
-    weights: str = ""
-    model: str = ""
-    """Class and inputs of an ``hf:`` target: reprokit chose them."""
-    missing: list[Missing] = field(default_factory=list)
-    trimmed: list[str] = field(default_factory=list)
-    minimized: Minimized | None = None
-    ablation: Ablation | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that ``--json`` prints; later versions only add keys."""
-        verdict, signature = self.verdict, self.signature
-        return {
-            "schema": SCHEMA,
-            "verdict": {k: v for k, v in to_json(verdict).items() if k != "evidence"},
-            "signature": {"id": signature.id, "title": signature.title, "algorithm": signature.algorithm},
-            "run_dir": str(self.run_path),
-            "pack": str(self.pack_path) if self.pack_path else None,
-            "issue": str(self.issue_path) if self.issue_path else None,
-            "repro": str(self.repro_path) if self.repro_path else None,
-            "report": str(self.report_path) if self.report_path else None,
-            "minimized": again.about(self.minimized) if self.minimized else None,
-            "comparison": to_json(self.seen.comparison),
-            "ablation": self.ablation.to_json() if self.ablation else None,
-            "missing": [to_json(m) for m in self.missing],
-            "seconds": self.seen.seconds,
-            "peak_rss_bytes": self.seen.peak_rss_bytes,
-        }
 
 
 def capture(
@@ -115,13 +70,8 @@ def capture(
             missing = [*outcome.missing]
             seen = look_back(request, outcome, place.path, journals, missing)
             verdict = judged(seen, missing)
-            if request.compares and request.gpu is None and verdict.kind == "ok" and not outcome.is_interrupted:
-                say("comparing its results with eager's")
-                healthy = seen
-                seen = attempt(
-                    "comparison with eager", missing,
-                    lambda: compared.check(request, healthy, place.path, missing, show), healthy,
-                )  # fmt: skip
+            if verdict.kind == "ok" and not outcome.is_interrupted:
+                seen = look_closer(request, seen, journals, place.path, missing, say, show, show_status)
                 verdict = judged(seen, missing)
             if wants_eager(request, verdict, outcome):
                 say(f"{verdict.kind}; running once more without torch.compile")
@@ -137,14 +87,6 @@ def capture(
                     "questions", missing, lambda: escalate.ask(request, asked, outcome, place.path, show), none
                 )
                 seen = dataclasses.replace(seen, answers=answers)
-            if request.gpu and request.kernels != "none" and verdict.kind == "ok" and not outcome.is_interrupted:
-                say("compiling the Triton kernels that it generated")
-                whole, which = seen, request.kernels
-                seen = attempt(
-                    "kernels", missing,
-                    lambda: kernels.check(whole, journals, place.path, request.python, which, show_status), whole,
-                )  # fmt: skip
-                verdict = judged(seen, missing)
             study = Study(request, verdict, seen, journals, place, missing, say, show_status)
             if (request.minimizes or request.rungs != "none") and not outcome.is_interrupted:
                 examine(study)
@@ -152,6 +94,25 @@ def capture(
         finally:
             compared.forget(place.path)
             place.release()
+
+
+def look_closer(
+    request: Request, seen: Observation, journals: observe.Journals, run_path: Path, missing: list[Missing], say: Say,
+    show: run.Show | None, show_status: Callable[[Standing], None] | None,
+) -> Observation:  # fmt: skip
+    """Look for what a run that ended well may hide: wrong results, or on a simulated GPU kernels that do not compile."""
+    if request.gpu is None and request.compares:
+        say("comparing its results with eager's")
+        return attempt(
+            "comparison with eager", missing, lambda: compared.check(request, seen, run_path, missing, show), seen
+        )
+    if request.gpu is not None and request.kernels != "none":
+        say("compiling the Triton kernels that it generated")
+        python, which = request.python, request.kernels
+        return attempt(
+            "kernels", missing, lambda: kernels.check(seen, journals, run_path, python, which, show_status), seen
+        )
+    return seen
 
 
 def examine(study: Study, resume: bool = False) -> None:

@@ -16,7 +16,8 @@ from ..core.records import Missing, Observation, Verdict
 from ..core.signature import main_stacks
 from ..core.zoo import ZOO
 from . import capture, files, interrupts, observe, run, rundir, stacks, warmth
-from .capture import Captured, Say
+from .capture import Say
+from .captured import Captured
 from .launch import Request
 from .oracle import Standing
 from .run import Outcome
