@@ -91,6 +91,8 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     draft.add_json("signature.json", to_json(facts.signature))
     draft.add_json("observation.json", to_json(facts.seen))
     gone = to_json(redactor.value(tuple(missing)))
+    if story.request.gpu is not None:
+        draft.add_json("gpu.json", story.request.gpu)
     if story.seen.growth:
         draft.add_json("growth.json", redactor.value(story.seen.growth))
     draft.add_json("environment.json", {**known, "changed_in_target": facts.configs, "missing": gone})

@@ -24,9 +24,10 @@ LOG_BYTES = 8 << 20
 TRACE_BYTES = 96 << 20
 
 EVIDENCE = (
-    ("logs", (".txt", ".log"), LOG_BYTES),
+    ("logs", (".txt", ".log", ".mlir"), LOG_BYTES),
     ("stacks", (".txt", ".json"), LOG_BYTES),
     ("graphs", (".py", ".json"), LOG_BYTES),
+    ("kernels", (".py",), LOG_BYTES),
     ("journal", (".jsonl",), LOG_BYTES),
     ("trace", (".log",), TRACE_BYTES),
     ("eager/logs", (".txt",), LOG_BYTES),
@@ -54,9 +55,15 @@ ABOUT = (
     ("run.json", "what was asked and how it ended"),
     ("environment.json", "machine, packages, allow-listed variables, configuration"),
     ("collect_env.txt", "PyTorch's own collect_env"),
-    ("logs/", "stdout, stderr, TORCH_LOGS, one file a process"),
+    ("kernels.json", "what became of each Triton kernel that was compiled alone"),
+    ("gpu.json", "the GPU that was simulated, for --gpu"),
+    ("logs/", "stdout, stderr, TORCH_LOGS, one file a process; MLIR reproducers of Triton"),
     ("stacks/", "stack dumps, one file a dump, tool and process"),
-    ("graphs/", "each graph as a script, with its inputs' metadata, recorded before it was compiled"),
+    (
+        "graphs/",
+        "each graph as a script, with its inputs' metadata, recorded before it was compiled; what it was compiled to",
+    ),
+    ("kernels/", "each Triton kernel that was generated for a simulated GPU, as a program"),
     ("trace/", "TORCH_TRACE, gzipped; tlparse reads it"),
     ("journal/", "what the agent saw, one JSON object a line"),
     ("eager/", "the same of the run without torch.compile"),
@@ -101,8 +108,9 @@ def gather(run_path: Path, redactor: Redactor) -> Draft:
             draft.files[name] = redact(text).encode("utf-8", "replace")
     if samples := files.read_text(run_path / "samples.csv"):
         draft.add_text("samples.csv", redactor.text(samples))
-    if evidence := files.read_text(run_path / "evidence.json"):
-        draft.add_text("evidence.json", redactor.json(evidence))
+    for name in ("evidence.json", "kernels.json"):
+        if told := files.read_text(run_path / name):
+            draft.add_text(name, redactor.json(told))
     return draft
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reprokit.core.programs import checked
+from reprokit.host import archive
 
 from ..conftest import Done, clean_environ, reprokit
 
@@ -146,7 +148,9 @@ def test_a_kernel_that_ptxas_refuses_is_made_small_without_torch(write: Any, tmp
     issue = Path(done.json["issue"]).read_text()
     assert issue.startswith("### Describe the bug") and "### Environment details" in issue
     assert "triton-lang/triton/issues/new" in (Path(done.json["issue"]).parent / "issue" / "url.txt").read_text()
-    assert list((done.run_dir / "logs").glob("triton*.mlir"))
+    names = archive.read(Path(done.json["pack"])).files
+    assert {"gpu.json", "kernels.json"} <= set(names) and json.loads(names["gpu.json"])["minor"] == 1
+    assert any(re.fullmatch(r"logs/triton.*\.mlir", n) for n in names) and any(n.startswith("kernels/") for n in names)
 
 
 @pytest.mark.slow
