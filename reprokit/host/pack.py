@@ -120,7 +120,7 @@ def build(
     """Give the tarball, trimmed in a stated order until it is at most ``most_bytes`` long.
 
     The order: chromium events of the traces, whole traces, samples, journals and logs to 200 kB each, graphs
-    but the last ten, all graphs, stacks but the last round.
+    but the last ten, all graphs, kernels, stacks but the last round.
     """
     _compress_traces(draft)
     steps: list[Callable[[Draft], str]] = [
@@ -131,6 +131,7 @@ def build(
         _shorten("logs/"),
         _keep_last_graphs,
         _drop("graphs/"),
+        _drop("kernels/"),
         _keep_last_stacks,
     ]
     while True:

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ...core import devices
+from ...core.records import BadInput
 from .. import journal
+from ..factory import BadTarget
 from .guard import CannotSimulate, load
 
 VARIABLE = "REPROKIT_RUN_GPU"
@@ -50,8 +52,11 @@ def after_torch() -> None:
         return
     try:
         _install(ASKED)
-    except CannotSimulate as error:
+    except (CannotSimulate, BadTarget, BadInput) as error:
         problem = str(error)
+    except Exception as error:  # the next torch may have moved something
+        problem = f"this torch cannot be simulated on: {error!r}; --gpu is for torch 2.9 to 2.13"
+    if problem:
         journal.write("agent_problem", hook="simulate", problem=problem)
 
 
