@@ -26,7 +26,7 @@ def install() -> None:
 
     if not hasattr(config, "wrap_inductor_compiled_regions"):
         raise BadTarget(
-            f"torch {torch.__version__} cannot run compiled regions on fake tensors; use --weights real, or torch 2.10 or newer"
+            f"torch {torch.__version__} cannot run compiled regions on fake tensors, as fake weights and --gpu need it; use torch 2.10 or newer, or --weights real"
         )
     from torch._inductor.cpu_vec_isa import VecISA
 
