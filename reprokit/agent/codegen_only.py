@@ -69,9 +69,8 @@ def _move(torch: Any) -> None:
             return real(self, fn, recurse)
         for child in self.children() if recurse else ():
             child._apply(fn, recurse)
-        moved = getattr(fn, "__dict__", {}).setdefault(
-            "_reprokit_moved", {}
-        )  # one for the whole model: weights may be tied
+        # one for the whole model: weights may be tied
+        moved = getattr(fn, "__dict__", {}).setdefault("_reprokit_moved", {})
         for store, name, tensor in own:
             if tensor is None:
                 continue

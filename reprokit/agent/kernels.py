@@ -12,6 +12,8 @@ from . import journal, recorder
 
 FOLDER = "kernels"
 _known: dict[str, list[str]] = {}
+"""Files by the identity of the kernel."""
+_taken: set[str] = set()
 
 
 class _Heard(BaseException):
@@ -33,7 +35,7 @@ def note(path: str, load: Callable[[str, str], Any]) -> None:
         problem = ""
         if key not in _known:
             try:
-                _known[key] = _write(name, source, load)
+                _known[key] = _write(name, _free(name, key), source, load)
             except Exception as error:  # the module is generated all the same
                 _known[key], problem = [], repr(error)[:500]
         journal.write("kernel", name=name, key=key, files=_known[key], problem=problem)
@@ -45,10 +47,17 @@ def write_all(path: str) -> dict[str, list[str]]:
 
     with open(path, encoding="utf-8") as file:
         found = kernels.find(file.read())
-    return {name: _write(name, source, codegen_only.load) for name, source in found.items()}
+    return {name: _write(name, name, source, codegen_only.load) for name, source in found.items()}
 
 
-def _write(name: str, source: str, load: Callable[[str, str], Any]) -> list[str]:
+def _free(name: str, key: str) -> str:
+    """A name for files; each graph numbers its kernels anew."""
+    free = name[:120] if name[:120] not in _taken else f"{name[:112]}-{key[:7]}"
+    _taken.add(free)
+    return free
+
+
+def _write(name: str, stem: str, source: str, load: Callable[[str, str], Any]) -> list[str]:
     from torch._inductor.codecache import PyCodeCache
     from torch._inductor.runtime import triton_helpers
 
@@ -59,7 +68,7 @@ def _write(name: str, source: str, load: Callable[[str, str], Any]) -> list[str]
     found = []
     for place, config in enumerate(tuner.configs):
         program = kernels.standalone(name, source, helpers, _call(tuner, config))
-        file = f"{name[:120]}-{place}.py" if len(tuner.configs) > 1 else f"{name[:120]}.py"
+        file = f"{stem[:120]}-{place}.py" if len(tuner.configs) > 1 else f"{stem[:120]}.py"
         draft = os.path.join(folder, f".{file}.{os.getpid()}")
         with open(draft, "w", encoding="utf-8") as opened:
             opened.write(program)

@@ -132,6 +132,11 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
 def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Missing]:
     """What the instrumentation could not do, in its own words."""
     found = [Missing(f"hook {e.get('hook')}", str(e.get("problem"))) for e in journals.all("agent_problem")]
+    found += [
+        Missing(f"kernel {e.get('name')}", f"it could not be written down: {e.get('problem')}")
+        for e in journals.all("kernel")
+        if e.get("problem")
+    ]
     if journals.bad_lines:
         found.append(Missing("journal", f"{journals.bad_lines} lines were cut or unreadable and were skipped"))
     dropped = sum(int(e.get("dropped", 0)) for events in journals.by_pid.values() for e in events)
