@@ -93,7 +93,7 @@ def capture(*words: str | Path, **environ: str) -> Done:
 
 @pytest.mark.slow
 def test_a_model_is_compiled_for_a_gpu_that_is_not_there(write: Any, tmp_path: Path) -> None:
-    """Inference and training, a model that moves itself, tied weights; its kernels compile, and are not compiled twice."""
+    """Training, a model that moves itself, tied weights; its kernels compile, each alone."""
     target = f"{write('small.py', SMALL)}:make"
     first = capture(target, "--gpu", "l40s", "--train", "--output-dir", tmp_path / "a")
     assert (first.status, first.kind) == (0, "ok"), first.out + first.err
@@ -105,20 +105,15 @@ def test_a_model_is_compiled_for_a_gpu_that_is_not_there(write: Any, tmp_path: P
     assert len(programs) == len(compiled) and all("torch" not in p.read_text() for p in programs)
     code = "".join(p.read_text() for p in (first.run_dir / "graphs").glob("*/compiled.py"))
     assert "async_compile.triton(" in code and "_scaled_dot_product_flash_attention" in code
-    second = capture(target, "--gpu", "l40s", "--train", "--output-dir", tmp_path / "b")
-    again = json.loads((second.run_dir / "kernels.json").read_text())
-    assert [row["answer"] for row in again] == ["known"] * len(compiled)
-    assert first.json["signature"] == second.json["signature"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", ["--mode max-autotune", "--dtype float16 --train --mode reduce-overhead"])
-def test_modes_that_would_time_or_record_something_do_not(words: str, tmp_path: Path) -> None:
-    """Nothing can be timed and nothing recorded, and the code is generated all the same."""
-    done = capture("--model", "llama-tiny", "--layers", "1", "--gpu", "h100", "--kernels", "none", *words.split(),
-                   "--output-dir", tmp_path / "out")  # fmt: skip
+def test_modes_that_would_time_or_record_something_do_not(tmp_path: Path) -> None:
+    """Nothing can be timed and nothing recorded, and the code is generated all the same, from Triton's templates."""
+    words = ("--model", "llama-tiny", "--layers", "1", "--gpu", "h100", "--kernels", "none", "--dtype", "float16")
+    done = capture(*words, "--mode", "max-autotune", "--train", "--output-dir", tmp_path / "out")
     assert (done.status, done.kind) == (0, "ok"), done.out + done.err
-    assert not (done.run_dir / "kernels.json").exists() and list((done.run_dir / "kernels").glob("*.py"))
+    assert not (done.run_dir / "kernels.json").exists() and list((done.run_dir / "kernels").glob("triton_tem_*.py"))
 
 
 @pytest.mark.slow

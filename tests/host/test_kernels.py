@@ -1,0 +1,44 @@
+"""Kernels of a run, compiled one by one on warm servers that import no torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from reprokit.core.records import Observation
+from reprokit.core.verdict import judge
+from reprokit.host import kernels, rundir
+from reprokit.host.observe import Journals
+
+from ..cli.test_kernel import ADD
+
+
+@pytest.mark.slow
+def test_what_compiled_before_is_not_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first that fails in the order of the run is the story, the others are told; what failed is asked again."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    rundir.make_folders(tmp_path)
+    texts = {"good.py": ADD, "bad.py": ADD.replace("90, 32", "101, 32"), "worse.py": ADD.replace("tl.load(", "tl.lod(")}
+    (tmp_path / kernels.FOLDER).mkdir()
+    for name, text in texts.items():
+        (tmp_path / kernels.FOLDER / name).write_text(text)
+    events = [{"ev": "kernel", "files": [name]} for name in texts]
+    journals = Journals({1: events}, 0, {})
+    healthy = Observation(exit_status=0, has_finished=True, simulated=("a GPU",))
+
+    def answers() -> list[str]:
+        return [row["answer"] for row in json.loads((tmp_path / kernels.FILE).read_text())]
+
+    seen = kernels.check(healthy, journals, tmp_path, sys.executable, "changed")
+    assert answers() == ["compiled", "exception", "exception"]
+    verdict = judge(seen)
+    assert (verdict.kind, verdict.phase, verdict.work["kernel"]) == ("exception", "ptxas", "bad.py")
+    assert any("worse.py: exception: ttir" in row and "no attribute 'lod'" in row for row in verdict.evidence), verdict
+    assert verdict.simulated == ("a GPU",) and list((tmp_path / "logs").glob("triton*.mlir"))
+    kernels.check(healthy, journals, tmp_path, sys.executable, "changed")
+    assert answers() == ["known", "exception", "exception"]
+    del events[1:]
+    assert kernels.check(healthy, journals, tmp_path, sys.executable, "all").kernels == 1 and answers() == ["compiled"]
