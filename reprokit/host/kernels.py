@@ -46,20 +46,17 @@ class Compiled:
 
     file: str
     answer: str
-    """``compiled``, ``known`` (it was compiled before), or the kind of what happened instead."""
+    """``compiled``, ``known`` (it was compiled before), ``not compiled`` (an interrupt), or the kind of what happened."""
     title: str = ""
     seconds: float = 0.0
     cpu_s: float = 0.0
     peak_rss_bytes: int = 0
 
 
-def listed(journals: Journals) -> dict[str, int]:
-    """The programs that a run left, in the order in which they were generated, and how often each kernel is there."""
-    found: dict[str, int] = {}
-    for event in journals.all("kernel"):
-        for file in event.get("files") or ():
-            found[str(file)] = found.get(str(file), 0) + 1
-    return found
+def listed(journals: Journals, run_path: Path) -> list[str]:
+    """The programs that a run left, in the order in which they were generated."""
+    found = [Path(str(file)).name for event in journals.all("kernel") for file in event.get("files") or ()]
+    return [name for name in dict.fromkeys(found) if (run_path / FOLDER / name).is_file()]
 
 
 def check(
@@ -67,10 +64,10 @@ def check(
     show: Callable[[Standing], None] | None = None,
 ) -> Observation:  # fmt: skip
     """Compile them, all or those that are new, and give the observation of the first that fails, or what it was."""
-    names = [name for name in listed(journals) if (run_path / FOLDER / Path(name).name).is_file()]
+    names = listed(journals, run_path)
     known = _Known(python)
     asked = [n for n in names if which == "all" or not known.has(files.read_text(run_path / FOLDER / n))]
-    done: dict[str, Compiled] = {n: Compiled(n, "known") for n in names}
+    done = {n: Compiled(n, "not compiled" if n in asked else "known") for n in names}
     failed: dict[str, Judged] = {}
     standing = Standing()
 

@@ -5,6 +5,7 @@ Each cell is a program that a maintainer could run (core/programs/kernels.py), r
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -106,7 +107,7 @@ def read_kernels(file: Path, name: str, python: str, folder: Path) -> dict[str, 
 def _of_module(file: Path, name: str, python: str, folder: Path) -> dict[str, str]:
     """Have the agent turn Inductor's kernels into programs, which takes torch; the device that it asks for is any."""
     rundir.make_folders(folder)
-    gpu = json.loads(json.dumps(devices.GPUS["h100"].__dict__))
+    gpu = dataclasses.asdict(devices.GPUS["h100"])
     with launch.agent_folder(folder) as agent:
         environ = {**launch.users_environment(), **launch.simulation(gpu), "PYTHONPATH": launch.python_path(agent)}
         environ["REPROKIT_RUN_DIR"] = str(folder)
