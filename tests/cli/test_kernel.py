@@ -8,21 +8,9 @@ from typing import Any
 
 import pytest
 
-from ..conftest import reprokit
+from ..conftest import ROOT, reprokit
 
-ADD = """
-import triton
-import triton.language as tl
-from triton.backends.compiler import GPUTarget
-
-@triton.jit
-def kernel(x, y, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y + i, tl.load(x + i, i < n) + 1, i < n)
-
-source = triton.compiler.ASTSource(fn=kernel, signature={'x': '*fp32', 'y': '*fp32', 'n': 'i32', 'BLOCK': 'constexpr'}, constexprs={(3,): 128}, attrs={})
-triton.compile(source, target=GPUTarget('cuda', 90, 32), options={'num_warps': 4})
-"""
+ADD = (ROOT / "samples" / "triton_architecture.py").read_text()
 DOT = """
 import triton
 import triton.language as tl
@@ -50,7 +38,7 @@ def test_the_matrix_says_what_compiles_and_what_helps(write: Any) -> None:
     """An architecture that no ptxas knows, and one that an older ptxas does not know: the remedies are tried."""
     old = write("ptxas", REFUSES)
     old.chmod(0o755)
-    done = reprokit("kernel", write("add.py", ADD), "--arch", "80,sm_90,100,101", "--ptxas", old, "--json")
+    done = reprokit("kernel", ROOT / "samples" / "triton_architecture.py", "--arch", "80,sm_90,100,101", "--ptxas", old, "--json")
     assert done.status == 1, done.err
     cells = {(c["arch"], bool(c["ptxas"])): c for c in done.json["cells"]}
     assert [cells[a, False]["answer"] for a in ("sm_80", "sm_90", "sm_100a")] == ["compiled"] * 3, cells

@@ -25,7 +25,7 @@ SAMPLES = {
 ELSEWHERE = {
     "superlinear_compile": "test_scale.py", "wrong_result": "test_silent.py", "kv_cache": "test_silent.py",
     "graph_break": "test_silent.py", "max_autotune": "test_samples.py", "symmetric_memory": "test_samples.py",
-    "cuda_graph_capture": "test_samples.py",
+    "cuda_graph_capture": "test_samples.py", "triton_architecture": "test_kernel.py",
 }  # fmt: skip
 """Samples that say more than one capture can."""
 

@@ -21,7 +21,7 @@ def test_what_compiled_before_is_not_compiled_again(tmp_path: Path, monkeypatch:
     """The first that fails in the order of the run is the story, the others are told; what failed is asked again."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     rundir.make_folders(tmp_path)
-    texts = {"good.py": ADD, "bad.py": ADD.replace("90, 32", "101, 32"), "worse.py": ADD.replace("tl.load(", "tl.lod(")}
+    texts = {"good.py": ADD.replace("101, 32", "90, 32"), "bad.py": ADD, "worse.py": ADD.replace("tl.load(", "tl.lod(")}
     (tmp_path / kernels.FOLDER).mkdir()
     for name, text in texts.items():
         (tmp_path / kernels.FOLDER / name).write_text(text)
