@@ -38,7 +38,9 @@ def test_the_matrix_says_what_compiles_and_what_helps(write: Any) -> None:
     """An architecture that no ptxas knows, and one that an older ptxas does not know: the remedies are tried."""
     old = write("ptxas", REFUSES)
     old.chmod(0o755)
-    done = reprokit("kernel", ROOT / "samples" / "triton_architecture.py", "--arch", "80,sm_90,100,101", "--ptxas", old, "--json")
+    done = reprokit(
+        "kernel", ROOT / "samples" / "triton_architecture.py", "--arch", "80,sm_90,100,101", "--ptxas", old, "--json"
+    )
     assert done.status == 1, done.err
     cells = {(c["arch"], bool(c["ptxas"])): c for c in done.json["cells"]}
     assert [cells[a, False]["answer"] for a in ("sm_80", "sm_90", "sm_100a")] == ["compiled"] * 3, cells
