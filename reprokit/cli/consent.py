@@ -51,6 +51,10 @@ def agreed(
         raise BadInput(
             f"{opened.pack.path} is of growth over several sizes; ask reprokit {word} of its target at one size (reprokit replay and minimize take the pack)"
         )
+    if opened.kernel:
+        raise BadInput(
+            f"{opened.pack.path} is of one Triton kernel, which {word} has nothing to ask of; reprokit kernel tries its repro.py for other architectures and ptxas"
+        )
     checked = interpreter.check(python)
     with interrupts.held():
         run = rundir.create(output_dir, f"{word}-{opened.verdict.kind}")

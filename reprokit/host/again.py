@@ -20,6 +20,7 @@ from ..core.signature import ALGORITHM
 from . import archive, files, origins, pack, private, rundir
 from .minimize import Case, starts_of
 from .minimized import Minimized
+from .origins import KERNELS
 
 ORIGINAL = "original.py"
 """The repro as it was before it was minimized, in a pack."""
@@ -43,6 +44,12 @@ class Opened:
         """What a superlinear compile cost at each size; empty for other failures."""
         told = self.pack.json("observation.json").get("growth")
         return told if isinstance(told, dict) else {}
+
+    @property
+    def kernel(self) -> str:
+        """The file of the Triton kernel that failed alone; empty for other failures."""
+        told = str(self.pack.json("observation.json").get("kernel") or "")
+        return told if re.fullmatch(r"[\w-]+\.py", told) else ""
 
     @property
     def gpu(self) -> dict[str, Any] | None:
@@ -86,7 +93,12 @@ def case_of_pack(opened: Opened, place: rundir.RunDir, python: str) -> Case:
             path.parent.mkdir(parents=True, exist_ok=True)
             files.write_whole(path, data)
     told = opened.pack.json("observation.json")
+    if opened.kernel:
+        text = opened.pack.files.get(ORIGINAL, b"").decode("utf-8", "replace") or opened.repro
+        (place.path / KERNELS).mkdir(exist_ok=True)
+        files.write_whole(place.path / KERNELS / opened.kernel, text)
     seen = Observation(
+        kernel=opened.kernel,
         seconds=_number(told.get("seconds")), quiet_s=_number(told.get("quiet_s")),
         endless_line=str(told.get("endless_line") or ""), graphs=tuple(_graphs(told.get("graphs"))),
         raised=_raised(told.get("raised")),

@@ -28,9 +28,8 @@ from .forked import Server, ServerLost
 from .judged import Judged, Limits, judged, request_for
 from .observe import Journals
 from .oracle import Standing
+from .origins import KERNELS
 
-FOLDER = "kernels"
-"""Of a run directory: the programs."""
 FILE = "kernels.json"
 DEADLINE_S = 120.0
 """Served seconds for one kernel; most take one or two."""
@@ -56,7 +55,7 @@ class Compiled:
 def listed(journals: Journals, run_path: Path) -> list[str]:
     """The programs that a run left, in the order in which they were generated."""
     found = [Path(str(file)).name for event in journals.all("kernel") for file in event.get("files") or ()]
-    return [name for name in dict.fromkeys(found) if (run_path / FOLDER / name).is_file()]
+    return [name for name in dict.fromkeys(found) if (run_path / KERNELS / name).is_file()]
 
 
 def check(
@@ -66,7 +65,7 @@ def check(
     """Compile them, all or those that are new, and give the observation of the first that fails, or what it was."""
     names = listed(journals, run_path)
     known = _Known(python)
-    asked = [n for n in names if which == "all" or not known.has(files.read_text(run_path / FOLDER / n))]
+    asked = [n for n in names if which == "all" or not known.has(files.read_text(run_path / KERNELS / n))]
     done = {n: Compiled(n, "not compiled" if n in asked else "known") for n in names}
     failed: dict[str, Judged] = {}
     standing = Standing()
@@ -77,7 +76,7 @@ def check(
         title = "" if is_fine else one.signature.title
         done[name] = Compiled(name, answer, title, one.seconds, one.cpu_s, one.seen.peak_rss_bytes)
         if is_fine:
-            known.add(files.read_text(run_path / FOLDER / name))
+            known.add(files.read_text(run_path / KERNELS / name))
         elif one.verdict.kind != "unknown":
             failed[name] = one
         standing.asked += 1
@@ -86,7 +85,7 @@ def check(
             show(standing)
 
     try:
-        compile_all([(n, files.read_text(run_path / FOLDER / n)) for n in asked], python, run_path, note)
+        compile_all([(n, files.read_text(run_path / KERNELS / n)) for n in asked], python, run_path, note)
     finally:
         files.write_json(run_path / FILE, [dataclasses.asdict(done[n]) for n in names])
     first = next((n for n in names if n in failed), None)
@@ -153,7 +152,7 @@ def _reproducer(run_path: Path, name: str, python: str) -> None:
     """Have Triton write its MLIR reproducer of the kernel that failed, which its maintainers ask for."""
     place = run_path / "logs" / "triton"
     text = f"import os\nos.environ['TRITON_REPRODUCER_PATH'] = {str(place)!r}\n" + files.read_text(
-        run_path / FOLDER / name
+        run_path / KERNELS / name
     )
     with contextlib.suppress(OSError):
         run_cold(text, python, run_path / "reproducer", NOBODY, LIMITS)

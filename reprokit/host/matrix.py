@@ -21,6 +21,7 @@ from ..core.records import BadInput
 from . import files, kernels, launch, rundir
 from .judged import Judged
 from .oracle import Standing
+from .origins import KERNELS
 
 VERSION_S = 20.0
 MODULE_S = 180.0
@@ -123,9 +124,7 @@ def _of_module(file: Path, name: str, python: str, folder: Path) -> dict[str, st
     wanted = {k: v for k, v in told.items() if v and (not name or k == name)}
     if not wanted:
         raise BadInput(f"{file}: Inductor's decorators could not be read with this torch")
-    return {
-        Path(one).stem: files.read_text(folder / kernels.FOLDER / one) for names in wanted.values() for one in names
-    }
+    return {Path(one).stem: files.read_text(folder / KERNELS / one) for names in wanted.values() for one in names}
 
 
 def fill(

@@ -16,6 +16,8 @@ from ..core.records import GraphRecord, Observation, Verdict
 from . import files
 
 MOST_GRAPHS = 6
+KERNELS = "kernels"
+"""Folder of a run directory with Triton kernels as programs."""
 NAMES = {
     "values": "graph that Dynamo saw, with what stood in its small inputs,",
     "dynamo": "graph that Dynamo saw",
@@ -83,7 +85,7 @@ def find(seen: Observation, run_path: Path, source: str, is_training: bool, is_f
 
 def find_kernel(run_path: Path, name: str) -> list[Start]:
     """The program of a Triton kernel that failed."""
-    text = files.read_text(run_path / "kernels" / Path(name).name)
+    text = files.read_text(run_path / KERNELS / Path(name).name)
     return [Start("kernel", polish.flatten(text))] if text else []
 
 

@@ -15,6 +15,7 @@ from ..core.zoo import ZOO
 from . import files
 from .launch import Request
 from .observe import Journals
+from .origins import KERNELS
 
 MOST_LINES = 400
 """A longer source is not inlined when a graph is at hand."""
@@ -24,7 +25,7 @@ def make(request: Request, seen: Observation, journals: Journals, run_path: Path
     """Give the script, one line that says what it is, and what stood in the way of a better one."""
     missing: list[Missing] = []
     if seen.kernel:
-        text = files.read_text(run_path / "kernels" / Path(seen.kernel).name)
+        text = files.read_text(run_path / KERNELS / Path(seen.kernel).name)
         return text, "the kernel as Inductor generated it, compiled with Triton alone", missing
     graph = _graph_script(seen, run_path)
     if request.target.kind != "command":

@@ -145,6 +145,12 @@ def test_a_kernel_that_ptxas_refuses_is_made_small_without_torch(write: Any, tmp
     assert "triton-lang/triton/issues/new" in (Path(done.json["issue"]).parent / "issue" / "url.txt").read_text()
     names = archive.read(Path(done.json["pack"])).files
     assert {"gpu.json", "kernels.json"} <= set(names) and json.loads(names["gpu.json"])["minor"] == 1
+    refused = reprokit("workarounds", done.json["pack"], "--yes")
+    assert refused.status == 2 and "reprokit kernel tries its repro.py" in refused.err
+    again = reprokit(
+        "minimize", done.json["pack"], "--yes", "--budget", "5", "--json", "--output-dir", tmp_path / "again"
+    )
+    assert again.status == 0 and "GPUTarget" in Path(again.json["repro"]).read_text(), again.out + again.err
     assert any(re.fullmatch(r"logs/triton.*\.mlir", n) for n in names) and any(n.startswith("kernels/") for n in names)
 
 

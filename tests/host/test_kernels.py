@@ -12,6 +12,7 @@ from reprokit.core.records import Observation
 from reprokit.core.verdict import judge
 from reprokit.host import kernels, rundir
 from reprokit.host.observe import Journals
+from reprokit.host.origins import KERNELS
 
 from ..cli.test_kernel import ADD
 
@@ -22,9 +23,9 @@ def test_what_compiled_before_is_not_compiled_again(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     rundir.make_folders(tmp_path)
     texts = {"good.py": ADD.replace("101, 32", "90, 32"), "bad.py": ADD, "worse.py": ADD.replace("tl.load(", "tl.lod(")}
-    (tmp_path / kernels.FOLDER).mkdir()
+    (tmp_path / KERNELS).mkdir()
     for name, text in texts.items():
-        (tmp_path / kernels.FOLDER / name).write_text(text)
+        (tmp_path / KERNELS / name).write_text(text)
     events = [{"ev": "kernel", "files": [name]} for name in texts]
     journals = Journals({1: events}, 0, {})
     healthy = Observation(exit_status=0, has_finished=True, simulated=("a GPU",))
