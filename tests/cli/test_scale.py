@@ -78,7 +78,7 @@ def shown(done: Done) -> str:
 def test_an_exponential_compile_is_named_and_a_deadline_is_told(target: Path, tmp_path: Path) -> None:
     """Phase, law and frame; the size that met its deadline is left out of the fit and is where the stacks are from."""
     done = reprokit(
-        "scale", f"{target}:steep", "--set", "n=1,3,5,7,8,20", "--at", "20", "--timeout", "25", "--budget", "25", "--output-dir", tmp_path / "out", "--json",
+        "scale", f"{target}:steep", "--set", "n=1,3,5,7,8,20", "--at", "20", "--timeout", "25", "--budget", "12", "--output-dir", tmp_path / "out", "--json",
         env=clean_environ(REPROKIT_MINIMIZE="1"),
     )  # fmt: skip
     found = done.json

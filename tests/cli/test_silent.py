@@ -25,7 +25,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Done:
     """One capture of a wrong result, with all that follows it."""
     out = tmp_path_factory.mktemp("wrong")
     return capture(
-        SAMPLES / "wrong_result.py:make", "--output-dir", out, "--budget", "60",
+        SAMPLES / "wrong_result.py:make", "--output-dir", out, "--budget", "40",
         REPROKIT_MINIMIZE="1", REPROKIT_ABLATE="1",
     )  # fmt: skip
 
@@ -200,7 +200,13 @@ def make():
     return {{"model": Net(), "calls": [((torch.ones(3),), {{}})] * {calls}, "compile": {{"backend": "eager"}}}}
 """
     done = capture(
-        f"{write('steps.py', text)}:make", "--output-dir", tmp_path / "out", REPROKIT_COMPARE="0", REPROKIT_MINIMIZE="1"
+        f"{write('steps.py', text)}:make",
+        "--budget",
+        "25",
+        "--output-dir",
+        tmp_path / "out",
+        REPROKIT_COMPARE="0",
+        REPROKIT_MINIMIZE="1",
     )
     assert done.kind == kind
     found = done.json["minimized"]
