@@ -116,6 +116,8 @@ def _children() -> list[int]:
 def _warm_up(depth: str) -> int:
     """Do once what every child would do again; gives the number of threads that torch would use by itself."""
     if depth == "triton":
+        for name in ("triton.compiler", "triton.backends.compiler", "triton.language.extra.libdevice"):
+            importlib.import_module(name)
         return 1
     simulate.before_torch()
     import torch
