@@ -13,9 +13,6 @@ Hooks = tuple[Callable[[], None] | None, Callable[[], None] | None]
 """What to call before and after a module is executed."""
 
 
-_is_introduced = False
-
-
 class _ThenLoader(Loader):
     """A loader that calls ``before`` and ``after`` around the real one's ``exec_module``, the first time."""
 
@@ -75,22 +72,15 @@ def wait_for_torch() -> None:
 
 def _before_triton() -> None:
     """A program that compiles kernels and imports no torch."""
-    _introduce()
+    from . import process
 
-
-def _introduce() -> None:
-    global _is_introduced
-    if not _is_introduced:
-        from . import process
-
-        _is_introduced = True
-        process.introduce()
+    process.introduce()
 
 
 def _before_torch() -> None:
-    from . import simulate
+    from . import process, simulate
 
-    _introduce()
+    process.introduce()
     simulate.before_torch()
 
 

@@ -1,4 +1,4 @@
-"""Make this process dumpable and introduce it in the journal; runs just before torch is imported."""
+"""Make this process dumpable and introduce it in the journal; runs just before torch or Triton is imported."""
 
 from __future__ import annotations
 
@@ -21,10 +21,15 @@ from . import exceptions, journal
 
 _fault_file: IO[str] | None = None
 _is_enabled_by_us = False
+_is_introduced = False
 
 
 def introduce() -> None:
-    """Journal who this is, let the host take stacks, and hear of uncaught exceptions and warnings."""
+    """Journal who this is, let the host take stacks, and hear of uncaught exceptions and warnings; the first time."""
+    global _is_introduced
+    if _is_introduced:  # it imports torch and Triton, in either order
+        return
+    _is_introduced = True
     can_dump = _open_stack_files()
     _allow_tracer()
     journal.write(
