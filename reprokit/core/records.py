@@ -26,7 +26,6 @@ FAILURE_KINDS = (
     "wrong-result",
     "recompile-limit",
     "recompile-storm",
-    "cudagraph-skip",
     "graph-break",
     "cudagraph-skip",
     "slow-compile",

@@ -40,22 +40,19 @@ def judge(seen: Observation) -> Verdict:
         _swallowed,
         _finished,
     )
-    for question in questions:
-        verdict = question(seen)
-        if verdict is not None:
-            work = {**verdict.work, "kernel": seen.kernel} if seen.kernel else verdict.work
-            evidence = (*verdict.evidence, *(f"fails too: {other}" for other in seen.failing_kernels[:8]))
-            return dataclasses.replace(verdict, simulated=seen.simulated, work=work, evidence=evidence)
+    answers = (question(seen) for question in questions)
+    verdict = next((answer for answer in answers if answer is not None), None) or _ended(seen)
+    work = {**verdict.work, "kernel": seen.kernel} if seen.kernel else verdict.work
+    evidence = (*verdict.evidence, *(f"fails too: {other}" for other in seen.failing_kernels[:8]))
+    return dataclasses.replace(verdict, simulated=seen.simulated, work=work, evidence=evidence)
+
+
+def _ended(seen: Observation) -> Verdict:
     why = f"the target ended by itself with exit status {seen.exit_status} and no uncaught exception"
     if not seen.is_command and seen.exit_status == 0:
         why = "the target ended the process with status 0 before its calls returned"
     return Verdict(
-        "unknown",
-        where.of_open_events(seen),
-        "exit",
-        f"{sentence(why)}",
-        (f"exit status {seen.exit_status}",),
-        simulated=seen.simulated,
+        "unknown", where.of_open_events(seen), "exit", f"{sentence(why)}", (f"exit status {seen.exit_status}",)
     )
 
 

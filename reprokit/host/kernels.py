@@ -65,7 +65,8 @@ def check(
     """Compile them, all or those that are new, and give the observation of the first that fails, or what it was."""
     names = listed(journals, run_path)
     known = _Known(python)
-    asked = [n for n in names if which == "all" or not known.has(files.read_text(run_path / KERNELS / n))]
+    texts = {name: files.read_text(run_path / KERNELS / name) for name in names}
+    asked = [n for n in names if which == "all" or not known.has(texts[n])]
     done = {n: Compiled(n, "not compiled" if n in asked else "known") for n in names}
     failed: dict[str, Judged] = {}
     standing = Standing()
@@ -76,7 +77,7 @@ def check(
         title = "" if is_fine else one.signature.title
         done[name] = Compiled(name, answer, title, one.seconds, one.cpu_s, one.seen.peak_rss_bytes)
         if is_fine:
-            known.add(files.read_text(run_path / KERNELS / name))
+            known.add(texts[name])
         elif one.verdict.kind != "unknown":
             failed[name] = one
         standing.asked += 1
@@ -85,13 +86,13 @@ def check(
             show(standing)
 
     try:
-        compile_all([(n, files.read_text(run_path / KERNELS / n)) for n in asked], python, run_path, note)
+        compile_all([(n, texts[n]) for n in asked], python, run_path, note)
     finally:
         files.write_json(run_path / FILE, [dataclasses.asdict(done[n]) for n in names])
     first = next((n for n in names if n in failed), None)
     if first is None:
         return dataclasses.replace(seen, kernels=len(names))
-    _reproducer(run_path, first, python)
+    _reproducer(run_path, texts[first], python)
     others = tuple(f"{n}: {failed[n].signature.title}" for n in names if n in failed and n != first)
     return dataclasses.replace(
         failed[first].seen, kernel=first, kernels=len(names), failing_kernels=others, graphs=seen.graphs,
@@ -148,12 +149,10 @@ def _one(server: Server, text: str, python: str, limits: Limits) -> Judged:
     raise AssertionError  # not reached
 
 
-def _reproducer(run_path: Path, name: str, python: str) -> None:
+def _reproducer(run_path: Path, program: str, python: str) -> None:
     """Have Triton write its MLIR reproducer of the kernel that failed, which its maintainers ask for."""
     place = run_path / "logs" / "triton"
-    text = f"import os\nos.environ['TRITON_REPRODUCER_PATH'] = {str(place)!r}\n" + files.read_text(
-        run_path / KERNELS / name
-    )
+    text = f"import os\nos.environ['TRITON_REPRODUCER_PATH'] = {str(place)!r}\n{program}"
     with contextlib.suppress(OSError):
         run_cold(text, python, run_path / "reproducer", NOBODY, LIMITS)
     shutil.rmtree(run_path / "reproducer", ignore_errors=True)

@@ -6,13 +6,13 @@ the simulation: nothing is put back.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from ...core.devices import Gpu
 from .. import settings
+from ..hooks import wrap
 from . import attention
 
 
@@ -32,8 +32,7 @@ class Replacing:
     def around(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         """Replace a function by one that calls it."""
         if hasattr(owner, name):
-            real = getattr(owner, name)
-            setattr(owner, name, functools.wraps(real)(make(real)))
+            wrap(owner, name, make)
         else:
             self.missing.append(f"{getattr(owner, '__name__', type(owner).__name__)}.{name}")
 

@@ -105,9 +105,8 @@ def shrink_numbers(text: str, test: Test) -> str:
     def edits(tree: ast.Module) -> Iterator[Place]:
         held = _of_devices(tree)
         for path, node in walk(tree):
-            if not isinstance(node, ast.Constant) or type(node.value) is not int or id(node) in held:
-                continue
-            if node.value > LEAST_NUMBER:
+            is_held = id(node) in held
+            if isinstance(node, ast.Constant) and type(node.value) is int and node.value > LEAST_NUMBER and not is_held:
                 for choice, _ in enumerate(_candidates(node.value)):
                     yield Place(path, choice)
 
