@@ -9,23 +9,17 @@ from typing import Any
 
 from ..core import devices
 from ..core.records import BadInput
-from . import launch
-from .environment import NoAnswer, ask_child
+from .environment import NoAnswer, ask_agent
 
 ANSWER_S = 120.0
 
 
 def here(python: str) -> list[dict[str, Any]]:
     """The GPUs that torch in ``python`` sees, in the form that ``--gpu`` takes from a file."""
-    with launch.agent_folder() as agent:
-        path = {"PYTHONPATH": launch.python_path(agent)}
-        try:
-            text = ask_child([python, "-m", "_reprokit.agent", "gpus"], ANSWER_S, path)
-            found = json.loads(text.strip().splitlines()[-1])
-        except NoAnswer as problem:
-            raise BadInput(f"{python} did not say which GPUs it sees: {problem}") from problem
-        except (ValueError, IndexError) as problem:
-            raise BadInput(f"{python} did not say which GPUs it sees") from problem
+    try:
+        found = ask_agent(python, ["gpus"], ANSWER_S)
+    except NoAnswer as problem:
+        raise BadInput(f"{python} did not say which GPUs it sees: {problem}") from problem
     if not found:
         raise BadInput(
             "torch sees no GPU here; record one where it stands, or name one that reprokit knows: --gpu h100"

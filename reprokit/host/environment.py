@@ -174,14 +174,17 @@ def _remembered(name: str, python: str, ask: Callable[[], str], age_s: float) ->
 
 
 def _inventory(python: str, folder: Path | None) -> str:
+    return json.dumps(ask_agent(python, ["env"], QUESTION_S, folder))
+
+
+def ask_agent(python: str, words: list[str], timeout_s: float, folder: Path | None = None) -> Any:
+    """The JSON value that the agent answers ``words`` with, in the interpreter ``python``."""
     with agent_folder(folder) as agent:
-        text = ask_child([python, "-m", "_reprokit.agent", "env"], QUESTION_S, {"PYTHONPATH": python_path(agent)})
+        text = ask_child([python, "-m", "_reprokit.agent", *words], timeout_s, {"PYTHONPATH": python_path(agent)})
     try:
-        line = text.strip().splitlines()[-1]
-        json.loads(line)
+        return json.loads(text.strip().splitlines()[-1])
     except (ValueError, IndexError) as problem:
-        raise NoAnswer(f"{python} gave no inventory: {text[-300:]!r}") from problem
-    return line
+        raise NoAnswer(f"{python} gave no answer to {words[0]}; it printed {text[-300:]!r}") from problem
 
 
 def _collect_env(python: str) -> str:

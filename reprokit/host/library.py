@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from ..core.records import BadInput
-from .environment import NoAnswer, ask_child
-from .launch import agent_folder, python_path
+from .environment import NoAnswer, ask_agent
 from .target import Target
 
 ANSWER_S = 180.0
@@ -17,16 +16,10 @@ ANSWER_S = 180.0
 def ask(python: str, target: Target) -> dict[str, Any]:
     """What there is to say of an ``hf:`` target, or of all of them when it has no name; BadInput says what is wrong."""
     spec = json.dumps({"place": target.place, "name": target.name})
-    with agent_folder() as agent:
-        try:
-            text = ask_child(
-                [python, "-m", "_reprokit.agent", "models", spec], ANSWER_S, {"PYTHONPATH": python_path(agent)}
-            )
-            told = json.loads(text.strip().splitlines()[-1])
-        except NoAnswer as problem:
-            raise BadInput(f"{python} did not say what its transformers has: {problem}") from problem
-        except (ValueError, IndexError) as problem:
-            raise BadInput(f"{python} did not say what its transformers has; it printed {text[-200:]!r}") from problem
+    try:
+        told = ask_agent(python, ["models", spec], ANSWER_S)
+    except NoAnswer as problem:
+        raise BadInput(f"{python} did not say what its transformers has: {problem}") from problem
     if told.get("refused"):
         raise BadInput(str(told["refused"]))
     return dict(told)
