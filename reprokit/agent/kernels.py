@@ -69,10 +69,7 @@ def _write(name: str, stem: str, source: str, load: Callable[[str, str], Any]) -
     for place, config in enumerate(tuner.configs):
         program = kernels.standalone(name, source, helpers, _call(tuner, config))
         file = f"{stem[:120]}-{place}.py" if len(tuner.configs) > 1 else f"{stem[:120]}.py"
-        draft = os.path.join(folder, f".{file}.{os.getpid()}")
-        with open(draft, "w", encoding="utf-8") as opened:
-            opened.write(program)
-        os.replace(draft, os.path.join(folder, file))
+        recorder.write_whole(folder, file, program)
         found.append(file)
     return found
 

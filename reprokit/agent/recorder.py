@@ -50,10 +50,15 @@ def record(
 def keep_compiled(text: str) -> None:
     """Put the module that Inductor generated beside the graph that it was generated from."""
     if current is not None:
-        draft = os.path.join(journal.RUN_DIR, "graphs", f"{current:04d}", f".compiled-{os.getpid()}")
-        with open(draft, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-        os.replace(draft, draft.replace(f".compiled-{os.getpid()}", "compiled.py"))
+        write_whole(os.path.join(journal.RUN_DIR, "graphs", f"{current:04d}"), "compiled.py", text)
+
+
+def write_whole(folder: str, name: str, text: str) -> None:
+    """Write a file under another name first, so that nobody reads half of it."""
+    draft = os.path.join(folder, f".{name}.{os.getpid()}")
+    with open(draft, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+    os.replace(draft, os.path.join(folder, name))
 
 
 def _write(source: str, facts: dict[str, Any], values: dict[str, Any], small: dict[str, Any]) -> int:
