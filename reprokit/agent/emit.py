@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..core.programs import tensors
+from ..core.programs import process_group, tensors
 
 SMALL_INTEGERS, SMALL_FLOATS = 64, 16
 """Inputs of at most so many elements are recorded with their values."""
@@ -28,11 +28,16 @@ def describe_inputs(gm: Any, example_inputs: Sequence[Any]) -> list[dict[str, An
     return [describe_input(value, as_traced) for value, as_traced in zip(example_inputs, traced, strict=False)]
 
 
-def describe_values(gm: Any) -> dict[str, Any]:
-    """Metadata of each value of the graph that is a tensor or a number, by the name that it has in the graph's code."""
+def describe_values(gm: Any, example_inputs: Sequence[Any]) -> dict[str, Any]:
+    """Metadata of each value of the graph that is a tensor or a number, and of a mesh of devices that is an input, by the
+    name that it has in the graph's code."""
     import torch
 
     found = {}
+    places = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    for node, given in zip(places, example_inputs, strict=False):
+        if (facts := describe_input(given))["kind"] == "mesh":
+            found[node.name] = facts
     for node in gm.graph.nodes:
         value = node.meta.get("example_value", node.meta.get("val"))
         if isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, int, float)):
@@ -67,7 +72,9 @@ def describe_input(value: Any, as_traced: Any = None) -> dict[str, Any]:
 
     if isinstance(value, torch.Tensor):
         sizes = as_traced.shape if isinstance(as_traced, torch.Tensor) else value.shape
+        placed = getattr(value, "placements", None)
         return {
+            **({"placements": [repr(p) for p in placed]} if placed else {}),
             "kind": "tensor",
             "shape": [_number(s) for s in value.shape],
             "stride": [_number(s) for s in value.stride()] if value.layout is torch.strided else None,
@@ -82,6 +89,8 @@ def describe_input(value: Any, as_traced: Any = None) -> dict[str, Any]:
         return {"kind": "symbol", "symbol": str(value), "value": _number(value)}
     if isinstance(value, (bool, int, float)):
         return {"kind": "number", "value": value}
+    if type(value).__name__ == "DeviceMesh":
+        return {"kind": "mesh", "shape": list(value.shape), "device": value.device_type}
     return {"kind": "other", "type": f"{type(value).__module__}.{type(value).__qualname__}", "text": repr(value)[:500]}
 
 
@@ -107,6 +116,7 @@ def standalone(gm: Any, inputs: list[dict[str, Any]], level: str, cid: str | Non
         _HEADER.format(level=level, cid=cid or "?"),
         "import torch",
         *sorted(imports),
+        *_group(inputs, classes),
         "",
         "",
         "\n\n\n".join(classes),
@@ -124,6 +134,16 @@ def standalone(gm: Any, inputs: list[dict[str, Any]], level: str, cid: str | Non
         *_main(level),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _group(inputs: list[dict[str, Any]], classes: list[str]) -> list[str]:
+    import torch
+
+    dist = torch.distributed
+    if not process_group.is_spoken_in("\n".join(classes)) or not (dist.is_available() and dist.is_initialized()):
+        return []
+    mesh = next((facts for facts in inputs if facts["kind"] == "mesh"), None)
+    return [process_group.TENSORS, *process_group.rows(dist.get_rank(), dist.get_world_size(), mesh)]
 
 
 def _main(level: str) -> list[str]:
@@ -210,6 +230,8 @@ def _input_line(facts: dict[str, Any]) -> str:
         return f"{facts['value']!r},  # {facts['symbol']}"
     if facts["kind"] == "number":
         return f"{facts['value']!r},"
+    if facts["kind"] == "mesh":
+        return f"{process_group.MESH},"
     return f"None,  # {facts['type']}: {_one_line(facts['text'])}"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..core import zoo
-from . import factory, hf, hf_config, instrument, journal, memory, results, simulate, speed
+from . import factory, hf, hf_config, instrument, journal, memory, results, simulate, speed, tensor_parallel
 from .factory import BadTarget, Target
 
 FREE_SHARE = 0.8
@@ -24,11 +24,21 @@ def run(spec: dict[str, Any]) -> None:
         library = hf_config.load() if spec["kind"] == "hf" else None
     if simulate.problem:
         raise BadTarget(simulate.problem)
-    device = _device(torch, spec["device"] or ("cuda" if spec["gpu"] else None))
+    if not spec["every_rank"] or tensor_parallel.is_real():
+        return _run(torch, library, spec)
+    with tensor_parallel.ranks(spec["tensor_parallel"]) as rank:
+        _run(torch, library, spec if rank == 0 else {**spec, "compile": {"backend": tensor_parallel.trace_only}})
+
+
+def _run(torch: Any, library: Any, spec: dict[str, Any]) -> None:
+    count = spec["tensor_parallel"]
+    wanted = spec["device"] or ("cuda" if spec["gpu"] else None)
+    device = _device(torch, tensor_parallel.device_of(torch, wanted, count) if count else wanted)
     plan = hf.plan(library, spec["place"], spec["name"], _given(spec)) if library else None
     is_fake = _is_fake(torch, spec, device, plan)
     torch.manual_seed(0)
     with contextlib.ExitStack() as stack:
+        mesh = tensor_parallel.join(torch, device or "cpu", count) if count else None
         if is_fake:
             results.discard()
         if is_fake and not spec["gpu"]:  # which is simulated in fake tensors already
@@ -40,6 +50,8 @@ def run(spec: dict[str, Any]) -> None:
             stack.enter_context(FakeTensorMode())
         with _stage("build"):
             target = build_target(torch, spec, device, plan)
+            if mesh is not None:
+                tensor_parallel.split(torch, target.model, mesh)
         _describe(torch, target, bool(spec["train"] or target.train))
         compiled = _compile(torch, target, spec) if spec["compile_it"] or results.ROLE else target.model
         is_train = bool(spec["train"] or target.train)

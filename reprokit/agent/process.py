@@ -89,7 +89,13 @@ def _after_fork() -> None:
     can_dump = _open_stack_files() if _fault_file is not None else False
     _allow_tracer()
     journal.write(
-        "process", ppid=os.getppid(), argv=sys.orig_argv, executable=sys.executable, forked=True, can_dump=can_dump
+        "process",
+        ppid=os.getppid(),
+        argv=sys.orig_argv,
+        executable=sys.executable,
+        forked=True,
+        can_dump=can_dump,
+        rank=os.environ.get("RANK"),
     )
 
 

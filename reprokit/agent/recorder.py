@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from . import emit, journal, settings
+from . import collectives, emit, journal, settings
 
 MAX_GRAPHS = 400
 """A recompile storm must not fill the disk; later graphs are counted in the journal only."""
@@ -31,14 +31,14 @@ def record(
     """
     global _recorded
     nodes = len(gm.graph.nodes)
-    head = {"level": level, "cid": cid, "nodes": nodes, "backward": is_backward}
+    head = {"level": level, "cid": cid, "nodes": nodes, "backward": is_backward, **collectives.describe(gm)}
     number: int | None = None
     try:
         if _recorded < MAX_GRAPHS:
             _recorded += 1
             inputs = emit.describe_inputs(gm, example_inputs)
             source = emit.standalone(gm, inputs, level=level, cid=cid)
-            values = {"values": emit.describe_values(gm), "settings": settings.describe(compiler_fn)}
+            values = {"values": emit.describe_values(gm, example_inputs), "settings": settings.describe(compiler_fn)}
             small = emit.small_values(gm, example_inputs) if level == "dynamo" else {}
             number = _write(source, {**head, "inputs": inputs}, values, small)
         journal.write("graph", n=number, **head)

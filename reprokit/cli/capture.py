@@ -39,6 +39,13 @@ class WithCommand(click.Command):
     help="Any other size: a keyword argument of the factory, a knob of the zoo model, a field of the hf: configuration.",
 )  # fmt: skip
 @shared.SHAPING
+@click.option(
+    "--tensor-parallel-gpus",
+    "tensor_parallel",
+    type=click.IntRange(2),
+    metavar="N",
+    help="Split the model over N ranks as its tp_plan says: N processes through torch's elastic launcher, on GPUs or, with gloo, on the CPU; with --gpu or --weights fake one process with a fake process group.",
+)
 @shared.WATCHING
 @click.option(
     "--line-repeats",
@@ -198,12 +205,26 @@ def read_request(
         compile=compile_with,
         train=options["train"],
         device=options["device"],
-        weights=options["weights"],
+        weights=_weights(parsed, knobs, options),
         gpu=gpu,
+        tensor_parallel=options["tensor_parallel"] or 0,
         kernels=options["kernels"],
         logs=_logs(options["logs"]),
         has_trace=not options["no_trace"],
     )
+
+
+def _weights(parsed: Any, knobs: dict[str, Any], options: dict[str, Any]) -> str:
+    """What is asked for; of several ranks on one machine each builds the whole model before it is split."""
+    from ..core import zoo
+    from ..host import devices
+
+    asked = str(options["weights"])
+    if options["tensor_parallel"] is None or asked != "auto" or parsed.kind != "zoo":
+        return asked
+    entry = zoo.ZOO[parsed.name]
+    needed = zoo.needed_bytes(entry, {**entry.knobs, **knobs}, options["train"]) * options["tensor_parallel"]
+    return asked if devices.can_hold(needed) else "fake"
 
 
 def _refuse_with_command(ctx: click.Context) -> None:
@@ -225,13 +246,15 @@ def _refuse_with_command(ctx: click.Context) -> None:
         "train",
         "device",
         "gpu",
+        "tensor_parallel",
         "weights",
         "python",
     )
     used = [n for n in shaping if ctx.get_parameter_source(n) is ParameterSource.COMMANDLINE]
+    spelled = {"settings": "--set", "tensor_parallel": "--tensor-parallel-gpus"}
     if used:
         raise BadInput(
-            f"--{'set' if used[0] == 'settings' else used[0].replace('_', '-')} shapes a model, and a command runs as it is; put it into the command, or leave it out"
+            f"{spelled.get(used[0], '--' + used[0].replace('_', '-'))} shapes a model, and a command runs as it is; put it into the command, or leave it out"
         )
 
 

@@ -28,6 +28,7 @@ FAILURE_KINDS = (
     "recompile-storm",
     "graph-break",
     "cudagraph-skip",
+    "rank-mismatch",
     "slow-compile",
     "superlinear-compile",
     "error-in-eager",
@@ -116,6 +117,22 @@ class GraphRecord:
     nodes: int
     is_backward: bool = False
     is_done: bool = False
+    rank: str = ""
+    """Of a distributed program."""
+    calls: tuple[CollectiveCall, ...] = ()
+    """Collectives in it, in their order."""
+    digest: str = ""
+    """Equal for graphs with the same operators and shapes; empty where no other rank has one to compare with."""
+
+
+@dataclass(frozen=True)
+class CollectiveCall:
+    """One collective that a compiled graph holds."""
+
+    name: str
+    """With what it is called on: ``all_reduce of f32[4, 8]``."""
+    where: str = ""
+    """The user's line."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +195,8 @@ class Observation:
     ranks: dict[str, int] = field(default_factory=dict)
     """Rank of a distributed program -> the pid of its process."""
     world_size: int = 0
+    graphs_differ: str = ""
+    """Which rank compiled another graph than the others, and where it departs; empty where none did."""
     main_pid: int | None = None
     """The process whose story is told: the one that raised, or that is inside the compiler."""
     working_tid: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import frames as fr
+from . import rank_graphs
 from .cudagraphs import PREFIX, family
 from .recompiles import BROKEN, STORM, TOLD, GraphBreak
 from .records import Link, Observation, Verdict
@@ -94,6 +95,19 @@ def _skipped(seen: Observation) -> Verdict | None:
     return Verdict("cudagraph-skip", "cudagraphs", family(first.reason), sentence(why), evidence, work=work)
 
 
+def _ranks_differ(seen: Observation) -> Verdict | None:
+    if not seen.simulated or seen.breaks or seen.raised is not None or seen.exit_status != 0 or not seen.has_finished:
+        return None  # real ranks would have hung; and what broken graphs call in eager is not seen
+    found = rank_graphs.of_graphs(seen.graphs)
+    if found is None:
+        return None
+    evidence = (seen.graphs_differ,) if seen.graphs_differ else ()
+    cause = f"{found.does} {found.call.name.split(' of ')[0]}"
+    work = {"line": found.call.where} if found.call.where else {}
+    why = f"{found.says}; on real ranks the others would wait for ever"
+    return Verdict("rank-mismatch", "dynamo-trace", cause, sentence(why), evidence, work=work)
+
+
 def _broken(seen: Observation, first: GraphBreak, why: str) -> Verdict:
     evidence = tuple(f"{b.where}: {b.reason}" + (f", {b.count} times" if b.count > 1 else "") for b in seen.breaks[:8])
     return Verdict(
@@ -112,10 +126,11 @@ def notes(seen: Observation) -> tuple[str, ...]:
     rows = [sentence(seen.comparison.says)] if seen.comparison else []
     rows += [f"{r.function} was compiled {r.count + 1} times: {r.changes}" for r in seen.recompiled[:3]]
     rows += [f"graph break at {b.where}: {b.reason}" for b in seen.breaks[:5]]
+    rows += [seen.graphs_differ] if seen.graphs_differ else []
     return tuple(rows)
 
 
-QUESTIONS = (_wrong_result, _recompiled, _graph_break, _skipped)
+QUESTIONS = (_wrong_result, _recompiled, _graph_break, _skipped, _ranks_differ)
 """For ``verdict.judge``, in its order."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from . import causes, facts, phases, ranks, signals, silent, where
+from . import causes, facts, phases, rank_graphs, ranks, signals, silent, where
 from . import frames as fr
 from .records import Observation, Raised, Verdict
 from .signature import blamed, fatal, is_compilers
@@ -44,6 +44,9 @@ def judge(seen: Observation) -> Verdict:
     verdict = next((answer for answer in answers if answer is not None), None) or _ended(seen)
     work = {**verdict.work, "kernel": seen.kernel} if seen.kernel else verdict.work
     evidence = (*verdict.evidence, *(f"fails too: {other}" for other in seen.failing_kernels[:8]))
+    if seen.graphs_differ and verdict.kind not in ("ok", "rank-mismatch"):
+        parted = rank_graphs.of_graphs(seen.graphs)
+        evidence += (f"in what was compiled, {parted.says}", seen.graphs_differ) if parted else (seen.graphs_differ,)
     return dataclasses.replace(verdict, simulated=seen.simulated, work=work, evidence=evidence)
 
 
@@ -250,6 +253,8 @@ def _finished(seen: Observation) -> Verdict | None:
     if seen.exit_status != 0 or not (seen.is_command or seen.has_finished):
         return None
     compiled = [g for g in seen.graphs if g.level == "dynamo"]
+    by_rank = {g.rank for g in compiled if g.rank}
+    on_each = f" on {len(by_rank)} ranks" if len(by_rank) > 1 else ""
     told = silent.notes(seen)
     if not compiled:
         return Verdict(
@@ -261,7 +266,7 @@ def _finished(seen: Observation) -> Verdict | None:
         None,
         sentence(seen.growth["says"])
         if seen.growth
-        else f"The target finished; {len(compiled)} graph{'s were' if len(compiled) > 1 else ' was'} compiled.",
+        else f"The target finished; {len(compiled)} graph{'s were' if len(compiled) > 1 else ' was'} compiled{on_each}.",
         told,
     )
 

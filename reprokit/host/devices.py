@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
 import json
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from ..core import devices
 from ..core.records import BadInput
@@ -25,6 +28,11 @@ def here(python: str) -> list[dict[str, Any]]:
             "torch sees no GPU here; record one where it stands, or name one that reprokit knows: --gpu h100"
         )
     return [dataclasses.asdict(devices.read(one, "torch")) for one in found]
+
+
+def can_hold(needed_bytes: int) -> bool:
+    """This machine may hold so much: a GPU decides for itself when it is asked."""
+    return bool(glob.glob("/dev/nvidia[0-9]*")) or needed_bytes <= psutil.virtual_memory().available
 
 
 def find(words: str) -> dict[str, Any]:

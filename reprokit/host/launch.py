@@ -43,6 +43,8 @@ class Request:
     weights: str = "auto"
     gpu: dict[str, Any] | None = None
     """Compile for this GPU, which need not be there: the properties of ``core.devices.Gpu``."""
+    tensor_parallel: int = 0
+    """Split the model over so many ranks: real ones where its weights are real and no GPU is simulated."""
     kernels: str = "changed"
     """Which of the Triton kernels that were generated for it are compiled: ``none``, ``changed`` or ``all``."""
     logs: tuple[str, ...] = ()
@@ -94,6 +96,7 @@ def describe(request: Request) -> dict[str, Any]:
         "device": request.device,
         "weights": request.weights,
         "gpu": request.gpu,
+        "tensor_parallel": request.tensor_parallel,
         "kernels": request.kernels,
         "compile_it": request.compile_it,
         "trace": request.has_trace,
@@ -118,7 +121,7 @@ def restore(told: dict[str, Any]) -> Request:
         "train",
         "device",
     )
-    names = (*names, "weights", "compile_it", "kernels")
+    names = (*names, "weights", "compile_it", "kernels", "tensor_parallel")
     usual = Request(Target(""))
     kept = {n: told[n] for n in names if n in told and _is_like(told[n], getattr(usual, n))}
     command = tuple(map(str, target.get("command") or ()))
@@ -180,14 +183,24 @@ def command(request: Request, run_path: Path) -> list[str]:
     """The command line: the user's own, or the agent with a spec of the factory target."""
     if request.target.kind == "command":
         return list(request.target.command)
-    files.write_json(run_path / "spec.json", spec(request))
-    return [request.python, "-m", "_reprokit.agent", "run", str(run_path / "spec.json")]
+    files.write_json(run_path / "spec.json", {**spec(request), "every_rank": has_simulated_ranks(request)})
+    agent = ["-m", "_reprokit.agent", "run", str(run_path / "spec.json")]
+    if request.tensor_parallel and not has_simulated_ranks(request):
+        count = str(request.tensor_parallel)
+        return [request.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", count, *agent]
+    return [request.python, *agent]
+
+
+def has_simulated_ranks(request: Request) -> bool:
+    """One process stands for all ranks, in a fake process group: nothing of the model is executed."""
+    return bool(request.tensor_parallel) and (request.gpu is not None or request.weights == "fake")
 
 
 def spec(request: Request) -> dict[str, Any]:
     """A factory target as the agent runs it."""
     target = request.target
-    return {**describe(request), "kind": target.kind, "place": target.place, "name": target.name, "cwd": os.getcwd()}
+    named = {"kind": target.kind, "place": target.place, "name": target.name}
+    return {**describe(request), **named, "cwd": os.getcwd(), "every_rank": False}
 
 
 def environment(request: Request, run_path: Path, agent: Path, run_id: str) -> tuple[dict[str, str], list[Missing]]:
@@ -211,6 +224,8 @@ def environment(request: Request, run_path: Path, agent: Path, run_id: str) -> t
     if not request.compile_it:
         environ.pop("TORCH_TRACE", None)
     environ.update(simulation(request.gpu))
+    if has_simulated_ranks(request):
+        environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(request.tensor_parallel))
     environ.update(request.variables)
     if environ.get("TORCH_TRACE") == "":
         del environ["TORCH_TRACE"]  # an empty one is an error to torch

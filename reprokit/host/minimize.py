@@ -88,6 +88,8 @@ def why_not(verdict: Verdict) -> str:
         return "nothing failed"
     if verdict.kind == "error-in-eager":
         return "the target fails without torch.compile too, so there is no compiler bug to isolate"
+    if verdict.kind == "rank-mismatch":
+        return "it takes several ranks to show; the repro is the target's own source, for torchrun"
     return f"the verdict is {verdict.kind}, and no signature says what a smaller program should show"
 
 

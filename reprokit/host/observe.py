@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core import cudagraphs, phases, ranks, recompiles, remarks, results, story
+from ..core import cudagraphs, phases, rank_graphs, ranks, recompiles, remarks, results, story
 from ..core import frames as fr
 from ..core.journal import NOW_BYTES, Event, Now, decode, decode_now
-from ..core.records import Fault, Frame, GraphRecord, Link, Missing, Observation, Raised
+from ..core.records import CollectiveCall, Fault, Frame, GraphRecord, Link, Missing, Observation, Raised
 from . import files
 from .launch import Request
 from .run import Outcome
@@ -80,6 +80,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
     is_tracing = named is not None and named[0] == "dynamo-trace"
     is_endless = is_tracing and now.repeats > request.line_repeats
     sizes = [str(e.get("world_size")) for e in journals.all("process")]
+    graphs = _graphs(journals)
     seen = Observation(
         exit_status=outcome.exit_status,
         is_timed_out=outcome.is_timed_out,
@@ -107,7 +108,8 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         working_tid=told.tid,
         ranks=story.ranks(journals.by_pid),
         world_size=max((int(n) for n in sizes if n.isdigit()), default=0),
-        graphs=tuple(_graphs(journals)),
+        graphs=tuple(graphs),
+        graphs_differ=_graphs_differ(graphs, run_path),
         steps={
             str(e.get("unit")): int(e.get("count") or 0) for e in journals.by_pid.get(pid, []) if e["ev"] == "progress"
         },
@@ -137,6 +139,11 @@ def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Mis
         for e in journals.all("kernel")
         if e.get("problem")
     ]
+    if (told := journals.last("split")) and told.get("left_out"):
+        found.append(Missing("tensor parallel", f"not split, for want of a rule: {', '.join(told['left_out'][:8])}"))
+    if told.get("is_split") is False:
+        why = "nothing was split: the model has no tp_plan, and none of its parameters is a DTensor"
+        found.append(Missing("tensor parallel", why))
     if journals.bad_lines:
         found.append(Missing("journal", f"{journals.bad_lines} lines were cut or unreadable and were skipped"))
     dropped = sum(int(e.get("dropped", 0)) for events in journals.by_pid.values() for e in events)
@@ -161,12 +168,13 @@ def _growth(run_path: Path) -> dict[str, Any]:
 
 
 def _simulated(journals: Journals) -> tuple[str, ...]:
-    told = journals.last("simulated")
+    told, alone = journals.last("simulated"), journals.last("simulated_ranks").get("difference")
+    found = [str(alone)] if alone else []
     gpu = told.get("gpu")
     if not isinstance(gpu, dict):
-        return ()
+        return tuple(found)
     what = f"{gpu.get('name')}, compute capability {gpu.get('major')}.{gpu.get('minor')}, is not there"
-    return (what, *map(str, told.get("differences") or ()))
+    return (what, *map(str, told.get("differences") or ()), *found)
 
 
 def _time(event: Event) -> float:
@@ -237,11 +245,28 @@ def _again_s(journals: Journals) -> dict[str, float]:
 
 def _graphs(journals: Journals) -> list[GraphRecord]:
     done = {e["n"] for e in journals.all("graph_done") if isinstance(e.get("n"), int)}
-    return [_graph(e, done) for e in journals.all("graph")]
+    of_pid = {pid: rank for rank, pid in story.ranks(journals.by_pid).items()}
+    return [_graph(e, done, of_pid.get(e["pid"], "")) for e in journals.all("graph")]
 
 
-def _graph(event: Event, done: set[Any]) -> GraphRecord:
+def _graphs_differ(graphs: list[GraphRecord], run_path: Path) -> str:
+    """Of two ranks that compiled different graphs: which, and the first line at which the texts part."""
+    pair = rank_graphs.another(graphs)
+    if pair is None:
+        return ""
+    odd, usual = pair
+    told = f"rank {odd.rank} compiled another graph {odd.cid} than rank {usual.rank}: {odd.nodes} nodes against {usual.nodes}"
+    texts = [files.read_text(run_path / "graphs" / f"{g.number:04d}" / "graph.py") for g in pair if g.number >= 0]
+    rows = [[r.split(";")[0].strip() for r in t.splitlines()[1:] if " = " in r] for t in texts]
+    for one, two in zip(*rows, strict=False) if len(rows) == 2 else ():
+        if one != two:
+            return f"{told}; they part at `{one[:200]}` against `{two[:200]}`"
+    return told
+
+
+def _graph(event: Event, done: set[Any], rank: str) -> GraphRecord:
     number = event.get("n")
+    calls = [c for c in event.get("calls") or () if isinstance(c, list) and len(c) == 2]
     return GraphRecord(
         number=int(number) if isinstance(number, int) else -1,
         level=str(event.get("level")),
@@ -249,4 +274,7 @@ def _graph(event: Event, done: set[Any]) -> GraphRecord:
         nodes=int(event.get("nodes") or 0),
         is_backward=bool(event.get("backward")),
         is_done=number in done,
+        rank=rank,
+        calls=tuple(CollectiveCall(str(name), str(where)) for name, where in calls),
+        digest=str(event.get("digest") or ""),
     )

@@ -57,7 +57,8 @@ def hinted(graph: graphs.Graph, verdict: Verdict, seen: Observation) -> list[int
 def find(seen: Observation, run_path: Path, source: str, is_training: bool, is_fake: bool) -> list[Start]:
     """What there is to begin with, in the order in which it is tried: values of inputs only where it takes them."""
     is_training |= any(g.is_backward for g in seen.graphs)
-    records = [g for g in seen.graphs if g.number >= 0]
+    story = next((rank for rank, pid in seen.ranks.items() if pid == seen.main_pid), "")
+    records = [g for g in seen.graphs if g.number >= 0 and (not story or g.rank in ("", story))]
     waiting = [g for g in records if not g.is_done]
     failing = waiting or records[-1:]
     cids = {g.cid for g in failing}

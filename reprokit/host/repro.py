@@ -7,13 +7,14 @@ import os
 import sys
 from pathlib import Path
 
-from ..core.programs import scripts
+from ..core import rank_graphs
+from ..core.programs import process_group, scripts
 from ..core.programs.join import Unjoinable, join
 from ..core.programs.trees import is_main
 from ..core.records import Missing, Observation
 from ..core.zoo import ZOO
 from . import files
-from .launch import Request
+from .launch import Request, has_simulated_ranks
 from .observe import Journals
 from .origins import KERNELS
 
@@ -32,7 +33,9 @@ def make(request: Request, seen: Observation, journals: Journals, run_path: Path
         source, why = _source(request, journals)
         if source and (source.count("\n") <= MOST_LINES or not graph):
             own = "a script that builds the model anew" if request.target.kind == "hf" else "the target's own source"
-            return _with_main(source, request, journals), f"{own}, with the call that failed", missing
+            needs_ranks = not has_simulated_ranks(request) or rank_graphs.of_graphs(seen.graphs) is not None
+            text = _with_main(source, request, journals, needs_ranks)
+            return text, f"{own}, with the call that failed", missing
         missing.append(Missing("repro from source", why or f"the source is longer than {MOST_LINES} lines"))
     if graph:
         return (
@@ -53,7 +56,7 @@ def own_source(request: Request, journals: Journals) -> str:
     if request.target.kind == "command":
         return _script(journals)[0]
     source, _ = _source(request, journals)
-    return _with_main(source, request, journals) if source else ""
+    return _with_main(source, request, journals, needs_ranks=False) if source else ""
 
 
 def _script(journals: Journals) -> tuple[str, str]:
@@ -151,8 +154,11 @@ def _without_main(text: str, tree: ast.Module) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _with_main(source: str, request: Request, journals: Journals) -> str:
-    """Append the call, in as few lines as what the factory returned needs."""
+def _with_main(source: str, request: Request, journals: Journals, needs_ranks: bool) -> str:
+    """Append the call, in as few lines as what the factory returned needs.
+
+    Of a model split over ranks: of one rank in a fake process group, or ``needs_ranks``, which torchrun starts.
+    """
     target, made = request.target, journals.last("target")
     knobs = {k: v for k, v in request.knobs.items() if v is not None}
     rows = ["torch.manual_seed(0)"]
@@ -163,9 +169,12 @@ def _with_main(source: str, request: Request, journals: Journals) -> str:
         knobs = {**(told.get("call") or {}), "dtype": told.get("dtype") or "float32"}
     if target.kind in ("zoo", "hf"):
         rows.append(f"torch.set_default_dtype(torch.{knobs.pop('dtype')})")
+    if request.tensor_parallel:
+        rows += _joined_ranks(request, needs_ranks)
     if device := request.device or ("cuda" if request.gpu else ""):
         rows.append(f'torch.set_default_device("{device}")')
-    if journals.last("weights").get("kind") == "fake" and not request.gpu:  # a simulation has fake tensors only
+    is_fake = journals.last("weights").get("kind") == "fake" and not (request.tensor_parallel and needs_ranks)
+    if is_fake and not request.gpu:  # a simulation has fake tensors only
         rows += _FAKE
     given = ", ".join(f"{k}={'torch.' + v if k == 'dtype' else repr(v)}" for k, v in knobs.items())
     factory = f"{'make' if target.kind in ('zoo', 'hf') else target.name}({given})"
@@ -183,6 +192,8 @@ def _with_main(source: str, request: Request, journals: Journals) -> str:
         rows.append(f"{names} = {factory}")
         loop = ""
         call = {"args": "compiled(*args)", "arg": "compiled(args)"}.get(form, "compiled(*args, **kwargs)")
+    if request.tensor_parallel and (plan := journals.last("split").get("plan")):
+        rows += process_group.split_model(plan)
     if made.get("is_module"):
         rows.append(f"model.{'train' if is_train else 'eval'}()")
     rows.append(f"compiled = torch.compile(model{options})")
@@ -192,6 +203,14 @@ def _with_main(source: str, request: Request, journals: Journals) -> str:
         rows.insert(0, "import torch")
     body = "\n".join(f"    {row}" if row else "" for row in rows)
     return f'{source}\n\nif __name__ == "__main__":\n{body}\n'
+
+
+def _joined_ranks(request: Request, needs_ranks: bool) -> list[str]:
+    count = request.tensor_parallel
+    kind = (request.device or ("cuda" if request.gpu else "cpu")).partition(":")[0]
+    launched = [f"# torchrun --standalone --nproc-per-node {count} repro.py"] if needs_ranks else []
+    backend = ("nccl" if kind == "cuda" else "gloo") if needs_ranks else ""
+    return [*launched, *process_group.rows(0, count, {"shape": [count], "device": kind}, backend)]
 
 
 _FAKE = (

@@ -59,6 +59,16 @@ class Block(nn.Module):
 
 
 class Llama(nn.Module):
+    tp_plan = {
+        "blocks.*.attention.q": "colwise",
+        "blocks.*.attention.k": "colwise",
+        "blocks.*.attention.v": "colwise",
+        "blocks.*.attention.o": "rowwise",
+        "blocks.*.gate": "colwise",
+        "blocks.*.up": "colwise",
+        "blocks.*.down": "rowwise",
+    }
+
     def __init__(self, layers, hidden, heads, kv_heads, intermediate, vocab, theta=500000.0):
         super().__init__()
         self.head_size, self.theta = hidden // heads, theta

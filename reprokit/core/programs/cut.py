@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from . import tensors
+from . import process_group, tensors
 from .graphs import Graph, renamed
 
 LARGE_BYTES = 1 << 30
@@ -30,9 +30,11 @@ def program(graph: Graph, chosen: Collection[int], is_bare: bool = False) -> str
     outside = [n for n in dict.fromkeys(read_names) if n not in written]
     arguments = [n for n in outside if n in graph.values]
     symbols = {n: place for n in arguments if (place := _dimension(graph, n, arguments))}
-    arguments = [n for n in arguments if n not in symbols]
-    names = _nice_names(arguments, written | set(symbols) | {b.name for b in graph.bodies} | set(graph.constants))
-    known = {**names, **{n: n for n in symbols}}
+    meshes = [n for n in arguments if graph.values[n].get("kind") == "mesh"]
+    arguments = [n for n in arguments if n not in symbols and n not in meshes]
+    taken = written | set(symbols) | {b.name for b in graph.bodies} | set(graph.constants)
+    names = _nice_names(arguments, taken | {process_group.MESH})
+    known = {**names, **{n: n for n in symbols}, **dict.fromkeys(meshes, process_group.MESH)}
     body = [f"{name} = {names[place[0]]}.shape[{place[1]}]" for name, place in symbols.items()]
     body += [ast.unparse(renamed(s, known)) for unit in units for s in unit.statements]
     last = {name: i for i, unit in enumerate(units) for name in unit.reads}
@@ -56,7 +58,7 @@ def program(graph: Graph, chosen: Collection[int], is_bare: bool = False) -> str
         f"def repro({', '.join(names[n] for n in arguments)}):",
         *(f"    {row}" for t in body for row in t.splitlines()),
     ]
-    rows = [*_head(graph), *_definitions(graph)]
+    rows = [*_head(graph), *_group(graph, [*body, *makers]), *_definitions(graph)]
     rows += [row for b in bodies for row in ("", *ast.unparse(b).splitlines(), "")]
     last_rows = [*made, *makers, *_call(graph, [names[n] for n in arguments], len(sinks), is_bare)]
     if _is_large(graph, arguments):
@@ -181,6 +183,19 @@ def _used_bodies(graph: Graph, used: Collection[str]) -> list[ast.FunctionDef]:
 def _head(graph: Graph) -> list[str]:
     modules = sorted({m for m, _, _ in graph.settings.get("configs", ())})
     return ["import torch", *(f"import {m}" for m in modules), *graph.imports]
+
+
+def _group(graph: Graph, body: list[str]) -> list[str]:
+    """Nothing but what the lines of ``body`` need."""
+    text = "\n".join(body)
+    has_mesh = re.search(rf"\b{process_group.MESH}\b", text)
+    if "world_size" not in graph.settings or not (has_mesh or process_group.is_spoken_in(text)):
+        return []
+    meshes = [v for v in graph.values.values() if v.get("kind") == "mesh"] if has_mesh else []
+    count = int(graph.settings["world_size"])
+    whole = {"shape": [count], "device": "cpu"}
+    mesh = next(iter(meshes), whole) if has_mesh else None
+    return [process_group.TENSORS, *process_group.rows(int(graph.settings["rank"]), count, mesh)]
 
 
 def _definitions(graph: Graph) -> list[str]:

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import process_group
+
 NAMESPACES = frozenset(
     "aten prim prims higher_order inductor _inductor inductor_prims quantized quantized_decomposed onednn mkldnn mkl "
     "mkldnn_prepacked rngprims debugprims c10d _c10d_functional c10d_functional _dtensor fsdp symm_mem sparse profiler "
@@ -88,7 +90,8 @@ def read(source: str, values: Mapping[str, Any], settings: Mapping[str, Any], le
         raise Unreadable(f"the recorded graph does not parse: {problem}") from problem
     imports, classes = [], {}
     for node in tree.body:
-        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)):
+        is_mesh = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == process_group.MESH
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)) and not is_mesh:  # a cut program makes its own
             imports.append(ast.unparse(node))
         elif isinstance(node, ast.ClassDef):
             classes[node.name] = _class(node)

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from . import process_group
+
 _DEVICE, _DTYPE = re.compile(r"[a-z]+(:\d+)?"), re.compile(r"torch\.\w+")
 _INTEGER = re.compile(r"torch\.u?int\d+")
 _DRAWN = re.compile(r"torch\.(bfloat16|float16|float32|float64|complex\d+)")
@@ -18,8 +20,12 @@ _DRAWN = re.compile(r"torch\.(bfloat16|float16|float32|float64|complex\d+)")
 def text(facts: Mapping[str, Any]) -> str:
     """``torch.randn(2, 3, dtype=torch.float16)`` for ``facts``: shape and stride in elements, dtype, device, requires_grad.
 
-    An unknown size (None) is taken as 2. ``data``, as nested lists, are values to stand in it.
+    An unknown size (None) is taken as 2. ``data``, as nested lists, are values to stand in it; ``placements`` make it a
+    distributed tensor.
     """
+    if facts.get("placements"):
+        whole = text({**facts, "placements": None, "requires_grad": False})
+        return process_group.distributed(whole, facts["placements"], bool(facts["requires_grad"]))
     shape = [2 if s is None else int(s) for s in facts["shape"]]
     stride = facts["stride"]
     is_plain = stride is None or None in stride or list(stride) == contiguous(shape)
