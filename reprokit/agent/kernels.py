@@ -11,6 +11,8 @@ from ..core.programs import kernels
 from . import journal, recorder
 
 FOLDER = "kernels"
+MOST_CHARS = 80
+"""Of a file's name: kernels are called by all that was fused."""
 _known: dict[str, list[str]] = {}
 """Files by the identity of the kernel."""
 _taken: set[str] = set()
@@ -47,12 +49,13 @@ def write_all(path: str) -> dict[str, list[str]]:
 
     with open(path, encoding="utf-8") as file:
         found = kernels.find(file.read())
-    return {name: _write(name, name, source, codegen_only.load) for name, source in found.items()}
+    stems = {name: _free(name, kernels.identity(name, source)) for name, source in found.items()}
+    return {name: _write(name, stems[name], source, codegen_only.load) for name, source in found.items()}
 
 
 def _free(name: str, key: str) -> str:
     """A name for files; each graph numbers its kernels anew."""
-    free = name[:120] if name[:120] not in _taken else f"{name[:112]}-{key[:7]}"
+    free = name[:MOST_CHARS] if name[:MOST_CHARS] not in _taken else f"{name[: MOST_CHARS - 8]}-{key[:7]}"
     _taken.add(free)
     return free
 
@@ -68,7 +71,7 @@ def _write(name: str, stem: str, source: str, load: Callable[[str, str], Any]) -
     found = []
     for place, config in enumerate(tuner.configs):
         program = kernels.standalone(name, source, helpers, _call(tuner, config))
-        file = f"{stem[:120]}-{place}.py" if len(tuner.configs) > 1 else f"{stem[:120]}.py"
+        file = f"{stem}-{place}.py" if len(tuner.configs) > 1 else f"{stem}.py"
         recorder.write_whole(folder, file, program)
         found.append(file)
     return found

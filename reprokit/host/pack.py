@@ -160,7 +160,7 @@ def _tar(draft: Draft, readme: Callable[[list[tuple[str, str]], list[str]], str]
     raw = io.BytesIO()
     with (
         gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=9, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
         for name in sorted(everything, key=lambda n: (n not in ("manifest.json", "README.md", "issue.md"), n)):
             info = tarfile.TarInfo(name)
