@@ -117,7 +117,6 @@ def test_a_factory_that_hangs_is_asked_more(tmp_path: Path) -> None:
 
 
 FAULTS = {
-    "missing": "",
     "refused": "#!/bin/sh\necho 'Error: Permission Denied: Try running again with elevated permissions' >&2\nexit 1\n",
     "hangs": "#!/bin/sh\nexec sleep 100\n",
 }
@@ -128,9 +127,8 @@ FAULTS = {
 def test_py_spy_that_does_not_work(fault: str, tmp_path: Path) -> None:
     """faulthandler gives the stacks then; the report says which tool could not, and why."""
     tool = tmp_path / "py-spy"
-    if FAULTS[fault]:
-        tool.write_text(FAULTS[fault])
-        tool.chmod(0o755)
+    tool.write_text(FAULTS[fault])
+    tool.chmod(0o755)
     done = capture("python_loop", tmp_path / "out", env={"REPROKIT_PY_SPY": str(tool)})
     check("python_loop", done)
     assert done.json["signature"]["title"].startswith("hang: fx-passes | <user>:hang_python_loop")
@@ -146,7 +144,7 @@ def test_a_target_with_thousands_of_threads_that_prints_and_turns_the_clock(writ
         f"sys.path.insert(0, {str(KINDS.parents[2])!r})\nfrom tests.hangs.kinds import in_pass, hang_deadlock\n"
         "threading.stack_size(1 << 16)\n"
         "for _ in range(2000): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
-        "def chatter():\n    while True: os.write(1, b'x' * (1 << 20)); time.sleep(0.02)\n"
+        "def chatter():\n    while True: os.write(1, b'x' * (1 << 20)); time.sleep(0.1)\n"
         "def hang():\n    threading.Thread(target=chatter, daemon=True).start()\n"
         "    time.time = lambda: random.random() * 4e9\n    if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
         "    hang_deadlock()\n"

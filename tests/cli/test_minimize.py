@@ -197,7 +197,7 @@ def test_hangs_and_crashes_are_reduced_too(kind: str, does: str, tmp_path: Path,
         "8",
         "--no-escalate",
         "--budget",
-        "20",
+        "12",
         "--output-dir",
         tmp_path / "out",
         MARK=mark,
@@ -235,7 +235,7 @@ def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, write: Any) -> 
     """It shows in two of three runs: a pass is not believed at once, and the pack says k of n."""
     twice = "for _ in range(2):\n    torch._dynamo.reset()\n    torch.compile(f, backend=picky)(torch.randn(8, 16))\n"
     done = capture(
-        "--budget", "90", "--output-dir", tmp_path / "out", "--", sys.executable, write("flaky.py", FLAKY + twice),
+        "--budget", "60", "--output-dir", tmp_path / "out", "--", sys.executable, write("flaky.py", FLAKY + twice),
         COUNT=str(tmp_path / "count"),
     )  # fmt: skip
     found = done.json["minimized"]
@@ -351,7 +351,6 @@ def test_a_pack_is_minimized_where_it_was_not_made(tmp_path: Path, write: Any) -
     shown = reprokit("show", small.json["pack"], "--file", "repro.py")
     assert shown.status == 0 and shown.out.strip() == text.strip()
     assert text.strip() in reprokit("show", small.json["pack"], "--file", "issue.md").out
-    assert reprokit("replay", small.json["pack"], "--yes").status == 0
 
 
 def test_an_interrupted_reduction_keeps_the_best_and_goes_on(tmp_path: Path, write: Any) -> None:

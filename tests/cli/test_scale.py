@@ -78,7 +78,7 @@ def shown(done: Done) -> str:
 def test_an_exponential_compile_is_named_and_a_deadline_is_told(target: Path, tmp_path: Path) -> None:
     """Phase, law and frame; the size that met its deadline is left out of the fit and is where the stacks are from."""
     done = reprokit(
-        "scale", f"{target}:steep", "--set", "n=1,3,5,7,8,20", "--at", "20", "--timeout", "25", "--budget", "12", "--output-dir", tmp_path / "out", "--json",
+        "scale", f"{target}:steep", "--set", "n=1,3,5,7,8,20", "--at", "20", "--timeout", "15", "--budget", "10", "--output-dir", tmp_path / "out", "--json",
         env=clean_environ(REPROKIT_MINIMIZE="1"),
     )  # fmt: skip
     found = done.json
@@ -110,9 +110,9 @@ def test_an_exponential_compile_is_named_and_a_deadline_is_told(target: Path, tm
 @pytest.mark.slow
 def test_a_linear_compile_is_healthy(target: Path, tmp_path: Path) -> None:
     """Exit code 0, the law in the sentence; on the terminal a row for each size."""
-    done = reprokit("scale", f"{target}:line", "--set", "n=4,8,16", "--output-dir", tmp_path / "out")
+    done = reprokit("scale", f"{target}:line", "--set", "n=2,4,8,16", "--output-dir", tmp_path / "out")
     assert done.status == 0, done.out + done.err
-    assert "n=4, " in done.err and "at 64" in done.out and "Compile time over 3 sizes" in done.out
+    assert "n=4, " in done.err and "at 64" in done.out and "Compile time over 4 sizes" in done.out
     row = next(line for line in done.out.splitlines() if line.startswith("backend"))
     assert "linear" in row
 
@@ -132,7 +132,7 @@ def test_too_few_sizes_that_run_give_no_law(target: Path, tmp_path: Path) -> Non
 def test_the_chain_of_the_samples_is_exponential(tmp_path: Path) -> None:
     """Each value used twice: Inductor on torch 2.13 writes the whole chain out for each of them."""
     sample = ROOT / "samples" / "superlinear_compile.py"
-    done = reprokit("scale", f"{sample}:make", "--set", "n=6,8,10,11", "--at", "12", "--output-dir", tmp_path, "--json")
+    done = reprokit("scale", f"{sample}:make", "--set", "n=6,8,10", "--at", "11", "--output-dir", tmp_path, "--json")
     assert (done.status, done.kind) == (1, "superlinear-compile"), done.out + done.err
     assert (
         done.json["signature"]["title"]

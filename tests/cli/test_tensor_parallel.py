@@ -1,0 +1,132 @@
+"""One model over several ranks: simulated in one process, or real ones that talk over gloo."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.host import archive
+
+from ..conftest import Done, clean_environ, reprokit
+
+NET = """
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
+
+class Net(torch.nn.Module):
+    tp_plan = {"up": "colwise", "down": "rowwise"}
+
+    def __init__(self, odd):
+        super().__init__()
+        self.up, self.down, self.odd = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8), odd
+
+    def forward(self, x):
+        x = self.down(torch.relu(self.up(x)))
+        if dist.get_rank() != self.odd:
+            x = funcol.all_reduce(x, "sum", dist.group.WORLD)
+        return x * 2
+
+def refuses(gm, inputs):
+    if any(n.target == "redistribute" and "Replicate" in str(n.kwargs) for n in gm.graph.nodes):
+        raise NotImplementedError("no reduction here")
+    return gm.forward
+
+def make(odd=-1):
+    return Net(odd), (torch.randn(4, 8),)
+
+def refused():
+    return {"model": Net(-1), "calls": [((torch.randn(4, 8),), {})], "compile": {"backend": refuses}}
+"""
+
+
+def capture(*words: str | Path, **more: str) -> Done:
+    return reprokit("capture", "--json", *words, env=clean_environ(**more))
+
+
+@pytest.mark.slow
+def test_a_rank_that_skips_a_collective_is_named(write: Any, tmp_path: Path) -> None:
+    """All ranks' graphs from one machine, without a rank that could wait for another; the repro says how it is launched."""
+    file = write("net.py", NET)
+    words = ("--tensor-parallel-gpus", "4", "--weights", "fake", "--backend", "aot_eager")
+    done = capture(f"{file}:make", "--set", "odd=1", *words, "--output-dir", tmp_path / "out", REPROKIT_MINIMIZE="1")
+    assert (done.status, done.kind) == (1, "rank-mismatch"), done.out + done.err
+    verdict = done.json["verdict"]
+    line = NET.splitlines().index('            x = funcol.all_reduce(x, "sum", dist.group.WORLD)') + 1
+    assert f"Rank 1 skips all_reduce of f32[4, 8] at {file}:{line} in forward" in verdict["reason"]
+    assert "which ranks 0, 2 and 3 call" in verdict["reason"]
+    assert "rank 1 compiled another graph 0/0 than rank 0" in (done.run_dir / "verdict.json").read_text()
+    assert done.json["signature"]["title"] == "rank-mismatch: dynamo-trace | skips all_reduce"
+    assert any("rank 0 of 4 compiles in a fake process group" in told for told in verdict["simulated"])
+    assert any(m["what"] == "minimization" and "several ranks" in m["why"] for m in done.json["missing"])
+    repro = Path(done.json["repro"]).read_text()
+    assert "# torchrun --standalone --nproc-per-node 4 repro.py" in repro and "FakeTensorMode" not in repro
+    pack = archive.read(Path(done.json["pack"]))
+    assert "--tensor-parallel-gpus 4" in pack.files["command.txt"].decode()
+    assert "torchrun --standalone" in pack.files["issue.md"].decode()
+
+
+@pytest.mark.slow
+def test_a_failure_of_one_rank_is_made_small_in_one_process(write: Any, tmp_path: Path) -> None:
+    """A fake process group and distributed tensors stand in the repro; it needs no launcher."""
+    words = ("--tensor-parallel-gpus", "2", "--weights", "fake", "--budget", "8", "--output-dir", tmp_path / "out")
+    done = capture(f"{write('net.py', NET)}:refused", *words, REPROKIT_MINIMIZE="1")
+    assert (done.status, done.kind) == (1, "exception"), done.out + done.err
+    found, text = done.json["minimized"], Path(done.json["repro"]).read_text()
+    assert found["proof"]["answer"] == "same" and found["proof"]["eager"] == "passes", found
+    assert "init_process_group('fake'" in text and ".redistribute(" in text and "class Net" not in text, text
+
+
+@pytest.mark.slow
+def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
+    """Each has a journal, its part of the weights and the same results; what the repro says launches it."""
+    file = write("net.py", NET)
+    words = (
+        "--tensor-parallel-gpus",
+        "2",
+        "--device",
+        "cpu",
+        "--backend",
+        "aot_eager",
+        "--output-dir",
+        tmp_path / "out",
+    )
+    done = capture(f"{file}:make", *words)
+    assert (done.status, done.kind) == (0, "ok"), done.out + done.err
+    assert "on 2 ranks" in done.json["verdict"]["reason"] and not done.json["verdict"]["simulated"]
+    rows = [json.loads(r) for p in (done.run_dir / "journal").glob("*.jsonl") for r in p.read_text().splitlines()]
+    assert {r["rank"] for r in rows if r["ev"] == "process" and r["rank"]} == {"0", "1"}
+    assert [r["plan"] for r in rows if r["ev"] == "split"] == [{"up": "colwise", "down": "rowwise"}] * 2
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        done.json["repro"],
+    ]
+    again = subprocess.run(launch, capture_output=True, text=True, env=clean_environ(), check=False)
+    assert again.returncode == 0 and again.stdout.count("tensor(") == 2, again.stderr
+
+
+def test_what_cannot_be_split_is_one_line(write: Any, tmp_path: Path) -> None:
+    """Too few GPUs, a command, one rank; a model without a plan runs and is told."""
+    (tmp_path / "plain.py").write_text("import torch\ndef make(): return torch.nn.Linear(2, 2), (torch.ones(1, 2),)\n")
+    split = ("--tensor-parallel-gpus", "2")
+    for words, says in (
+        (("--model", "llama-tiny", *split, "--device", "cuda"), "needs 2 GPUs, and torch sees 0 here"),
+        ((*split, "--", "python", "x.py"), "--tensor-parallel-gpus shapes a model"),
+        (("--model", "llama-tiny", "--tensor-parallel-gpus", "1"), "x>=2"),
+    ):
+        done = reprokit("capture", *words, cwd=tmp_path)
+        assert done.status == 2 and says in done.err.splitlines()[-1], done.err
+    words = ("plain.py:make", *split, "--weights", "fake", "--backend", "eager", "--json", "--output-dir", "out")
+    done = reprokit("capture", *words, cwd=tmp_path)
+    assert done.kind == "ok", done.out
+    assert any(m["what"] == "tensor parallel" and "has no tp_plan" in m["why"] for m in done.json["missing"])

@@ -1,0 +1,48 @@
+"""Which rank does not fit to the others, by what each compiled."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.core.rank_graphs import another, of_graphs
+from reprokit.core.records import CollectiveCall, GraphRecord
+
+
+def graph(rank: str, calls: str, level: str = "dynamo", digest: str = "d") -> GraphRecord:
+    """One graph with a collective for each letter."""
+    made = tuple(CollectiveCall(f"{c} of f32[2]", f"model.py:{i} in f") for i, c in enumerate(calls))
+    return GraphRecord(0, level, "0/0", 3, rank=rank, calls=made, digest=digest)
+
+
+@pytest.mark.parametrize(
+    ("calls", "says"),
+    [
+        (("ab", "ab", "ab"), None),
+        (("",), None),
+        (("abc", "ac", "abc"), "rank 1 skips b of f32[2] at model.py:1 in f, which ranks 0 and 2 call, after 1 collectives"),
+        (("ab", "ab", "", "ab"), "rank 2 skips a of f32[2] at model.py:0 in f, which ranks 0, 1 and 3 call"),
+        (("a", "ab", "a"), "rank 1 calls b of f32[2] at model.py:1 in f, which ranks 0 and 2 do not"),
+        (("ab", "ax"), "rank 1 calls x of f32[2] at model.py:1 in f where rank 0 calls b of f32[2] at model.py:1 in f"),
+        (("ab", "b", "b"), "rank 0 calls a of f32[2] at model.py:0 in f, which ranks 1 and 2 do not"),
+    ],
+)  # fmt: skip
+def test_the_odd_ranks_are_named_with_what_they_do(calls: tuple[str, ...], says: str | None) -> None:
+    """By majority; of two, the first is believed."""
+    found = of_graphs([graph(str(rank), text) for rank, text in enumerate(calls)])
+    assert (found is None) if says is None else (found is not None and found.says.startswith(says)), found
+
+
+def test_lowered_graphs_count_where_every_rank_has_them() -> None:
+    """DTensor's own collectives stand in them alone."""
+    rows = [graph("0", ""), graph("1", ""), graph("0", "a", "aten"), graph("1", "", "aten")]
+    assert of_graphs(rows[:3]) is None
+    found = of_graphs(rows)
+    assert found is not None and found.ranks == ("1",) and found.does == "skips"
+
+
+def test_the_first_graph_that_differs() -> None:
+    """The odd one, and one of the others, in the same place of their order."""
+    rows = [graph(r, "", digest=d) for r, d in (("0", "x"), ("1", "x"), ("2", "x"), ("0", "y"), ("1", "z"), ("2", "y"))]
+    found = another(rows)
+    assert found is not None and [(g.rank, g.digest) for g in found] == [("1", "z"), ("0", "y")]
+    assert another(rows[:3]) is None and another([]) is None
