@@ -1,4 +1,4 @@
-"""Ranks that compiled for each other's company and do not fit together: one has another graph, or skips a collective."""
+"""The graphs that were recorded, and ranks whose graphs do not fit together: one has another, or skips a collective."""
 
 from __future__ import annotations
 
@@ -6,7 +6,34 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .records import CollectiveCall, GraphRecord
+
+@dataclass(frozen=True)
+class CollectiveCall:
+    """One collective that a compiled graph holds."""
+
+    name: str
+    """With what it is called on: ``all_reduce of f32[4, 8]``."""
+    where: str = ""
+    """The user's line."""
+
+
+@dataclass(frozen=True)
+class GraphRecord:
+    """One graph that was recorded before it was compiled."""
+
+    number: int
+    level: str
+    """``dynamo`` or ``aten``."""
+    cid: str
+    nodes: int
+    is_backward: bool = False
+    is_done: bool = False
+    rank: str = ""
+    """Of a distributed program."""
+    calls: tuple[CollectiveCall, ...] = ()
+    """Collectives in it, in their order."""
+    digest: str = ""
+    """Equal for graphs with the same operators and shapes; empty where no other rank has one to compare with."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from .cudagraphs import Skip
 from .processes import BUSY_SHARE, Evidence
+from .rank_graphs import GraphRecord
 from .recompiles import GraphBreak, Recompiled
 from .remarks import Remark
 from .results import Comparison
@@ -104,35 +105,6 @@ class Fault:
     pid: int
     headline: str
     frames: tuple[Frame, ...] = ()
-
-
-@dataclass(frozen=True)
-class GraphRecord:
-    """One graph that was recorded before it was compiled."""
-
-    number: int
-    level: str
-    """``dynamo`` or ``aten``."""
-    cid: str
-    nodes: int
-    is_backward: bool = False
-    is_done: bool = False
-    rank: str = ""
-    """Of a distributed program."""
-    calls: tuple[CollectiveCall, ...] = ()
-    """Collectives in it, in their order."""
-    digest: str = ""
-    """Equal for graphs with the same operators and shapes; empty where no other rank has one to compare with."""
-
-
-@dataclass(frozen=True)
-class CollectiveCall:
-    """One collective that a compiled graph holds."""
-
-    name: str
-    """With what it is called on: ``all_reduce of f32[4, 8]``."""
-    where: str = ""
-    """The user's line."""
 
 
 @dataclass(frozen=True)

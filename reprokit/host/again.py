@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core import devices
-from ..core.records import BadInput, GraphRecord, Link, Observation, Raised, Signature, Verdict, to_json
+from ..core.rank_graphs import GraphRecord
+from ..core.records import BadInput, Link, Observation, Raised, Signature, Verdict, to_json
 from ..core.redact import Redactor
 from ..core.signature import ALGORITHM
 from . import archive, files, origins, pack, private, rundir
@@ -143,7 +144,7 @@ def about(found: Minimized) -> dict[str, Any]:
 def _graphs(rows: Any) -> list[GraphRecord]:
     found = []
     for row in _rows(rows):
-        known = {f.name for f in dataclasses.fields(GraphRecord)}
+        known = {f.name for f in dataclasses.fields(GraphRecord)} - {"calls"}  # a pack is minimized as one rank
         with contextlib.suppress(TypeError, ValueError):
             record = GraphRecord(**{k: v for k, v in row.items() if k in known})
             if isinstance(record.number, int):

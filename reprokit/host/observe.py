@@ -11,7 +11,8 @@ from typing import Any
 from ..core import cudagraphs, phases, rank_graphs, ranks, recompiles, remarks, results, story
 from ..core import frames as fr
 from ..core.journal import NOW_BYTES, Event, Now, decode, decode_now
-from ..core.records import CollectiveCall, Fault, Frame, GraphRecord, Link, Missing, Observation, Raised
+from ..core.rank_graphs import CollectiveCall, GraphRecord
+from ..core.records import Fault, Frame, Link, Missing, Observation, Raised
 from . import files
 from .launch import Request
 from .run import Outcome

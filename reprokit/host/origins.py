@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.programs import cut, graphs, polish, sized
-from ..core.records import GraphRecord, Observation, Verdict
+from ..core.rank_graphs import GraphRecord
+from ..core.records import Observation, Verdict
 from . import files
 
 MOST_GRAPHS = 6

@@ -6,7 +6,8 @@ from typing import Any
 
 from reprokit.core import costs
 from reprokit.core.costs import Cost
-from reprokit.core.records import Frame, GraphRecord, Observation
+from reprokit.core.rank_graphs import GraphRecord
+from reprokit.core.records import Frame, Observation
 from reprokit.core.signature import sign
 from reprokit.core.verdict import judge
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.core.rank_graphs import another, of_graphs
-from reprokit.core.records import CollectiveCall, GraphRecord
+from reprokit.core.rank_graphs import CollectiveCall, GraphRecord, another, of_graphs
 
 
 def graph(rank: str, calls: str, level: str = "dynamo", digest: str = "d") -> GraphRecord:

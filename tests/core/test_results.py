@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from reprokit.core import results
-from reprokit.core.records import GraphRecord, Observation, to_json
+from reprokit.core.rank_graphs import GraphRecord
+from reprokit.core.records import Observation, to_json
 from reprokit.core.results import Comparison, Difference
 from reprokit.core.signature import sign
 from reprokit.core.verdict import judge

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.core.records import Dump, Fault, Frame, GraphRecord, Link, Observation, Raised, ThreadStack
+from reprokit.core.rank_graphs import GraphRecord
+from reprokit.core.records import Dump, Fault, Frame, Link, Observation, Raised, ThreadStack
 from reprokit.core.verdict import judge
 
 SITE = "/v/lib/python3.11/site-packages/"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from reprokit.core.records import GraphRecord, Observation
+from reprokit.core.rank_graphs import GraphRecord
+from reprokit.core.records import Observation
 from reprokit.host import origins
 
 SOURCE = """
