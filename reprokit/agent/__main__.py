@@ -1,7 +1,9 @@
-"""Run a target from inside: ``python -m _reprokit.agent run SPEC.json``, ``... env``, ``... gpus``, ``... models SPEC`` and ``... kernels FILE``."""
+"""Run a target from inside: ``python -m _reprokit.agent run SPEC.json``, ``... env``, ``... gpus``, ``... models SPEC``,
+``... kernels FILE`` and ``... launches FILE``."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -24,8 +26,8 @@ def main(argv: list[str]) -> int:
     if argv[0] == "gpus":
         print(json.dumps(inventory_gpus()))
         return 0
-    if argv[0] == "kernels":
-        return write_kernels(argv[1])
+    if argv[0] in ("kernels", "launches"):
+        return write_kernels(argv[1], argv[0] == "launches")
     with open(argv[1]) as file:
         return run_factory(json.load(file))
 
@@ -43,16 +45,19 @@ def inventory_gpus() -> list[dict[str, Any]]:
     return [{n: getattr(one, n) for n in names if hasattr(one, n)} for one in seen]
 
 
-def write_kernels(path: str) -> int:
-    """Turn the kernels of a module that Inductor generated into programs; prints their files by name."""
+def write_kernels(path: str, runs_it: bool) -> int:
+    """Turn the kernels of a module that Inductor generated into programs, or those that a program launches when it is run;
+    prints their files by name."""
     import torch  # noqa: F401 - which is simulated for from then on
 
-    from . import kernels, simulate
+    from . import kernels, launches, simulate
 
     if simulate.problem:
         print(simulate.problem, file=sys.stderr)
         return 2
-    print(json.dumps(kernels.write_all(path)))
+    with contextlib.redirect_stdout(sys.stderr):  # what the program prints is no answer
+        found = launches.record(path) if runs_it else kernels.write_all(path)
+    print(json.dumps(found))
     return 0
 
 

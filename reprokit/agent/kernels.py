@@ -37,7 +37,7 @@ def note(path: str, load: Callable[[str, str], Any]) -> None:
         problem = ""
         if key not in _known:
             try:
-                _known[key] = _write(name, _free(name, key), source, load)
+                _known[key] = _write(name, free_name(name, key), source, load)
             except Exception as error:  # the module is generated all the same
                 _known[key], problem = [], repr(error)[:500]
         journal.write("kernel", name=name, key=key, files=_known[key], problem=problem)
@@ -49,12 +49,12 @@ def write_all(path: str) -> dict[str, list[str]]:
 
     with open(path, encoding="utf-8") as file:
         found = kernels.find(file.read())
-    stems = {name: _free(name, kernels.identity(name, source)) for name, source in found.items()}
+    stems = {name: free_name(name, kernels.identity(name, source)) for name, source in found.items()}
     return {name: _write(name, stems[name], source, codegen_only.load) for name, source in found.items()}
 
 
-def _free(name: str, key: str) -> str:
-    """A name for files; each graph numbers its kernels anew."""
+def free_name(name: str, key: str) -> str:
+    """A name for files; each graph numbers its kernels anew. ``key`` tells those of one name apart."""
     free = name[:MOST_CHARS] if name[:MOST_CHARS] not in _taken else f"{name[: MOST_CHARS - 8]}-{key[:7]}"
     _taken.add(free)
     return free

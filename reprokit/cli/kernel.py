@@ -37,11 +37,13 @@ def kernel(
     """Compile a Triton kernel for several architectures, without a GPU.
 
     FILE is a program that compiles a kernel by itself (such as those that reprokit capture --gpu leaves in
-    <run>/kernels, and the repros of kernels), or a module that Inductor generated. It is run, once for each cell.
+    <run>/kernels, and the repros of kernels), a module that Inductor generated, or a program that launches kernels of
+    its own: that is run once on a simulated GPU, where nothing is launched. Each kernel is run once for each cell.
 
     \b
     Examples:
       reprokit kernel reprokit-out/.../kernels/triton_poi_fused_add_0.py --arch 80,90,100,sm_100,120
+      reprokit kernel attention.py:forward_kernel --arch 90,100
       reprokit kernel output_code.py:triton_poi_fused_add_0 --arch sm_101a --ptxas /usr/local/cuda/bin/ptxas
     """
     from ..core import architectures

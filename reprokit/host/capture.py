@@ -73,6 +73,8 @@ def capture(
             if verdict.kind == "ok" and not outcome.is_interrupted:
                 seen = look_closer(request, seen, journals, place.path, missing, say, show, show_status)
                 verdict = judged(seen, missing)
+            seen = own_kernel(request, seen, verdict, journals, place.path, missing)
+            verdict = judged(seen, missing)
             if wants_eager(request, verdict, outcome):
                 say(f"{verdict.kind}; running once more without torch.compile")
                 first = seen
@@ -115,6 +117,14 @@ def look_closer(
     return seen
 
 
+def own_kernel(
+    request: Request, seen: Observation, verdict: Verdict, journals: observe.Journals, run_path: Path,
+    missing: list[Missing],
+) -> Observation:  # fmt: skip
+    """A program that needs Triton alone is made small and told as a kernel."""
+    return attempt("kernel", missing, lambda: kernels.own(request, seen, verdict, journals, run_path), seen)
+
+
 def examine(study: Study, resume: bool = False) -> None:
     """Ask what the failure is at its smallest and where it begins; what is found stays in the run directory."""
     attempt("study of the failure", study.missing, lambda: study.run(resume), None)
@@ -136,6 +146,7 @@ def repack(
             missing = [*outcome.missing]
             seen = look_back(request, outcome, place.path, journals, missing)
             seen = dataclasses.replace(seen, **before)
+            seen = own_kernel(request, seen, judged(seen, missing), journals, place.path, missing)
             verdict = judged(seen, missing)
             asked = dataclasses.replace(request, budget_s=budget_s or request.budget_s, minimizes=True)
             study = Study(asked, verdict, seen, journals, place, missing, say, show, python)

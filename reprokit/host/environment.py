@@ -177,10 +177,13 @@ def _inventory(python: str, folder: Path | None) -> str:
     return json.dumps(ask_agent(python, ["env"], QUESTION_S, folder))
 
 
-def ask_agent(python: str, words: list[str], timeout_s: float, folder: Path | None = None) -> Any:
+def ask_agent(
+    python: str, words: list[str], timeout_s: float, folder: Path | None = None, more: dict[str, str] | None = None
+) -> Any:  # fmt: skip
     """The JSON value that the agent answers ``words`` with, in the interpreter ``python``."""
     with agent_folder(folder) as agent:
-        text = ask_child([python, "-m", "_reprokit.agent", *words], timeout_s, {"PYTHONPATH": python_path(agent)})
+        environ = {**(more or {}), "PYTHONPATH": python_path(agent)}
+        text = ask_child([python, "-m", "_reprokit.agent", *words], timeout_s, environ)
     try:
         return json.loads(text.strip().splitlines()[-1])
     except (ValueError, IndexError) as problem:

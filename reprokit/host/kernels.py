@@ -20,12 +20,15 @@ from queue import Empty, SimpleQueue
 
 import platformdirs
 
-from ..core.records import Observation, Signature
+from ..core.phases import TRITON_STAGES
+from ..core.programs import kernels as programs
+from ..core.records import Observation, Signature, Verdict
 from ..core.signature import ALGORITHM
-from . import files, interrupts, warmth
+from . import files, interrupts, repro, warmth
 from .cold import run_cold
 from .forked import Server, ServerLost
 from .judged import Judged, Limits, judged, request_for
+from .launch import Request
 from .observe import Journals
 from .oracle import Standing
 from .origins import KERNELS
@@ -99,6 +102,27 @@ def check(
         simulated=seen.simulated, remarks=seen.remarks, is_command=False, started=seen.started, seconds=seen.seconds,
         cpu_s=seen.cpu_s + sum(c.cpu_s for c in done.values()), peak_rss_bytes=seen.peak_rss_bytes,
     )  # fmt: skip
+
+
+def own(
+    request: Request, seen: Observation, verdict: Verdict, journals: Journals, run_path: Path
+) -> Observation:  # fmt: skip
+    """A command that compiles a kernel with Triton alone and fails in one of its stages is a kernel's story too."""
+    if (
+        request.target.kind != "command"
+        or verdict.phase not in TRITON_STAGES
+        or seen.has_instrumentation
+        or seen.kernel
+    ):
+        return seen
+    text = repro.own_source(request, journals)
+    if not programs.is_program(text):
+        return seen
+    name = f"{Path(request.target.command[-1]).stem[:80]}.py"
+    (run_path / KERNELS).mkdir(exist_ok=True)
+    files.write_whole(run_path / KERNELS / name, text)
+    _reproducer(run_path, text, str(journals.last("process").get("executable") or request.python))
+    return dataclasses.replace(seen, kernel=name, kernels=1)
 
 
 def compile_all(

@@ -6,7 +6,6 @@ Each cell is a program that a maintainer could run (core/programs/kernels.py), r
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shutil
 import subprocess
@@ -18,7 +17,7 @@ from ..core import architectures, devices
 from ..core.architectures import Arch
 from ..core.programs import kernels as programs
 from ..core.records import BadInput
-from . import files, kernels, launch, rundir
+from . import environment, files, kernels, launch, rundir
 from .judged import Judged
 from .oracle import Standing
 from .origins import KERNELS
@@ -82,7 +81,7 @@ def find_ptxas(path: str) -> tuple[str, str]:
 
 
 def read_kernels(file: Path, name: str, python: str, folder: Path) -> dict[str, str]:
-    """The programs in ``file``: it is one, or a module that Inductor generated; raises BadInput for others."""
+    """The programs in ``file``: it is one, a module that Inductor generated, or launches kernels; raises BadInput for others."""
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as problem:
@@ -96,34 +95,32 @@ def read_kernels(file: Path, name: str, python: str, folder: Path) -> dict[str, 
     if found:
         if name and name not in found:
             raise BadInput(f"{file} has no kernel {name!r}; it has {', '.join(list(found)[:8])}")
-        return _of_module(file, name, python, folder)
+        return _by_agent("kernels", file, name, python, folder)
     if programs.is_program(text):
         return {file.stem: text}
+    if "triton" in text:
+        return _by_agent("launches", file, name, python, folder)
     raise BadInput(
-        f"{file} compiles no kernel by itself: neither triton.compile(..., target=GPUTarget(...)) nor kernels of Inductor stand in it; "
+        f"{file} compiles no kernel by itself: neither triton.compile(..., target=GPUTarget(...)), nor kernels of Inductor, nor any of Triton stand in it; "
         "reprokit capture --gpu leaves such files below <run>/kernels"
     )
 
 
-def _of_module(file: Path, name: str, python: str, folder: Path) -> dict[str, str]:
-    """Have the agent turn Inductor's kernels into programs, which takes torch; the device that it asks for is any."""
+def _by_agent(verb: str, file: Path, name: str, python: str, folder: Path) -> dict[str, str]:
+    """Have the agent turn kernels into programs, which takes torch; the device that it asks for is any."""
     rundir.make_folders(folder)
     gpu = dataclasses.asdict(devices.GPUS["h100"])
-    with launch.agent_folder(folder) as agent:
-        environ = {**launch.users_environment(), **launch.simulation(gpu), "PYTHONPATH": launch.python_path(agent)}
-        environ["REPROKIT_RUN_DIR"] = str(folder)
-        command = [python, "-m", "_reprokit.agent", "kernels", str(file.resolve())]
-        try:
-            done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=MODULE_S, check=False)
-        except subprocess.TimeoutExpired as problem:
-            raise BadInput(f"{file}: reading its kernels took longer than {MODULE_S:.0f} s") from problem
-    said = done.stderr.strip().splitlines()
-    if done.returncode:
-        raise BadInput(f"{file}: its kernels cannot be read: {said[-1] if said else 'the interpreter said nothing'}")
-    told: dict[str, list[str]] = json.loads(done.stdout.strip().splitlines()[-1])
+    more = {**launch.simulation(gpu), "REPROKIT_RUN_DIR": str(folder)}
+    try:
+        told: dict[str, list[str]] = environment.ask_agent(python, [verb, str(file.resolve())], MODULE_S, folder, more)
+    except environment.NoAnswer as problem:
+        raise BadInput(f"{file}: its kernels cannot be read: {problem}") from problem
+    if name and name not in told and verb == "launches":
+        raise BadInput(f"{file} launches no kernel {name!r}; it launches {', '.join(list(told)[:8]) or 'none'}")
     wanted = {k: v for k, v in told.items() if v and (not name or k == name)}
     if not wanted:
-        raise BadInput(f"{file}: Inductor's decorators could not be read with this torch")
+        why = "it launched none" if verb == "launches" else "Inductor's decorators could not be read with this torch"
+        raise BadInput(f"{file}: its kernels cannot be read: {why}")
     return {Path(one).stem: files.read_text(folder / KERNELS / one) for names in wanted.values() for one in names}
 
 

@@ -24,7 +24,7 @@ NAMES = {
     "dynamo": "graph that Dynamo saw",
     "aten": "graph that Inductor got",
     "source": "source of the target",
-    "kernel": "kernel that Inductor generated",
+    "kernel": "Triton kernel",
 }
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ..conftest import ROOT, reprokit
+from ..conftest import ROOT, clean_environ, reprokit
 
 ADD = (ROOT / "samples" / "triton_architecture.py").read_text()
 DOT = """
@@ -66,6 +67,59 @@ def test_a_kernel_that_aborts_takes_nothing_along(write: Any) -> None:
     assert answers["sm_101a"] == ("crash", "ptx"), answers
     plain = reprokit("kernel", write("dot.py", DOT), "--arch", "80")
     assert plain.status == 0 and "sm_80" in plain.out
+
+
+LAUNCHES = """
+import torch
+import triton
+import triton.language as tl
+
+SCALE = tl.constexpr(2.5)
+
+@triton.jit
+def helper(x, n: tl.constexpr):
+    return x * SCALE + n
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 64}, num_warps=2), triton.Config({"BLOCK": 128})], key=["n"])
+@triton.jit
+def add(x_ptr, y_ptr, n, DT: tl.constexpr, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + place, mask=place < n)
+    tl.store(y_ptr + place, helper(x, 3).to(DT), mask=place < n)
+
+x = torch.randn(1000, device="cuda")
+y = torch.empty_like(x)
+add[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](x, y, 1000, tl.float32)
+assert torch.allclose(y, x * 2.5 + 3), "a simulated device computes nothing"
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_launches_its_own_kernels(write: Any) -> None:
+    """Each configuration of each kernel, with what it reads, is compiled alone; nothing is launched, no GPU is asked."""
+    file = write("launches.py", LAUNCHES)
+    done = reprokit("kernel", f"{file}:add", "--arch", "90", "--json")
+    assert done.status == 0, done.out + done.err
+    assert [c["answer"] for c in done.json["cells"]] == ["compiled"] * 2
+    missing = reprokit("kernel", f"{file}:dot", "--arch", "90")
+    assert missing.status == 2 and "launches no kernel 'dot'; it launches add" in missing.err, missing.err
+
+
+@pytest.mark.slow
+def test_a_command_that_needs_triton_alone_is_made_small(write: Any, tmp_path: Path) -> None:
+    """What it compiles well goes, with all that the failure does not need; Triton's own form is filled in."""
+    text = ADD.replace(
+        'triton.compile(source, target=GPUTarget("cuda", 101, 32)',
+        'for arch in (80, 101): triton.compile(source, target=GPUTarget("cuda", arch, 32)',
+    )
+    assert text != ADD
+    words = ("--budget", "8", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, write("arch.py", text))
+    done = reprokit("capture", *words, env=clean_environ(REPROKIT_MINIMIZE="1"))
+    assert (done.status, done.kind, done.json["verdict"]["phase"]) == (1, "exception", "ptxas"), done.out
+    found, repro = done.json["minimized"], Path(done.json["repro"]).read_text()
+    assert found["proof"]["hits"] == 3 and found["lines"] <= 10 and "80" not in repro, repro
+    assert Path(done.json["issue"]).read_text().startswith("### Describe the bug")
+    assert list((done.run_dir / "logs").glob("triton*.mlir"))
 
 
 def test_what_is_no_kernel_is_refused(write: Any, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,14 +69,25 @@ def standalone(name: str, text: str, helpers: str, call: Call) -> str:
     rows = ["import triton", "import triton.language as tl", "from triton.backends.compiler import GPUTarget", *imports]
     for node in (*given, *body):
         rows += ["", *ast.unparse(ast.fix_missing_locations(node)).splitlines()]
-    asked = ", ".join(map(repr, call.target))
-    rows += [
-        "",
+    return "\n".join([*rows, "", *_asked(name, call)]) + "\n"
+
+
+def launched(name: str, definitions: Sequence[str], call: Call) -> str:
+    """A kernel of the user's own as a program; ``definitions`` are what it reads and itself, each the text of its lines."""
+    heads = [d for d in definitions if d.startswith(("import ", "from "))]
+    usual = ["import triton", "import triton.language as tl", "from triton.backends.compiler import GPUTarget"]
+    rows = [*usual, *(h for h in heads if h not in usual)]
+    rows += [row for d in definitions if d not in heads for row in ("", *d.rstrip().splitlines())]
+    return "\n".join([*rows, "", *_asked(name, call)]) + "\n"
+
+
+def _asked(name: str, call: Call) -> list[str]:
+    target = ", ".join(map(repr, call.target))
+    return [
         f"source = triton.compiler.ASTSource(fn={name}, signature={dict(call.signature)!r}, "
         f"constexprs={dict(call.constexprs)!r}, attrs={dict(call.attrs)!r})",
-        f"triton.compile(source, target=GPUTarget({asked}), options={dict(call.options)!r})",
+        f"triton.compile(source, target=GPUTarget({target}), options={dict(call.options)!r})",
     ]
-    return "\n".join(rows) + "\n"
 
 
 def _is_torchs(node: ast.stmt) -> bool:
