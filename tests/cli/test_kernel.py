@@ -69,6 +69,25 @@ def test_a_kernel_that_aborts_takes_nothing_along(write: Any) -> None:
     assert plain.status == 0 and "sm_80" in plain.out
 
 
+SLEEPS = """#!/bin/sh
+case "$*" in *--version*) echo "ptxas: NVIDIA (R) Ptx optimizing assembler"; echo "Cuda compilation tools, release 13.9, V13.9.0"; exit 0;; esac
+exec sleep 1000
+"""
+
+
+@pytest.mark.slow
+def test_a_kernel_that_hangs_and_one_that_takes_all_memory(write: Any) -> None:
+    """The stage that hangs is named, and the next cell is not kept waiting for the child that sleeps."""
+    slow = write("ptxas", SLEEPS)
+    slow.chmod(0o755)
+    done = reprokit("kernel", write("add.py", ADD), "--arch", "80", "--ptxas", slow, "--timeout", "6", "--json")
+    cells = {bool(c["ptxas"]): (c["answer"], c["stage"]) for c in done.json["cells"]}
+    assert done.status == 1 and cells == {False: ("compiled", None), True: ("hang", "ptxas")}, cells
+    large = ADD.replace("source = ", "held = bytearray(1 << 46)\nsource = ")
+    done = reprokit("kernel", write("large.py", large), "--arch", "80", "--json")
+    assert [c["answer"] for c in done.json["cells"]] == ["oom"], done.json
+
+
 LAUNCHES = """
 import torch
 import triton
