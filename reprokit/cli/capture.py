@@ -90,6 +90,11 @@ class WithCommand(click.Command):
     show_default=True,
     help="With --gpu: which of the generated Triton kernels are compiled, each alone. changed: those that did not compile before with this Triton.",
 )
+@click.option(
+    "--compare-simulated",
+    is_flag=True,
+    help="On a machine with a GPU: compile for a simulated one like it too, and say where the two disagree.",
+)
 @click.option("--no-trace", is_flag=True, help="Do not record TORCH_TRACE, which holds all model source.")
 @shared.LEAVING
 @click.pass_context
@@ -193,18 +198,21 @@ def read_request(
         raise BadInput("--weights real cannot be used with --gpu: on a simulated GPU nothing runs")
     if gpu is not None and not str(options["device"] or "cuda").startswith("cuda"):
         raise BadInput(f"--device {options['device']} cannot be used with --gpu, which compiles for cuda")
+    python = interpreter.check(options["python"])
+    beside = devices.beside(python, gpu, options["device"]) if options["compare_simulated"] else None
     if parsed.kind == "zoo":
         core_knobs.check(parsed.name, knobs, ZOO[parsed.name].knobs)
         if options["train"] and not ZOO[parsed.name].can_train:
             raise BadInput(f"{parsed.name} decodes, so it cannot be used with --train; llama-tiny can")
     return Request(
         parsed,
-        python=interpreter.check(options["python"]),
+        python=python,
+        beside=beside,
         **watching,
         knobs=knobs,
         compile=compile_with,
         train=options["train"],
-        device=options["device"],
+        device=options["device"] or ("cuda" if beside is not None else None),
         weights=_weights(parsed, knobs, options),
         gpu=gpu,
         tensor_parallel=options["tensor_parallel"] or 0,
@@ -247,6 +255,7 @@ def _refuse_with_command(ctx: click.Context) -> None:
         "device",
         "gpu",
         "tensor_parallel",
+        "compare_simulated",
         "weights",
         "python",
     )

@@ -15,6 +15,7 @@ from . import screen, tell
 UNUSED = {
     "line_repeats": 20_000, "escalate": None, "logs": (), "no_trace": False,
     "compare": False, "ablate": False, "graph_breaks": None, "settings": (), "kernels": "none", "tensor_parallel": None,
+    "compare_simulated": False,
 }  # fmt: skip
 """What capture may be told and scale may not."""
 KNOBS = ("layers", "batch_size", "sequence_length")

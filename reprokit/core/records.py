@@ -213,6 +213,8 @@ class Observation:
     """Others that fail, with their signatures."""
     simulated: tuple[str, ...] = ()
     """In what the device differs from a real one, the device itself first; empty where it is real."""
+    beside: tuple[str, ...] = ()
+    """Of a run on a real device: in what a simulation of it differs, or that it agrees; empty where it was not asked."""
     growth: dict[str, Any] = field(default_factory=dict)
     """``growth.json`` (see core/costs.py) where this was the largest of several sizes; empty where it was alone."""
     stderr_tail: str = ""

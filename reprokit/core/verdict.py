@@ -47,6 +47,7 @@ def judge(seen: Observation) -> Verdict:
     if seen.graphs_differ and verdict.kind not in ("ok", "rank-mismatch"):
         parted = rank_graphs.of_graphs(seen.graphs)
         evidence += (f"in what was compiled, {parted.says}", seen.graphs_differ) if parted else (seen.graphs_differ,)
+    evidence += seen.beside
     return dataclasses.replace(verdict, simulated=seen.simulated, work=work, evidence=evidence)
 
 

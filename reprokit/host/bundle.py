@@ -164,6 +164,8 @@ def command_line(request: Request, growth: dict[str, Any] | None = None) -> str:
         words += ["--device", request.device]
     if request.gpu is not None:
         words += ["--gpu", devices.label(request.gpu)]
+    if request.beside is not None:
+        words.append("--compare-simulated")
     if request.tensor_parallel:
         words += ["--tensor-parallel-gpus", str(request.tensor_parallel)]
     if request.weights != "auto":

@@ -18,6 +18,7 @@ from ..core.signature import sign
 from ..core.verdict import judge
 from . import (
     ablate,
+    agreement,
     bundle,
     compared,
     environment,
@@ -74,6 +75,12 @@ def capture(
                 seen = look_closer(request, seen, journals, place.path, missing, say, show, show_status)
                 verdict = judged(seen, missing)
             seen = own_kernel(request, seen, verdict, journals, place.path, missing)
+            if request.beside is not None and not outcome.is_interrupted:
+                say("compiling for a simulated GPU too")
+                real, ended = seen, verdict
+                seen = attempt(
+                    "simulation", missing, lambda: agreement.check(request, real, ended, place.path, show), seen
+                )
             verdict = judged(seen, missing)
             if wants_eager(request, verdict, outcome):
                 say(f"{verdict.kind}; running once more without torch.compile")

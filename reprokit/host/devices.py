@@ -30,6 +30,15 @@ def here(python: str) -> list[dict[str, Any]]:
     return [dataclasses.asdict(devices.read(one, "torch")) for one in found]
 
 
+def beside(python: str, gpu: dict[str, Any] | None, device: str | None) -> dict[str, Any]:
+    """The GPU that is here, to be simulated beside the real run."""
+    if gpu is not None:
+        raise BadInput("--compare-simulated runs on the GPU that is here, so --gpu cannot be used with it")
+    if device is not None and not device.startswith("cuda"):
+        raise BadInput(f"--compare-simulated compares with a GPU, so --device {device} cannot be used with it")
+    return here(python)[0]
+
+
 def can_hold(needed_bytes: int) -> bool:
     """This machine may hold so much: a GPU decides for itself when it is asked."""
     return bool(glob.glob("/dev/nvidia[0-9]*")) or needed_bytes <= psutil.virtual_memory().available

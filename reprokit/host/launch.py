@@ -43,6 +43,8 @@ class Request:
     weights: str = "auto"
     gpu: dict[str, Any] | None = None
     """Compile for this GPU, which need not be there: the properties of ``core.devices.Gpu``."""
+    beside: dict[str, Any] | None = None
+    """The GPU that is here: compile for a simulated one like it too, and say where they disagree."""
     tensor_parallel: int = 0
     """Split the model over so many ranks: real ones where its weights are real and no GPU is simulated."""
     kernels: str = "changed"
@@ -96,6 +98,7 @@ def describe(request: Request) -> dict[str, Any]:
         "device": request.device,
         "weights": request.weights,
         "gpu": request.gpu,
+        "beside": request.beside,
         "tensor_parallel": request.tensor_parallel,
         "kernels": request.kernels,
         "compile_it": request.compile_it,

@@ -56,6 +56,7 @@ ABOUT = (
     ("environment.json", "machine, packages, allow-listed variables, configuration"),
     ("collect_env.txt", "PyTorch's own collect_env"),
     ("kernels.json", "what became of each Triton kernel that was compiled alone"),
+    ("simulated.json", "where a simulation of the GPU disagrees with it"),
     ("gpu.json", "the GPU that was simulated, for --gpu"),
     ("logs/", "stdout, stderr, TORCH_LOGS, one file a process; MLIR reproducers of Triton"),
     ("stacks/", "stack dumps, one file a dump, tool and process"),
@@ -108,7 +109,7 @@ def gather(run_path: Path, redactor: Redactor) -> Draft:
             draft.files[name] = redact(text).encode("utf-8", "replace")
     if samples := files.read_text(run_path / "samples.csv"):
         draft.add_text("samples.csv", redactor.text(samples))
-    for name in ("evidence.json", "kernels.json"):
+    for name in ("evidence.json", "kernels.json", "simulated.json"):
         if told := files.read_text(run_path / name):
             draft.add_text(name, redactor.json(told))
     return draft

@@ -1,0 +1,78 @@
+"""Where a simulated device and a real one disagree. There is no GPU here: the other side is a run on the CPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from reprokit.core import devices
+from reprokit.core.agreement import Ran, disagreements, ran
+from reprokit.core.cudagraphs import Skip
+from reprokit.core.rank_graphs import GraphRecord
+from reprokit.core.records import Observation, Verdict
+from reprokit.core.signature import sign
+from reprokit.host import agreement, capture
+from reprokit.host.launch import Request
+from reprokit.host.target import Target
+
+KERNEL = """
+triton_poi_fused_{name} = async_compile.triton('triton_poi_fused_{name}', '''
+import triton
+@triton_heuristics.pointwise(meta={{'cc': {cc}}})
+@triton.jit
+def triton_poi_fused_{name}(x, n):
+    {body}
+''', device_str='cuda')
+extern_kernels.mm(a, b)
+"""
+
+
+def module(name: str, cc: int, body: str = "pass") -> str:
+    return KERNEL.format(name=name, cc=cc, body=body)
+
+
+def side(modules: list[str], kind: str = "ok", nodes: int = 3, skips: tuple[Skip, ...] = ()) -> Ran:
+    verdict = Verdict(kind, None, None, "")
+    seen = Observation(graphs=(GraphRecord(0, "aten", "0/0", nodes),), skips=skips)
+    return ran(verdict, sign(verdict, seen), seen, modules)
+
+
+def test_names_and_properties_of_the_device_are_no_disagreement() -> None:
+    """The same kernel under another number, with another device in its decorators."""
+    assert disagreements(side([module("add_0", 90)]), side([module("add_1", 80)])) == ()
+
+
+def test_each_sort_of_disagreement_is_a_sentence() -> None:
+    """The ending, graphs, kernels, operators and skipped CUDA graphs."""
+    real = side([module("add_0", 90), module("mul_0", 90, "return")], "crash", 4, (Skip("mutated inputs"),))
+    rows = disagreements(real, side([module("add_0", 90)]))
+    for words in (
+        "the device ends as crash, the simulation as ok",
+        "the signature is 'crash: no phase | signal' on the device",
+        "the forward aten graph 0/0 has 4 nodes on the device and 3 in the simulation",
+        "the kernel triton_poi_fused_mul_0 is generated on the device only",
+        "extern_kernels.mm is called 2 times on the device and 1 in the simulation",
+        "CUDA graphs are skipped on the device only: mutated inputs",
+    ):
+        assert any(row.startswith(words) for row in rows), rows
+
+
+@pytest.mark.slow
+def test_a_run_is_compared_with_its_simulation(tmp_path: Path) -> None:
+    """The graphs agree; Triton kernels are generated in the simulation only, and the verdict tells it."""
+    (tmp_path / "add.py").write_text("import torch\ndef make(): return (lambda x: x.sin() + 1), (torch.ones(64),)\n")
+    request = Request(
+        Target("file", str(tmp_path / "add.py"), "make"), python=sys.executable, compares=False, minimizes=False,
+        rungs="none", beside=dataclasses.asdict(devices.GPUS["h100"]),
+    )  # fmt: skip
+    done = capture.capture(request, tmp_path / "out", lambda text: None)
+    assert done.verdict.kind == "ok", done.verdict
+    rows = done.verdict.evidence
+    assert any("triton_poi_fused_add_sin_0 is generated in the simulation only" in row for row in rows), rows
+    assert not any("nodes on the device" in row or "ends as" in row for row in rows), rows
+    told = json.loads((done.run_path / agreement.FILE).read_text())
+    assert told["kernels"] == [0, 1] and told["graphs"] == [2, 2] and told["device"] == told["simulation"]
