@@ -27,7 +27,8 @@ def run(spec: dict[str, Any]) -> None:
     if not spec["every_rank"] or tensor_parallel.is_real():
         return _run(torch, library, spec)
     with tensor_parallel.ranks(spec["tensor_parallel"]) as rank:
-        _run(torch, library, spec if rank == 0 else {**spec, "compile": {"backend": tensor_parallel.trace_only}})
+        traced = {**spec["compile"], "backend": tensor_parallel.trace_only}
+        _run(torch, library, spec if rank == 0 else {**spec, "compile": traced})
 
 
 def _run(torch: Any, library: Any, spec: dict[str, Any]) -> None:
@@ -49,7 +50,12 @@ def _run(torch: Any, library: Any, spec: dict[str, Any]) -> None:
             codegen_only.install()
             stack.enter_context(FakeTensorMode())
         with _stage("build"):
-            target = build_target(torch, spec, device, plan)
+            try:
+                target = build_target(torch, spec, device, plan)
+            except BadTarget as bad:
+                if not spec["gpu"]:
+                    raise
+                raise BadTarget(f"{bad}; {_NO_VALUES}") from bad.__cause__
             if mesh is not None:
                 tensor_parallel.split(torch, target.model, mesh)
         _describe(torch, target, bool(spec["train"] or target.train))
@@ -59,10 +65,29 @@ def _run(torch: Any, library: Any, spec: dict[str, Any]) -> None:
             target.model.train(is_train)
         for number, (args, kwargs) in enumerate(target.calls):
             with _stage(f"call-{number}" if spec["compile_it"] else f"eager-{number}"):
-                _call(torch, compiled, args, kwargs, is_train)
+                try:
+                    _call(torch, compiled, args, kwargs, is_train)
+                except Exception as error:
+                    if is_fake and (operator := _without_fake(error)):
+                        raise BadTarget(
+                            f"{operator} has no fake implementation, which --gpu and --weights fake need: give it one with torch.library.register_fake"
+                        ) from error
+                    raise
         if spec.get("measure_s") and not is_fake:
             with _stage("measure"):
                 _measure(torch, target, compiled, is_train, float(spec["measure_s"]))
+
+
+_NO_VALUES = "on a simulated GPU tensors hold no values, and no call reaches a device: leave such calls out, or run without --gpu where there is one"
+
+
+def _without_fake(error: BaseException | None) -> str:
+    """The operator that cannot be called on a fake tensor, where that is what an error comes from."""
+    while error is not None:
+        if type(error).__name__ == "UnsupportedOperatorException":
+            return str(getattr(error, "func", error))
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def _given(spec: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ so that the host judges it with the same rules as a capture.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import resource
 import signal
@@ -20,7 +19,6 @@ from ..core import eager
 from . import boot, exceptions, instrument, journal, overrides, process, recorder, results, stops
 from .__main__ import run_factory
 
-PR_SET_PDEATHSIG = 1
 NOT_RECORDED = 0
 """Graphs of a probe are the candidate itself."""
 
@@ -43,8 +41,7 @@ def run(spec: dict[str, Any], threads: int) -> NoReturn:
 
 
 def _settle(spec: dict[str, Any], threads: int) -> None:
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    process.end_with_parent()
     folder = spec["folder"]
     streams = (os.open(os.devnull, os.O_RDONLY), _create(folder, "stdout.txt"), _create(folder, "stderr.txt"))
     for number, fd in enumerate(streams):

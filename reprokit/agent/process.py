@@ -107,6 +107,12 @@ def _allow_tracer() -> None:
             ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(watchdog), 0, 0, 0)
 
 
+def end_with_parent() -> None:
+    """Be killed when the process that forked this one ends (PR_SET_PDEATHSIG is 1)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
+
+
 def _leave() -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     journal.write("exit", cpu_s=used.ru_utime + used.ru_stime, max_rss_kib=used.ru_maxrss)

@@ -15,6 +15,8 @@ MAX_GRAPHS = 400
 SMALL = "small.private"
 """What stands in small inputs. It is the user's data: packs take no file that ends so."""
 
+is_only_new = False
+"""Write no graph that another rank has written already."""
 _recorded = 0
 current: int | None = None
 """The number of the graph that Inductor has at work."""
@@ -31,10 +33,12 @@ def record(
     """
     global _recorded
     nodes = len(gm.graph.nodes)
-    head = {"level": level, "cid": cid, "nodes": nodes, "backward": is_backward, **collectives.describe(gm)}
+    head = {"level": level, "cid": cid, "nodes": nodes, "backward": is_backward}
     number: int | None = None
     try:
-        if _recorded < MAX_GRAPHS:
+        head.update(collectives.describe(gm))
+        is_new = _is_first(str(head.get("digest") or ""))
+        if _recorded < MAX_GRAPHS and (is_new or not is_only_new):
             _recorded += 1
             inputs = emit.describe_inputs(gm, example_inputs)
             source = emit.standalone(gm, inputs, level=level, cid=cid)
@@ -45,6 +49,17 @@ def record(
     except Exception as problem:  # some graphs have no source text; the compile must go on
         journal.write("graph", n=number, problem=repr(problem)[:2000], **head)
     return number
+
+
+def _is_first(digest: str) -> bool:
+    """No process of this run has had a graph with this digest; an empty one is always the first."""
+    if not digest:
+        return True
+    try:
+        os.close(os.open(os.path.join(journal.RUN_DIR, "graphs", f".digest-{digest}"), os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return False
+    return True
 
 
 def keep_compiled(text: str) -> None:

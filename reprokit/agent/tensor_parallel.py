@@ -6,16 +6,15 @@ In a fake group no collective is executed, so one machine can compile what any r
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import logging
 import os
 import signal
 from collections.abc import Iterator
 from typing import Any
 
 from ..core.programs.process_group import STYLES
-from . import exceptions, journal
+from . import exceptions, journal, process, recorder
 from .factory import BadTarget
-from .probe import PR_SET_PDEATHSIG
 
 DIFFERENCE = "ranks are simulated: rank 0 of {count} compiles in a fake process group, the others are traced by Dynamo and go no further; no collective is executed"
 PLAN = "tp_plan"
@@ -81,8 +80,8 @@ def split(torch: Any, model: Any, mesh: Any) -> None:
     parallel.parallelize_module(model, mesh, {pattern: styles[style] for pattern, style in known.items()})
 
 
-def trace_only(gm: Any, example_inputs: Any) -> Any:
-    """A backend that compiles nothing: the graph is recorded before it is called."""
+def trace_only(gm: Any, example_inputs: Any, **options: Any) -> Any:
+    """A backend that compiles nothing, whatever it is asked: the graph is recorded before it is called."""
     return gm.forward
 
 
@@ -101,7 +100,9 @@ def ranks(count: int) -> Iterator[int]:
         if child == 0:
             status = 1
             try:
-                ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+                process.end_with_parent()
+                recorder.is_only_new = True
+                logging.getLogger("torch.__trace").handlers.clear()  # TORCH_TRACE of rank 0 says all of it
                 os.read(reading, 1)  # its turn
                 yield rank
                 status = 0

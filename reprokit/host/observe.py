@@ -257,7 +257,8 @@ def _graphs_differ(graphs: list[GraphRecord], run_path: Path) -> str:
         return ""
     odd, usual = pair
     told = f"rank {odd.rank} compiled another graph {odd.cid} than rank {usual.rank}: {odd.nodes} nodes against {usual.nodes}"
-    texts = [files.read_text(run_path / "graphs" / f"{g.number:04d}" / "graph.py") for g in pair if g.number >= 0]
+    numbers = [next((h.number for h in graphs if h.digest == g.digest and h.number >= 0), -1) for g in pair]
+    texts = [files.read_text(run_path / "graphs" / f"{n:04d}" / "graph.py") for n in numbers if n >= 0]
     rows = [[r.split(";")[0].strip() for r in t.splitlines()[1:] if " = " in r] for t in texts]
     for one, two in zip(*rows, strict=False) if len(rows) == 2 else ():
         if one != two:

@@ -200,3 +200,27 @@ def test_what_simulation_needs_is_named_where_it_is_missing(write: Any, tmp_path
     elsewhere = clean_environ(XDG_CACHE_HOME=str(tmp_path / "cache"), CXX="no-such-compiler")
     done = reprokit(*words, "--output-dir", tmp_path / "b", env=elsewhere)
     assert done.status == 2 and "no-such-compiler" in done.err and "install a C++ compiler" in done.err, done.err
+
+
+NO_VALUES = """
+import torch
+library = torch.library.Library("mine", "DEF")
+library.define("op(Tensor x) -> Tensor")
+def reads():
+    weight = torch.ones(3, device="cuda")
+    return torch.nn.Linear(3, int(weight.sum().item())), (weight,)
+def calls():
+    return (lambda x: torch.ops.mine.op(x) + 1), (torch.ones(3),)
+"""
+
+
+@pytest.mark.slow
+def test_what_needs_a_device_is_one_line(write: Any, tmp_path: Path) -> None:
+    """A model that reads device memory while it is built, and an operator of an extension that only a device can run."""
+    file = write("needs.py", NO_VALUES)
+    for name, says in (
+        ("reads", "on a simulated GPU tensors hold no values"),
+        ("calls", "mine.op.default has no fake implementation"),
+    ):
+        done = reprokit("capture", f"{file}:{name}", "--gpu", "h100", "--output-dir", tmp_path / name)
+        assert done.status == 2 and says in done.err.strip().splitlines()[-1], done.err
