@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +49,7 @@ def _limits() -> None:
 
 def _breaks() -> None:
     """Hear each graph break; those at which Dynamo gives a whole function up are heard where it is compiled."""
+    from torch._dynamo import symbolic_convert
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,7 +60,19 @@ def _breaks() -> None:
 
         return log_graph_break
 
-    wrap(InstructionTranslatorBase, "log_graph_break", make)
+    def make_older(real: Callable[..., Any]) -> Callable[..., Any]:
+        def log_graph_break(*args: Any, **kwargs: Any) -> Any:
+            error = sys.exc_info()[1]  # it is called where the exception is handled
+            if type(error).__name__ == "Unsupported":
+                note_break(error)
+            return real(*args, **kwargs)
+
+        return log_graph_break
+
+    if hasattr(InstructionTranslatorBase, "log_graph_break"):
+        wrap(InstructionTranslatorBase, "log_graph_break", make)
+    else:  # torch 2.9
+        wrap(symbolic_convert, "log_graph_break", make_older)
 
 
 def note_break(error: Any, is_given_up: bool = False) -> None:

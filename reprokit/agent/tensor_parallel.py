@@ -16,7 +16,7 @@ from ..core.programs.process_group import STYLES
 from . import exceptions, journal, process, recorder
 from .factory import BadTarget
 
-DIFFERENCE = "ranks are simulated: rank 0 of {count} compiles in a fake process group, the others are traced by Dynamo and go no further; no collective is executed"
+DIFFERENCE = "rank 0 of {count} in a fake process group, which executes no collective; the other ranks are traced by Dynamo and go no further"
 PLAN = "tp_plan"
 """Attribute of a model: patterns of its modules' names -> how each is split; the one that transformers' models have."""
 
@@ -71,12 +71,12 @@ def split(torch: Any, model: Any, mesh: Any) -> None:
     plan = getattr(model, PLAN, None) or {}
     is_split = isinstance(model, torch.nn.Module) and any(isinstance(p, DTensor) for p in model.parameters())
     if is_split or not plan:
-        journal.write("split", plan={}, is_split=is_split, left_out=[])
+        journal.write("split", device=mesh.device_type, plan={}, is_split=is_split, left_out=[])
         return
     layouts = {"Replicate": {"output_layouts": Replicate()}, "": {}}
     styles = {name: getattr(parallel, kind)(**layouts[layout]) for name, (kind, layout) in STYLES.items()}
     known = {pattern: style for pattern, style in plan.items() if style in styles}
-    journal.write("split", plan=known, is_split=True, left_out=sorted(set(plan) - set(known)))
+    journal.write("split", device=mesh.device_type, plan=known, is_split=True, left_out=sorted(set(plan) - set(known)))
     parallel.parallelize_module(model, mesh, {pattern: styles[style] for pattern, style in known.items()})
 
 

@@ -169,9 +169,12 @@ def _with_main(source: str, request: Request, journals: Journals, needs_ranks: b
         knobs = {**(told.get("call") or {}), "dtype": told.get("dtype") or "float32"}
     if target.kind in ("zoo", "hf"):
         rows.append(f"torch.set_default_dtype(torch.{knobs.pop('dtype')})")
+    device = request.device or ("cuda" if request.gpu else "")
     if request.tensor_parallel:
-        rows += _joined_ranks(request, needs_ranks)
-    if device := request.device or ("cuda" if request.gpu else ""):
+        kind = (device or str(journals.last("split").get("device") or "cpu")).partition(":")[0]
+        device = kind if kind != "cpu" else device
+        rows += _joined_ranks(request.tensor_parallel, kind, needs_ranks)
+    if device:
         rows.append(f'torch.set_default_device("{device}")')
     is_fake = journals.last("weights").get("kind") == "fake" and not (request.tensor_parallel and needs_ranks)
     if is_fake and not request.gpu:  # a simulation has fake tensors only
@@ -205,9 +208,7 @@ def _with_main(source: str, request: Request, journals: Journals, needs_ranks: b
     return f'{source}\n\nif __name__ == "__main__":\n{body}\n'
 
 
-def _joined_ranks(request: Request, needs_ranks: bool) -> list[str]:
-    count = request.tensor_parallel
-    kind = (request.device or ("cuda" if request.gpu else "cpu")).partition(":")[0]
+def _joined_ranks(count: int, kind: str, needs_ranks: bool) -> list[str]:
     launched = [f"# torchrun --standalone --nproc-per-node {count} repro.py"] if needs_ranks else []
     backend = ("nccl" if kind == "cuda" else "gloo") if needs_ranks else ""
     return [*launched, *process_group.rows(0, count, {"shape": [count], "device": kind}, backend)]

@@ -62,7 +62,7 @@ def test_a_rank_that_skips_a_collective_is_named(write: Any, tmp_path: Path) -> 
     assert "which ranks 0, 2 and 3 call" in verdict["reason"]
     assert "rank 1 compiled another graph 0/0 than rank 0" in (done.run_dir / "verdict.json").read_text()
     assert done.json["signature"]["title"] == "rank-mismatch: dynamo-trace | skips all_reduce"
-    assert any("rank 0 of 4 compiles in a fake process group" in told for told in verdict["simulated"])
+    assert verdict["simulated"][0].startswith("rank 0 of 4 in a fake process group")
     assert any(m["what"] == "minimization" and "several ranks" in m["why"] for m in done.json["missing"])
     repro = Path(done.json["repro"]).read_text()
     assert "# torchrun --standalone --nproc-per-node 4 repro.py" in repro and "FakeTensorMode" not in repro

@@ -55,7 +55,7 @@ def after_torch() -> None:
     except (CannotSimulate, BadTarget, BadInput) as error:
         problem = str(error)
     except Exception as error:  # the next torch may have moved something
-        problem = f"this torch cannot be simulated on: {error!r}; --gpu is for torch 2.9 to 2.13"
+        problem = f"this torch cannot be simulated on: {error!r}; --gpu is for torch 2.10 to 2.13"
     if problem:
         journal.write("agent_problem", hook="simulate", problem=problem)
 
@@ -80,7 +80,7 @@ def _install(asked: dict[str, Any]) -> None:
     missing = device.install(torch, gpu)
     if missing:
         raise CannotSimulate(
-            f"torch {torch.__version__} with triton {triton.__version__} cannot be simulated on: it has no {', '.join(missing)}; --gpu is for torch 2.9 to 2.13"
+            f"torch {torch.__version__} with triton {triton.__version__} cannot be simulated on: it has no {', '.join(missing)}; --gpu is for torch 2.10 to 2.13"
         )
     codegen_only.install()
     FakeTensorMode().__enter__()  # for good
