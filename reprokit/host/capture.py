@@ -181,7 +181,9 @@ def finish(study: Study, outcome: Outcome) -> Captured:
     """The end of the line: sign, ask for the environment, pack."""
     request, journals, place, missing, say = study.request, study.journals, study.place, study.missing, study.say
     verdict, seen = study.verdict, study.seen
-    missing += [m for m in observe.missing_of(journals, place.path, request) if m not in missing]
+    nothing_missing: list[Missing] = []
+    told = attempt("journal", missing, lambda: observe.missing_of(journals, place.path, request), nothing_missing)
+    missing += [m for m in told if m not in missing]
     captured = Captured(verdict, sign(verdict, seen), seen, place.path, missing=missing)
     captured.minimized = minimize.load(place.path)
     captured.ablation = study.ablation or ablate.load(place.path)

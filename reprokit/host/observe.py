@@ -140,8 +140,10 @@ def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Mis
         for e in journals.all("kernel")
         if e.get("problem")
     ]
-    if (told := journals.last("split")) and told.get("left_out"):
-        found.append(Missing("tensor parallel", f"not split, for want of a rule: {', '.join(told['left_out'][:8])}"))
+    told = journals.last("split")
+    if (left_out := told.get("left_out")) and isinstance(left_out, list):
+        names = ", ".join(map(str, left_out[:8]))
+        found.append(Missing("tensor parallel", f"not split, for want of a rule: {names}"))
     if told.get("is_split") is False:
         why = "nothing was split: the model has no tp_plan, and none of its parameters is a DTensor"
         found.append(Missing("tensor parallel", why))
@@ -247,7 +249,7 @@ def _again_s(journals: Journals) -> dict[str, float]:
 def _graphs(journals: Journals) -> list[GraphRecord]:
     done = {e["n"] for e in journals.all("graph_done") if isinstance(e.get("n"), int)}
     of_pid = {pid: rank for rank, pid in story.ranks(journals.by_pid).items()}
-    return [_graph(e, done, of_pid.get(e["pid"], "")) for e in journals.all("graph")]
+    return [_graph(e, done, of_pid.get(e.get("pid", 0), "")) for e in journals.all("graph")]
 
 
 def _graphs_differ(graphs: list[GraphRecord], run_path: Path) -> str:
@@ -268,7 +270,8 @@ def _graphs_differ(graphs: list[GraphRecord], run_path: Path) -> str:
 
 def _graph(event: Event, done: set[Any], rank: str) -> GraphRecord:
     number = event.get("n")
-    calls = [c for c in event.get("calls") or () if isinstance(c, list) and len(c) == 2]
+    told = event.get("calls")
+    calls = [c for c in told if isinstance(c, list) and len(c) == 2] if isinstance(told, list) else []
     return GraphRecord(
         number=int(number) if isinstance(number, int) else -1,
         level=str(event.get("level")),

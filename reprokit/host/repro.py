@@ -64,6 +64,8 @@ def _script(journals: Journals) -> tuple[str, str]:
     refused = ""
     for told in journals.all("process"):
         words, folder = [str(w) for w in told.get("argv") or ()], Path(str(told.get("cwd") or "."))
+        if not words:
+            continue
         place = _program(words)
         module = words[place + 1] if words[place] == "-m" and place + 1 < len(words) else ""
         if module:
@@ -195,7 +197,7 @@ def _with_main(source: str, request: Request, journals: Journals, needs_ranks: b
         rows.append(f"{names} = {factory}")
         loop = ""
         call = {"args": "compiled(*args)", "arg": "compiled(args)"}.get(form, "compiled(*args, **kwargs)")
-    if request.tensor_parallel and (plan := journals.last("split").get("plan")):
+    if request.tensor_parallel and (plan := _plan(journals)):
         rows += process_group.split_model(plan)
     if made.get("is_module"):
         rows.append(f"model.{'train' if is_train else 'eval'}()")
@@ -206,6 +208,13 @@ def _with_main(source: str, request: Request, journals: Journals, needs_ranks: b
         rows.insert(0, "import torch")
     body = "\n".join(f"    {row}" if row else "" for row in rows)
     return f'{source}\n\nif __name__ == "__main__":\n{body}\n'
+
+
+def _plan(journals: Journals) -> dict[str, str]:
+    """How the model was split; a journal may hold anything."""
+    told = journals.last("split").get("plan")
+    plan = told if isinstance(told, dict) else {}
+    return {str(name): style for name, style in plan.items() if style in process_group.STYLES}
 
 
 def _joined_ranks(count: int, kind: str, needs_ranks: bool) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import uuid
@@ -77,7 +78,8 @@ def test_one_clear_line(words: tuple[str, ...], folder: Path) -> None:
     assert done.status == 2, done.out + done.err
     last = done.err.strip().splitlines()[-1]
     assert last.startswith("reprokit: ") and LINES[words] in last, done.err
-    assert sum("running" not in line for line in done.err.strip().splitlines()) == 1, done.err
+    told = [line for line in done.err.strip().splitlines() if not re.match(r"reprokit: (running|\d+ s,) ", line)]
+    assert len(told) == 1, done.err  # beside what is at work, which a slow machine tells
     assert done.out == ""
     assert survivors(env["BAD_MARK"]) == []
 

@@ -211,7 +211,8 @@ def test_a_target_that_writes_nonsense_into_its_own_journal_leaves_a_pack(write:
         "odd.py",
         "import os, torch\nimport torch._dynamo\nrun = os.environ['REPROKIT_RUN_DIR']\n"
         'rows = [\'{"ev":"begin","tid":[1],"name":3}\', \'{"ev":"progress","count":"abc"}\', \'{"ev":"exception","chain":[5]}\',\n'
-        '        \'{"ev":"process","rank":"\\u00b2"}\', \'{"ev":"graph","nodes":"x"}\', \'[\' * 9999, \'{"ev":"config","changed":3}\']\n'
+        '        \'{"ev":"process","rank":"\\u00b2"}\', \'{"ev":"graph","nodes":"x"}\', \'[\' * 9999, \'{"ev":"config","changed":3}\',\n'
+        '        \'{"ev":"split","left_out":3,"plan":4}\', \'{"ev":"simulated_ranks"}\', \'{"ev":"graph","n":3,"calls":5}\']\n'
         "open(f'{run}/journal/{os.getpid()}.jsonl', 'a').write('\\n'.join(rows) + '\\n')\n"
         "os.mkfifo(f'{run}/journal/77.jsonl'); os.mkfifo(f'{run}/stacks/faulthandler-78.txt')\n"
         "os.symlink('/dev/zero', f'{run}/journal/79.now'); open(f'{run}/stacks/1-py-spy-5.json', 'w').write('[1]')\n"
