@@ -48,7 +48,10 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     redactor = Redactor(private.gather())
     draft = pack.gather(place.path, redactor)
     missing += draft.missing
-    script, about, why = repro.make(story.request, story.seen, story.journals, place.path)
+    try:
+        script, about, why = repro.make(story.request, story.seen, story.journals, place.path)
+    except Exception as problem:  # the journal may hold anything
+        script, about, why = "", "", [Missing("repro.py", f"it could not be made: {problem!r}")]
     small = story.minimized
     if small is not None:
         draft.add_json("minimize.json", redactor.value(again.about(small)))

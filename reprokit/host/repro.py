@@ -63,9 +63,10 @@ def _script(journals: Journals) -> tuple[str, str]:
     """The script that a command ran, where running changed copies of it does no harm; or why there is none."""
     refused = ""
     for told in journals.all("process"):
-        words, folder = [str(w) for w in told.get("argv") or ()], Path(str(told.get("cwd") or "."))
-        if not words:
+        argv, folder = told.get("argv"), Path(str(told.get("cwd") or "."))
+        if not argv or not isinstance(argv, list):
             continue
+        words = [str(w) for w in argv]
         place = _program(words)
         module = words[place + 1] if words[place] == "-m" and place + 1 < len(words) else ""
         if module:
