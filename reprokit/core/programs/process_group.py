@@ -18,9 +18,10 @@ STYLES = {
     "colwise_gather_output": ("ColwiseParallel", "Replicate"),
 }
 """What a ``tp_plan`` calls a style -> the class of ``torch.distributed.tensor.parallel``, and its ``output_layouts``."""
-TENSORS = "from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor"
+TENSORS = "from torch.distributed.tensor import Replicate, Shard, distribute_tensor"
 _SPEAKS = re.compile(r"_c10d_functional|torch\.distributed|\b(redistribute|to_local|full_tensor)\(")
-_PLACEMENT = re.compile(r"(Shard|Replicate|Partial)\((dim=)?(-?\d+|'?\w*'?)\)")
+_PLACEMENT = re.compile(r"Shard\((dim=)?-?\d+\)|Replicate\(\)")
+"""Others cannot be made from a whole tensor."""
 
 
 def rows(rank: int, count: int, mesh: Mapping[str, Any] | None, backend: str = "") -> list[str]:

@@ -1,0 +1,69 @@
+"""A graph with collectives as a program of one process."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from reprokit.core.programs import cut, graphs, process_group, tensors
+
+SOURCE = """
+import torch
+import torch.distributed as dist
+mesh = init_device_mesh("cpu", (2,))
+
+class Repro(torch.nn.Module):
+    def forward(self, L_x_ : torch.Tensor, L_mesh_ : torch.distributed.device_mesh.DeviceMesh, L_w_ : torch.Tensor):
+        l_x_ = L_x_
+        l_mesh_ = L_mesh_
+        l_w_ = L_w_
+        a = torch.distributed.tensor._api.from_local(l_x_, l_mesh_, (torch.distributed.tensor.placement_types.Replicate(),))
+        b = a @ l_w_
+        c = b.redistribute(placements = (torch.distributed.tensor.placement_types.Replicate(),))
+        d = torch.relu(l_x_)
+        return (c, d)
+"""
+PLAIN = {
+    "kind": "tensor",
+    "shape": [4, 4],
+    "stride": [4, 1],
+    "dtype": "torch.float32",
+    "device": "cpu",
+    "requires_grad": False,
+}
+VALUES = {
+    "l_x_": PLAIN, "l_mesh_": {"kind": "mesh", "shape": [2], "device": "cpu"}, "l_w_": {**PLAIN, "placements": ["Shard(dim=1)"]},
+    "a": {**PLAIN, "placements": ["Replicate()"]}, "b": {**PLAIN, "placements": ["Shard(dim=1)"]},
+    "c": {**PLAIN, "placements": ["Replicate()"]}, "d": PLAIN,
+}  # fmt: skip
+JOINS = "dist.init_process_group('fake', rank=1, world_size=2, store=FakeStore())"
+
+
+def test_what_a_graph_needs_of_other_ranks_stands_in_its_program() -> None:
+    """The group, the mesh and distributed inputs; of units that need none of it, nothing."""
+    graph = graphs.read(SOURCE, VALUES, {"rank": 1, "world_size": 2}, "dynamo", False)
+    text = cut.program(graph, [0, 1, 2, 3])
+    ast.parse(text)
+    assert text.count(JOINS) == text.count("mesh = init_device_mesh('cpu', (2,))") == 1, text
+    assert "distribute_tensor(torch.randn(4, 4), mesh, [Shard(dim=1)])" in text and "def repro(x, y):" in text
+    assert "from_local(x, mesh, " in text
+    alone = cut.program(graph, [3])
+    assert "dist" not in alone and "mesh" not in alone, alone
+    behind = cut.program(graph, [2])  # its input was made on the way, and is made anew
+    assert "distribute_tensor(torch.randn(4, 4), mesh, [Shard(dim=1)])" in behind and JOINS in behind
+
+
+@pytest.mark.parametrize("placed", ["Shard(0), evil()", "Partial(sum)", "__import__('os')"])
+def test_what_becomes_text_must_be_what_it_says(placed: str) -> None:
+    """A pack may come from anywhere."""
+    with pytest.raises(ValueError, match="placements"):
+        tensors.text({**PLAIN, "placements": [placed]})
+    with pytest.raises(ValueError, match="device"):
+        process_group.rows(0, 2, {"shape": [2], "device": 'cpu")'})
+
+
+def test_a_launcher_gives_the_group() -> None:
+    """With a backend nothing of the fake group is left."""
+    text = "\n".join(process_group.rows(0, 4, {"shape": [4], "device": "cuda"}, "nccl"))
+    assert 'init_process_group("nccl")' in text and "Fake" not in text and 'init_device_mesh("cuda", (4,))' in text
