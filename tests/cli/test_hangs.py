@@ -35,7 +35,6 @@ TESTED = (
     "cxx_sleep",
     "phase:bw_lowering",
     "phase:first_run",
-    "phase:kernel_spin",
 )
 """One of each sort; ``benchmarks/hangs.py`` runs them all."""
 
@@ -136,14 +135,14 @@ def test_py_spy_that_does_not_work(fault: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_target_with_thousands_of_threads_that_prints_and_turns_the_clock(write: Any, tmp_path: Path) -> None:
+def test_a_target_with_a_thousand_threads_that_prints_and_turns_the_clock(write: Any, tmp_path: Path) -> None:
     """Threads beyond what is read, output without end, a clock that jumps, another user: the verdict stands."""
     script = write(
         "odd.py",
         "import os, random, sys, threading, time, torch\n"
         f"sys.path.insert(0, {str(KINDS.parents[2])!r})\nfrom tests.hangs.kinds import in_pass, hang_deadlock\n"
         "threading.stack_size(1 << 16)\n"
-        "for _ in range(2000): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
+        "for _ in range(1100): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
         "def chatter():\n    while True: os.write(1, b'x' * (1 << 20)); time.sleep(0.1)\n"
         "def hang():\n    threading.Thread(target=chatter, daemon=True).start()\n"
         "    time.time = lambda: random.random() * 4e9\n    if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"

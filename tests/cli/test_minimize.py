@@ -235,7 +235,7 @@ def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, write: Any) -> 
     """It shows in two of three runs: a pass is not believed at once, and the pack says k of n."""
     twice = "for _ in range(2):\n    torch._dynamo.reset()\n    torch.compile(f, backend=picky)(torch.randn(8, 16))\n"
     done = capture(
-        "--budget", "60", "--output-dir", tmp_path / "out", "--", sys.executable, write("flaky.py", FLAKY + twice),
+        "--budget", "45", "--output-dir", tmp_path / "out", "--", sys.executable, write("flaky.py", FLAKY + twice),
         COUNT=str(tmp_path / "count"),
     )  # fmt: skip
     found = done.json["minimized"]

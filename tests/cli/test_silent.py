@@ -81,15 +81,15 @@ FAIR = {
     "eager is wrong": (  # it overflows in half precision, in which compiled code keeps nothing between
         "inductor", "h = x.half() * 300; return h * h / h", "which is the side that departs: output: inf at [",
     ),
-    "uninitialised": ("aot_eager", "return torch.empty(64) + x[0]", "Eager itself gives another output each time"),
-    "changing": ("aot_eager", "return x + time.time_ns() % 1000", "Eager itself gives another output each time"),
+    "uninitialised": (  # it is filled with what gives it away; a program that changes by itself is told likewise
+        "aot_eager", "return torch.empty(64) + x[0]", "Eager itself gives another output each time",
+    ),
     "odd": (  # changes its argument and a global, works once, gives more than tensors
         "aot_eager", "x.add_(1); SEEN.append(ONCE.pop()); return x * len(SEEN), x.shape[0], 'two', None, object",
         "eager's within tolerance",
     ),
 }  # fmt: skip
 FAIR_TEXT = """
-import time
 import torch
 
 SEEN, ONCE = [], [1]
@@ -105,7 +105,7 @@ def make():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAIR)
 def test_a_program_that_only_looks_wrong_gets_a_clear_statement(name: str, write: Any, tmp_path: Path) -> None:
-    """Random, changing, mutating, uninitialised, without tensors, wrong in eager: no verdict against the compiler."""
+    """Random, uninitialised, mutating, without tensors, wrong in eager: no verdict against the compiler."""
     backend, body, says = FAIR[name]
     file = write("target.py", FAIR_TEXT.format(body=body))
     done = capture(f"{file}:make", "--backend", backend, "--output-dir", tmp_path / "out")
@@ -202,7 +202,7 @@ def make():
     done = capture(
         f"{write('steps.py', text)}:make",
         "--budget",
-        "15",
+        "10",
         "--output-dir",
         tmp_path / "out",
         REPROKIT_COMPARE="0",

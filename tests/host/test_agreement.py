@@ -67,7 +67,7 @@ def test_a_run_is_compared_with_its_simulation(tmp_path: Path) -> None:
     (tmp_path / "add.py").write_text("import torch\ndef make(): return (lambda x: x.sin() + 1), (torch.ones(64),)\n")
     request = Request(
         Target("file", str(tmp_path / "add.py"), "make"), python=sys.executable, compares=False, minimizes=False,
-        rungs="none", beside=dataclasses.asdict(devices.GPUS["h100"]),
+        rungs="none", weights="fake", beside=dataclasses.asdict(devices.GPUS["h100"]),
     )  # fmt: skip
     done = capture.capture(request, tmp_path / "out", lambda text: None)
     assert done.verdict.kind == "ok", done.verdict
