@@ -50,13 +50,13 @@ def write_kernels(path: str, runs_it: bool) -> int:
     prints their files by name."""
     import torch  # noqa: F401 - which is simulated for from then on
 
-    from . import kernels, launches, simulate
+    from . import codegen_only, kernels, launches, simulate
 
     if simulate.problem:
         print(simulate.problem, file=sys.stderr)
         return 2
     with contextlib.redirect_stdout(sys.stderr):  # what the program prints is no answer
-        found = launches.record(path) if runs_it else kernels.write_all(path)
+        found = launches.record(path) if runs_it else kernels.write_all(path, codegen_only.load)
     print(json.dumps(found))
     return 0
 

@@ -43,14 +43,12 @@ def note(path: str, load: Callable[[str, str], Any]) -> None:
         journal.write("kernel", name=name, key=key, files=_known[key], problem=problem)
 
 
-def write_all(path: str) -> dict[str, list[str]]:
-    """The kernels of any such module, in a process that simulates a GPU; files by name."""
-    from . import codegen_only
-
+def write_all(path: str, load: Callable[[str, str], Any]) -> dict[str, list[str]]:
+    """The kernels of any such module, in a process that simulates a GPU; files by name. ``load`` as for :func:`note`."""
     with open(path, encoding="utf-8") as file:
         found = kernels.find(file.read())
     stems = {name: free_name(name, kernels.identity(name, source)) for name, source in found.items()}
-    return {name: _write(name, stems[name], source, codegen_only.load) for name, source in found.items()}
+    return {name: _write(name, stems[name], source, load) for name, source in found.items()}
 
 
 def free_name(name: str, key: str) -> str:
