@@ -45,8 +45,9 @@ def judge(seen: Observation) -> Verdict:
     work = {**verdict.work, "kernel": seen.kernel} if seen.kernel else verdict.work
     evidence = (*verdict.evidence, *(f"fails too: {other}" for other in seen.failing_kernels[:8]))
     if seen.graphs_differ and verdict.kind not in ("ok", "rank-mismatch"):
-        parted = rank_graphs.of_graphs(seen.graphs)
-        evidence += (f"in what was compiled, {parted.says}", seen.graphs_differ) if parted else (seen.graphs_differ,)
+        if parted := rank_graphs.of_graphs(seen.graphs):
+            verdict = dataclasses.replace(verdict, reason=f"{verdict.reason} In what was compiled, {parted.says}.")
+        evidence += (seen.graphs_differ,)
     evidence += seen.beside
     return dataclasses.replace(verdict, simulated=seen.simulated, work=work, evidence=evidence)
 

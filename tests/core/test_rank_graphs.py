@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reprokit.core.rank_graphs import CollectiveCall, GraphRecord, another, of_graphs
+from reprokit.core.records import Link, Observation, Raised
+from reprokit.core.verdict import judge
 
 
 def graph(rank: str, calls: str, level: str = "dynamo", digest: str = "d") -> GraphRecord:
@@ -45,3 +47,16 @@ def test_the_first_graph_that_differs() -> None:
     found = another(rows)
     assert found is not None and [(g.rank, g.digest) for g in found] == [("1", "z"), ("0", "y")]
     assert another(rows[:3]) is None and another([]) is None
+
+
+def test_ranks_that_part_are_told_beside_what_came_of_it() -> None:
+    """A peer that leaves, or a hang: the reason names the rank and the collective."""
+    link = Link("RuntimeError", "Connection closed by peer [127.0.0.1]:9")
+    rows = (graph("0", "a", digest="x"), graph("1", "", digest="y"))
+    seen = Observation(
+        exit_status=1, raised=Raised((link,), "call"), eager="fails", eager_detail="it fails", graphs=rows,
+        graphs_differ="rank 1 compiled another graph 0/0 than rank 0: 2 nodes against 3",
+    )  # fmt: skip
+    verdict = judge(seen)
+    assert verdict.kind == "error-in-eager" and "rank 1 skips a of f32[2] at model.py:0 in f" in verdict.reason
+    assert verdict.evidence[-1].startswith("rank 1 compiled another graph")
