@@ -104,7 +104,8 @@ def read(source: str, values: Mapping[str, Any], settings: Mapping[str, Any], le
     if not isinstance(last.statements[-1], ast.Return):
         raise Unreadable("the recorded graph does not return")
     places = [a.arg for a in classes["Repro"].forward.args.args[1:]]
-    kept, known = _without_aliases(lines, places, dict(values))
+    made = {name: facts for name, facts in values.items() if process_group.can_make(facts.get("placements"))}
+    kept, known = _without_aliases(lines, places, made)
     return Graph(tuple(kept), known, tuple(imports), tuple(bodies), constants, settings, last.reads, level, is_training)
 
 

@@ -21,7 +21,6 @@ STYLES = {
 TENSORS = "from torch.distributed.tensor import Replicate, Shard, distribute_tensor"
 _SPEAKS = re.compile(r"_c10d_functional|torch\.distributed|\b(redistribute|to_local|full_tensor)\(")
 _PLACEMENT = re.compile(r"Shard\((dim=)?-?\d+\)|Replicate\(\)")
-"""Others cannot be made from a whole tensor."""
 
 
 def rows(rank: int, count: int, mesh: Mapping[str, Any] | None, backend: str = "") -> list[str]:
@@ -63,9 +62,14 @@ def is_spoken_in(text: str) -> bool:
     return bool(_SPEAKS.search(text))
 
 
+def can_make(placements: Sequence[str] | None) -> bool:
+    """A tensor that is placed so can be made from a whole one; a partial sum cannot."""
+    return all(_PLACEMENT.fullmatch(p) for p in placements or ())
+
+
 def distributed(made: str, placements: Sequence[str], is_grad: bool) -> str:
     """The tensor ``made`` as a distributed one, placed so on the mesh."""
-    if not all(_PLACEMENT.fullmatch(p) for p in placements):
+    if not can_make(placements):
         raise ValueError(f"{placements!r} are no placements")
     grad = ".requires_grad_()" if is_grad else ""
     return f"distribute_tensor({made}, {MESH}, [{', '.join(placements)}]){grad}"

@@ -50,6 +50,9 @@ def test_what_a_graph_needs_of_other_ranks_stands_in_its_program() -> None:
     assert "from_local(x, mesh, " in text
     alone = cut.program(graph, [3])
     assert "dist" not in alone and "mesh" not in alone, alone
+    partial = {**VALUES, "b": {**PLAIN, "placements": ["Partial(sum)"]}}
+    whole = cut.program(graphs.read(SOURCE, partial, graph.settings, "dynamo", False), [2])
+    assert "x @ " in whole or "a @ " in whole, whole  # a partial sum is no argument: what makes it stays
     behind = cut.program(graph, [2])  # its input was made on the way, and is made anew
     assert "distribute_tensor(torch.randn(4, 4), mesh, [Shard(dim=1)])" in behind and JOINS in behind
 
