@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import traceback
 import types
 from typing import Any, NoReturn
@@ -64,6 +65,7 @@ def _settle(spec: dict[str, Any], threads: int) -> None:
     process.introduce()
     boot.wait_for_torch()  # for processes that the program starts, and for an Inductor that is not imported yet
     if "torch" not in sys.modules:
+        tempfile.tempdir = os.environ["TMPDIR"] = folder  # Triton leaves its files there when ptxas fails
         return
     import torch
 
