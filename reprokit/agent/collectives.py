@@ -6,16 +6,24 @@ import hashlib
 import sys
 from typing import Any
 
+from ..core.tracebacks import user_line
+
 _NAMES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "redistribute", "full_tensor", "barrier",
           "send", "recv", "permute_tensor", "scatter")  # fmt: skip
 _HOMES = ("_c10d_functional", "c10d_functional", "_dtensor", "symm_mem")
 """Namespaces of operators."""
 
 
+def group() -> Any:
+    """``torch.distributed`` in a process that has joined a group, else None."""
+    dist: Any = sys.modules.get("torch.distributed")
+    return dist if dist is not None and dist.is_available() and dist.is_initialized() else None
+
+
 def describe(gm: Any) -> dict[str, Any]:
     """``calls``: [name with what it is called on, user line]; ``digest``; empty in a process that has no process group."""
-    dist = sys.modules.get("torch.distributed")
-    if dist is None or not dist.is_available() or not dist.is_initialized():
+    dist = group()
+    if dist is None:
         return {}
     calls, rows = [], []
     for node in gm.graph.nodes:
@@ -23,7 +31,7 @@ def describe(gm: Any) -> dict[str, Any]:
         rows.append(f"{node.op} {name} {_shape(_value(node))}")
         if _is_collective(node, name) and _is_for_all(node, dist):
             given = next((_shape(_value(a)) for a in node.all_input_nodes), "")
-            calls.append([f"{name} of {given}" if given else name, _line(node)])
+            calls.append([f"{name} of {given}" if given else name, user_line(str(node.meta.get("stack_trace") or ""))])
     return {"calls": calls, "digest": hashlib.sha256("\n".join(rows).encode()).hexdigest()[:16]}
 
 
@@ -72,15 +80,3 @@ def _shape(value: Any) -> str:
     placed = getattr(value, "placements", None)
     kind = str(value.dtype).removeprefix("torch.").replace("float", "f").replace("int", "i")
     return f"{kind}[{sizes}]" + (f" {' '.join(map(str, placed))}" if placed else "")
-
-
-def _line(node: Any) -> str:
-    """The innermost line of the user's, as the tracer noted it; torch's own where there is no other."""
-    rows = [r.strip() for r in str(node.meta.get("stack_trace") or "").splitlines() if r.strip().startswith("File ")]
-    own = [r for r in rows if "/torch/" not in r]
-    for row in (own or rows)[-1:]:
-        parts = row.split('"')
-        if len(parts) == 3:
-            line, _, function = parts[2].removeprefix(", line ").partition(", in ")
-            return f"{parts[1]}:{line} in {function}"
-    return ""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..core.programs import process_group, tensors
+from . import collectives
 
 SMALL_INTEGERS, SMALL_FLOATS = 64, 16
 """Inputs of at most so many elements are recorded with their values."""
@@ -28,15 +29,15 @@ def describe_inputs(gm: Any, example_inputs: Sequence[Any]) -> list[dict[str, An
     return [describe_input(value, as_traced) for value, as_traced in zip(example_inputs, traced, strict=False)]
 
 
-def describe_values(gm: Any, example_inputs: Sequence[Any]) -> dict[str, Any]:
-    """Metadata of each value of the graph that is a tensor or a number, and of a mesh of devices that is an input, by the
-    name that it has in the graph's code."""
+def describe_values(gm: Any, inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Metadata of each value of the graph that is a tensor or a number, and of a mesh of devices among its ``inputs`` (as
+    :func:`describe_inputs` gives them), by the name that it has in the graph's code."""
     import torch
 
     found = {}
     places = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    for node, given in zip(places, example_inputs, strict=False):
-        if (facts := describe_input(given))["kind"] == "mesh":
+    for node, facts in zip(places, inputs, strict=False):
+        if facts["kind"] == "mesh":
             found[node.name] = facts
     for node in gm.graph.nodes:
         value = node.meta.get("example_value", node.meta.get("val"))
@@ -137,10 +138,8 @@ def standalone(gm: Any, inputs: list[dict[str, Any]], level: str, cid: str | Non
 
 
 def _group(inputs: list[dict[str, Any]], classes: list[str]) -> list[str]:
-    import torch
-
-    dist = torch.distributed
-    if not process_group.is_spoken_in("\n".join(classes)) or not (dist.is_available() and dist.is_initialized()):
+    dist = collectives.group()
+    if dist is None or not process_group.is_spoken_in("\n".join(classes)):
         return []
     mesh = next((facts for facts in inputs if facts["kind"] == "mesh"), None)
     return [process_group.TENSORS, *process_group.rows(dist.get_rank(), dist.get_world_size(), mesh)]

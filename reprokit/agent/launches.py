@@ -64,9 +64,8 @@ def record(path: str) -> dict[str, list[str]]:
             found.setdefault(self.__name__, []).append(f"{stem}.py")
 
     os.makedirs(os.path.join(journal.RUN_DIR, FOLDER), exist_ok=True)
-    for owner, name in ((JITFunction, "_do_compile"), (Autotuner, "do_bench")):
-        if not hasattr(owner, name) and name == "_do_compile":
-            raise _Unwritable(f"this Triton has no {owner.__name__}.{name}")
+    if not hasattr(JITFunction, "_do_compile"):
+        raise _Unwritable("this Triton has no JITFunction._do_compile")
     JITFunction._do_compile = heard
     Autotuner.do_bench = lambda self, call, **_: (call(), [0.0] * 3)[1]  # every configuration is launched, none timed
     FakeTensor.data_ptr = lambda self: 0  # aligned, as the allocator's are

@@ -42,7 +42,7 @@ def record(
             _recorded += 1
             inputs = emit.describe_inputs(gm, example_inputs)
             source = emit.standalone(gm, inputs, level=level, cid=cid)
-            values = {"values": emit.describe_values(gm, example_inputs), "settings": settings.describe(compiler_fn)}
+            values = {"values": emit.describe_values(gm, inputs), "settings": settings.describe(compiler_fn)}
             small = emit.small_values(gm, example_inputs) if level == "dynamo" else {}
             number = _write(source, {**head, "inputs": inputs}, values, small)
         journal.write("graph", n=number, **head)

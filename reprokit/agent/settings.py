@@ -13,7 +13,7 @@ import sys
 import textwrap
 from typing import Any
 
-from . import journal
+from . import collectives, journal
 
 CONFIGS = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
 NOT_THE_COMPILERS = frozenset(
@@ -73,8 +73,8 @@ def describe(compiler_fn: Any) -> dict[str, Any]:
         [kind, str(torch.get_autocast_dtype(kind))] for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)
     ]
     found["default_dtype"] = str(torch.get_default_dtype())
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        found["rank"], found["world_size"] = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    if (dist := collectives.group()) is not None:
+        found["rank"], found["world_size"] = dist.get_rank(), dist.get_world_size()
     return found
 
 

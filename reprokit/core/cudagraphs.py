@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .tracebacks import user_line
+
 PREFIX = "skipping cudagraphs due to"
-_FILE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,8 @@ def read(message: str) -> Skip | None:
         return None
     text = text.rpartition(PREFIX)[2].strip()
     reason, _, trace = text.partition(". Found from")
-    places = list(_FILE.finditer(trace))
-    own = [p for p in places if "/torch/" not in p["file"]] or places
-    where = f"{own[-1]['file']}:{own[-1]['line']} in {own[-1]['function']}" if own else ""
-    return Skip(" ".join(reason.splitlines()[0].split()).rstrip(".") if reason else "no reason", where)
+    said = " ".join(reason.splitlines()[0].split()).rstrip(".") if reason else "no reason"
+    return Skip(said, user_line(trace))
 
 
 def skips(events: Sequence[Mapping[str, Any]]) -> tuple[Skip, ...]:

@@ -65,15 +65,12 @@ def of_graphs(graphs: Sequence[GraphRecord]) -> Mismatch | None:
     others = [r for r in ranks if r not in odd]
     there, here = called[others[0]][place:], called[odd[0]][place:]
     names, own = [c.name for c in there], [c.name for c in here]
-    if names and own == names[1:]:
+    if names and (own == names[1:] or not own):
         does, call, verb = "skips", there[0], f"skip{_s(odd)} {_told(there[0])}"
         rest = f", which {_who(others)} call{_s(others)}"
-    elif own and (own[1:] == names or not names):
-        does, call, verb, rest = "adds", here[0], f"call{_s(odd)} {_told(here[0])}", f", which {_who(others)} do not"
-        rest = rest.replace("do not", "does not") if len(others) == 1 else rest
-    elif names and not own:
-        does, call, verb = "skips", there[0], f"skip{_s(odd)} {_told(there[0])}"
-        rest = f", which {_who(others)} call{_s(others)}"
+    elif own[1:] == names or not names:
+        does, call, verb = "adds", here[0], f"call{_s(odd)} {_told(here[0])}"
+        rest = f", which {_who(others)} do{'es' * (len(others) == 1)} not"
     else:
         does, call, verb = "calls another", there[0], f"call{_s(odd)} {_told(here[0])}"
         rest = f" where {_who(others)} call{_s(others)} {_told(there[0])}"

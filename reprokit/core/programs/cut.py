@@ -191,10 +191,9 @@ def _group(graph: Graph, body: list[str]) -> list[str]:
     has_mesh = re.search(rf"\b{process_group.MESH}\b", text)
     if "world_size" not in graph.settings or not (has_mesh or process_group.is_spoken_in(text)):
         return []
-    meshes = [v for v in graph.values.values() if v.get("kind") == "mesh"] if has_mesh else []
     count = int(graph.settings["world_size"])
     whole = {"shape": [count], "device": "cpu"}
-    mesh = next(iter(meshes), whole) if has_mesh else None
+    mesh = next((v for v in graph.values.values() if v.get("kind") == "mesh"), whole) if has_mesh else None
     return [process_group.TENSORS, *process_group.rows(int(graph.settings["rank"]), count, mesh)]
 
 

@@ -18,6 +18,8 @@ from . import trees
 
 HELPERS = "triton_helpers"
 PLAIN = "kernel"
+_IMPORTS = ("import triton", "import triton.language as tl", "from triton.backends.compiler import GPUTarget")
+"""Of every program."""
 _KNOWN = {
     "_log2": "from triton.language.standard import _log2",
     "libdevice": "from triton.language.extra import libdevice",
@@ -66,7 +68,7 @@ def standalone(name: str, text: str, helpers: str, call: Call) -> str:
     reader = _Inlined()
     body = [reader.visit(n) for n in body if not isinstance(n, (ast.Import, ast.ImportFrom))]
     given, imports = _needed(helpers, reader)
-    rows = ["import triton", "import triton.language as tl", "from triton.backends.compiler import GPUTarget", *imports]
+    rows = [*_IMPORTS, *imports]
     for node in (*given, *body):
         rows += ["", *ast.unparse(ast.fix_missing_locations(node)).splitlines()]
     return "\n".join([*rows, "", *_asked(name, call)]) + "\n"
@@ -75,8 +77,7 @@ def standalone(name: str, text: str, helpers: str, call: Call) -> str:
 def launched(name: str, definitions: Sequence[str], call: Call) -> str:
     """A kernel of the user's own as a program; ``definitions`` are what it reads and itself, each the text of its lines."""
     heads = [d for d in definitions if d.startswith(("import ", "from "))]
-    usual = ["import triton", "import triton.language as tl", "from triton.backends.compiler import GPUTarget"]
-    rows = [*usual, *(h for h in heads if h not in usual)]
+    rows = [*_IMPORTS, *(h for h in heads if h not in _IMPORTS)]
     rows += [row for d in definitions if d not in heads for row in ("", *d.rstrip().splitlines())]
     return "\n".join([*rows, "", *_asked(name, call)]) + "\n"
 
