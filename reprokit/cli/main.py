@@ -17,6 +17,7 @@ COMMANDS = {
     "kernel": "Say which architectures a Triton kernel compiles for, and what helps the others.",
     "minimize": "Find the smallest program that shows the same failure.",
     "models": "List the models that --model knows.",
+    "nightly": "Run a suite every night and say in the morning what is new.",
     "pack": "Pack a run directory again, also one whose capture was killed.",
     "replay": "Run the repro of a pack again and say whether the failure came back.",
     "scale": "Measure how compile cost grows with a size, and predict the full size.",

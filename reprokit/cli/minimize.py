@@ -31,6 +31,13 @@ from .options import SECONDS
     type=click.Path(path_type=Path),
     help="Where to work on a PACK or TARGET; default below reprokit-out.",
 )
+@click.option(
+    "--ablate/--no-ablate",
+    default=True,
+    envvar="REPROKIT_ABLATE",
+    show_envvar=True,
+    help="Of a RUN_DIR or TARGET, ask with which backends it shows, too; default: yes.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 @click.pass_context
 def minimize(
@@ -41,6 +48,7 @@ def minimize(
     python: str | None,
     yes: bool,
     output_dir: Path | None,
+    ablate: bool,
     as_json: bool,
 ) -> None:
     """Find the smallest program that still shows the same failure, prove it, and pack it.
@@ -61,7 +69,7 @@ def minimize(
         if place.is_dir():
             if output_dir:
                 raise BadInput("--output-dir is for a PACK or a TARGET; the pack of a RUN_DIR is left beside it")
-            status, told = _of_run(place, budget, resume, python, live)
+            status, told = _of_run(place, budget, resume, python, ablate, live)
         elif resume:
             raise BadInput(
                 f"--resume goes on with a run directory, and {what} is none; name the run-NNN of the first try"
@@ -71,7 +79,7 @@ def minimize(
         elif not place.exists() and (what.endswith(".gz") or ("/" in what and ":" not in what)):
             raise BadInput(f"there is no pack or run directory {what}")
         else:
-            status, told = _of_target(what, budget, python, output_dir, live)
+            status, told = _of_target(what, budget, python, output_dir, ablate, live)
     if as_json:
         screen.print_json(told)
     else:
@@ -80,26 +88,26 @@ def minimize(
 
 
 def _of_run(
-    place: Path, budget: float, resume: bool, python: str | None, live: screen.Live
+    place: Path, budget: float, resume: bool, python: str | None, ablate: bool, live: screen.Live
 ) -> tuple[int, dict[str, Any]]:
     from ..host import capture as line
     from ..host import interpreter
 
     captured = line.repack(
-        place, live.say, budget, resume, live.show_status, interpreter.check(python) if python else None
+        place, live.say, budget, resume, live.show_status, interpreter.check(python) if python else None, ablate
     )
     return _status(captured.minimized), _told(captured.to_json())
 
 
 def _of_target(
-    what: str, budget: float, python: str | None, output_dir: Path | None, live: screen.Live
+    what: str, budget: float, python: str | None, output_dir: Path | None, ablate: bool, live: screen.Live
 ) -> tuple[int, dict[str, Any]]:
     from ..host import capture as line
     from ..host import interpreter
     from ..host.launch import Request
     from ..host.target import parse
 
-    request = Request(parse(what), python=interpreter.check(python), budget_s=budget)
+    request = Request(parse(what), python=interpreter.check(python), budget_s=budget, rungs="few" if ablate else "none")
     captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
     return _status(captured.minimized), _told(captured.to_json())
 
@@ -149,7 +157,10 @@ def _status(found: Any) -> int:
 
 
 def _told(captured: dict[str, Any]) -> dict[str, Any]:
-    return {k: captured[k] for k in ("schema", "signature", "run_dir", "pack", "repro", "minimized", "missing")}
+    return {
+        k: captured[k]
+        for k in ("schema", "signature", "run_dir", "pack", "repro", "minimized", "ablation", "traits", "missing")
+    }
 
 
 def _print(told: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ from . import (
     rundir,
     warmth,
 )
-from .captured import Captured
+from .captured import Captured, phases_of, versions_of
 from .launch import Request
 from .oracle import Standing
 from .run import Outcome
@@ -139,9 +139,11 @@ def examine(study: Study, resume: bool = False) -> None:
 
 def repack(
     run_path: Path, say: Say, budget_s: float = 0.0, resume: bool = False, show: Callable[[Standing], None] | None = None,
-    python: str | None = None,
+    python: str | None = None, ablates: bool = False,
 ) -> Captured:  # fmt: skip
     """Judge and pack a run directory once more, after minimizing it when there is a budget for that.
+
+    ``ablates`` asks for the rungs of the ladder too, also where the capture was told not to.
 
     For a reprokit that was killed, or whose pack found no room, or that was told not to minimize.
     """
@@ -155,7 +157,8 @@ def repack(
             seen = dataclasses.replace(seen, **before)
             seen = own_kernel(request, seen, judged(seen, missing), journals, place.path, missing)
             verdict = judged(seen, missing)
-            asked = dataclasses.replace(request, budget_s=budget_s or request.budget_s, minimizes=True)
+            rungs = "none" if not ablates else "few" if request.rungs == "none" else request.rungs
+            asked = dataclasses.replace(request, budget_s=budget_s or request.budget_s, minimizes=True, rungs=rungs)
             study = Study(asked, verdict, seen, journals, place, missing, say, show, python)
             if budget_s:
                 examine(study, resume)
@@ -187,6 +190,7 @@ def finish(study: Study, outcome: Outcome) -> Captured:
     captured = Captured(verdict, sign(verdict, seen), seen, place.path, missing=missing)
     captured.minimized = minimize.load(place.path)
     captured.ablation = study.ablation or ablate.load(place.path)
+    captured.phases = attempt("costs", missing, lambda: phases_of(journals, outcome), {})
     captured.weights = str(journals.last("weights").get("why") or "") if request.target.kind in ("zoo", "hf") else ""
     made = journals.last("hf")
     if made.get("kind"):
@@ -196,6 +200,7 @@ def finish(study: Study, outcome: Outcome) -> Captured:
     nothing = environment.Environment({}, "", ())
     found = attempt("environment", missing, lambda: ask(request, journals, place.path, outcome), nothing)
     missing += found.missing
+    captured.versions = versions_of(journals, found)
     say("packing")
     attempt("pack", missing, lambda: leave(request, captured, found, journals, place), None)
     return captured

@@ -6,10 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..core import costs
 from ..core.ablation import Ablation
 from ..core.records import SCHEMA, Missing, Observation, Signature, Verdict, to_json
+from ..core.triage import traits
 from . import again
+from .environment import Environment
 from .minimized import Minimized
+from .observe import Journals
+from .run import Outcome
 
 
 @dataclass
@@ -32,6 +37,10 @@ class Captured:
     trimmed: list[str] = field(default_factory=list)
     minimized: Minimized | None = None
     ablation: Ablation | None = None
+    phases: dict[str, float] = field(default_factory=dict)
+    """CPU seconds of the compile by phase, with what other processes did for it."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """``torch`` and ``triton`` as the target had them; only what is known."""
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``--json`` prints; later versions only add keys."""
@@ -48,7 +57,27 @@ class Captured:
             "minimized": again.about(self.minimized) if self.minimized else None,
             "comparison": to_json(self.seen.comparison),
             "ablation": self.ablation.to_json() if self.ablation else None,
+            "traits": to_json(traits.of(verdict, self.seen, signature, self._rung())),
+            "compile": {"cpu_s": round(sum(self.phases.values()), 3), "phases": self.phases},
+            "versions": self.versions,
             "missing": [to_json(m) for m in self.missing],
             "seconds": self.seen.seconds,
             "peak_rss_bytes": self.seen.peak_rss_bytes,
         }
+
+    def _rung(self) -> str:
+        first = self.ablation.first if self.ablation else None
+        return first.part if first else ""
+
+
+def phases_of(journals: Journals, outcome: Outcome) -> dict[str, float]:
+    """CPU seconds of the compile by phase, the largest first."""
+    by_phase, _ = costs.of_journals(journals.by_pid, outcome.cpu_s)
+    return {name: round(cost, 4) for name, cost in sorted(by_phase.items(), key=lambda row: -row[1])}
+
+
+def versions_of(journals: Journals, found: Environment) -> dict[str, str]:
+    """Which torch and triton the target had."""
+    packages = found.facts.get("packages")
+    known = {"torch": journals.last("torch").get("version"), "triton": (packages or {}).get("triton")}
+    return {name: str(version) for name, version in known.items() if version}

@@ -142,7 +142,7 @@ def report(model: dict[str, Any]) -> str:
     """One self-contained HTML page: no script, nothing fetched, every text escaped."""
     kind, phase = str(model["kind"]), model["phase"]
     headline = f"{kind}{' in ' + phase if phase else ''}" + (f": {model['cause']}" if model["cause"] else "")
-    template = _templates().overlay(autoescape=True).get_template("report.html.j2")
+    template = templates().overlay(autoescape=True).get_template("report.html.j2")
     return template.render(
         r=model, headline=headline, version=__version__,
         timeline=picture.of_timeline(model["timeline"]), flame=picture.of_flame(model["flame"]),
@@ -239,8 +239,9 @@ def trimmed(stack: tuple[Frame, ...], most: int = 60) -> list[Frame]:
 
 
 @cache
-def _templates() -> jinja2.Environment:
-    loader = jinja2.FunctionLoader(_read_template)
+def templates() -> jinja2.Environment:
+    """Every template, and the filters that they share."""
+    loader = jinja2.FunctionLoader(read_template)
     # Markdown, not HTML: escaping would mangle the code blocks
     env = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)  # noqa: S701
     env.filters["fence"] = _fence
@@ -248,7 +249,7 @@ def _templates() -> jinja2.Environment:
     return env
 
 
-def _read_template(name: str) -> str:
+def read_template(name: str) -> str:
     """From the installed package, where the wheel puts them, or from the source tree."""
     inside = resources.files("reprokit").joinpath("templates", *name.split("/"))
     if inside.is_file():
@@ -257,7 +258,7 @@ def _read_template(name: str) -> str:
 
 
 def _fill(name: str, **values: Any) -> str:
-    return _templates().get_template(name).render(**values)
+    return templates().get_template(name).render(**values)
 
 
 def _fence(text: str, language: str) -> str:

@@ -1,0 +1,343 @@
+"""``reprokit nightly``: run a suite every night, and say in the morning what is new."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import screen
+
+if TYPE_CHECKING:
+    from ..host.triage.ledger import Ledger
+
+OUTPUT = Path("reprokit-nightly")
+PLACE = click.option(
+    "--output-dir", type=click.Path(path_type=Path), default=OUTPUT, show_default=True, help="Where nights, packs and reports lie."
+)  # fmt: skip
+LEDGER = click.option(
+    "--ledger", "ledger_path", type=click.Path(path_type=Path), help="The ledger; default ledger.sqlite in --output-dir."
+)  # fmt: skip
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+WHY = click.option("--why", default="", help="The reason, for its history.")
+
+
+@click.group(
+    epilog="Exit codes of run and report: 0 nothing new, 1 something new or regressed, 2 wrong usage, 3 the night itself went wrong, 130 interrupted."
+)
+def nightly() -> None:
+    """Run a suite every night; say in the morning what is new, what came back and what is gone.
+
+    \b
+    Examples:
+      reprokit nightly init suite.toml
+      reprokit nightly run suite.toml
+      reprokit nightly report --json
+    """
+
+
+@nightly.command()
+@click.argument("suite", type=click.Path(path_type=Path), default=Path("suite.toml"))
+@JSON
+def init(suite: Path, as_json: bool) -> None:
+    """Write a suite to begin with.
+
+    \b
+    Example: reprokit nightly init suite.toml
+    """
+    from ..core.records import BadInput
+    from ..host import files, render
+
+    if suite.exists():
+        raise BadInput(f"{suite} exists already; name another file")
+    text = render.read_template("suite.toml").replace('python = "python3"', f"python = {json.dumps(sys.executable)}")
+    try:
+        files.write_whole(suite, text)
+    except OSError as problem:
+        raise BadInput(f"cannot write {suite}: {problem.strerror}") from problem
+    if as_json:
+        screen.print_json({"schema": 1, "suite": str(suite)})
+    else:
+        click.echo(f"{suite} is written; mend it, and then: reprokit nightly run {suite}")
+
+
+@nightly.command()
+@click.argument("suite", type=click.Path(path_type=Path))
+@PLACE
+@LEDGER
+@click.option("--tag", "tags", multiple=True, help="Only targets with this tag; may be given several times.")
+@click.option("--only", multiple=True, metavar="PATTERN", help="Only targets with a name like this, such as 'hf:*'.")
+@click.option("--cores", type=click.IntRange(1), help="Use at most so many cores of this machine; default: all.")
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "slurm"]),
+    default="local",
+    show_default=True,
+    help="Where runs run: here, or as jobs of a Slurm cluster that shares --output-dir.",
+)
+@JSON
+@click.pass_context
+def run(
+    ctx: click.Context,
+    suite: Path,
+    output_dir: Path,
+    ledger_path: Path | None,
+    tags: tuple[str, ...],
+    only: tuple[str, ...],
+    cores: int | None,
+    engine: str,
+    as_json: bool,
+) -> None:
+    """Run a suite, remember what it showed, and report; a night that was cut short goes on.
+
+    \b
+    Examples:
+      reprokit nightly run suite.toml
+      reprokit nightly run suite.toml --tag quick --cores 4
+      reprokit nightly run suite.toml --engine slurm --output-dir /shared/nightly
+    """
+    from ..host import interrupts
+    from ..host.triage import engines
+    from ..host.triage import suite as suites
+
+    asked = suites.read(suite)
+    cells = asked.chosen(tags, only)
+    with screen.Live(is_quiet=as_json) as live, interrupts.held():
+        told = engines.run_night(asked, cells, output_dir.resolve(), ledger_path, engine, cores, live.say, _show(live))
+    if as_json:
+        screen.print_json(told)
+    else:
+        _digest(told, output_dir)
+    ctx.exit(130 if told["is_interrupted"] else told["exit_code"])
+
+
+@nightly.command()
+@PLACE
+@LEDGER
+@click.option("--night", default="", help="Which night; default: the last.")
+@JSON
+@click.pass_context
+def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, night: str, as_json: bool) -> None:
+    """Say what a night came to: here, and as digest.md and report.html in --output-dir.
+
+    \b
+    Example: reprokit nightly report --night 2026-11-22
+    """
+    from ..host.triage import morning, page
+
+    with _open(output_dir, ledger_path) as store:
+        told = morning.report(store, night, output_dir.resolve())
+    if as_json:
+        screen.print_json(told)
+    else:
+        page.write(told, output_dir)
+        _digest(told, output_dir)
+    ctx.exit(told["exit_code"])
+
+
+@nightly.command()
+@click.argument("bug")
+@click.argument("others", nargs=-1, required=True)
+@PLACE
+@LEDGER
+@WHY
+@JSON
+def merge(
+    bug: str, others: tuple[str, ...], output_dir: Path, ledger_path: Path | None, why: str, as_json: bool
+) -> None:
+    """Say that BUG and OTHERS are one: their signatures become aliases of BUG.
+
+    \b
+    Example: reprokit nightly merge 12 15 --why "both are the missing buffer"
+    """
+    from ..host.triage import bugs
+
+    with _open(output_dir, ledger_path) as store:
+        into = bugs.find(store, bug)
+        names = [bugs.find(store, other) for other in others]
+        bugs.merge(store, into, names, why)
+    _said({"schema": 1, "bug": into, "merged": names}, f"bug {into} has the signatures of {_and(names)} now", as_json)
+
+
+@nightly.command()
+@click.argument("bug")
+@click.argument("other", metavar="SIGNATURE|OTHER")
+@PLACE
+@LEDGER
+@WHY
+@JSON
+def split(bug: str, other: str, output_dir: Path, ledger_path: Path | None, why: str, as_json: bool) -> None:
+    """Make a SIGNATURE of BUG a bug of its own; or say that BUG and OTHER, proposed as one, are two.
+
+    \b
+    Examples:
+      reprokit nightly split 12 e9f6d67184c2
+      reprokit nightly split 12 15
+    """
+    from ..host.triage import bugs
+
+    with _open(output_dir, ledger_path) as store:
+        one = bugs.find(store, bug)
+        found = bugs.split(store, one, other, why)
+    _said({"schema": 1, "bug": one, "split": found}, f"bugs {one} and {found} are two", as_json)
+
+
+@nightly.command()
+@click.argument("bug")
+@click.option("--off", is_flag=True, help="It is news again.")
+@PLACE
+@LEDGER
+@WHY
+@JSON
+def mute(bug: str, off: bool, output_dir: Path, ledger_path: Path | None, why: str, as_json: bool) -> None:
+    """Say that BUG is known and no news; a slower compile is then the usual one.
+
+    \b
+    Examples:
+      reprokit nightly mute 12 --why "waiting for 2.14"
+      reprokit nightly mute 12 --off
+    """
+    from ..host.triage import bugs
+
+    with _open(output_dir, ledger_path) as store:
+        one = bugs.find(store, bug)
+        bugs.mute(store, one, None if off else why)
+    _said({"schema": 1, "bug": one, "is_muted": not off}, f"bug {one} is {'news again' if off else 'muted'}", as_json)
+
+
+@nightly.command(name="export")
+@PLACE
+@LEDGER
+@JSON
+def export_(output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
+    """Write the ledger as JSON lines on stdout; --json changes nothing.
+
+    \b
+    Example: reprokit nightly export > ledger.jsonl
+    """
+    from ..host.triage import exchange
+
+    with _open(output_dir, ledger_path) as store:
+        for row in exchange.export(store):
+            sys.stdout.write(json.dumps(row, sort_keys=True) + "\n")
+
+
+@nightly.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path))
+@PLACE
+@LEDGER
+@JSON
+def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
+    """Add an export to the ledger, which is made where there is none; what is known already is passed over.
+
+    \b
+    Example: reprokit nightly import other-machine.jsonl
+    """
+    from ..core.records import BadInput
+    from ..host.triage import exchange, ledger
+
+    try:
+        with (
+            file.open(encoding="utf-8") as lines,
+            ledger.open_ledger(ledger_path or output_dir / "ledger.sqlite", is_new_ok=True) as store,
+        ):
+            added = exchange.take_in(store, lines)
+    except (OSError, UnicodeDecodeError) as problem:
+        raise BadInput(f"cannot read {file}: {problem}") from problem
+    words = ", ".join(f"{count} {kind}s" for kind, count in added.items()) or "nothing that was not known"
+    _said({"schema": 1, "added": added}, f"taken in: {words}", as_json)
+
+
+@nightly.command()
+@PLACE
+@LEDGER
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.argument("suite", type=click.Path(path_type=Path))
+@JSON
+def prune(suite: Path, output_dir: Path, ledger_path: Path | None, dry_run: bool, as_json: bool) -> None:
+    """Remove old run directories by the [keep] of SUITE, as each night's end does; packs of open bugs stay.
+
+    \b
+    Example: reprokit nightly prune suite.toml --dry-run
+    """
+    from ..host.triage import night, prune
+    from ..host.triage import suite as suites
+
+    asked = suites.read(suite)
+    with night.hold(output_dir.resolve()), _open(output_dir, ledger_path) as store:
+        gone = prune.prune(store, asked, output_dir.resolve(), dry_run)
+    words = f"{'would remove' if dry_run else 'removed'} {gone.folders} run directories and {gone.packs} packs, {gone.size_bytes / 1e6:.0f} MB"
+    _said({"schema": 1, "folders": gone.folders, "packs": gone.packs, "size_bytes": gone.size_bytes}, words, as_json)
+
+
+def _open(output_dir: Path, ledger_path: Path | None) -> Ledger:
+    from ..host.triage import ledger
+
+    return ledger.open_ledger(ledger_path or output_dir / "ledger.sqlite")
+
+
+def _show(live: screen.Live) -> Any:
+    from ..host.oracle import Standing
+
+    began = Standing().began
+    return lambda words: live.show_status(Standing(words=words, began=began))
+
+
+def _said(told: dict[str, Any], words: str, as_json: bool) -> None:
+    if as_json:
+        screen.print_json(told)
+    else:
+        click.echo(words)
+
+
+def _and(numbers: list[int]) -> str:
+    return " and ".join(map(str, numbers))
+
+
+def _digest(told: dict[str, Any], output_dir: Path) -> None:
+    """The morning in the terminal."""
+    from rich.markup import escape
+
+    from ..host.triage.page import DIGEST, PAGE, TITLES
+
+    out = screen.console()
+
+    def line(text: str) -> None:
+        out.print(escape(screen.safe(text)))
+
+    colours = {"new": "red", "regressed": "red", "fixed": "green", "flaky": "yellow", "open": "default", "muted": "dim"}
+    out.print(f"[bold]{escape(told['suite'])}, night {escape(told['night']['name'])}:[/] {escape(told['sentence'])}")
+    for group, title in TITLES.items():
+        found = told["groups"][group]
+        if group == "muted" or not found:
+            continue
+        out.print(f"\n[bold {colours[group]}]{title.capitalize()}[/]")
+        for bug in found[:20]:
+            line(f"  bug {bug['id']}  {bug['title']}")
+            about = [bug["reason"], bug["cause"], f"{bug['tonight']} cells tonight", ", ".join(bug["torch"])]
+            about += [f"repro of {bug['repro_lines']} lines"] if bug["repro_lines"] else []
+            line(f"          {'; '.join(a for a in about if a)}")
+            if bug["pack"]:
+                line(f"          {output_dir / bug['pack']}")
+        if len(found) > 20:
+            line(f"  and {len(found) - 20} more")
+    for name, title in (
+        ("surprises", "Not as expected: healthy"),
+        ("unknown", "Could not be judged"),
+        ("lost", "Lost"),
+    ):
+        if told[name]:
+            out.print(f"\n[bold]{title}[/]")
+            for row in told[name][:20]:
+                line(f"  {row['target']} {row['settings']}{': ' + row['why'] if row.get('why') else ''}")
+    if told["proposals"]:
+        out.print("\n[bold]Perhaps one bug[/]")
+        for one in told["proposals"][:10]:
+            a, b = one["bugs"]
+            line(f"  {a} and {b}, {one['score']:.0%} alike: {'; '.join(one['shared'])}")
+            line(f"          reprokit nightly merge {a} {b}, or split {a} {b}")
+    line(f"\nreport     {output_dir / PAGE}")
+    line(f"digest     {output_dir / DIGEST}")

@@ -1,0 +1,46 @@
+"""What of one failure is compared with others: its traits, from the records of the run."""
+
+from __future__ import annotations
+
+from .. import frames as fr
+from .. import signature
+from ..facts import recent
+from ..records import Frame, Observation, Signature, Verdict
+from .likeness import Traits
+
+FRAMES = 12
+"""More than a signature has: bugs that are one often part in the innermost frames."""
+
+
+def of(verdict: Verdict, seen: Observation, signed: Signature, rung: str = "") -> Traits:
+    """The traits of a failure; ``rung`` is the first of the ablation at which it fails."""
+    frames, _ = fr.RULES.significant(_frames(verdict, seen), FRAMES)
+    return Traits(
+        verdict.kind,
+        verdict.phase or "",
+        verdict.cause or "",
+        _message(verdict, signed),
+        tuple(fr.show(frame) for frame in frames),
+        rung or seen.first_rung,
+        seen.departs,
+    )
+
+
+def _frames(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
+    if verdict.kind in ("hang", "slow-compile", "superlinear-compile"):
+        return fr.stable_part(signature.main_stacks(recent(seen)))
+    if verdict.kind == "crash":
+        fault = signature.fatal(seen)
+        return fr.normalise(fault.frames) if fault else ()
+    raised = signature.blamed(seen)
+    if raised is None:
+        return ()
+    return next((fr.normalise(link.frames) for link in reversed(raised.chain) if link.frames), ())
+
+
+def _message(verdict: Verdict, signed: Signature) -> str:
+    """What the title says beside the frames; stacks of hangs say nothing else."""
+    if verdict.kind in ("hang", "slow-compile"):
+        return ""
+    what = signed.title.partition(" | ")[2]
+    return what.split(" in torch/")[0].split(" @ ")[0]

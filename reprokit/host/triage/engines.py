@@ -1,0 +1,75 @@
+"""A night from its suite to its report, on whichever engine runs it."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ...core.records import BadInput
+from .. import interpreter
+from . import cluster, ledger, local, morning, night, page, prune
+from .suite import Cell, Suite
+
+Say = Callable[[str], None]
+
+
+def run_night(
+    suite: Suite, cells: tuple[Cell, ...], output: Path, ledger_path: Path | None, engine: str, cores: int | None, say: Say,
+    show: Callable[[str], None],
+) -> dict[str, Any]:  # fmt: skip
+    """Run a night to its end, or to an interrupt, and report; what it came to is in the ledger in any case."""
+    if engine == "slurm":
+        cluster.check()
+    with (
+        night.hold(output),
+        ledger.open_ledger(ledger_path or output / "ledger.sqlite", is_new_ok=True, is_checked=True) as store,
+    ):
+        try:
+            pythons, problems = _interpreters(suite, cells, say)
+            work = night.begin(suite, cells, pythons, problems, output, store, say)
+            taken = len(work.jobs) - len(work.left)
+            on = f"going on with night {work.name}, {taken} of {len(work.jobs)} are done" if work.is_resumed else ""
+            say(on or f"night {work.name}: {len(work.jobs)} runs")
+            night.collect(work)
+            is_interrupted = False
+            try:
+                if engine == "slurm":
+                    cluster.run(work, show, say)
+                else:
+                    local.run(work, local.this_machine(cores), show, say)
+            except KeyboardInterrupt:
+                is_interrupted = True
+            if not is_interrupted and not work.left:
+                night.close(work, is_complete=True)
+                prune.prune(store, suite, output)
+            told = morning.report(store, work.name, output)
+            page.write(told, output)
+        except (OSError, sqlite3.Error) as problem:
+            # results lie in their folders, whole; the next start takes them
+            raise BadInput(
+                f"the night cannot go on: {problem}; make room or mend {output}, and start it again: it goes on where it was"
+            ) from problem
+    return {
+        **told,
+        "is_interrupted": is_interrupted,
+        "report": str(output / page.PAGE),
+        "digest": str(output / page.DIGEST),
+    }
+
+
+def _interpreters(suite: Suite, cells: tuple[Cell, ...], say: Say) -> tuple[dict[str, str], dict[str, str]]:
+    """The interpreter of each environment that is used, and why others have none."""
+    pythons: dict[str, str] = {}
+    problems: dict[str, str] = {}
+    for name in dict.fromkeys(cell.settings["environment"] for cell in cells):
+        environment = suite.environments[name]
+        try:
+            pythons[name] = interpreter.check(environment.python or sys.executable)
+        except BadInput as problem:
+            problems[name] = str(problem)
+        if name in problems:
+            say(f"environment {name}: {problems[name]}")
+    return pythons, problems

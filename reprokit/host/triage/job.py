@@ -1,0 +1,267 @@
+"""One cell of a night in a process of its own: capture it, again where it fails, make what is new small, leave a result.
+
+``python -m reprokit.host.triage.job FOLDER`` reads ``spec.json`` there and writes ``result.json``. Key insight: each
+step leaves a whole file before the next begins, and a step whose file is there is not done again, so that a job
+that was killed, preempted or started twice ends as if it had run once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+from ...core import oracle
+from .. import files, warmth
+
+SPEC, RESULT = "spec.json", "result.json"
+SCHEMA = 1
+NO_ANSWERS = 2
+"""So often a capture may leave no answer before the cell counts as lost."""
+SLACK_S = 900.0
+"""What a capture may take beyond its deadlines before it is itself taken for hung: collecting, comparing, asking again."""
+
+
+def run_job(folder: str) -> bool:
+    """Run the job of a folder to its result; False where another process is at it.
+
+    Also what a cluster calls: a node that failed, or a preemption, starts it again.
+    """
+    place = Path(folder)
+    if (place / RESULT).exists():
+        return True
+    with _hold(place) as lock:
+        if lock is None:
+            return False
+        spec = json.loads(files.read_text(place / SPEC))
+        began, clock = time.time(), time.monotonic()
+        cache = place / "cache"
+        try:
+            attempts = _attempts(place, spec, cache)
+            found = _make_small(place, spec, attempts, cache)
+        finally:
+            shutil.rmtree(cache, ignore_errors=True)
+        answers = [a for a in attempts if a["verdict"]["kind"]]
+        result = {
+            "schema": SCHEMA, "key": spec["key"], "expect": spec["expect"], "folder": str(place), "host": platform.node(),
+            "started": began, "seconds": round(time.monotonic() - clock, 3), "attempts": answers or attempts, "minimized": found,
+            "problem": "" if answers else (attempts[-1]["problem"] if attempts else "nothing was run"),
+        }  # fmt: skip
+        files.write_json(place / RESULT, result)
+        return True
+
+
+def _attempts(place: Path, spec: dict[str, Any], cache: Path) -> list[dict[str, Any]]:
+    """Capture it once, and again where that tells more."""
+    found: list[dict[str, Any]] = []
+    while _wants_another(found, spec):
+        number = len(found) + 1
+        kept = place / f"attempt-{number}.json"
+        told = _json(kept)
+        if not told:
+            text, said, status = _reprokit(
+                [*spec["words"], "--output-dir", str(place), *spec["target"]],
+                spec,
+                cache,
+                place / f"attempt-{number}.log",
+            )
+            told = _attempt(text, said, status)
+            if not told["is_interrupted"]:
+                files.write_json(kept, told)
+        found.append(told)
+        if told["is_interrupted"]:
+            raise KeyboardInterrupt
+    return found
+
+
+def _wants_another(found: list[dict[str, Any]], spec: dict[str, Any]) -> bool:
+    """Whether one more capture would say something: how reliably it fails, or whether it is really slower."""
+    answers = [a for a in found if a["verdict"]["kind"]]
+    if not answers:
+        # a target that is refused is refused again
+        return len(found) < NO_ANSWERS and not (found and found[-1]["is_refused"])
+    if len(found) - len(answers) >= NO_ANSWERS or len(answers) > spec["retries"]:
+        return False
+    failed = [a for a in answers if a["verdict"]["kind"] not in ("ok", "unknown")]
+    if failed:
+        return any(a["signature"]["id"] not in spec["settled"] for a in failed)
+    return answers[-1]["verdict"]["kind"] == "ok" and _is_slow(answers, spec)
+
+
+def _is_slow(answers: list[dict[str, Any]], spec: dict[str, Any]) -> bool:
+    return any(min(float(a[what] or 0.0) for a in answers) > limit for what, limit in spec["limits"].items())
+
+
+def _make_small(
+    place: Path, spec: dict[str, Any], attempts: list[dict[str, Any]], cache: Path
+) -> dict[str, Any] | None:
+    """Look for a small program of a failure that has none in the ledger."""
+    fresh = next(
+        (a for a in attempts if a["run_dir"] and a["verdict"]["kind"] not in ("ok", "unknown", "") and a["signature"]["id"] not in spec["known"]),
+        None,
+    )  # fmt: skip
+    if fresh is None or not spec["budget_s"]:
+        return None
+    kept = place / "minimized.json"
+    if not kept.exists():
+        words = ["minimize", fresh["run_dir"], "--budget", f"{spec['budget_s']:g}", "--json"]
+        text, said, status = _reprokit(words, spec, cache, place / "minimize.log")
+        if status == 130:
+            raise KeyboardInterrupt
+        files.write_json(kept, _small(_parse(text), said))
+    found = _json(kept)
+    for attempt in attempts:  # the pack with the repro stands in place of the one without
+        if found.get("pack") and attempt["signature"]["id"] == fresh["signature"]["id"]:
+            attempt["pack"] = found["pack"]
+            attempt["traits"] = {**attempt["traits"], **{k: v for k, v in found["traits"].items() if v}}
+            break
+    return found
+
+
+def _small(told: dict[str, Any], said: str) -> dict[str, Any]:
+    found = told.get("minimized") or {}
+    text = (
+        files.read_text(Path(told["repro"]))
+        if told.get("repro") and (found.get("proof") or {}).get("answer") == oracle.SAME
+        else ""
+    )
+    return {
+        "lines": found.get("lines") if text else None, "text": text, "pack": told.get("pack"), "says": found.get("says"),
+        "traits": {k: v for k, v in (told.get("traits") or {}).items() if k in ("rung", "operator")},
+        "problem": "" if told else said,
+    }  # fmt: skip
+
+
+def _attempt(text: str, said: str, status: int) -> dict[str, Any]:
+    """What is kept of one capture."""
+    told = _parse(text)
+    verdict = {k: (told.get("verdict") or {}).get(k) for k in ("kind", "phase", "cause", "reason")}
+    missing = [m.get("why") for m in told.get("missing") or () if isinstance(m, dict) and m.get("what") == "run"]
+    problem = (
+        ""
+        if verdict["kind"]
+        else str(missing[0] if missing else f"the capture left no answer (status {status}): {said}")
+    )
+    compile_told = told.get("compile") or {}
+    return {
+        "verdict": verdict,
+        "signature": told.get("signature") or {},
+        "traits": told.get("traits") or {},
+        "seconds": told.get("seconds"),
+        "compile_s": compile_told.get("cpu_s"),
+        "phases": compile_told.get("phases") or {},
+        "peak_rss_bytes": told.get("peak_rss_bytes"),
+        "run_dir": told.get("run_dir"),
+        "pack": told.get("pack"),
+        "torch": (told.get("versions") or {}).get("torch"),
+        "triton": (told.get("versions") or {}).get("triton"),
+        "problem": problem,
+        "is_refused": status == 2 and bool(missing),
+        "is_interrupted": status == 130 or verdict["cause"] == "interrupted",
+    }
+
+
+def _reprokit(words: list[str], spec: dict[str, Any], cache: Path, log: Path) -> tuple[str, str, int]:
+    """Call reprokit; gives its answer, its last line of words, and its status. It dies with this process."""
+    environ = {**os.environ, **spec["environment"]}
+    if spec["warms"]:
+        environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
+        kept = warmth.kept(spec["python"])
+        with contextlib.suppress(OSError):
+            warmth.copy(kept, cache)
+    answer = log.with_suffix(".out")
+    with open(answer, "wb") as out, open(log, "wb") as err:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "reprokit", *words],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=spec["cwd"], env=environ, preexec_fn=_die_with_parent,
+        )  # fmt: skip
+        try:
+            status = child.wait(spec["limit_s"])
+        except subprocess.TimeoutExpired:
+            end(child)
+            status = -int(signal.SIGKILL)
+        except BaseException:
+            end(child)
+            raise
+    if spec["warms"] and status in (0, 1):
+        with contextlib.suppress(OSError):
+            warmth.keep(cache, kept)
+    lines = files.read_tail(log, 2_000).strip().splitlines()
+    text = files.read_text(answer)
+    answer.unlink(missing_ok=True)
+    return text, lines[-1].removeprefix("reprokit: ") if lines else "it said nothing", status
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """End a process and all below it; targets are ended by their guardians."""
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(child.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+    child.kill()
+    child.wait()
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # PR_SET_PDEATHSIG
+
+
+@contextlib.contextmanager
+def _hold(place: Path) -> Iterator[IO[str] | None]:
+    """Hold the job; gives None where somebody else does. File systems without locks have only the result to go by."""
+    file: IO[str] = open(place / ".job.lock", "a+")  # noqa: SIM115 - given out
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        yield None
+        return
+    except OSError:
+        pass
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def _parse(text: str) -> dict[str, Any]:
+    with contextlib.suppress(ValueError, RecursionError):
+        value = json.loads(text)
+        if isinstance(value, dict):
+            return value
+    return {}
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return _parse(files.read_text(path)) if path.exists() else {}
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """The result of a job; empty where there is none yet."""
+    return _json(folder / RESULT)
+
+
+def main() -> None:
+    """Run the job of the folder that the command line names; end when whoever started it ends."""
+    _die_with_parent()
+    if len(sys.argv) > 2 and os.getppid() != int(sys.argv[2]):  # it ended before this could be said
+        return
+    with contextlib.suppress(KeyboardInterrupt):
+        run_job(sys.argv[1])
+
+
+if __name__ == "__main__":
+    main()

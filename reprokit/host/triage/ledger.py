@@ -1,0 +1,225 @@
+"""The nightly store: one SQLite file, opened, checked and migrated here; what its tables mean is in docs/ledger.md.
+
+Key insight: what was seen (``night``, ``cell``, ``run``, ``signature``, ``sighting``) and what people said (``bug``,
+``event``, ``proposal``) are kept; ``place``, ``tally`` and ``version`` are sums over them, kept up with each
+result so that a million sightings stay quick, and can be made again at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ...core.records import BadInput
+
+APPLICATION = 0x52_50_4B_54
+"""``RPKT``: how SQLite's header tells this file from other databases."""
+BUSY_S = 30.0
+"""A second writer, such as ``reprokit nightly mute`` during a night, waits so long for its turn."""
+
+MIGRATIONS = (
+    """
+    CREATE TABLE night(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, suite TEXT NOT NULL, started REAL NOT NULL,
+        ended REAL, state TEXT NOT NULL, planned INTEGER NOT NULL DEFAULT 0, note TEXT NOT NULL DEFAULT '');
+    CREATE TABLE cell(id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, target TEXT NOT NULL, settings TEXT NOT NULL,
+        tags TEXT NOT NULL DEFAULT '[]');
+    CREATE TABLE run(night INTEGER NOT NULL, cell INTEGER NOT NULL, kind TEXT NOT NULL, n INTEGER NOT NULL,
+        ok INTEGER NOT NULL, torch TEXT NOT NULL DEFAULT '', triton TEXT NOT NULL DEFAULT '', seconds REAL, compile_s REAL,
+        peak_rss_bytes REAL, phases TEXT NOT NULL DEFAULT '{}', is_expected INTEGER NOT NULL DEFAULT 1,
+        problem TEXT NOT NULL DEFAULT '', folder TEXT NOT NULL DEFAULT '', PRIMARY KEY(night, cell)) WITHOUT ROWID;
+    CREATE INDEX run_by_cell ON run(cell, night);
+    CREATE TABLE bug(id INTEGER PRIMARY KEY, title TEXT NOT NULL, kind TEXT NOT NULL, phase TEXT NOT NULL DEFAULT '',
+        cause TEXT NOT NULL DEFAULT '', status TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '',
+        changed INTEGER NOT NULL DEFAULT 0, returned INTEGER NOT NULL DEFAULT 0, muted TEXT, merged INTEGER,
+        repro TEXT NOT NULL DEFAULT '', repro_lines INTEGER, pack TEXT NOT NULL DEFAULT '');
+    CREATE TABLE signature(id TEXT PRIMARY KEY, algorithm INTEGER NOT NULL, title TEXT NOT NULL, traits TEXT NOT NULL,
+        bug INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE INDEX signature_by_bug ON signature(bug);
+    CREATE TABLE sighting(signature TEXT NOT NULL, night INTEGER NOT NULL, cell INTEGER NOT NULL, k INTEGER NOT NULL,
+        n INTEGER NOT NULL, torch TEXT NOT NULL DEFAULT '', pack TEXT NOT NULL DEFAULT '',
+        is_expected INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(signature, night, cell)) WITHOUT ROWID;
+    CREATE INDEX sighting_by_night ON sighting(night, cell);
+    CREATE TABLE event(id INTEGER PRIMARY KEY, bug INTEGER NOT NULL, night INTEGER NOT NULL, at REAL NOT NULL,
+        what TEXT NOT NULL, why TEXT NOT NULL);
+    CREATE INDEX event_by_bug ON event(bug);
+    CREATE TABLE proposal(a INTEGER NOT NULL, b INTEGER NOT NULL, score REAL NOT NULL, shared TEXT NOT NULL,
+        state TEXT NOT NULL DEFAULT 'open', PRIMARY KEY(a, b)) WITHOUT ROWID;
+    CREATE TABLE place(signature TEXT NOT NULL, cell INTEGER NOT NULL, hits INTEGER NOT NULL, runs INTEGER NOT NULL,
+        since INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, PRIMARY KEY(signature, cell)) WITHOUT ROWID;
+    CREATE INDEX place_by_cell ON place(cell);
+    CREATE TABLE tally(signature TEXT NOT NULL, night INTEGER NOT NULL, hits INTEGER NOT NULL, cells INTEGER NOT NULL,
+        surprises INTEGER NOT NULL, PRIMARY KEY(signature, night)) WITHOUT ROWID;
+    CREATE INDEX tally_by_night ON tally(night);
+    CREATE TABLE version(signature TEXT NOT NULL, torch TEXT NOT NULL, hits INTEGER NOT NULL, first INTEGER NOT NULL,
+        last INTEGER NOT NULL, PRIMARY KEY(signature, torch)) WITHOUT ROWID;
+    """,
+)
+"""One script a version; a ledger of version n has had the first n."""
+SUMS = ("place", "tally", "version")
+"""Tables that follow from the others."""
+
+
+class Ledger:
+    """An open ledger; every change is one transaction."""
+
+    def __init__(self, path: Path, database: sqlite3.Connection) -> None:
+        self.path = path
+        self._database = database
+
+    def all(self, sql: str, *values: Any) -> list[sqlite3.Row]:
+        """Rows of a question."""
+        return self._database.execute(sql, values).fetchall()
+
+    def one(self, sql: str, *values: Any) -> sqlite3.Row | None:
+        """The first row of a question, or None."""
+        row: sqlite3.Row | None = self._database.execute(sql, values).fetchone()
+        return row
+
+    def do(self, sql: str, *values: Any) -> int:
+        """Change something inside :meth:`change`; gives the id of a row that was inserted."""
+        return self._database.execute(sql, values).lastrowid or 0
+
+    def do_many(self, sql: str, rows: Iterator[tuple[Any, ...]] | list[tuple[Any, ...]]) -> None:
+        """Change many rows inside :meth:`change`."""
+        self._database.executemany(sql, rows)
+
+    def changes(self) -> int:
+        """How many rows were changed since the file was opened."""
+        return self._database.total_changes
+
+    @contextlib.contextmanager
+    def change(self) -> Iterator[None]:
+        """One transaction: all of it or nothing, also when reprokit is killed inside."""
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):  # a full disk has rolled it back already
+                self._database.execute("ROLLBACK")
+            raise
+        self._database.execute("COMMIT")
+
+    def back_up(self) -> Path:
+        """Copy the ledger beside itself, whole or not at all."""
+        place = backup_of(self.path)
+        draft = place.with_name(f".{place.name}.{os.getpid()}.draft")
+        try:
+            copy = sqlite3.connect(draft)
+            try:
+                self._database.backup(copy)
+            finally:
+                copy.close()
+            os.replace(draft, place)
+        finally:
+            draft.unlink(missing_ok=True)
+        return place
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def backup_of(path: Path) -> Path:
+    """Where the copy lies that each night's end leaves."""
+    return path.with_name(f"{path.stem}.backup{path.suffix}")
+
+
+def open_ledger(path: Path, is_new_ok: bool = False, is_checked: bool = False) -> Ledger:
+    """Open the ledger, or raise BadInput for what is none, is damaged or is of a newer reprokit.
+
+    ``is_checked`` reads all of it first, as a night does before it relies on it.
+    """
+    if not path.exists() and not is_new_ok:
+        raise BadInput(f"there is no ledger {path}; reprokit nightly run makes one, or name it with --ledger")
+    is_new = not path.exists() or path.stat().st_size == 0
+    try:
+        if is_new:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+    except (OSError, sqlite3.Error) as problem:
+        raise BadInput(f"cannot open the ledger {path}: {problem}; name another --ledger") from problem
+    database.row_factory = sqlite3.Row
+    ledger = Ledger(path, database)
+    try:
+        _check(ledger, is_new, is_checked)
+        if is_new:
+            database.execute(f"PRAGMA application_id = {APPLICATION}")
+        if not _is_read_only(path):
+            # a network file system may not have it: then SQLite stays with its rollback journal
+            database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute("PRAGMA cache_size = -64000")
+        _migrate(ledger)
+    except sqlite3.Error as problem:
+        database.close()
+        raise BadInput(_damaged(path, str(problem))) from problem
+    except BadInput:
+        database.close()
+        raise
+    return ledger
+
+
+def _is_read_only(path: Path) -> bool:
+    return not os.access(path, os.W_OK)
+
+
+def _check(ledger: Ledger, is_new: bool, is_checked: bool) -> None:
+    if is_new:
+        return
+    application = ledger.all("PRAGMA application_id")[0][0]
+    version = ledger.all("PRAGMA user_version")[0][0]
+    if application != APPLICATION:
+        raise BadInput(f"{ledger.path} is a database, but no ledger of reprokit; name another --ledger")
+    if version > len(MIGRATIONS):
+        raise BadInput(
+            f"{ledger.path} was written by a newer reprokit (schema {version}, this one knows {len(MIGRATIONS)}); update reprokit, or name another --ledger; nothing was changed"
+        )
+    if is_checked and (said := ledger.all("PRAGMA quick_check(1)")[0][0]) != "ok":
+        raise BadInput(_damaged(ledger.path, str(said).splitlines()[-1]))
+
+
+def _migrate(ledger: Ledger) -> None:
+    while (version := ledger.all("PRAGMA user_version")[0][0]) < len(MIGRATIONS):
+        with ledger.change():
+            if ledger.all("PRAGMA user_version")[0][0] != version:
+                continue  # somebody else was first
+            for statement in MIGRATIONS[version].split(";"):
+                if statement.strip():
+                    ledger.do(statement)
+            ledger.do(f"PRAGMA user_version = {version + 1}")
+
+
+def _damaged(path: Path, why: str) -> str:
+    kept = backup_of(path)
+    way = f"move it away and put {kept} in its place" if kept.exists() else "move it away, and import an export"
+    return f"the ledger {path} cannot be read ({why}); {way}: reprokit nightly run then collects what the nights' folders hold; nothing was changed"
+
+
+def begin_night(ledger: Ledger, name: str, suite: str, planned: int, started: float) -> int:
+    """Begin a night; gives its number. Nights are ordered by it, and never by a clock that may be put back."""
+    with ledger.change():
+        sql = "INSERT INTO night(name, suite, started, state, planned) VALUES(?, ?, ?, 'running', ?)"
+        return ledger.do(sql, name, suite, started, planned)
+
+
+def cell_id(ledger: Ledger, key: str, target: str, settings: dict[str, Any], tags: list[str]) -> int:
+    """The number of a cell of the matrix, which is made where it is new."""
+    row = ledger.one("SELECT id, tags FROM cell WHERE key = ?", key)
+    said = json.dumps(tags)
+    if row is None:
+        sql = "INSERT INTO cell(key, target, settings, tags) VALUES(?, ?, ?, ?)"
+        return ledger.do(sql, key, target, json.dumps(settings, sort_keys=True), said)
+    if row["tags"] != said:
+        ledger.do("UPDATE cell SET tags = ? WHERE id = ?", said, row["id"])
+    return int(row["id"])

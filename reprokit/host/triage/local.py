@@ -1,0 +1,198 @@
+"""Run the jobs of a night on this machine: as many at once as its cores, memory and GPUs allow."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from .. import files, interrupts, warmth
+from ..environment import NoAnswer, ask_child
+from . import job, night
+from .night import Job, Night
+
+POLL_S = 0.2
+OVERTAKEN = 8
+"""A large job that waits for room is overtaken by so many smaller ones, and then the machine is kept free for it."""
+UNKNOWN_S = 60.0
+"""What a job is expected to take that was never run."""
+
+Show = Callable[[str], None]
+
+
+@dataclass
+class Machine:
+    """What this machine has to give."""
+
+    cores: int
+    memory_bytes: float
+    gpus: list[str] = field(default_factory=list)
+    """As ``CUDA_VISIBLE_DEVICES`` names them."""
+
+
+@dataclass
+class _Running:
+    job: Job
+    child: subprocess.Popen[bytes]
+    gpus: list[tuple[str, IO[str]]]
+    began: float
+
+
+def this_machine(cores: int | None = None) -> Machine:
+    """Count what is here; ``cores`` is the user's own limit."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Machine(min(cores or usable, 10_000), psutil.virtual_memory().available * 0.9, _gpus())
+
+
+def run(work: Night, machine: Machine, show: Show, say: Callable[[str], None]) -> None:
+    """Run what is left; raises KeyboardInterrupt after everything that runs was ended."""
+    waiting = sorted(work.left, key=lambda one: -(one.expected_s or UNKNOWN_S))
+    running: list[_Running] = []
+    overtaken = 0
+    if warmth.mend_headers():
+        say("removed half a precompiled header of a killed g++: C++ builds took several times as long")
+    try:
+        with interrupts.heard():
+            while waiting or running:
+                interrupts.check()
+                for ended in [r for r in running if r.child.poll() is not None or _is_over(r)]:
+                    running.remove(ended)
+                    _end(ended, work, say)
+                for one in list(waiting):
+                    if one.gpus > len(machine.gpus):
+                        wanted = f"{one.gpus} GPU{'s' if one.gpus > 1 else ''}"
+                        night.give_up(one, f"it needs {wanted}, and this machine has {len(machine.gpus)}")
+                        waiting.remove(one)
+                    elif (held := _room(one, running, machine)) is not None:
+                        overtaken = overtaken + 1 if one is not waiting[0] else 0
+                        waiting.remove(one)
+                        night.refresh(work, one)
+                        running.append(_start(one, held))
+                    elif overtaken >= OVERTAKEN:
+                        break
+                night.collect(work)
+                show(standing(work, [r.job for r in running], machine))
+                time.sleep(POLL_S)
+    finally:
+        for left in running:
+            job.end(left.child)
+            _free(left)
+    night.collect(work)
+
+
+def standing(work: Night, running: list[Job], machine: Machine) -> str:
+    """How the night stands, in one line, with an estimate."""
+    left = work.left
+    names = ", ".join(one.label for one in running[:2]) + (f" and {len(running) - 2} more" if len(running) > 2 else "")
+    known = [one.expected_s for one in work.jobs if one.expected_s]
+    usual = sum(known) / len(known) if known else 0.0
+    words = f"{len(work.taken)} of {len(work.jobs)} done"
+    if running:
+        words += f", {names}"
+    if usual and left:
+        seconds = sum((one.expected_s or usual) * min(one.cores, machine.cores) for one in left) / machine.cores
+        words += f", about {duration(max(seconds, max(one.expected_s or usual for one in left)))} left"
+    return words
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} h"
+    )
+
+
+def _room(one: Job, running: list[_Running], machine: Machine) -> list[tuple[str, IO[str]]] | None:
+    """The GPUs that it may hold, none for most; None where there is no room. What is larger than the machine runs alone."""
+    if not running and not one.gpus:
+        return []
+    cores = machine.cores - sum(r.job.cores for r in running)
+    memory = machine.memory_bytes - sum(r.job.memory_bytes for r in running)
+    if running and (one.cores > cores or one.memory_bytes > memory):
+        return None
+    busy = {name for r in running for name, _ in r.gpus}
+    held: list[tuple[str, IO[str]]] = []
+    for name in machine.gpus:
+        if len(held) < one.gpus and name not in busy and (lock := _hold_gpu(name)) is not None:
+            held.append((name, lock))
+    if len(held) < one.gpus:
+        for _, lock in held:
+            lock.close()
+        return None
+    return held
+
+
+def _hold_gpu(name: str) -> IO[str] | None:
+    """Hold a GPU against other nights on this machine."""
+    place = Path(tempfile.gettempdir()) / f"reprokit-gpu-{name}.lock"
+    with contextlib.suppress(OSError):
+        file = open(place, "a+")  # noqa: SIM115 - held for as long as the run
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except OSError:
+            file.close()
+    return None
+
+
+def _start(one: Job, held: list[tuple[str, IO[str]]]) -> _Running:
+    if held:
+        spec = json.loads(files.read_text(one.folder / job.SPEC))
+        spec["environment"]["CUDA_VISIBLE_DEVICES"] = ",".join(name for name, _ in held)
+        files.write_json(one.folder / job.SPEC, spec)
+    log = open(one.folder / "job.log", "ab")  # noqa: SIM115 - the child's own
+    with log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "reprokit.host.triage.job", str(one.folder), str(os.getpid())],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    return _Running(one, child, held, time.monotonic())
+
+
+def _is_over(one: _Running) -> bool:
+    return time.monotonic() - one.began > one.job.limit_s
+
+
+def _end(one: _Running, work: Night, say: Callable[[str], None]) -> None:
+    """A job has ended, or has to: a result is there in any case."""
+    if one.child.poll() is None:
+        job.end(one.child)
+    _free(one)
+    if not (one.job.folder / job.RESULT).exists():
+        said = files.read_tail(one.job.folder / "job.log", 2_000).strip().splitlines()
+        why = (
+            f"its process ended with status {one.child.returncode} and left no result{': ' + said[-1] if said else ''}"
+        )
+        night.give_up(one.job, why)
+    if problem := job.read_result(one.job.folder).get("problem"):
+        say(f"{one.job.label}: {problem}")
+
+
+def _free(one: _Running) -> None:
+    for _, lock in one.gpus:
+        lock.close()
+
+
+def _gpus() -> list[str]:
+    """The GPUs of this machine; those that the environment hides stay hidden."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    with contextlib.suppress(ValueError, NoAnswer, AttributeError):
+        told = json.loads(ask_child([sys.executable, "-m", "reprokit.host.gpus"], 20.0) or "{}")
+        here = [str(number) for number in range(len(told.get("gpus") or ()))]
+        return here if visible is None else [n for n in visible.split(",") if n and here]
+    return []

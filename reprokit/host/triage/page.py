@@ -1,0 +1,74 @@
+"""The morning's report as files: a digest in Markdown, and one page of HTML that needs no network."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from ... import __version__
+from .. import files, render
+from .local import duration
+from .morning import GROUPS
+
+DIGEST, PAGE = "digest.md", "report.html"
+MOST_IN_DIGEST = 20
+"""Bugs of one group in the digest: a chat is no archive."""
+TITLES = dict(zip(GROUPS, ("new", "back after they were fixed", "fixed", "flaky", "still open", "muted"), strict=True))
+STATES = {"shows": "shows", "ok": "healthy", "before": "not tonight", "other": "another failure", "": ""}
+
+
+def write(told: dict[str, Any], folder: Path) -> tuple[Path, Path]:
+    """Leave digest and page in ``folder``."""
+    return files.write_whole(folder / DIGEST, digest(told)), files.write_whole(folder / PAGE, page(told))
+
+
+def digest(told: dict[str, Any]) -> str:
+    """Markdown for a chat or an issue tracker: no mention, no number that either would turn into a link."""
+    environment = render.templates().overlay()
+    environment.filters.update(code=_code, inline=_inline)
+    text = environment.get_template("digest.md.j2").render(r=told, most=MOST_IN_DIGEST)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def page(told: dict[str, Any]) -> str:
+    """One self-contained page; every text is escaped, and its one script is our own."""
+    environment = render.templates().overlay(autoescape=True)
+    environment.filters.update(bars=bars, duration=duration)
+    kinds = sorted({bug["kind"] for bugs in told["groups"].values() for bug in bugs})
+    return environment.get_template("nightly.html.j2").render(
+        r=told, groups=[*TITLES.items()], said=STATES, kinds=kinds, version=__version__
+    )
+
+
+def bars(values: list[int]) -> Markup:
+    """A small picture: one bar a night, as high as the number of cells that showed it."""
+    most, width, height = max([*values, 1]), 7, 22
+    parts = []
+    for place, value in enumerate(values):
+        tall = round(value / most * (height - 2)) if value else 0
+        colour = "var(--c)" if value else "#d0d7de"
+        parts.append(
+            f'<rect x="{place * width}" y="{height - max(tall, 1)}" width="{width - 2}" height="{max(tall, 1)}" fill="{colour}"/>'
+        )
+    label = html.escape(f"cells a night: {', '.join(map(str, values))}")
+    return Markup(  # noqa: S704 - numbers only
+        f'<svg width="{len(values) * width}" height="{height}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+    )
+
+
+def _code(text: str) -> str:
+    """A code span that its text cannot close."""
+    line = re.sub(r"\s+", " ", str(text)).strip()
+    ticks = "`" * (max((len(run) for run in re.findall(r"`+", line)), default=0) + 1)
+    return f"{ticks} {line} {ticks}" if "`" in line else f"`{line}`"
+
+
+def _inline(text: str) -> str:
+    """Text in which nothing is markup, a mention or a link."""
+    line = re.sub(r"\s+", " ", str(text)).strip()
+    line = re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", line)
+    return re.sub(r"@(?=\w)", "@\u200b", line)

@@ -1,0 +1,209 @@
+"""Take one result into the ledger: its run, what it showed, and the sums that follow. Once, however often it is asked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.triage import trend
+from .ledger import Ledger
+from .suite import settings_words
+
+HEALTHY = "ok"
+NO_BUG = frozenset({HEALTHY, "unknown", ""})
+"""Verdicts that sight nothing."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One signature in one cell in one night."""
+
+    signature: str
+    algorithm: int
+    title: str
+    traits: dict[str, Any]
+    k: int
+    """Runs of this night that showed it."""
+    pack: str = ""
+
+
+def record(ledger: Ledger, night: int, cell: int, result: dict[str, Any]) -> bool:
+    """Take a result of :mod:`.job` in; False where it was there already."""
+    with ledger.change():
+        if ledger.one("SELECT 1 FROM run WHERE night = ? AND cell = ?", night, cell):
+            return False
+        take(ledger, night, cell, result)
+    return True
+
+
+def take(ledger: Ledger, night: int, cell: int, result: dict[str, Any]) -> None:
+    """The same inside a transaction."""
+    attempts = [a for a in result.get("attempts", ()) if isinstance(a, dict)]
+    told = [a for a in attempts if _kind(a)]
+    healthy = [a for a in told if _kind(a) == HEALTHY]
+    worst = next((a for a in told if _kind(a) not in NO_BUG), told[0] if told else {})
+    costs = {what: _least(healthy, what) for what in trend.KINDS}
+    kind, expected = _kind(worst), list(result.get("expect") or [HEALTHY])
+    torch = str(worst.get("torch") or "")
+    seen = _sightings(told) + slower(ledger, cell, costs, _phases(healthy))
+    ledger.do(
+        "INSERT INTO run(night, cell, kind, n, ok, torch, triton, seconds, compile_s, peak_rss_bytes, phases, is_expected, problem, folder)"
+        " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        night, cell, kind, len(told), len(healthy), torch, str(worst.get("triton") or ""), result.get("seconds"),
+        costs["compile_s"], costs["peak_rss_bytes"], json.dumps(_phases(healthy)), int(kind in expected or not kind),
+        str(result.get("problem") or ""), str(result.get("folder") or ""),
+    )  # fmt: skip
+    for one in seen:
+        is_slower = one.title.partition(":")[0] in trend.KINDS.values()
+        n = one.k if is_slower else len(healthy) + one.k
+        sight(ledger, night, cell, one, n, torch, not is_slower and one.title.partition(":")[0] in expected)
+    if seen and (found := result.get("minimized")) and isinstance(found, dict):
+        _keep_repro(ledger, str(worst.get("signature", {}).get("id")), found)
+    if healthy:
+        ledger.do("UPDATE place SET since = since + ? WHERE cell = ? AND last < ?", len(healthy), cell, night)
+
+
+def sight(ledger: Ledger, night: int, cell: int, one: Seen, n: int, torch: str, is_expected: bool) -> None:
+    """Note that a signature was seen in a cell in ``k`` of the ``n`` runs that could have shown it."""
+    bug = _bug_of(ledger, one)
+    _restart(ledger, bug, night)
+    ledger.do(
+        "INSERT INTO sighting(signature, night, cell, k, n, torch, pack, is_expected) VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
+        one.signature, night, cell, one.k, n, torch, one.pack, int(is_expected),
+    )  # fmt: skip
+    if one.pack:
+        ledger.do("UPDATE bug SET pack = ? WHERE id = ? AND pack = ''", one.pack, bug)
+    count(ledger, one.signature, night, cell, one.k, n, torch, is_expected)
+
+
+def count(ledger: Ledger, signature: str, night: int, cell: int, k: int, n: int, torch: str, is_expected: bool) -> None:
+    """Add one sighting to the sums."""
+    ledger.do(
+        "INSERT INTO place(signature, cell, hits, runs, since, first, last) VALUES(?, ?, ?, ?, 0, ?, ?)"
+        " ON CONFLICT DO UPDATE SET runs = CASE hits WHEN 0 THEN excluded.runs ELSE runs + since + excluded.runs END,"
+        " hits = hits + excluded.hits, since = 0, last = excluded.last",
+        signature, cell, k, n, night, night,
+    )  # fmt: skip
+    ledger.do(
+        "INSERT INTO tally(signature, night, hits, cells, surprises) VALUES(?, ?, ?, 1, ?)"
+        " ON CONFLICT DO UPDATE SET hits = hits + excluded.hits, cells = cells + 1, surprises = surprises + excluded.surprises",
+        signature, night, k, int(not is_expected),
+    )  # fmt: skip
+    ledger.do(
+        "INSERT INTO version(signature, torch, hits, first, last) VALUES(?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET hits = hits + excluded.hits, last = excluded.last",
+        signature, torch, k, night, night,
+    )  # fmt: skip
+
+
+def slower(ledger: Ledger, cell: int, costs: dict[str, float | None], phases: dict[str, float]) -> list[Seen]:
+    """What of a healthy run's costs is beyond the noise of the nights before."""
+    found = []
+    for what, kind in trend.KINDS.items():
+        cost, before = costs.get(what), usual(ledger, cell, what)
+        if cost is None or before is None or cost <= before.limit:
+            continue
+        row = ledger.one("SELECT target, settings FROM cell WHERE id = ?", cell)
+        last = ledger.one("SELECT phases FROM run WHERE cell = ? AND ok ORDER BY night DESC LIMIT 1", cell)
+        phase = trend.grown_most(json.loads(last["phases"]) if last else {}, phases) if what == "compile_s" else ""
+        where = f"{row['target']} {' '.join(settings_words(json.loads(row['settings'])))}".strip() if row else ""
+        title = f"{kind}: {phase or 'all phases'} | {where}"
+        digest = hashlib.sha256(f"nightly-1\n{title}".encode()).hexdigest()[:12]
+        cause = (
+            f"{_amount(cost, what)}, usually {_amount(before.median, what)}"
+            f" (median of {before.runs} nights, spread {_amount(before.spread, what)})"
+        )
+        traits = {"kind": kind, "phase": phase, "cause": cause, "message": where}
+        found.append(Seen(digest, 1, title, traits, 1))
+    return found
+
+
+def _amount(value: float, what: str) -> str:
+    return f"{value:.1f} CPU-seconds" if what == "compile_s" else f"{value / 1e6:.0f} MB"
+
+
+def usual(ledger: Ledger, cell: int, what: str) -> trend.Usual | None:
+    """What a cell usually costs; nights of a regression that nobody has accepted, by muting it, are left out."""
+    assert what in trend.KINDS
+    rows = ledger.all(
+        f"SELECT {what} AS cost FROM run WHERE cell = ? AND ok AND {what} IS NOT NULL AND NOT EXISTS("  # noqa: S608 - a key of KINDS
+        " SELECT 1 FROM sighting JOIN signature ON signature.id = sighting.signature JOIN bug ON bug.id = signature.bug"
+        " WHERE sighting.night = run.night AND sighting.cell = run.cell AND bug.muted IS NULL AND bug.kind = ?)"
+        " ORDER BY night DESC LIMIT ?",
+        cell, trend.KINDS[what], trend.NIGHTS,
+    )  # fmt: skip
+    return trend.usual([row["cost"] for row in reversed(rows)], what)
+
+
+def _bug_of(ledger: Ledger, one: Seen) -> int:
+    """The bug of a signature; an unknown signature is a bug of its own: nothing is merged silently."""
+    row = ledger.one("SELECT bug FROM signature WHERE id = ?", one.signature)
+    if row is not None:
+        return int(row["bug"])
+    kind = one.title.partition(":")[0]
+    phase, cause = (str(one.traits.get(name) or "") for name in ("phase", "cause"))
+    bug = ledger.do("INSERT INTO bug(title, kind, phase, cause) VALUES(?, ?, ?, ?)", one.title, kind, phase, cause)
+    ledger.do(
+        "INSERT INTO signature(id, algorithm, title, traits, bug) VALUES(?, ?, ?, ?, ?)",
+        one.signature, one.algorithm, one.title, json.dumps(one.traits), bug,
+    )  # fmt: skip
+    return bug
+
+
+def _restart(ledger: Ledger, bug: int, night: int) -> None:
+    """A bug that comes back after it was fixed is counted anew: the nights without it are no sign of flakiness."""
+    row = ledger.one("SELECT status, returned FROM bug WHERE id = ?", bug)
+    if row is not None and row["status"] == "fixed" and row["returned"] != night:
+        ledger.do("UPDATE bug SET returned = ? WHERE id = ?", night, bug)
+        ledger.do(
+            "UPDATE place SET hits = 0, runs = 0, since = 0 WHERE signature IN (SELECT id FROM signature WHERE bug = ?)",
+            bug,
+        )
+
+
+def _keep_repro(ledger: Ledger, signature: str, found: dict[str, Any]) -> None:
+    """Keep the smallest program that any night has found."""
+    text, lines, pack = str(found.get("text") or ""), found.get("lines"), str(found.get("pack") or "")
+    if text and isinstance(lines, int):
+        ledger.do(
+            "UPDATE bug SET repro = ?, repro_lines = ?, pack = CASE ? WHEN '' THEN pack ELSE ? END"
+            " WHERE id = (SELECT bug FROM signature WHERE id = ?) AND (repro_lines IS NULL OR repro_lines > ?)",
+            text, lines, pack, pack, signature, lines,
+        )  # fmt: skip
+
+
+def _sightings(attempts: list[dict[str, Any]]) -> list[Seen]:
+    found: dict[str, Seen] = {}
+    for attempt in attempts:
+        signature = attempt.get("signature") or {}
+        if _kind(attempt) in NO_BUG or not signature.get("id"):
+            continue
+        name = str(signature["id"])
+        before = found.get(name)
+        pack = str(attempt.get("pack") or "") or (before.pack if before else "")
+        traits = attempt.get("traits") or {"kind": _kind(attempt)}
+        found[name] = Seen(
+            name,
+            int(signature.get("algorithm") or 0),
+            str(signature.get("title")),
+            traits,
+            1 + (before.k if before else 0),
+            pack,
+        )
+    return list(found.values())
+
+
+def _kind(attempt: dict[str, Any]) -> str:
+    return str((attempt.get("verdict") or {}).get("kind") or "")
+
+
+def _phases(healthy: list[dict[str, Any]]) -> dict[str, float]:
+    least = min(healthy, key=lambda a: float(a.get("compile_s") or 0.0), default={})
+    return dict(least.get("phases") or {})
+
+
+def _least(attempts: list[dict[str, Any]], what: str) -> float | None:
+    """Of several runs the least: other work on the machine only adds."""
+    return min((float(a[what]) for a in attempts if isinstance(a.get(what), (int, float))), default=None)
