@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-PROPOSE = 0.7
+PROPOSE = 0.65
 """From here on two bugs are shown to a person as perhaps one."""
 _WEIGHTS = {"frames": 4.0, "message": 4.0, "phase": 1.0, "ablation": 1.5, "operator": 1.5}
 _SLOW = frozenset({"hang", "slow-compile", "superlinear-compile"})

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...core.records import BadInput
-from .bugs import decide
 from .ledger import SUMS, Ledger
 from .record import count
 
@@ -66,8 +65,6 @@ def take_in(ledger: Ledger, lines: Iterable[str]) -> dict[str, int]:
                 raise BadInput(f"line {number} is no line of an export ({problem}); nothing was taken in") from problem
         if added:
             make_sums(ledger)
-            row = ledger.one("SELECT max(id) AS id FROM night")
-            decide(ledger, int(row["id"] or 0) if row else 0)
     return added
 
 

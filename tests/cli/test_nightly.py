@@ -1,0 +1,367 @@
+"""Nights as a user runs them: real captures, killed in the middle, on full disks, twice at once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.host import archive
+from reprokit.host.triage import ledger, suite
+
+from ..browser import open_page, screenshot
+from ..conftest import ROOT, Done, clean_environ, reprokit, reprokit_command, shared, survivors, wait_until
+
+MARKED = """
+import os, pathlib, sys, time
+name, seconds = sys.argv[1], float(sys.argv[2])
+with open(pathlib.Path(os.environ["MARKS"]) / name, "a") as file:
+    file.write("run\\n")
+time.sleep(seconds)
+"""
+
+
+def marked(folder: Path, *jobs: tuple[str, float], head: str = "") -> Path:
+    """A suite of commands that say when they ran, and sleep."""
+    (folder / "mark.py").write_text(MARKED)
+    (folder / "marks").mkdir(exist_ok=True)
+    rows = [f'[[targets]]\ncommand = ["{{python}}", "mark.py", "{name}", "{s}"]\n' for name, s in jobs]
+    place = folder / "suite.toml"
+    place.write_text(f'{head}\n[suite]\nname = "t"\nretries = 0\n' + "\n".join(rows))
+    return place
+
+
+def marks(folder: Path) -> dict[str, int]:
+    return {p.name: p.read_text().count("run") for p in sorted((folder / "marks").iterdir())}
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """One night with a bug in two cells, a healthy command, and an environment that is not there."""
+
+    def make(folder: Path) -> Done:
+        shutil.copy(ROOT / "samples" / "exception_inductor.py", folder / "softmax.py")
+        (folder / "suite.toml").write_text(
+            """
+[suite]
+name = "small"
+retries = 0
+budget_s = 40
+[environments.here]
+python = "python"
+[environments.gone]
+python = "/nowhere/python"
+[[targets]]
+target = "softmax.py:make"
+matrix = { dynamic = [false, "default"], environment = ["here"] }
+[[targets]]
+command = ["{python}", "-c", "print('healthy')"]
+matrix = { environment = ["here", "gone"] }
+"""
+        )
+        path = f"{Path(reprokit_command()[0]).parent}:{os.environ['PATH']}"
+        done = reprokit(
+            "nightly", "run", "suite.toml", "--json", "--cores", "1", cwd=folder, env=clean_environ(PATH=path)
+        )
+        return Done(done.status, done.out, str(folder))
+
+    return shared(tmp_path_factory, "night", make)
+
+
+def place_of(night: Done) -> Path:
+    return Path(night.err)
+
+
+@pytest.mark.slow
+def test_a_night_says_what_is_new(night: Done) -> None:
+    """One bug in two cells, with a proved repro and a pack; the environment that is missing makes the night go wrong."""
+    told = night.json
+    assert night.status == 3
+    (bug,) = told["groups"]["new"]
+    assert bug["title"].startswith("exception: codegen | KeyError: 'buf#' @ torch/_inductor/")
+    assert (bug["tonight"], bug["hits"], bug["is_news"]) == (2, 2, True)
+    assert "torch.compile(repro" in bug["repro"] and bug["repro_lines"] < 12
+    assert archive.read(place_of(night) / "reprokit-nightly" / bug["pack"]).json("verdict.json")["kind"] == "exception"
+    assert told["healthy"] == 1
+    (lost,) = told["lost"]
+    assert "environment gone: --python /nowhere/python: there is no such program" in lost["why"]
+    # the second cell of the same bug, one core at a time, knew of the repro already
+    jobs = sorted((place_of(night) / "reprokit-nightly" / "nights").glob("*/jobs/*softmax*"))
+    assert [(j / "minimized.json").exists() for j in jobs].count(True) == 1
+
+
+@pytest.mark.slow
+def test_the_report_again_and_what_people_say(night: Done) -> None:
+    """report, mute, split, merge, export, import and prune, each for people and for machines."""
+    where = place_of(night)
+    told = reprokit("nightly", "report", cwd=where)
+    assert told.status == 3
+    assert re.search(r"New\n  bug 1  exception: codegen \| KeyError", told.out)
+    assert "environment gone" in told.out and "repro of" in told.out
+    digest = (where / "reprokit-nightly" / "digest.md").read_text()
+    assert "### New (1)" in digest and "```python" in digest and "### Lost (1)" not in digest
+    assert str(where) not in digest
+    muted = reprokit("nightly", "mute", "1", "--why", "known", "--json", cwd=where)
+    assert muted.json == {"schema": 1, "bug": 1, "is_muted": True}
+    assert "muted" in reprokit("nightly", "report", "--json", cwd=where).json["groups"]["muted"][0]["status"]
+    assert reprokit("nightly", "mute", "1", "--off", cwd=where).out == "bug 1 is news again\n"
+    refused = reprokit("nightly", "split", "1", "2", cwd=where)
+    assert (refused.status, refused.err.count("\n")) == (2, 1)
+    assert reprokit("nightly", "merge", "1", "1", cwd=where).status == 2
+    exported = reprokit("nightly", "export", cwd=where).out
+    assert json.loads(exported.splitlines()[0]) == {"type": "ledger", "schema": 1}
+    (where / "ledger.jsonl").write_text(exported)
+    taken = reprokit("nightly", "import", "ledger.jsonl", "--ledger", "other.sqlite", "--json", cwd=where)
+    assert taken.json["added"]["sighting"] == 2
+    again = reprokit("nightly", "import", "ledger.jsonl", "--ledger", "other.sqlite", cwd=where)
+    assert again.out == "taken in: nothing that was not known\n"
+    assert reprokit("nightly", "report", "--night", "1999", cwd=where).status == 2
+    assert reprokit("nightly", "prune", "suite.toml", "--dry-run", "--json", cwd=where).json["folders"] == 0
+
+
+@pytest.mark.slow
+def test_the_page_in_a_browser(night: Done, tmp_path: Path) -> None:
+    """A real Chromium runs the page from a file, without a network: search and filters hide what does not fit."""
+    where = place_of(night)
+    reprokit("nightly", "report", cwd=where)
+    page = tmp_path / "report.html"
+    text = (where / "reprokit-nightly" / "report.html").read_text()
+    page.write_text(text)
+    assert not re.search(r"(?:src|href)=[\"']?(?:https?:)?//", text)
+
+    def shown(state: str) -> str:
+        copy = tmp_path / "state.html"
+        copy.write_text(text.replace("filter();\n</script>", f"{state} filter();\n</script>"))
+        found = re.search(r'id="found"[^>]*>([^<]*)<', open_page(copy, "--dump-dom"))
+        return found[1] if found else "no answer"
+
+    assert shown("") == "1 bugs"
+    assert shown("words.value = 'keyerror softmax.py';") == "1 bugs"
+    assert shown("words.value = 'keyerror nonsense';") == "0 of 1 bugs"
+    assert shown("status.value = 'fixed';") == "0 of 1 bugs"
+    assert len(screenshot(page, tmp_path / "page.png")) > 20_000
+
+
+@contextlib.contextmanager
+def started(folder: Path, *more: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    environ = clean_environ(MARKS=str(folder / "marks"), **variables)
+    command = [*reprokit_command("nightly", "run", "suite.toml"), *more]
+    child = subprocess.Popen(command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+@pytest.mark.slow
+def test_a_killed_night_goes_on(tmp_path: Path) -> None:
+    """SIGKILL ends all that runs; the next start runs what is left, and nothing that was done."""
+    folder, mark = tmp_path, uuid.uuid4().hex
+    marked(folder, ("a", 0), ("b", 0), ("c", 30), ("d", 0))
+    with started(folder, "--cores", "1", NIGHT_MARK=mark) as child:
+        assert wait_until(lambda: "c" in marks(folder))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        assert wait_until(lambda: not survivors(mark), 20)
+    assert marks(folder) == {"a": 1, "b": 1, "c": 1}
+    (folder / "mark.py").write_text(MARKED.replace("time.sleep(seconds)", ""))
+    done = reprokit(
+        "nightly", "run", "suite.toml", "--json", cwd=folder, env=clean_environ(MARKS=str(folder / "marks"))
+    )
+    assert (done.status, done.json["night"]["runs"]) == (0, 4)
+    assert marks(folder) == {"a": 1, "b": 1, "c": 2, "d": 1}  # c was cut short
+    assert len([*(folder / "reprokit-nightly" / "nights").iterdir()]) == 1
+
+
+@pytest.mark.slow
+def test_an_interrupted_night_goes_on(tmp_path: Path) -> None:
+    """Ctrl-C ends what runs, exits with 130 and leaves a report of what there was."""
+    folder, mark = tmp_path, uuid.uuid4().hex
+    marked(folder, ("a", 0), ("b", 30))
+    with started(folder, "--cores", "1", "--json", NIGHT_MARK=mark) as child:
+        assert wait_until(lambda: "b" in marks(folder))
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=60)
+        assert child.returncode == 130
+        assert wait_until(lambda: not survivors(mark), 20)
+    told = json.loads(out)
+    assert told["is_interrupted"] and told["night"]["runs"] == 1
+    assert (folder / "reprokit-nightly" / "report.html").exists()
+
+
+@pytest.mark.slow
+def test_two_nights_at_once(tmp_path: Path) -> None:
+    """The second gets one line and exit code 2; a report reads the ledger meanwhile."""
+    marked(tmp_path, ("a", 30))
+    with started(tmp_path):
+        assert wait_until(lambda: marks(tmp_path))
+        second = reprokit("nightly", "run", "suite.toml", cwd=tmp_path)
+        assert second.status == 2
+        assert re.fullmatch(r"reprokit: \S+ is in use by process \d+ on \S+; wait for it, or .*\n", second.err)
+        report = reprokit("nightly", "report", "--json", cwd=tmp_path)
+        assert report.json["lost"][0]["why"] == "not run yet"
+
+
+@pytest.mark.slow
+def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    """When the disk is full the night stops with one line; after there is room it goes on where it was."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("may not mount a tmpfs here")
+    try:
+        marked(tmp_path, ("a", 0), ("b", 0))
+        environ = clean_environ(MARKS=str(tmp_path / "marks"))
+        words = ("nightly", "run", "suite.toml", "--output-dir", "small/out", "--ledger", "ledger.sqlite", "--json")
+        (place / "ballast").write_bytes(b"x" * (3 << 20) if not shutil.disk_usage(place).free else b"x" * (shutil.disk_usage(place).free - 60_000))  # fmt: skip
+        first = reprokit(*words, cwd=tmp_path, env=environ)
+        assert first.status in (2, 3), first.err
+        assert "Traceback" not in first.err
+        (place / "ballast").unlink()
+        second = reprokit(*words, cwd=tmp_path, env=environ)
+        told = second.json
+        assert told["night"]["runs"] == 2, second.out
+        assert set(marks(tmp_path)) == {"a", "b"}
+    finally:
+        subprocess.run(["umount", "-l", place], check=False)
+
+
+@pytest.mark.slow
+def test_a_damaged_ledger_is_made_again(tmp_path: Path) -> None:
+    """A ledger that cannot be read stops the night with one line; with it moved away, the folders' results are taken in."""
+    marked(tmp_path, ("a", 0))
+    environ = clean_environ(MARKS=str(tmp_path / "marks"))
+    assert reprokit("nightly", "run", "suite.toml", cwd=tmp_path, env=environ).status == 0
+    place = tmp_path / "reprokit-nightly" / "ledger.sqlite"
+    place.write_bytes(b"junk" * 4000)
+    refused = reprokit("nightly", "run", "suite.toml", cwd=tmp_path, env=environ)
+    assert (refused.status, refused.err.count("\n")) == (2, 1)
+    assert "put" in refused.err and "ledger.backup.sqlite" in refused.err
+    assert marks(tmp_path) == {"a": 1}
+    for leftover in place.parent.glob("ledger*"):
+        leftover.unlink()
+    again = reprokit("nightly", "run", "suite.toml", "--json", cwd=tmp_path, env=environ)
+    assert again.status == 0
+    with ledger.open_ledger(place) as store:
+        nights = [(r["name"], r["state"]) for r in store.all("SELECT name, state FROM night ORDER BY id")]
+        assert len(nights) == 2 - (marks(tmp_path) == {"a": 1})
+        assert all(state == "done" for _, state in nights)
+
+
+GARBAGE = """
+import os, pathlib, shutil
+run = pathlib.Path(os.environ["REPROKIT_RUN_DIR"])
+for name in ("run.json", "journal/1.jsonl", "result.json", "../result.json", "../attempt-1.json"):
+    with open(run / name, "w") as file:
+        file.write('{"attempts": [{"verdict": 3}], "key": [' * 3)
+(run / "journal" / "2.jsonl").write_bytes(os.urandom(10_000))
+shutil.rmtree(run / "stacks", ignore_errors=True)
+print("\\x1b[2J" + "garbage" * 10_000)
+"""
+
+
+@pytest.mark.slow
+def test_a_target_that_leaves_garbage(tmp_path: Path) -> None:
+    """What it wrote where results lie is no result; the night ends, and the others are as they were."""
+    place = marked(tmp_path, ("a", 0))
+    (tmp_path / "garbage.py").write_text(GARBAGE)
+    with place.open("a") as file:
+        file.write('[[targets]]\ncommand = ["{python}", "garbage.py"]\n')
+    done = reprokit(
+        "nightly", "run", "suite.toml", "--json", cwd=tmp_path, env=clean_environ(MARKS=str(tmp_path / "marks"))
+    )
+    assert done.status in (0, 3), done.err
+    assert done.json["night"]["runs"] == 2
+    assert marks(tmp_path) == {"a": 1}
+
+
+def test_nothing_is_pruned_of_open_bugs(tmp_path: Path) -> None:
+    """Run directories go by the suite's policy, packs only when their bug has long been fixed."""
+    from reprokit.host.triage import prune
+
+    from ..host.triage.nights import failing, healthy, new_ledger, result
+    from ..host.triage.nights import night as one_night
+
+    asked = suite.read(marked(tmp_path, ("a", 0), head="[keep]\nnights = 3\nhealthy_nights = 1\nfixed_nights = 4"))
+    store = new_ledger(tmp_path)
+    packs = []
+
+    def run(number: int, *attempts: dict[str, Any]) -> dict[str, Any]:
+        folder = tmp_path / "nights" / str(number) / "jobs" / "a"
+        (folder / "run-001").mkdir(parents=True)
+        (folder / "spec.json").write_text("{}")
+        packs.append(folder / f"reprokit-{number}.tar.gz")
+        packs[-1].write_bytes(b"pack")
+        return result(*[{**a, "pack": str(packs[-1])} for a in attempts], folder=str(folder))
+
+    def here() -> tuple[list[int], list[int]]:
+        prune.prune(store, asked, tmp_path)
+        folders = [i for i, p in enumerate(packs) if (p.parent / "run-001").exists()]
+        return folders, [i for i, p in enumerate(packs) if p.exists()]
+
+    for number in range(6):
+        one_night(store, main=run(number, failing("lost")))
+    store.do("UPDATE night SET suite = 't'")
+    assert here() == ([3, 4, 5], [0, 1, 2, 3, 4, 5])
+    for number in range(6, 13):
+        one_night(store, main=run(number, healthy()))
+        store.do("UPDATE night SET suite = 't'")
+        found = here()
+        if number < 11:
+            assert set(range(6)) <= set(found[1])  # fixed after three nights, and four more
+    assert found == ([12], [12])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "line 1, targets: there are no targets"),
+        ("[suite]\nname = 3\n[[targets]]\ntarget = 'llama-tiny'", "line 2, suite.name: 3 is not a name"),
+        ("[suite]\ntimeout_s = -1\n[[targets]]\ntarget = 'llama-tiny'", "line 2, suite.timeout_s: -1 is not a number"),
+        ("[suite]\nretries = true\n[[targets]]\ntarget = 'llama-tiny'", "line 2, suite.retries: True is not"),
+        ("[matrix]\nmode = []\n[[targets]]\ntarget = 'llama-tiny'", "line 2, matrix.mode: an empty list"),
+        ("[matrix]\nmodes = ['x']\n[[targets]]\ntarget = 'llama-tiny'", "line 2, matrix.modes: .* did you mean mode"),
+        ("[matrix]\ngpu = ['h999']\n[[targets]]\ntarget = 'llama-tiny'", "line 2, matrix.gpu: "),
+        ("[matrix]\ndynamic = ['no']\n[[targets]]\ntarget = 'llama-tiny'", "line 2, matrix.dynamic: 'no' is neither"),
+        ("[matrix]\nenvironment = ['x']\n[[targets]]\ntarget = 'llama-tiny'", "line 2, matrix.environment: there is no"),
+        ("[environments.x]\n\n[[targets]]\ntarget = 'llama-tiny'", "line 1, environments.x: give it either python"),
+        ("[[targets]]\ntarget = 'llama-tiny'\n[[targets]]\ntarget = 'lama-tiny'", "line 4, targets.target: there is no model 'lama-tiny'; did you mean llama-tiny"),
+        ("[[targets]]\ntarget = 'nowhere.py:make'", "line 2, targets.target: there is no file"),
+        ("[[targets]]\ntags = ['x']", "line 1, targets.target: give it either target"),
+        ("[[targets]]\ntarget = 'llama-tiny'\nexpect = ['hangs']", "line 3, targets.expect: 'hangs' is no verdict; did you mean hang"),
+        ("[[targets]]\ncommand = ['ls']\nmatrix = { mode = ['x'] }", "line 2, targets.command: mode shapes a model"),
+        ("[[targets]]\ntarget = 'llama-tiny'\n[[targets]]\ntarget = 'llama-tiny'", "line 4, targets.target: .*run twice"),
+        ("[[targets]]\ntarget = 'llama-tiny'\ngpu = 1", "line 3, targets.gpu: there is no such key"),
+        ("[[targets]\ntarget = 'x'", "is no TOML: .*line 1"),
+    ],
+)  # fmt: skip
+def test_errors_in_a_suite_name_line_and_key(tmp_path: Path, text: str, words: str) -> None:
+    """One line: the file, the line, the key, what is wrong, and what to do."""
+    place = tmp_path / "suite.toml"
+    place.write_text(text)
+    with pytest.raises(suite.BadInput, match=words) as told:
+        suite.read(place)
+    assert "\n" not in str(told.value) and str(place) in str(told.value)
+
+
+def test_init_writes_a_suite_that_reads(tmp_path: Path) -> None:
+    """The suite that init writes is read without a complaint, and is not overwritten."""
+    done = reprokit("nightly", "init", "--json", cwd=tmp_path)
+    assert done.json["suite"] == "suite.toml"
+    cells = suite.read(tmp_path / "suite.toml").cells
+    assert {c.target for c in cells} == {"llama-tiny", "hf:bert"}
+    again = reprokit("nightly", "init", cwd=tmp_path)
+    assert again.status == 2 and "exists already" in again.err
+    assert reprokit("nightly", "run", "suite.toml", "--tag", "nope", cwd=tmp_path).status == 2

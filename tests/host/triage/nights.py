@@ -1,0 +1,65 @@
+"""Nights made to order: results as a job leaves them, taken into a real ledger."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from reprokit.host.triage import bugs, ledger, record
+from reprokit.host.triage.ledger import Ledger
+
+
+def new_ledger(folder: Path) -> Ledger:
+    return ledger.open_ledger(folder / "ledger.sqlite", is_new_ok=True)
+
+
+def healthy(compile_s: float = 10.0, peak: float = 1e9, **phases: float) -> dict[str, Any]:
+    """One capture that ended well."""
+    return attempt("ok", "", compile_s=compile_s, peak_rss_bytes=peak, phases=phases or {"codegen": compile_s})
+
+
+def failing(what: str, kind: str = "exception", **more: Any) -> dict[str, Any]:
+    """One capture that failed of ``what``."""
+    frames = more.pop("frames", [f"torch/_inductor/{what}.py:f", "torch/_inductor/graph.py:run"])
+    traits = {"kind": kind, "phase": "codegen", "message": what, "frames": frames, **more}
+    return attempt(kind, f"{kind}: codegen | {what}", traits=traits)
+
+
+def attempt(kind: str, title: str, **more: Any) -> dict[str, Any]:
+    signature = {"id": hashlib.sha256(title.encode()).hexdigest()[:12], "title": title, "algorithm": 6}
+    return {
+        "verdict": {"kind": kind, "phase": None, "cause": None, "reason": ""}, "signature": signature, "traits": {},
+        "seconds": 1.0, "compile_s": None, "phases": {}, "peak_rss_bytes": None, "run_dir": None, "pack": None,
+        "torch": "2.13.0", "triton": None, "problem": "", **more,
+    }  # fmt: skip
+
+
+def result(*attempts: dict[str, Any], expect: tuple[str, ...] = ("ok",), **more: Any) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "expect": [*expect],
+        "attempts": [*attempts],
+        "seconds": 2.0,
+        "problem": "",
+        "folder": "",
+        **more,
+    }
+
+
+def night(store: Ledger, **cells: dict[str, Any]) -> int:
+    """One whole night: a result for each target."""
+    place = len(store.all("SELECT id FROM night")) + 1
+    number = ledger.begin_night(store, f"2026-11-{place:03d}", "main", len(cells), 1e9 + place)
+    for target, told in cells.items():
+        with store.change():
+            cell = ledger.cell_id(store, target, target, {"environment": "here"}, [])
+        assert record.record(store, number, cell, told)
+    bugs.close_night(store, number, "done")
+    return number
+
+
+def status(store: Ledger, what: str) -> str:
+    """The status of the bug whose title ends so."""
+    row = store.one("SELECT b.status FROM bug b JOIN signature s ON s.bug = b.id WHERE s.title LIKE ?", f"%{what}")
+    return str(row["status"]) if row else ""
