@@ -7,6 +7,7 @@ message, phase, the rung of the ablation where both begin) is weighed, each with
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -56,14 +57,15 @@ def compare(a: Traits, b: Traits) -> Likeness:
     if a.frames and b.frames:
         parts["frames"] = overlap(a.frames, b.frames)
     if a.message and b.message:
-        parts["message"] = difflib.SequenceMatcher(None, a.message.split(), b.message.split(), autojunk=False).ratio()
-    for name, one, other in (
+        one, other = sorted((a.message.split(), b.message.split()))  # the ratio depends on who comes first
+        parts["message"] = difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
+    for name, of_a, of_b in (
         ("phase", a.phase, b.phase),
         ("ablation", a.rung, b.rung),
         ("operator", a.operator, b.operator),
     ):
-        if one and other:
-            parts[name] = float(one == other)
+        if of_a and of_b:
+            parts[name] = float(of_a == of_b)
     evidence = max((parts[n] for n in ("frames", "message", "operator") if n in parts), default=0.0)
     if evidence < 0.5:  # that both fail in the same phase is no reason
         return Likeness(0.0, ())
@@ -82,8 +84,8 @@ def overlap(a: Sequence[str], b: Sequence[str]) -> float:
         return found
 
     one, other = weights(a), weights(b)
-    common = sum(max(one[f], other[f]) for f in one.keys() & other.keys())
-    everything = sum(max(one.get(f, 0.0), other.get(f, 0.0)) for f in one.keys() | other.keys())
+    common = math.fsum(max(one[f], other[f]) for f in one.keys() & other.keys())
+    everything = math.fsum(max(one.get(f, 0.0), other.get(f, 0.0)) for f in one.keys() | other.keys())
     return common / everything if everything else 0.0
 
 

@@ -72,9 +72,15 @@ def decide(places: Sequence[Place], was: str, is_seen: bool, is_muted: bool = Fa
     if since >= LEAST_RUNS and chance < COINCIDENCE:
         return Status(
             "fixed",
-            f"not seen in {since} runs where it would have been; by chance {chance:.1%}, as it had shown in {hits} of {runs}",
+            f"not seen in {since} runs where it would have been; by chance {_percent(chance)}, as it had shown in {hits} of {runs}",
         )
     kept = "flaky" if hits < runs else "open"
     if not since:
         return Status(kept, "not run since where it was seen, or only with other failures")
-    return Status(kept, f"not seen in {since} run{'s' if since > 1 else ''}; by chance {chance:.0%}, so it stays open")
+    return Status(
+        kept, f"not seen in {since} run{'s' if since > 1 else ''}; by chance {_percent(chance)}, so it stays open"
+    )
+
+
+def _percent(chance: float) -> str:
+    return "less than 0.1%" if chance < 0.001 else f"{chance:.1%}"

@@ -136,9 +136,19 @@ class _Bugs:
             "tonight": tonight["cells"] if tonight else 0, "is_news": bool(tonight and tonight["surprises"]),
             "torch": [v["torch"] for v in sorted(versions, key=lambda v: str(v["torch"])) if v["torch"]],
             "signatures": [{"id": s["id"], "title": s["title"]} for s in self._signatures.get(number, [])],
-            "trend": trend_of, "matrix": self._matrix(places), "repro": row["repro"], "repro_lines": row["repro_lines"],
+            "trend": trend_of, "matrix": self._matrix(places), "history": self._history(row["kind"], places), "repro": row["repro"], "repro_lines": row["repro_lines"],
             "pack": row["pack"],
         }  # fmt: skip
+
+    def _history(self, kind: str, places: list[sqlite3.Row]) -> dict[str, Any] | None:
+        """Of a slower compile, or more memory: what it was night by night."""
+        what = next((name for name, regression in trend.KINDS.items() if regression == kind), None)
+        if what is None or not places:
+            return None
+        sql = f"SELECT {what} AS cost FROM run WHERE cell = ? AND ok AND night <= ? ORDER BY night DESC LIMIT {NIGHTS}"  # noqa: S608 - our own
+        rows = self._ledger.all(sql, places[0]["cell"], self._night["id"])
+        scale, unit = (1.0, "CPU-seconds of compile") if what == "compile_s" else (1e-6, "MB at most")
+        return {"what": unit, "costs": [round((r["cost"] or 0.0) * scale, 1) for r in reversed(rows)]}
 
     def _matrix(self, places: list[sqlite3.Row]) -> dict[str, Any]:
         """Where it happens: targets that showed it, by the settings they are run with."""

@@ -31,7 +31,9 @@ def digest(told: dict[str, Any]) -> str:
     environment = render.templates().overlay()
     environment.filters.update(code=_code, inline=_inline)
     text = environment.get_template("digest.md.j2").render(r=told, most=MOST_IN_DIGEST)
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    parts = re.split(r"(^ *(`{3,})\w*\n.*?^ *\2$)", text, flags=re.MULTILINE | re.DOTALL)  # code stays as it is
+    pairs = zip(parts[::3], [*parts[1::3], ""], strict=True)
+    return "".join(re.sub(r"\n{3,}", "\n\n", words) + code for words, code in pairs).strip() + "\n"
 
 
 def page(told: dict[str, Any]) -> str:
@@ -44,9 +46,9 @@ def page(told: dict[str, Any]) -> str:
     )
 
 
-def bars(values: list[int]) -> Markup:
-    """A small picture: one bar a night, as high as the number of cells that showed it."""
-    most, width, height = max([*values, 1]), 7, 22
+def bars(values: list[float], what: str = "cells that showed it") -> Markup:
+    """A small picture: one bar a night."""
+    most, width, height = max([*values, 1e-9]), 7, 22
     parts = []
     for place, value in enumerate(values):
         tall = round(value / most * (height - 2)) if value else 0
@@ -54,7 +56,7 @@ def bars(values: list[int]) -> Markup:
         parts.append(
             f'<rect x="{place * width}" y="{height - max(tall, 1)}" width="{width - 2}" height="{max(tall, 1)}" fill="{colour}"/>'
         )
-    label = html.escape(f"cells a night: {', '.join(map(str, values))}")
+    label = html.escape(f"{what}, by night: {', '.join(f'{v:g}' for v in values)}")
     return Markup(  # noqa: S704 - numbers only
         f'<svg width="{len(values) * width}" height="{height}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
     )
