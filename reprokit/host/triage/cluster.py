@@ -41,6 +41,12 @@ ALIVE = frozenset(
     "PENDING RUNNING SUSPENDED COMPLETING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING SIGNALING STAGE_OUT STOPPED RESV_DEL_HOLD SPECIAL_EXIT".split()
 )
 FINAL = frozenset({"TIMEOUT", "CANCELLED", "DEADLINE"})
+NEVER = frozenset(
+    "PartitionConfig PartitionNodeLimit PartitionTimeLimit BadConstraints DependencyNeverSatisfied InvalidAccount InvalidQOS QOSUsageThreshold AssocMaxCpuPerJobLimit".split()
+)
+"""Reasons why a job that waits would wait for ever."""
+HELD = re.compile(r"held|JobHeld|launch failed", re.IGNORECASE)
+"""A node could not start it, so Slurm keeps it back until somebody looks: it is taken back and submitted anew."""
 JOURNAL = "slurm.jsonl"
 
 
@@ -216,15 +222,19 @@ def _look(work: Night, tracked: dict[Path, _Tracked], prefix: str, grace_s: floa
     for folder, one in list(tracked.items()):
         if not one.ids:
             continue
-        state = states.get(one.ids[-1], "")
-        if state in ALIVE:
+        state, reason = states.get(one.ids[-1], ("", ""))
+        is_stuck = state == "PENDING" and (reason in NEVER or HELD.search(reason) is not None)
+        if state in ALIVE and not is_stuck:
             one.state, one.ended = state, None
             continue
         one.ended = one.ended or time.monotonic()
         if time.monotonic() - one.ended < grace_s or (folder / job.RESULT).exists():
             continue
         lost = state if state not in ("", "COMPLETED") else "it left no result"
-        if state not in FINAL and len(one.ids) < SUBMISSIONS:
+        if is_stuck:
+            lost = reason
+            subprocess.run(["scancel", one.ids[-1]], capture_output=True, timeout=60, check=False)
+        if state not in FINAL and reason not in NEVER and len(one.ids) < SUBMISSIONS:
             say(f"{one.job.label}: the cluster lost job {one.ids[-1]} ({lost}); submitting it again")
             one.state = "LOST"
         else:
@@ -232,14 +242,14 @@ def _look(work: Night, tracked: dict[Path, _Tracked], prefix: str, grace_s: floa
             night.give_up(one.job, f"Slurm ended job {one.ids[-1]}: {lost} (see {logs})")
 
 
-def _ask(which: str) -> dict[str, str]:
-    """State by job id, for as long as the controller remembers; raises Gone."""
-    words = ["squeue", "--noheader", "--array", "--states=all", "--format=%i|%T", which]
+def _ask(which: str) -> dict[str, tuple[str, str]]:
+    """State and reason by job id, for as long as the controller remembers; raises Gone."""
+    words = ["squeue", "--noheader", "--array", "--states=all", "--format=%i|%T|%r", which]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired as problem:
         raise Gone("squeue gave no answer in 60 s") from problem
     if done.returncode:
         raise Gone(" ".join(done.stderr.split())[-200:])
-    rows = (line.strip().partition("|") for line in done.stdout.splitlines())
-    return {number: state for number, bar, state in rows if bar}
+    rows = (line.strip().split("|", 2) for line in done.stdout.splitlines())
+    return {row[0]: (row[1], row[2]) for row in rows if len(row) == 3}

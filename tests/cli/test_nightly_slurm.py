@@ -1,0 +1,196 @@
+"""Nights on a real Slurm: a controller and a node on this machine, that lose jobs, preempt them and go away."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprokit.host import interrupts
+from reprokit.host.triage import cluster as engine
+from reprokit.host.triage import ledger, morning, night, suite
+
+from ..conftest import clean_environ, reprokit, reprokit_command, survivors, wait_until
+from ..slurm import Cluster, cluster, wait_for
+from .test_nightly import marked, marks
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Cluster]:
+    with cluster() as own:
+        yield own
+
+
+def run(slurm: Cluster, folder: Path, **variables: str) -> subprocess.Popen[bytes]:
+    environ = clean_environ(MARKS=str(folder / "marks"), **slurm.environ, **variables)
+    command = reprokit_command("nightly", "run", "suite.toml", "--engine", "slurm", "--json")
+    return subprocess.Popen(command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def quick(folder: Path) -> None:
+    """From now on the commands end at once."""
+    text = (folder / "mark.py").read_text()
+    (folder / "mark.py").write_text(text.replace("time.sleep(seconds)", "pass"))
+
+
+def test_a_night_as_arrays(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Targets that want the same become one array, one with a GPU another; what no node can run is lost, and told."""
+    place = marked(tmp_path, ("a", 0), ("b", 0))
+    with place.open("a") as file:
+        file.write('gpus = 1\n[[targets]]\ncommand = ["{python}", "mark.py", "c", "0"]\n')
+        file.write('[[targets]]\ncommand = ["{python}", "mark.py", "d", "0"]\ncores = 4000\n')
+    asked = suite.read(place)
+    for name, value in {**slurm.environ, "MARKS": str(tmp_path / "marks")}.items():
+        monkeypatch.setenv(name, value)
+    with ledger.open_ledger(tmp_path / "ledger.sqlite", is_new_ok=True) as store, night.hold(tmp_path / "out") as out:
+        work = night.begin(asked, asked.cells, {"default": sys.executable}, {}, out, store, print)
+        with interrupts.held():
+            engine.run(work, lambda words: None, print, ask_s=0.5, grace_s=3)
+        night.close(work, is_complete=True)
+        told = morning.report(store)
+    assert (told["exit_code"], told["healthy"], told["night"]["runs"]) == (3, 3, 4)
+    (lost,) = told["lost"]
+    assert "PartitionConfig" in lost["why"]
+    assert marks(tmp_path) == {"a": 1, "b": 1, "c": 1}
+    rows = [
+        json.loads(line)
+        for line in next(tmp_path.glob("reprokit-nightly/nights/*/slurm.jsonl")).read_text().splitlines()
+    ]
+    assert sorted(len(r["ids"]) for r in rows if "ids" in r) == [1, 2]
+    assert any("_" in number for r in rows for number in r.get("ids", ()))
+
+
+def test_a_killed_runner_finds_its_jobs(slurm: Cluster, tmp_path: Path) -> None:
+    """SIGKILL of the runner leaves the jobs on the cluster; the next start submits nothing twice."""
+    marked(tmp_path, ("a", 6), ("b", 6))
+    child = run(slurm, tmp_path)
+    wait_for(lambda: marks(tmp_path))
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    again = run(slurm, tmp_path)
+    out, err = again.communicate(timeout=200)
+    assert again.returncode == 0, err
+    assert json.loads(out)["healthy"] == 2
+    assert marks(tmp_path) == {"a": 1, "b": 1}
+    assert b"submitted" not in err
+
+
+def test_a_submission_that_was_not_noted_is_found(slurm: Cluster, tmp_path: Path) -> None:
+    """Killed between sbatch and the note of its ids, the array is found by its name."""
+    marked(tmp_path, ("a", 4), ("b", 4))
+    child = run(slurm, tmp_path)
+    wait_for(lambda: marks(tmp_path))
+    child.kill()
+    child.communicate()
+    notes = next(tmp_path.glob("reprokit-nightly/nights/*/slurm.jsonl"))
+    notes.write_text(notes.read_text().splitlines()[0] + "\n")
+    again = run(slurm, tmp_path)
+    _, err = again.communicate(timeout=200)
+    assert again.returncode == 0, err
+    assert marks(tmp_path) == {"a": 1, "b": 1}
+    assert b"submitted" not in err
+
+
+def test_preempted_and_requeued(slurm: Cluster, tmp_path: Path) -> None:
+    """An urgent job takes the node: Slurm requeues ours, which runs again to its one result, and leaves no process."""
+    mark = uuid.uuid4().hex
+    place = marked(tmp_path, ("a", 60))
+    place.write_text(place.read_text().replace("retries = 0", "retries = 0\ncores = 2"))
+    child = run(slurm, tmp_path, NIGHT_MARK=mark)
+    wait_for(lambda: marks(tmp_path))
+    quick(tmp_path)
+    urgent = slurm.ask("srun", "--partition=urgent", "--exclusive", "true")
+    assert "error" not in urgent.lower(), urgent
+    out, err = child.communicate(timeout=240)
+    assert child.returncode == 0, err
+    assert json.loads(out)["healthy"] == 1
+    assert marks(tmp_path) == {"a": 2}
+    assert wait_until(lambda: not survivors(mark), 30)
+
+
+def test_a_node_that_fails(slurm: Cluster, tmp_path: Path) -> None:
+    """The node dies with all that runs on it; Slurm requeues the job when it is told down, and the result comes."""
+    marked(tmp_path, ("a", 60))
+    child = run(slurm, tmp_path)
+    wait_for(lambda: marks(tmp_path))
+    quick(tmp_path)
+    slurm.kill("slurmd")
+    slurm.ask("scontrol", "update", "NodeName=localhost", "State=DOWN", "Reason=test")
+    slurm.start("slurmd")
+    slurm.ask("scontrol", "update", "NodeName=localhost", "State=RESUME")
+    out, err = child.communicate(timeout=240)
+    assert child.returncode == 0, err
+    assert json.loads(out)["healthy"] == 1
+    assert marks(tmp_path)["a"] == 2
+
+
+@pytest.fixture
+def work(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[night.Night]:
+    """A planned night of one job, and a shell that knows the cluster."""
+    for name, value in {**slurm.environ, "MARKS": str(tmp_path / "marks")}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    asked = suite.read(marked(tmp_path, ("a", 40)))
+    with ledger.open_ledger(tmp_path / "ledger.sqlite", is_new_ok=True) as store, night.hold(tmp_path / "out") as place:
+        yield night.begin(asked, asked.cells, {"default": sys.executable}, {}, place, store, print)
+
+
+def test_cancelled_by_somebody(slurm: Cluster, work: night.Night) -> None:
+    """A job that was cancelled is lost, and is not submitted again behind somebody's back."""
+    said: list[str] = []
+
+    def cancel(words: str) -> None:
+        if "1 running" in words:
+            slurm.ask("scancel", "--user=root")
+
+    with interrupts.held():
+        engine.run(work, cancel, said.append, ask_s=0.5, grace_s=2)
+    assert not work.left
+    (lost,) = morning.report(work.store)["lost"]
+    assert "Slurm ended job" in lost["why"] and "CANCELLED" in lost["why"]
+    assert sum("submitted" in text for text in said) == 1
+
+
+def test_a_cluster_that_is_gone(slurm: Cluster, work: night.Night, tmp_path: Path) -> None:
+    """Without its controller the night waits, gives up with one line, and is gone on with when it is back."""
+    said: list[str] = []
+    is_dead = False
+
+    def unplug(words: str) -> None:
+        nonlocal is_dead
+        if "1 running" in words and not is_dead:
+            slurm.kill("slurmctld")
+            is_dead = True
+
+    try:
+        with interrupts.held():
+            engine.run(work, unplug, said.append, patience_s=5, ask_s=0.5, grace_s=2)
+        assert work.left
+        assert "has not answered" in said[-1]
+        assert "not run yet" in morning.report(work.store)["lost"][0]["why"]
+    finally:
+        slurm.start("slurmctld")
+    wait_for(lambda: "UP" in slurm.ask("scontrol", "ping"))
+    slurm.ask("scancel", "--user=root", "--name=none")
+    with interrupts.held():
+        engine.run(work, lambda words: None, said.append, ask_s=0.5, grace_s=2)
+    assert not work.left
+    assert marks(tmp_path) == {"a": 1}
+
+
+def test_there_is_no_slurm(tmp_path: Path) -> None:
+    """One line says what is missing."""
+    marked(tmp_path, ("a", 0))
+    done = reprokit(
+        "nightly", "run", "suite.toml", "--engine", "slurm", cwd=tmp_path, env=clean_environ(PATH="/nowhere")
+    )
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "sbatch, which is not on PATH" in done.err
