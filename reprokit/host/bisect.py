@@ -120,29 +120,39 @@ def ask(candidate: Candidate, asking: Asking, say: Say, folder: Path) -> Step:
     except CannotInstall as problem:
         return Step(candidate.version, SKIP, str(problem), candidate.python, seconds=time.monotonic() - began)
     opened = asking.opened
-    say(f"torch {found.torch}: running the repro")
-    with contextlib.nullcontext() if candidate.python else interpreters.alone():
+    say(f"running the repro with {f'torch {found.torch}' if found.torch else found.python}")
+    with contextlib.ExitStack() as stack:
+        if not candidate.python:
+            stack.enter_context(interpreters.alone())
         done = replay.replay(
             opened.repro, found.python, opened.signature, asking.times, folder, asking.stall_s, until=oracle.SAME,
             growth=opened.growth, gpu=opened.gpu,
         )  # fmt: skip
-    if done.is_interrupted:
-        raise KeyboardInterrupt
+        if done.is_interrupted:
+            raise KeyboardInterrupt
+        title = _title(done, found.python)
     answer = {oracle.SAME: BAD, oracle.PASSES: GOOD}.get(done.answer, SKIP)
+    return Step(found.torch, answer, title, found.python, found.how, time.monotonic() - began)
+
+
+def _title(done: replay.Replayed, python: str) -> str:
+    """The failure that decided, or why there is no answer."""
     telling = next(run for run in done.runs if run.answer == done.answer)
-    title = "" if answer == GOOD else telling.signature.title
-    if answer == SKIP and telling.verdict.kind in NOT_COMPARED:
-        title = f"{telling.verdict.kind}: {telling.verdict.reason}"
-    seconds = time.monotonic() - began
-    return Step(candidate.version or found.torch, answer, title, found.python, found.how, seconds)
+    if done.answer == oracle.PASSES:
+        return ""
+    if done.answer == oracle.UNRESOLVED:
+        try:
+            interpreters.torch_of(python)
+        except CannotInstall as problem:
+            return str(problem)
+    verdict = telling.verdict
+    return f"{verdict.kind}: {verdict.reason}" if verdict.kind in NOT_COMPARED else telling.signature.title
 
 
 def _installed(candidate: Candidate, options: Options, say: Say) -> Installed:
-    if not candidate.python:
-        return interpreters.of_version(candidate.version, options, say)
-    began = time.monotonic()
-    torch = candidate.version or interpreters.torch_of(candidate.python)
-    return Installed(torch, candidate.python, "installed", time.monotonic() - began)
+    if candidate.python:
+        return Installed(candidate.version, candidate.python, "installed", 0.0)
+    return interpreters.of_version(candidate.version, options, say)
 
 
 class Answers:
