@@ -15,8 +15,8 @@ PHRASE_WORDS = 8
 LEAST_LETTERS = 6
 """A single word that is shorter says nothing."""
 
-_FRAME = re.compile(r"(?:torch|triton)/[\w./-]*\.py:(\w+)")
-_ANY_FRAME = re.compile(r"[\w./<>-]+:[\w<>]+(?: < [\w./<>-]+:[\w<>]+)*$")
+_FRAME = re.compile(r"(?:torch|triton)/[\w./-]*\.py:(\w+)", re.ASCII)
+_FRAMES = re.compile(r"(?:[\w./-]+\.py|<\w+>):[\w<>]+(?: < \S+:[\w<>]+)*$")
 _BLANK = re.compile(r"\S*(?:#|<\w+>|\.\.\.)\S*")
 _OF_KIND = {
     "hang": "hang",
@@ -50,7 +50,7 @@ def terms(title: str) -> list[str]:
     found = functions[:1]
     if place and not _FRAME.search(place) and "<" not in place:
         found += [_plain(place)]  # the operator or the pass of a wrong result
-    said = _ANY_FRAME.sub("", said)
+    said = _FRAMES.sub("", said)
     type_, colon, message = said.partition(": ")
     if not colon or " " in type_:
         type_, message = "", said
