@@ -124,7 +124,7 @@ def _refuse(ctx: click.Context) -> None:
 def _answer_git(pack: Path, asking: Asking, yes: bool, as_json: bool, live: screen.Live) -> int:
     """One question, answered as ``git bisect run`` has it."""
     from ..host import bisect as asker
-    from ..host import interpreter
+    from ..host import interpreter, interrupts
     from ..host.candidates import Candidate
 
     try:
@@ -132,12 +132,10 @@ def _answer_git(pack: Path, asking: Asking, yes: bool, as_json: bool, live: scre
     except BadInput as problem:  # a commit whose build is broken is neither good nor bad
         step = asker.Step("", "skip", str(problem))
     else:
-        consent.ask(pack, asking.opened.repro, python, yes, live)
+        with interrupts.heard():
+            consent.ask(pack, asking.opened.repro, python, yes, live)
         with tempfile.TemporaryDirectory(prefix="reprokit-bisect-") as folder:
-            try:
-                step = asker.ask(Candidate("", python), asking, live.say, Path(folder))
-            except KeyboardInterrupt:
-                return 130
+            step = asker.ask(Candidate("", python), asking, live.say, Path(folder))
     if as_json:
         screen.print_json({"schema": 1, **dataclasses.asdict(step)})
     else:
@@ -150,15 +148,13 @@ def _search(
     output_dir: Path | None, yes: bool, as_json: bool, live: screen.Live,
 ) -> int:  # fmt: skip
     from ..host import bisect as asker
-    from ..host import candidates, rundir
+    from ..host import candidates, interrupts, rundir
 
     versions, pythons = among
     listed = [v.strip() for v in (versions or "").split(",") if v.strip()]
-    try:
-        plan = candidates.plan(*ends, listed, pythons, asking.options, live.say)
-    except KeyboardInterrupt:
-        return 130
-    consent.ask(pack, asking.opened.repro, f"torch {', '.join(plan.names)}", yes, live)
+    plan = candidates.plan(*ends, listed, pythons, asking.options, live.say)
+    with interrupts.heard():
+        consent.ask(pack, asking.opened.repro, f"torch {', '.join(plan.names)}", yes, live)
     run = rundir.create(output_dir, f"bisect-{asking.opened.verdict.kind}")
     try:
         live.say(f"{len(plan.names)} versions, answers in {run.output / asker.ANSWERS}")

@@ -181,7 +181,9 @@ def _build(
     say(f"torch {wanted}: building an environment with {Path(tool[0]).name if len(tool) == 1 else 'pip'}")
     shutil.rmtree(place, ignore_errors=True)
     python = str(place / "bin" / "python")
-    packages = [*options.where_from(), f"torch=={wanted}", *options.packages]
+    # torch takes it for granted before Python 3.12, whose environments have it no more
+    more = () if options.no_index else ("setuptools",)
+    packages = [*options.where_from(), f"torch=={wanted}", *more, *options.packages]
     if len(tool) == 1:
         make = [*tool, "venv", "--no-project", "--python", base, str(place)]
         fill = [*tool, "pip", "install", "--python", python, *packages]

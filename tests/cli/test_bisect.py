@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from ..conftest import Done, clean_environ, reprokit, reprokit_command, shared, survivors, wait_until
+from ..conftest import ROOT, Done, clean_environ, reprokit, reprokit_command, shared, survivors, wait_until
+from ..wheels import wheel
 
 SCRIPT = """
 import torch
@@ -63,12 +64,18 @@ HISTORY = {"2.9.1": "", "2.10.0": ANOTHER, "2.11.0": "", "2.12.1": BUG, "2.13.0"
 """The bug starts in 2.12.1; 2.10.0 fails of something else."""
 
 
+def pretending(version: str, bug: str) -> dict[str, str]:
+    """What makes the torch of these tests another one, in site-packages."""
+    pth = f"{Path(torch.__file__).parents[1]}\nimport pretends\n"
+    return {"pretends.py": PRETENDS.format(version=version, bug=bug), "torch.pth": pth}
+
+
 def pretend(folder: Path, version: str, bug: str) -> Path:
     """An environment with this torch that says it is ``version``, and has ``bug``."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (site,) = folder.glob("lib/python3*/site-packages")
-    (site / "pretends.py").write_text(PRETENDS.format(version=version, bug=bug))
-    (site / "torch.pth").write_text(f"{Path(torch.__file__).parents[1]}\nimport pretends\n")
+    for name, text in pretending(version, bug).items():
+        (site / name).write_text(text)
     return folder / "bin" / "python"
 
 
@@ -140,15 +147,20 @@ def test_it_was_fixed_here_and_others_are_stepped_around(captured: Done, tmp_pat
     assert done.json["says"].startswith("It was fixed between 2.13.0, the last that fails, and 2.14.0")
 
 
-def test_ends_that_are_not_as_told(captured: Done, tmp_path: Path) -> None:
-    """Where the bad end passes, nothing else is asked."""
-    done = reprokit(
-        "bisect", captured.json["pack"], "--good", "2.9.1", "--bad", "2.11.0",
-        *pythons(captured, "2.9.1", "2.11.0"), "--yes",
-        "--output-dir", tmp_path,
-    )  # fmt: skip
+def test_versions_are_built(captured: Done, tmp_path: Path) -> None:
+    """A wheel is installed and asked; an end that passes is told, and one that cannot be installed, with pip's own words."""
+    wheel(tmp_path, "torch", "2.11.0", pretending("2.11.0", ""))
+    env = clean_environ(PIP_CONFIG_FILE=os.devnull, PYTHONPATH=f"{ROOT}:{tmp_path / 'torch'}")
+    words = ["--find-links", tmp_path, "--no-index", "--installer", "pip", "--cache", tmp_path / "cache", "--yes"]
+    words = ["bisect", captured.json["pack"], *words, "--output-dir", tmp_path / "out"]
+    done = reprokit(*words, "--good", "2.9.1", "--bad", "2.11.0", env=env)
     assert done.status == 1 and "2.11.0 was told to be bad and does not show the failure" in done.out, done.err
-    assert "2.9.1 " not in done.out
+    assert "building an environment with pip" in done.err and "2.9.1 " not in done.out
+    (python,) = (tmp_path / "cache" / "environments").glob("torch-2.11.0-*/bin/python")
+    assert done.out.startswith("2.11.0           good ") and f"  {python}\n" in done.out
+    again = reprokit(*words, "--good", "2.11.0", "--bad", "2.13.0", env=env)
+    assert again.status == 3 and "No matching distribution found for torch==2.13.0" in again.out, again.err
+    assert "2.13.0, the bad end, could not be tried" in again.out
 
 
 def test_git_bisect_run(captured: Done, tmp_path: Path) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +18,7 @@ from reprokit.host import interpreters, releases
 from reprokit.host.interpreters import CannotInstall, Options, telling
 
 from ..conftest import ROOT, wait_until
+from ..wheels import wheel
 
 RUNS = "__version__ = {version!r}\n"
 BROKEN = "raise ImportError('libfancy.so.9: cannot open shared object file')\n"
@@ -33,30 +31,14 @@ print(interpreters.of_version("1.0", options, lambda text: print(text, file=sys.
 """
 
 
-def wheel(folder: Path, name: str, version: str, code: str) -> None:
-    """A wheel of one module, as a builder would write it."""
-    info = f"{name}-{version}.dist-info"
-    files = {
-        f"{name}/__init__.py": code,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    rows = []
-    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as file:
-        for path, text in files.items():
-            file.writestr(path, text)
-            digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-            rows.append(f"{path},sha256={digest},{len(text)}")
-        file.writestr(f"{info}/RECORD", "\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
-
-
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """torch 1.0 and 2.0 run, 3.0 does not, and there is something to install beside them."""
     place = tmp_path_factory.mktemp("wheels")
     for version, code in (("1.0", RUNS), ("2.0", RUNS), ("3.0", BROKEN), ("4.0", RUNS)):
-        wheel(place, "torch", version, code.format(version="4.1" if version == "4.0" else version))
-    wheel(place, "beside", "7.0", "")
+        text = code.format(version="4.1" if version == "4.0" else version)
+        wheel(place, "torch", version, {"torch/__init__.py": text})
+    wheel(place, "beside", "7.0", {"beside/__init__.py": ""})
     return place
 
 
