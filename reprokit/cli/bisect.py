@@ -15,7 +15,7 @@ from . import consent, screen
 from .options import SECONDS
 
 if TYPE_CHECKING:
-    from ..host.bisect import Asking, Bisected
+    from ..host.bisect import Asking, Bisected, Step
 
 EXIT_CODES = {"found": 0, "wrong ends": 1, "cannot tell": 3}
 GIT_CODES = {"good": 0, "bad": 1, "skip": 125}
@@ -98,14 +98,23 @@ def bisect(
     opened = again.open_pack(pack)
     asker.check_pack(opened)
     consent.require(pack, yes)
+    asking = asker.Asking(opened, options, times, stall, Path())
     with interrupts.held(), screen.Live(is_quiet=as_json) as live:
-        asking = asker.Asking(opened, options, times, stall, Path())
         if is_git:
-            status = _answer_git(pack, asking, yes, as_json, live)
+            step = _ask_one(pack, asking, yes, live)
         else:
-            status = _search(
-                pack, asking, (good or "", bad or ""), (versions, interpreters), output_dir, yes, as_json, live
-            )
+            found = _search(pack, asking, (good or "", bad or ""), versions, interpreters, output_dir, yes, live)
+    if is_git:
+        told, status = {"schema": 1, **dataclasses.asdict(step)}, GIT_CODES[step.answer]
+    else:
+        told = to_json(found, (good or "", bad or ""))
+        status = 130 if found.is_interrupted else EXIT_CODES[found.outcome.status]
+    if as_json:
+        screen.print_json(told)
+    elif is_git:
+        click.echo(screen.safe(f"{step.answer}: {step.title or 'it passes'}"))
+    else:
+        tell(found)
     sys.stdout.flush()
     ctx.exit(status)
 
@@ -121,8 +130,8 @@ def _refuse(ctx: click.Context) -> None:
         raise BadInput(f"{' and '.join(given)} cannot be used with --git, which asks the one interpreter of --python")
 
 
-def _answer_git(pack: Path, asking: Asking, yes: bool, as_json: bool, live: screen.Live) -> int:
-    """One question, answered as ``git bisect run`` has it."""
+def _ask_one(pack: Path, asking: Asking, yes: bool, live: screen.Live) -> Step:
+    """One question, as ``git bisect run`` has it."""
     from ..host import bisect as asker
     from ..host import interpreter, interrupts
     from ..host.candidates import Candidate
@@ -130,27 +139,21 @@ def _answer_git(pack: Path, asking: Asking, yes: bool, as_json: bool, live: scre
     try:
         python = interpreter.check(asking.options.python)
     except BadInput as problem:  # a commit whose build is broken is neither good nor bad
-        step = asker.Step("", "skip", str(problem))
-    else:
-        with interrupts.heard():
-            consent.ask(pack, asking.opened.repro, python, yes, live)
-        with tempfile.TemporaryDirectory(prefix="reprokit-bisect-") as folder:
-            step = asker.ask(Candidate("", python), asking, live.say, Path(folder))
-    if as_json:
-        screen.print_json({"schema": 1, **dataclasses.asdict(step)})
-    else:
-        click.echo(screen.safe(f"{step.answer}: {step.title or 'it passes'}"))
-    return GIT_CODES[step.answer]
+        return asker.Step("", "skip", str(problem))
+    with interrupts.heard():
+        consent.ask(pack, asking.opened.repro, python, yes, live)
+    with tempfile.TemporaryDirectory(prefix="reprokit-bisect-") as folder:
+        return asker.ask(Candidate("", python), asking, live.say, Path(folder))
 
 
 def _search(
-    pack: Path, asking: Asking, ends: tuple[str, str], among: tuple[str | None, tuple[str, ...]],
-    output_dir: Path | None, yes: bool, as_json: bool, live: screen.Live,
-) -> int:  # fmt: skip
+    pack: Path, asking: Asking, ends: tuple[str, str], versions: str | None, pythons: tuple[str, ...],
+    output_dir: Path | None, yes: bool, live: screen.Live,
+) -> Bisected:  # fmt: skip
+    """Find out what can be asked, agree to it, and ask."""
     from ..host import bisect as asker
     from ..host import candidates, interrupts, rundir
 
-    versions, pythons = among
     listed = [v.strip() for v in (versions or "").split(",") if v.strip()]
     plan = candidates.plan(*ends, listed, pythons, asking.options, live.say)
     with interrupts.heard():
@@ -158,14 +161,9 @@ def _search(
     run = rundir.create(output_dir, f"bisect-{asking.opened.verdict.kind}")
     try:
         live.say(f"{len(plan.names)} versions, answers in {run.output / asker.ANSWERS}")
-        found = asker.bisect(plan, dataclasses.replace(asking, folder=run.path), live.say)
+        return asker.bisect(plan, dataclasses.replace(asking, folder=run.path), live.say)
     finally:
         run.release()
-    if as_json:
-        screen.print_json(to_json(found, ends))
-    else:
-        tell(found)
-    return 130 if found.is_interrupted else EXIT_CODES[found.outcome.status]
 
 
 def to_json(found: Bisected, ends: tuple[str, str]) -> dict[str, Any]:

@@ -58,6 +58,8 @@ def plan(
     is_path = {end: os.sep in end or end in pythons for end in (good, bad)}
     ends = [interpreter.check(e, word) if is_path[e] else e for e, word in ((good, "--good"), (bad, "--bad"))]
     paths = [ends[0]] * is_path[good] + [_found(p) for p in pythons] + [ends[1]] * is_path[bad]
+    if paths:
+        say("asking the interpreters which torch they have")
     have, unplaced = [], []
     for path in dict.fromkeys(paths):
         try:

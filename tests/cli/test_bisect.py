@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,8 @@ class Finder(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Finder())
 """
 BUG, ANOTHER = "erf is too hard", "no space left"
-HISTORY = {"2.9.1": "", "2.10.0": ANOTHER, "2.11.0": "", "2.12.1": BUG, "2.13.0": BUG}
-"""The bug starts in 2.12.1; 2.10.0 fails of something else."""
+HISTORY = {"2.9.1": "", "2.11.0": "", "2.12.1": BUG, "2.13.0": BUG}
+"""The bug starts in 2.12.1."""
 
 
 def pretending(version: str, bug: str) -> dict[str, str]:
@@ -109,7 +110,7 @@ def test_it_started_here_and_is_not_asked_again(captured: Done, tmp_path: Path) 
     """Ends first, then the middle; what an interrupt cut short goes on where it stood, with more versions between."""
     ends = ["--good", "2.9.1", "--bad", "2.13.0", *pythons(captured, "2.13.0", "2.9.1")]
     words = ["bisect", captured.json["pack"], *ends, "--yes", "--output-dir", str(tmp_path / "out")]
-    env = clean_environ(BISECT_MARK="interrupted")
+    env = clean_environ(BISECT_MARK=uuid.uuid4().hex)
     child = subprocess.Popen(
         reprokit_command(*words, "--json"), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -119,14 +120,14 @@ def test_it_started_here_and_is_not_asked_again(captured: Done, tmp_path: Path) 
     out, err = child.communicate(timeout=60)
     assert child.returncode == 130, err
     assert json.loads(out)["is_interrupted"] and "interrupted" in json.loads(out)["says"]
-    assert survivors("interrupted") == []
+    assert survivors(env["BISECT_MARK"]) == []
     with kept.open("a") as file:
         file.write('{"question": "torn')
-    told = reprokit(*words, *pythons(captured, "2.11.0", "2.12.1"), "--json")
+    told = reprokit(*words, *pythons(captured, "2.11.0"), "--json")
     assert told.status == 0, told.err
-    assert answers(told) == [("2.13.0", "bad"), ("2.9.1", "good"), ("2.11.0", "good"), ("2.12.1", "bad")]
-    assert told.json["range"] == {"good": "2.11.0", "bad": "2.12.1"} and told.json["skipped"] == []
-    assert [step["is_known"] for step in told.json["steps"]] == [True, False, False, False]
+    assert answers(told) == [("2.13.0", "bad"), ("2.9.1", "good"), ("2.11.0", "good")]
+    assert told.json["range"] == {"good": "2.11.0", "bad": "2.13.0"} and told.json["skipped"] == []
+    assert [step["is_known"] for step in told.json["steps"]] == [True, False, False]
     assert BUG in told.json["steps"][0]["title"]
 
 
@@ -137,7 +138,7 @@ def test_it_was_fixed_here_and_others_are_stepped_around(captured: Done, tmp_pat
     broken.write_text("#!/bin/sh\necho 'libtorch_cpu.so: undefined symbol' >&2\nexit 1\n")
     broken.chmod(0o755)
     again = pretend(tmp_path / "again", "2.13.1", ANOTHER)
-    words = ["--interpreter", str(broken), "--interpreter", str(again), *pythons(captured, "2.10.0")]
+    words = ["--interpreter", str(broken), "--interpreter", str(again)]
     ends = ["--good", str(fixed), "--bad", pythons(captured, "2.13.0")[1]]
     done = reprokit("bisect", captured.json["pack"], *ends, *words, "--yes", "--json", cwd=tmp_path)
     assert done.status == 3, done.err  # between the ends there is only one that cannot be told
@@ -151,6 +152,7 @@ def test_versions_are_built(captured: Done, tmp_path: Path) -> None:
     """A wheel is installed and asked; an end that passes is told, and one that cannot be installed, with pip's own words."""
     wheel(tmp_path, "torch", "2.11.0", pretending("2.11.0", ""))
     env = clean_environ(PIP_CONFIG_FILE=os.devnull, PYTHONPATH=f"{ROOT}:{tmp_path / 'torch'}")
+    env.pop("PIP_FIND_LINKS", None)
     words = ["--find-links", tmp_path, "--no-index", "--installer", "pip", "--cache", tmp_path / "cache", "--yes"]
     words = ["bisect", captured.json["pack"], *words, "--output-dir", tmp_path / "out"]
     done = reprokit(*words, "--good", "2.9.1", "--bad", "2.11.0", env=env)
