@@ -106,6 +106,7 @@ def answers(done: Done) -> list[tuple[str, str]]:
     return [(step["version"], step["answer"]) for step in done.json["steps"]]
 
 
+@pytest.mark.slow
 def test_it_started_here_and_is_not_asked_again(captured: Done, tmp_path: Path) -> None:
     """Ends first, then the middle; what an interrupt cut short goes on where it stood, with more versions between."""
     ends = ["--good", "2.9.1", "--bad", "2.13.0", *pythons(captured, "2.13.0", "2.9.1")]
@@ -131,6 +132,7 @@ def test_it_started_here_and_is_not_asked_again(captured: Done, tmp_path: Path) 
     assert BUG in told.json["steps"][0]["title"]
 
 
+@pytest.mark.slow
 def test_it_was_fixed_here_and_others_are_stepped_around(captured: Done, tmp_path: Path) -> None:
     """The good end is the newer one; another failure, a broken build and no torch are skipped, and said to be."""
     fixed = pretend(tmp_path / "fixed", "2.14.0", "")
@@ -148,6 +150,7 @@ def test_it_was_fixed_here_and_others_are_stepped_around(captured: Done, tmp_pat
     assert done.json["says"].startswith("It was fixed between 2.13.0, the last that fails, and 2.14.0")
 
 
+@pytest.mark.slow
 def test_versions_are_built(captured: Done, tmp_path: Path) -> None:
     """A wheel is installed and asked; an end that passes is told, and one that cannot be installed, with pip's own words."""
     wheel(tmp_path, "torch", "2.11.0", pretending("2.11.0", ""))
@@ -165,6 +168,7 @@ def test_versions_are_built(captured: Done, tmp_path: Path) -> None:
     assert "2.13.0, the bad end, could not be tried" in again.out
 
 
+@pytest.mark.slow
 def test_git_bisect_run(captured: Done, tmp_path: Path) -> None:
     """git's own bisection over commits that change the interpreter: good, bad, a broken build and another failure."""
     place = Path(captured.json["pack"]).parents[1]
