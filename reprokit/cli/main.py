@@ -11,9 +11,11 @@ from .. import __version__
 
 COMMANDS = {
     "ablate": "Say with which backends, modes and switches it fails.",
+    "bisect": "Find the torch in which a failure started, or was fixed.",
     "capture": "Run a target under instrumented torch.compile and leave a pack.",
     "check": "Say whether a program shows the failure of a pack, for git bisect and reducers.",
     "env": "Print what a pack would say about this machine and interpreter.",
+    "issue": "Say what goes where when a pack becomes an issue; nothing is posted.",
     "kernel": "Say which architectures a Triton kernel compiles for, and what helps the others.",
     "minimize": "Find the smallest program that shows the same failure.",
     "models": "List the models that --model knows.",
@@ -24,6 +26,8 @@ COMMANDS = {
     "show": "Verify a pack and print what is in it.",
     "workarounds": "Say how to live with a failure, and whether compile is worth it.",
 }
+STOPS_GIT = 128
+"""``git bisect run`` takes every code below this for an answer about the commit: 2 would be bad."""
 
 
 class _Lazy(click.Group):
@@ -94,4 +98,6 @@ def main() -> None:
     except Exception:  # a defect of ours: keep the traceback, spare the user
         status = 3
         print(f"reprokit: this is a defect of reprokit; please report it with {_keep_traceback()}", file=sys.stderr)
+    if status in (2, 3) and sys.argv[1:2] == ["bisect"] and "--git" in sys.argv:
+        status = STOPS_GIT
     sys.exit(status if isinstance(status, int) else 0)

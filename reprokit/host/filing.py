@@ -1,0 +1,86 @@
+"""What goes where when a pack becomes an issue. Nothing is posted, and no address that a pack holds is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from ..core import duplicates
+from . import pack, render
+from .again import Opened
+
+FIELD_CHARS = 65_536
+"""GitHub refuses longer bodies, of all fields together."""
+SEARCH = "https://github.com/search"
+PYTORCH = {
+    "Describe the bug": ("issue/describe.md",),
+    "Error logs": ("issue/error_logs.md",),
+    "Versions": ("issue/versions.md",),
+}
+TRITON = {
+    "Describe the bug": ("issue/describe.md", "issue/error_logs.md"),
+    "Environment details": ("issue/versions.md",),
+}
+"""The fields of each form, and the files of a pack that go there."""
+NO_BUG = {
+    "ok": "nothing failed",
+    "error-in-eager": "the program fails without torch.compile too",
+    "unknown": "no failure of the compiler could be shown",
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a form."""
+
+    name: str
+    files: tuple[str, ...]
+    """Those of the pack that go there; one that it lacks is left out."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Filing:
+    """All that a person does by hand."""
+
+    form: str
+    """``pytorch`` or ``triton``."""
+    url: str
+    fields: tuple[Field, ...]
+    size: int
+    """Bytes of the tarball."""
+    query: str
+
+    @property
+    def search_url(self) -> str:
+        """Where issues like this one are looked for."""
+        return f"{SEARCH}?{urlencode({'type': 'issues', 'q': self.query})}"
+
+    @property
+    def fits(self) -> bool:
+        """GitHub takes the tarball as an attachment."""
+        return self.size <= pack.MOST_BYTES
+
+
+def why_not(opened: Opened) -> str:
+    """Why this pack is no bug to file; empty when it is one."""
+    return NO_BUG.get(opened.verdict.kind, "")
+
+
+def filing(opened: Opened) -> Filing:
+    """What to open, paste, attach and search for."""
+    is_triton = bool(opened.kernel)
+    repository = "triton-lang/triton" if is_triton else "pytorch/pytorch"
+    fields = []
+    for name, wanted in (TRITON if is_triton else PYTORCH).items():
+        held = tuple(file for file in wanted if file in opened.pack.files)
+        texts = [opened.pack.files[file].decode("utf-8", "replace").strip() for file in held]
+        fields.append(Field(name, held, "\n\n".join(texts) + "\n" if held else ""))
+    title = opened.signature.title
+    return Filing(
+        "triton" if is_triton else "pytorch",
+        render.url(title, opened.kernel),
+        tuple(fields),
+        opened.pack.path.stat().st_size,
+        duplicates.query(title, repository),
+    )

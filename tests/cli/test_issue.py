@@ -1,0 +1,88 @@
+"""What goes where when a pack becomes an issue: nothing is posted, and nothing of a stranger's pack is believed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from reprokit.core.signature import ALGORITHM
+from reprokit.host import pack as packing
+
+from ..conftest import reprokit
+
+TITLE = "exception: codegen | KeyError: 'buf#' @ torch/_inductor/loop_body.py:get_read_expr"
+EVIL = "https://evil.example/"
+
+
+def make(path: Path, kind: str = "exception", title: str = TITLE, drop: str = "", **more: Any) -> Path:
+    """A pack as capture leaves it, with an address of its own in it."""
+    draft = packing.Draft()
+    draft.add_json("verdict.json", {"kind": kind, "phase": "codegen", "cause": None, "reason": "it was raised"})
+    draft.add_json("signature.json", {"id": "0" * 12, "title": title, "algorithm": ALGORITHM})
+    draft.add_json("observation.json", more)
+    for name in ("describe", "error_logs", "versions"):
+        if name != drop:
+            draft.add_text(f"issue/{name}.md", f"the {name}\x1b[2J\u202e\n")
+    draft.add_text("issue/url.txt", EVIL)
+    return packing.write(packing.build(draft, lambda contents, trimmed: "readme"), path, "pack.tar.gz")
+
+
+def test_where_everything_goes(tmp_path: Path) -> None:
+    """The form, a file for each field, the tarball with its size, and a search; the texts as files, safe to paste."""
+    pack = make(tmp_path)
+    done = reprokit("issue", pack, "--output-dir", tmp_path / "texts")
+    assert done.status == 0 and EVIL not in done.out, done.err
+    address = next(
+        word for word in done.out.split() if word.startswith("https://github.com/pytorch/pytorch/issues/new?")
+    )
+    assert parse_qs(urlsplit(address).query)["title"] == [f"[torch.compile] {TITLE}"]
+    assert "repo:pytorch/pytorch is:issue get_read_expr KeyError" in done.out
+    assert "MB; GitHub takes 25 MB" in done.out and "Nothing was posted" in done.out
+    names = {"Describe the bug": "describe", "Error logs": "error_logs", "Versions": "versions"}
+    for field, name in names.items():
+        text = (tmp_path / "texts" / f"{name}.md").read_text()
+        assert text == f"the {name}?[2J?\n"
+        assert f"{field:<20} {tmp_path / 'texts' / name}.md" in done.out
+    assert len(list((tmp_path / "texts").iterdir())) == 3
+
+
+def test_a_kernel_goes_to_tritons_form(tmp_path: Path) -> None:
+    """Its form has two fields: the error belongs to the description."""
+    pack = make(tmp_path, title="exception: ptxas | ptxas: Value 'sm_101a' is not defined", kernel="softmax.py")
+    done = reprokit("issue", pack, "--json", "--output-dir", tmp_path / "texts")
+    told = done.json
+    assert told["form"] == "triton" and told["url"].startswith("https://github.com/triton-lang/triton/issues/new?")
+    assert [(row["field"], row["files"]) for row in told["fields"]] == [
+        ("Describe the bug", ["issue/describe.md", "issue/error_logs.md"]),
+        ("Environment details", ["issue/versions.md"]),
+    ]
+    assert told["search"]["query"].startswith("repo:triton-lang/triton is:issue ")
+    assert parse_qs(urlsplit(told["search"]["url"]).query)["q"] == [told["search"]["query"]]
+    assert told["attach"] == {"path": str(pack), "bytes": pack.stat().st_size, "fits": True}
+    assert "the error_logs" in Path(told["fields"][0]["path"]).read_text()
+
+
+@pytest.mark.parametrize("kind", ["ok", "error-in-eager", "unknown"])
+def test_what_is_no_bug_is_not_filed(kind: str, tmp_path: Path) -> None:
+    """No address is given and nothing is written."""
+    pack = make(tmp_path, kind=kind)
+    done = reprokit("issue", pack, "--output-dir", tmp_path / "texts")
+    assert done.status == 1 and "is not a bug to file" in done.out and "github.com" not in done.out
+    assert not (tmp_path / "texts").exists()
+    assert json.loads(reprokit("issue", pack, "--json").out)["is_bug"] is False
+
+
+def test_a_strangers_pack(tmp_path: Path) -> None:
+    """Its title adds no qualifier, no line and no escape; a text that it lacks is told; a folder that is a file is refused."""
+    pack = make(tmp_path, title='exception: aot | E: x\n\x1b[2J" repo:evil/x is:open', drop="error_logs")
+    done = reprokit("issue", pack)
+    assert done.status == 0 and "\x1b" not in done.out
+    assert 'is:issue "E" "x 2J repo evil x is open"' in done.out and "repo:evil" not in done.out
+    assert "Error logs           nothing: the pack has no text for it" in done.out
+    refused = reprokit("issue", pack, "--output-dir", pack)
+    assert refused.status == 2 and refused.err.count("\n") == 1 and "name a writable --output-dir" in refused.err
+    assert reprokit("issue", tmp_path / "absent.tar.gz").status == 2
