@@ -94,7 +94,7 @@ def test_a_night_says_what_is_new(night: Done) -> None:
     assert archive.read(place_of(night) / "reprokit-nightly" / bug["pack"]).json("verdict.json")["kind"] == "exception"
     assert told["healthy"] == 1
     (lost,) = told["lost"]
-    assert "environment gone: --python /nowhere/python: there is no such program" in lost["why"]
+    assert "environment gone: python /nowhere/python: there is no such program" in lost["why"]
     # the second cell of the same bug, one core at a time, knew of the repro already
     jobs = sorted((place_of(night) / "reprokit-nightly" / "nights").glob("*/jobs/*softmax*"))
     assert [(j / "minimized.json").exists() for j in jobs].count(True) == 1

@@ -60,10 +60,7 @@ def test_a_night_as_arrays(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.M
     (lost,) = told["lost"]
     assert "PartitionConfig" in lost["why"]
     assert marks(tmp_path) == {"a": 1, "b": 1, "c": 1}
-    rows = [
-        json.loads(line)
-        for line in next(tmp_path.glob("reprokit-nightly/nights/*/slurm.jsonl")).read_text().splitlines()
-    ]
+    rows = [json.loads(line) for line in next(tmp_path.glob("out/nights/*/slurm.jsonl")).read_text().splitlines()]
     assert sorted(len(r["ids"]) for r in rows if "ids" in r) == [1, 2]
     assert any("_" in number for r in rows for number in r.get("ids", ()))
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ...core.records import BadInput
-from .. import interpreter
+from .. import interpreter, interpreters
 from . import cluster, ledger, local, morning, night, page, prune
 from .suite import Cell, Suite
 
@@ -67,8 +66,15 @@ def _interpreters(suite: Suite, cells: tuple[Cell, ...], say: Say) -> tuple[dict
     for name in dict.fromkeys(cell.settings["environment"] for cell in cells):
         environment = suite.environments[name]
         try:
-            pythons[name] = interpreter.check(environment.python or sys.executable)
-        except BadInput as problem:
+            if environment.torch:
+                options = interpreters.Options(
+                    packages=environment.packages, index_url=environment.index_url, find_links=environment.find_links
+                )
+                found = interpreters.of_version(environment.torch, options, say)
+                pythons[name] = found.python
+            else:
+                pythons[name] = interpreter.check(environment.python, "python")
+        except (BadInput, interpreters.CannotInstall) as problem:
             problems[name] = str(problem)
         if name in problems:
             say(f"environment {name}: {problems[name]}")

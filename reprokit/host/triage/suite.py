@@ -54,6 +54,8 @@ class Environment:
     """A version to be installed in an environment of its own; empty where ``python`` is given."""
     packages: tuple[str, ...] = ()
     """What else is installed there."""
+    index_url: str = ""
+    find_links: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -276,13 +278,14 @@ def _environments(table: _Table, folder: Path) -> dict[str, Environment]:
     found: dict[str, Environment] = {}
     for name in table.values:
         row = table.table(name)
-        row.known("python", "torch", "packages")
+        row.known("python", "torch", "packages", "index_url", "find_links")
         python, torch = row.take("python", str, "a path", ""), row.take("torch", str, "a version", "")
         if bool(python) == bool(torch):
             raise table.bad(name, "give it either python, an interpreter that is there, or torch, a version to install")
         if "/" in python:
             python = str(folder / Path(python).expanduser())
-        found[name] = Environment(name, python, torch, row.texts("packages"))
+        index = row.take("index_url", str, "an address", "")
+        found[name] = Environment(name, python, torch, row.texts("packages"), index, row.texts("find_links"))
     return found or {"default": Environment("default", sys.executable)}
 
 
