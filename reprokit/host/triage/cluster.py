@@ -172,7 +172,7 @@ def _submit(work: Night, tracked: dict[Path, _Tracked], prefix: str, say: Callab
         except _Refused as problem:
             say(f"Slurm refuses {len(group)} job{'s' if len(group) > 1 else ''}: {problem}")
             for one in group:
-                night.give_up(one.job, f"Slurm refuses it: {problem}; mend [slurm] or what the target needs")
+                job.give_up(one.job.folder, f"Slurm refuses it: {problem}; mend [slurm] or what the target needs")
             continue
         _note(work, {"name": name, "ids": ids})
         for one, number in zip(group, ids, strict=True):
@@ -239,7 +239,7 @@ def _look(work: Night, tracked: dict[Path, _Tracked], prefix: str, grace_s: floa
             one.state = "LOST"
         else:
             logs = work.path / "slurm" / f"{one.ids[-1]}_0_log.err"
-            night.give_up(one.job, f"Slurm ended job {one.ids[-1]}: {lost} (see {logs})")
+            job.give_up(one.job.folder, f"Slurm ended job {one.ids[-1]}: {lost} (see {logs})")
 
 
 def _ask(which: str) -> dict[str, tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import Any
 from ...core.records import BadInput
 from .. import interpreter, interpreters
 from . import cluster, ledger, local, morning, night, page, prune
-from .suite import Cell, Suite
+from .cells import Cell, Suite
 
 Say = Callable[[str], None]
 

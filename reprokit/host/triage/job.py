@@ -254,6 +254,13 @@ def read_result(folder: Path) -> dict[str, Any]:
     return _json(folder / RESULT)
 
 
+def give_up(folder: Path, why: str) -> None:
+    """Leave a result for a job that has none and will get none."""
+    key = _json(folder / SPEC).get("key", "")
+    told = {"schema": SCHEMA, "key": key, "expect": [], "folder": str(folder), "attempts": [], "problem": why}
+    files.write_json(folder / RESULT, told)
+
+
 def main() -> None:
     """Run the job of the folder that the command line names; end when whoever started it ends."""
     _die_with_parent()

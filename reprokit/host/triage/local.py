@@ -72,7 +72,7 @@ def run(work: Night, machine: Machine, show: Show, say: Callable[[str], None]) -
                 for one in list(waiting):
                     if one.gpus > len(machine.gpus):
                         wanted = f"{one.gpus} GPU{'s' if one.gpus > 1 else ''}"
-                        night.give_up(one, f"it needs {wanted}, and this machine has {len(machine.gpus)}")
+                        job.give_up(one.folder, f"it needs {wanted}, and this machine has {len(machine.gpus)}")
                         waiting.remove(one)
                     elif (held := _room(one, running, machine)) is not None:
                         overtaken = overtaken + 1 if one is not waiting[0] else 0
@@ -178,7 +178,7 @@ def _end(one: _Running, work: Night, say: Callable[[str], None]) -> None:
         why = (
             f"its process ended with status {one.child.returncode} and left no result{': ' + said[-1] if said else ''}"
         )
-        night.give_up(one.job, why)
+        job.give_up(one.job.folder, why)
     if problem := job.read_result(one.job.folder).get("problem"):
         say(f"{one.job.label}: {problem}")
 

@@ -14,8 +14,8 @@ from ...core.records import BadInput
 from ...core.redact import Redactor
 from ...core.triage import trend
 from .. import private
+from .cells import settings_words
 from .ledger import Ledger
-from .suite import settings_words
 
 SCHEMA = 1
 GROUPS = ("new", "regressed", "fixed", "flaky", "open", "muted")

@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -19,17 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...core import knobs
 from ...core.records import BadInput
-from ...core.triage import trend
 from .. import files
 from . import bugs, job, ledger, record
-from .suite import Cell, Environment, Suite
+from . import plan as planning
+from .cells import Cell, Suite
 
 RESUME_S = 12 * 3600.0
 """A night that was cut short is gone on with so long; later its results count, and a new night begins."""
-MEMORY_BYTES = 2e9
-"""What a run is given that nobody knows of."""
 Say = Callable[[str], None]
 
 
@@ -106,10 +102,10 @@ def begin(
     if old is not None:
         return old
     path = _new_folder(output / "nights")
-    jobs = [_plan(suite, cell, number, path, pythons, problems, store) for number, cell in enumerate(cells, 1)]
+    jobs = [planning.plan(suite, cell, number, path, pythons, problems, store) for number, cell in enumerate(cells, 1)]
     told = {
         "schema": 1, "suite": suite.name, "digest": digest, "started": time.time(),
-        "jobs": [{**row, "folder": row["folder"].name} for row in jobs],
+        "jobs": jobs,
     }  # fmt: skip
     files.write_json(path / "plan.json", told)
     return _open(path, told, suite, store)
@@ -133,17 +129,10 @@ def close(night: Night, is_complete: bool) -> None:
     night.store.back_up()
 
 
-def give_up(one: Job, why: str) -> None:
-    """Leave a result for a job that has none and will get none."""
-    key = json.loads(files.read_text(one.folder / job.SPEC) or "{}").get("key", "")
-    told = {"schema": job.SCHEMA, "key": key, "expect": [], "folder": str(one.folder), "attempts": [], "problem": why}
-    files.write_json(one.folder / job.RESULT, told)
-
-
 def refresh(night: Night, one: Job) -> None:
     """Tell a job, just before it starts, which failures the ledger has a repro of by now."""
     spec = json.loads(files.read_text(one.folder / job.SPEC))
-    spec["known"] = _known(night.store)
+    spec["known"] = planning.known(night.store)
     files.write_json(one.folder / job.SPEC, spec)
 
 
@@ -215,94 +204,3 @@ def _new_folder(nights: Path) -> Path:
             (path / "jobs").mkdir()
             return path
     raise BadInput(f"{nights} has a thousand nights of one day")
-
-
-def _plan(
-    suite: Suite,
-    cell: Cell,
-    number: int,
-    path: Path,
-    pythons: dict[str, str],
-    problems: dict[str, str],
-    store: ledger.Ledger,
-) -> dict[str, Any]:
-    """Write what one job is to do; gives its row of the plan."""
-    name = re.sub(r"[^A-Za-z0-9._]+", "-", cell.target.replace(".py:", "-").rpartition("/")[2]).strip("-.")[:40]
-    folder = path / "jobs" / f"{number:04d}-{name or 'target'}"
-    folder.mkdir()
-    known = store.one("SELECT id FROM cell WHERE key = ?", cell.key)
-    before = int(known["id"]) if known else 0
-    environment: Environment = suite.environments[cell.settings["environment"]]
-    python, limits = pythons.get(environment.name, ""), cell.limits
-    words, target = capture_words(cell, python)
-    limit_s = 4 * limits.timeout_s + limits.budget_s * 3 + job.SLACK_S
-    usual = {what: record.usual(store, before, what) for what in trend.KINDS} if before else {}
-    spec = {
-        "schema": job.SCHEMA, "key": cell.key, "words": words, "target": target, "python": python,
-        "cwd": str(suite.path.resolve().parent), "retries": limits.retries, "budget_s": limits.budget_s, "limit_s": limit_s,
-        "expect": list(cell.expect), "warms": not cell.command, "environment": {}, "known": [],
-        "settled": _settled(store, before), "limits": {what: found.limit for what, found in usual.items() if found},
-    }  # fmt: skip
-    files.write_json(folder / job.SPEC, spec)
-    row = store.one("SELECT seconds FROM run WHERE cell = ? AND kind != '' ORDER BY night DESC LIMIT 1", before)
-    peak = store.one(
-        "SELECT max(peak_rss_bytes) AS most FROM (SELECT peak_rss_bytes FROM run WHERE cell = ? ORDER BY night DESC LIMIT 5)",
-        before,
-    )
-    memory = limits.memory_gb * 1e9 or (1.25 * peak["most"] + 3e8 if peak and peak["most"] else MEMORY_BYTES)
-    planned = {
-        "folder": folder, "key": cell.key, "target": cell.target, "tags": list(cell.tags), "label": cell.label(() if len(suite.environments) > 1 else ("environment",)),
-        "settings": {**cell.settings, **cell.knobs, **({"device": cell.device} if cell.device else {})},
-        "cores": limits.cores, "memory_bytes": memory, "gpus": limits.gpus, "expected_s": row["seconds"] if row else None,
-        "limit_s": limit_s * (1 + limits.retries),
-    }  # fmt: skip
-    if why := problems.get(environment.name):
-        give_up(Job(folder, 0, cell.target, 1, 0.0, 0, None, 0.0), f"environment {environment.name}: {why}")
-    return planned
-
-
-def capture_words(cell: Cell, python: str) -> tuple[list[str], list[str]]:
-    """The words of ``reprokit capture`` for a cell, and those that name the target, which stand last."""
-    limits = cell.limits
-    words = [
-        "capture",
-        "--json",
-        "--no-minimize",
-        "--no-ablate",
-        "--timeout",
-        f"{limits.timeout_s:g}",
-        "--stall",
-        f"{limits.stall_s:g}",
-    ]
-    if cell.command:
-        return words, ["--", *(python if word == "{python}" else word for word in cell.command)]
-    for name, value in cell.settings.items():
-        if name == "environment":
-            words += ["--python", python]
-        elif value is True:
-            words.append("--" + name)
-        elif value is False:
-            words += ["--no-dynamic"] if name == "dynamic" else []
-        else:
-            words += ["--" + name, str(value)]
-    for name, value in cell.knobs.items():
-        words += knobs.words(name, value)
-    if cell.device:
-        words += ["--device", cell.device]
-    return words, ["--model", cell.target]
-
-
-def _known(store: ledger.Ledger) -> list[str]:
-    """Signatures whose bug has a proved repro, or that nobody wants to hear of."""
-    rows = store.all(
-        "SELECT s.id FROM signature s JOIN bug b ON b.id = s.bug WHERE b.repro_lines IS NOT NULL OR b.muted IS NOT NULL"
-    )
-    return [r["id"] for r in rows]
-
-
-def _settled(store: ledger.Ledger, cell: int) -> list[str]:
-    """Signatures that this cell has shown in every one of at least three runs: one more tells nothing."""
-    return [
-        r["signature"]
-        for r in store.all("SELECT signature FROM place WHERE cell = ? AND hits >= 3 AND hits >= runs", cell)
-    ]

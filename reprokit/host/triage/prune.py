@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import job
+from .cells import Suite
 from .ledger import Ledger
-from .suite import Suite
 
 
 @dataclass

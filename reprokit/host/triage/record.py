@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.triage import trend
+from .cells import settings_words
 from .ledger import Ledger
-from .suite import settings_words
 
 HEALTHY = "ok"
 NO_BUG = frozenset({HEALTHY, "unknown", ""})

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import difflib
-import fnmatch
 import itertools
-import json
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...core.records import KINDS, BadInput
 from .. import devices
 from ..target import parse, parse_command
+from .cells import Cell, Environment, Limits, Slurm, Suite
+from .tables import Table, Where
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,188 +25,6 @@ MATRIX = ("mode", "backend", "dynamic", "fullgraph", "train", "gpu", "dtype", "e
 """What a suite may vary, in the order in which cells are listed."""
 OF_COMMANDS = ("environment",)
 """What of it means something for a command, which runs as it is."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long, how often and with how much a target is run."""
-
-    timeout_s: float = 600.0
-    stall_s: float = 60.0
-    budget_s: float = 300.0
-    """For making a failure small that the ledger has no repro of."""
-    retries: int = 1
-    """A failure is run so often again: how reliably it shows is known then."""
-    cores: int = 1
-    memory_gb: float = 0.0
-    """0: what the ledger says it took, or 2 GB."""
-    gpus: int = 0
-
-
-@dataclass(frozen=True)
-class Environment:
-    """An interpreter with a torch: one that is there, or one to be built."""
-
-    name: str
-    python: str = ""
-    torch: str = ""
-    """A version to be installed in an environment of its own; empty where ``python`` is given."""
-    packages: tuple[str, ...] = ()
-    """What else is installed there."""
-    index_url: str = ""
-    find_links: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One target with one choice of each setting: what is run once a night."""
-
-    target: str
-    """As ``reprokit capture`` takes it; for a command its words."""
-    command: tuple[str, ...] = ()
-    settings: dict[str, Any] = field(default_factory=dict)
-    knobs: dict[str, Any] = field(default_factory=dict)
-    limits: Limits = field(default_factory=Limits)
-    tags: tuple[str, ...] = ()
-    expect: tuple[str, ...] = ("ok",)
-    device: str = ""
-
-    @property
-    def key(self) -> str:
-        """The identity of a cell from night to night."""
-        return json.dumps([self.target, self.settings, self.knobs, self.device], sort_keys=True)
-
-    def label(self, hidden: tuple[str, ...] = ()) -> str:
-        """The target and what is unusual about the cell, for people."""
-        words = settings_words({**self.settings, **self.knobs}, hidden)
-        return " ".join([self.target, *words])
-
-
-def settings_words(settings: dict[str, Any], hidden: tuple[str, ...] = ()) -> list[str]:
-    """Settings as people write them: ``mode=max-autotune``, ``train``."""
-    return [
-        name if value is True else f"{name}={value}"
-        for name, value in sorted(settings.items())
-        if value not in (None, False) and name not in hidden
-    ]
-
-
-@dataclass(frozen=True)
-class Slurm:
-    """What a cluster is asked for."""
-
-    partition: str = ""
-    most_at_once: int = 256
-    parameters: dict[str, Any] = field(default_factory=dict)
-    """Any other option of sbatch, such as ``account``."""
-
-
-@dataclass(frozen=True)
-class Suite:
-    """What is run every night."""
-
-    path: Path
-    name: str
-    text: str
-    cells: tuple[Cell, ...]
-    environments: dict[str, Environment]
-    keep_nights: int = 14
-    """Run directories of failures are kept so long; packs of bugs that are not fixed always are."""
-    keep_healthy_nights: int = 2
-    fixed_nights: int = 30
-    """Packs of fixed bugs are kept so long."""
-    slurm: Slurm = field(default_factory=Slurm)
-
-    def chosen(self, tags: tuple[str, ...], only: tuple[str, ...]) -> tuple[Cell, ...]:
-        """The cells with one of ``tags`` whose target matches one of the patterns ``only``; empty means any."""
-        found = [
-            c
-            for c in self.cells
-            if (not tags or set(tags) & set(c.tags))
-            and (not only or any(fnmatch.fnmatchcase(c.target, p) for p in only))
-        ]
-        if not found:
-            raise BadInput(
-                f"{self.path}: no target has {'the tags ' + ', '.join(tags) if tags else 'a name like ' + ', '.join(only)}"
-            )
-        return tuple(found)
-
-
-class _Where:
-    """Finds the line of a key, which TOML readers do not tell."""
-
-    def __init__(self, path: Path, text: str) -> None:
-        self._path = path
-        self._lines: dict[tuple[str, ...], int] = {}
-        prefix: tuple[str, ...] = ()
-        counts: dict[str, int] = {}
-        for number, line in enumerate(text.splitlines(), 1):
-            if found := re.match(r"\s*\[\[\s*([\w.-]+)\s*\]\]", line):
-                counts[found[1]] = counts.get(found[1], -1) + 1
-                prefix = (found[1], str(counts[found[1]]))
-            elif found := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
-                prefix = tuple(part.strip().strip("\"'") for part in found[1].split("."))
-            elif found := re.match(r"\s*([\w-]+)\s*=", line):
-                self._lines.setdefault((*prefix, found[1]), number)
-                continue
-            else:
-                continue
-            self._lines.setdefault(prefix, number)
-
-    def bad(self, key: tuple[str, ...], why: str) -> BadInput:
-        """The error for a key: the file, its line, its name, what is wrong."""
-        place = next((self._lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in self._lines), 1)
-        words = ".".join(f"{part}" for part in key if not part.isdigit())
-        return BadInput(f"{self._path}, line {place}, {words}: {why}")
-
-
-@dataclass(frozen=True)
-class _Table:
-    """One table of the file, whose keys are taken out one by one; what is left over is unknown."""
-
-    where: _Where
-    path: tuple[str, ...]
-    values: dict[str, Any]
-
-    def bad(self, key: str, why: str) -> BadInput:
-        return self.where.bad((*self.path, key), why)
-
-    def known(self, *keys: str) -> None:
-        for key in self.values:
-            if key not in keys:
-                near = difflib.get_close_matches(key, keys, n=1)
-                raise self.bad(
-                    key,
-                    f"there is no such key; {f'did you mean {near[0]}' if near else 'known are ' + ', '.join(keys)}?",
-                )
-
-    def take(
-        self,
-        key: str,
-        kind: type | tuple[type, ...],
-        words: str,
-        default: Any,
-        check: Callable[[Any], bool] = lambda v: True,
-    ) -> Any:
-        value = self.values.get(key, default)
-        is_flag = isinstance(value, bool)
-        wants_flag = kind is bool or (isinstance(kind, tuple) and bool in kind)
-        if key in self.values and (not isinstance(value, kind) or (is_flag and not wants_flag) or not check(value)):
-            raise self.bad(key, f"{value!r} is not {words}")
-        return value
-
-    def texts(self, key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        value = self.values.get(key, list(default))
-        value = [value] if isinstance(value, str) else value
-        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-            raise self.bad(key, f"{value!r} is not a text or a list of texts")
-        return tuple(value)
-
-    def table(self, key: str) -> _Table:
-        value = self.values.get(key, {})
-        if not isinstance(value, dict):
-            raise self.bad(key, f"{value!r} is not a table; write [{'.'.join((*self.path, key))}]")
-        return _Table(self.where, (*self.path, key), value)
 
 
 def read(path: Path) -> Suite:
@@ -223,8 +40,8 @@ def read(path: Path) -> Suite:
         raise BadInput(f"{path} is not UTF-8 text; a suite is a TOML file") from problem
     except tomllib.TOMLDecodeError as problem:
         raise BadInput(f"{path} is no TOML: {problem}") from problem
-    where = _Where(path, text)
-    top = _Table(where, (), told)
+    where = Where(path, text)
+    top = Table(where, (), told)
     top.known("suite", "matrix", "environments", "targets", "keep", "slurm")
     suite, keep = top.table("suite"), top.table("keep")
     suite.known("name", *_LIMITS)
@@ -239,7 +56,7 @@ def read(path: Path) -> Suite:
     cells: list[Cell] = []
     seen: dict[str, int] = {}
     for number, row in enumerate(rows):
-        table = _Table(where, ("targets", str(number)), row)
+        table = Table(where, ("targets", str(number)), row)
         for cell in _cells(table, matrix, environments, limits, path.parent):
             if cell.key in seen:
                 raise table.bad("target", f"{cell.label()} is run twice, here and by target {seen[cell.key] + 1}")
@@ -266,7 +83,7 @@ _LIMITS: dict[str, tuple[type | tuple[type, ...], str, Callable[[Any], bool]]] =
 }
 
 
-def _limits(table: _Table, usual: Limits) -> Limits:
+def _limits(table: Table, usual: Limits) -> Limits:
     found = {
         name: table.take(name, kind, words, getattr(usual, name), check)
         for name, (kind, words, check) in _LIMITS.items()
@@ -274,7 +91,7 @@ def _limits(table: _Table, usual: Limits) -> Limits:
     return Limits(**found)
 
 
-def _environments(table: _Table, folder: Path) -> dict[str, Environment]:
+def _environments(table: Table, folder: Path) -> dict[str, Environment]:
     found: dict[str, Environment] = {}
     for name in table.values:
         row = table.table(name)
@@ -289,7 +106,7 @@ def _environments(table: _Table, folder: Path) -> dict[str, Environment]:
     return found or {"default": Environment("default", sys.executable)}
 
 
-def _matrix(table: _Table, environments: dict[str, Environment]) -> dict[str, list[Any]]:
+def _matrix(table: Table, environments: dict[str, Environment]) -> dict[str, list[Any]]:
     """What is varied: key -> its values."""
     table.known(*MATRIX)
     found: dict[str, list[Any]] = {}
@@ -303,7 +120,7 @@ def _matrix(table: _Table, environments: dict[str, Environment]) -> dict[str, li
     return found
 
 
-def _check(table: _Table, key: str, value: Any, environments: dict[str, Environment]) -> None:
+def _check(table: Table, key: str, value: Any, environments: dict[str, Environment]) -> None:
     if key in ("dynamic", "fullgraph", "train"):
         if not isinstance(value, bool) and not (key == "dynamic" and value == "default"):
             raise table.bad(key, f"{value!r} is neither true nor false{' nor default' if key == 'dynamic' else ''}")
@@ -319,7 +136,7 @@ def _check(table: _Table, key: str, value: Any, environments: dict[str, Environm
 
 
 def _cells(
-    table: _Table, matrix: dict[str, list[Any]], environments: dict[str, Environment], limits: Limits, folder: Path
+    table: Table, matrix: dict[str, list[Any]], environments: dict[str, Environment], limits: Limits, folder: Path
 ) -> list[Cell]:
     table.known("target", "command", "matrix", "set", "tags", "expect", "device", *_LIMITS)
     own = _matrix(table.table("matrix"), environments)
@@ -379,7 +196,7 @@ def _check_target(words: str, folder: Path) -> None:
     parse(f"{folder / Path(place).expanduser()}:{name}" if is_file else words)
 
 
-def _slurm(table: _Table) -> Slurm:
+def _slurm(table: Table) -> Slurm:
     table.known("partition", "most_at_once", "parameters")
     return Slurm(
         table.take("partition", str, "a name", ""),
