@@ -13,6 +13,9 @@ import pytest
 from reprokit.cli.main import COMMANDS, cli
 from reprokit.core.phases import COMPILE_PHASES
 from reprokit.core.records import KINDS
+from reprokit.core.triage import trend
+from reprokit.core.triage.status import STATUSES
+from reprokit.host.triage import ledger, suite
 
 from .conftest import ROOT, reprokit
 
@@ -29,7 +32,11 @@ def commands() -> list[tuple[str, click.Command]]:
 def test_every_command_and_option_is_documented(name: str, command: click.Command) -> None:
     """README has a section for each command and names each of its options; --help has examples."""
     section = README.split(f"### `reprokit {name}`")[1].split("\n### ")[0]
-    for parameter in command.params:
+    inside = command.commands.items() if isinstance(command, click.Group) else []
+    for word in dict(inside):
+        assert f"`{word}" in section or f", `{word}" in section, f"{name} {word} is not in the README"
+        assert "Example" in reprokit(name, word, "--help").out
+    for parameter in [*command.params, *(p for below in dict(inside).values() for p in below.params)]:
         if isinstance(parameter, click.Option):
             for word in (*parameter.opts, *parameter.secondary_opts):
                 assert word in section, f"{name} {word} is not in the README"
@@ -47,6 +54,7 @@ def test_help_is_what_the_commands_say() -> None:
     assert set(COMMANDS) == {p.stem for p in (ROOT / "reprokit" / "cli").glob("*.py")} - {
         "__init__",
         "consent",
+        "digest",
         "options",
         "main",
         "screen",
@@ -63,6 +71,24 @@ def test_every_kind_phase_and_exit_code_is_documented() -> None:
         assert phase in README
     for code in ("0", "1", "2", "3", "130"):
         assert re.search(rf"^\| {code} \|", README, re.MULTILINE)
+
+
+def test_every_key_of_a_suite_and_column_of_the_ledger_is_documented() -> None:
+    """docs/nightly.md has the keys that a suite may have, docs/ledger.md the tables and columns that a ledger has."""
+    text = (ROOT / "docs" / "nightly.md").read_text()
+    keys = {*suite.MATRIX, *suite.LIMITS, "python", "torch", "packages", "index_url", "find_links", "target", "command"}
+    for key in {*keys, "set", "tags", "expect", "device", "nights", "partition", "most_at_once", "parameters"}:
+        assert f"`{key}`" in text, key
+    for kind in trend.KINDS.values():
+        assert f"`{kind}`" in text
+    for status in STATUSES:
+        assert f"| {status} |" in text
+    documented = (ROOT / "docs" / "ledger.md").read_text()
+    with ledger.open_ledger(Path(":memory:"), is_new_ok=True) as store:
+        for table in store.all("SELECT name FROM sqlite_master WHERE type = 'table'"):
+            (row,) = [line for line in documented.splitlines() if line.startswith(f"| `{table['name']}` |")]
+            for column in store.all(f"PRAGMA table_info({table['name']})"):
+                assert f"`{column['name']}`" in row, (table["name"], column["name"])
 
 
 def test_the_two_commands_of_the_readme_are_what_ci_runs() -> None:
@@ -95,7 +121,7 @@ def test_templates_are_inside_a_built_wheel(tmp_path: Path) -> None:
     code = (
         "import reprokit, pathlib, sys; from reprokit.host import render, launch\n"
         f"assert pathlib.Path(reprokit.__file__).is_relative_to({str(site)!r}), reprokit.__file__\n"
-        "for n in ('issue/describe.md.j2', 'issue/issue.md.j2', 'pack_readme.md.j2'): assert render._read_template(n)\n"
+        "for n in ('issue/describe.md.j2', 'issue/issue.md.j2', 'pack_readme.md.j2', 'digest.md.j2', 'nightly.html.j2', 'suite.toml'): assert render.read_template(n)\n"
         f"assert not (pathlib.Path({str(site)!r}).parent / 'templates').exists()\n"
         "with launch.agent_folder() as f: assert (f / '_reprokit' / 'core' / 'data' / 'frames.json').is_file() and (f / 'sitecustomize.py').is_file()\n"
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from . import screen
+from . import digest, screen
 
 if TYPE_CHECKING:
     from ..host.triage.ledger import Ledger
@@ -110,7 +110,7 @@ def run(
     if as_json:
         screen.print_json(told)
     else:
-        _digest(told, output_dir)
+        digest.show(told, output_dir)
     ctx.exit(130 if told["is_interrupted"] else told["exit_code"])
 
 
@@ -134,7 +134,7 @@ def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, night
         screen.print_json(told)
     else:
         page.write(told, output_dir)
-        _digest(told, output_dir)
+        digest.show(told, output_dir)
     ctx.exit(told["exit_code"])
 
 
@@ -295,49 +295,3 @@ def _said(told: dict[str, Any], words: str, as_json: bool) -> None:
 
 def _and(numbers: list[int]) -> str:
     return " and ".join(map(str, numbers))
-
-
-def _digest(told: dict[str, Any], output_dir: Path) -> None:
-    """The morning in the terminal."""
-    from rich.markup import escape
-
-    from ..host.triage.page import DIGEST, PAGE, TITLES
-
-    out = screen.console()
-
-    def line(text: str) -> None:
-        out.print(escape(screen.safe(text)))
-
-    colours = {"new": "red", "regressed": "red", "fixed": "green", "flaky": "yellow", "open": "default", "muted": "dim"}
-    out.print(f"[bold]{escape(told['suite'])}, night {escape(told['night']['name'])}:[/] {escape(told['sentence'])}")
-    for group, title in TITLES.items():
-        found = told["groups"][group]
-        if group == "muted" or not found:
-            continue
-        out.print(f"\n[bold {colours[group]}]{title.capitalize()}[/]")
-        for bug in found[:20]:
-            line(f"  bug {bug['id']}  {bug['title']}")
-            about = [bug["reason"], bug["cause"], f"{bug['tonight']} cells tonight", ", ".join(bug["torch"])]
-            about += [f"repro of {bug['repro_lines']} lines"] if bug["repro_lines"] else []
-            line(f"          {'; '.join(a for a in about if a)}")
-            if bug["pack"]:
-                line(f"          {output_dir / bug['pack']}")
-        if len(found) > 20:
-            line(f"  and {len(found) - 20} more")
-    for name, title in (
-        ("surprises", "Not as expected: healthy"),
-        ("unknown", "Could not be judged"),
-        ("lost", "Lost"),
-    ):
-        if told[name]:
-            out.print(f"\n[bold]{title}[/]")
-            for row in told[name][:20]:
-                line(f"  {row['target']} {row['settings']}{': ' + row['why'] if row.get('why') else ''}")
-    if told["proposals"]:
-        out.print("\n[bold]Perhaps one bug[/]")
-        for one in told["proposals"][:10]:
-            a, b = one["bugs"]
-            line(f"  {a} and {b}, {one['score']:.0%} alike: {'; '.join(one['shared'])}")
-            line(f"          reprokit nightly merge {a} {b}, or split {a} {b}")
-    line(f"\nreport     {output_dir / PAGE}")
-    line(f"digest     {output_dir / DIGEST}")

@@ -44,7 +44,7 @@ def read(path: Path) -> Suite:
     top = Table(where, (), told)
     top.known("suite", "matrix", "environments", "targets", "keep", "slurm")
     suite, keep = top.table("suite"), top.table("keep")
-    suite.known("name", *_LIMITS)
+    suite.known("name", *LIMITS)
     keep.known("nights", "healthy_nights", "fixed_nights")
     name = suite.take("name", str, "a name", path.stem, lambda v: bool(re.fullmatch(r"[\w.-]+", v)))
     limits = _limits(suite, Limits())
@@ -72,7 +72,7 @@ def read(path: Path) -> Suite:
     )  # fmt: skip
 
 
-_LIMITS: dict[str, tuple[type | tuple[type, ...], str, Callable[[Any], bool]]] = {
+LIMITS: dict[str, tuple[type | tuple[type, ...], str, Callable[[Any], bool]]] = {
     "timeout_s": ((int, float), "a number of seconds above 0", lambda v: 0 < v < float("inf")),
     "stall_s": ((int, float), "a number of seconds above 0", lambda v: 0 < v < float("inf")),
     "budget_s": ((int, float), "a number of seconds, 0 for none", lambda v: 0 <= v < float("inf")),
@@ -86,7 +86,7 @@ _LIMITS: dict[str, tuple[type | tuple[type, ...], str, Callable[[Any], bool]]] =
 def _limits(table: Table, usual: Limits) -> Limits:
     found = {
         name: table.take(name, kind, words, getattr(usual, name), check)
-        for name, (kind, words, check) in _LIMITS.items()
+        for name, (kind, words, check) in LIMITS.items()
     }
     return Limits(**found)
 
@@ -138,7 +138,7 @@ def _check(table: Table, key: str, value: Any, environments: dict[str, Environme
 def _cells(
     table: Table, matrix: dict[str, list[Any]], environments: dict[str, Environment], limits: Limits, folder: Path
 ) -> list[Cell]:
-    table.known("target", "command", "matrix", "set", "tags", "expect", "device", *_LIMITS)
+    table.known("target", "command", "matrix", "set", "tags", "expect", "device", *LIMITS)
     own = _matrix(table.table("matrix"), environments)
     target, command = table.take("target", str, "a text", ""), table.texts("command")
     if bool(target) == bool(command):

@@ -1,0 +1,54 @@
+"""The morning in the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from . import screen
+
+
+def show(told: dict[str, Any], output_dir: Path) -> None:
+    """Print what a night came to."""
+    from rich.markup import escape
+
+    from ..host.triage.page import DIGEST, PAGE, TITLES
+
+    out = screen.console()
+
+    def line(text: str) -> None:
+        out.print(escape(screen.safe(text)))
+
+    colours = {"new": "red", "regressed": "red", "fixed": "green", "flaky": "yellow", "open": "default", "muted": "dim"}
+    out.print(f"[bold]{escape(told['suite'])}, night {escape(told['night']['name'])}:[/] {escape(told['sentence'])}")
+    for group, title in TITLES.items():
+        found = told["groups"][group]
+        if group == "muted" or not found:
+            continue
+        out.print(f"\n[bold {colours[group]}]{title.capitalize()}[/]")
+        for bug in found[:20]:
+            line(f"  bug {bug['id']}  {bug['title']}")
+            about = [bug["reason"], bug["cause"], f"{bug['tonight']} cells tonight", ", ".join(bug["torch"])]
+            about += [f"repro of {bug['repro_lines']} lines"] if bug["repro_lines"] else []
+            line(f"          {'; '.join(a for a in about if a)}")
+            if bug["pack"]:
+                line(f"          {output_dir / bug['pack']}")
+        if len(found) > 20:
+            line(f"  and {len(found) - 20} more")
+    for name, title in (
+        ("surprises", "Not as expected: healthy"),
+        ("unknown", "Could not be judged"),
+        ("lost", "Lost"),
+    ):
+        if told[name]:
+            out.print(f"\n[bold]{title}[/]")
+            for row in told[name][:20]:
+                line(f"  {row['target']} {row['settings']}{': ' + row['why'] if row.get('why') else ''}")
+    if told["proposals"]:
+        out.print("\n[bold]Perhaps one bug[/]")
+        for one in told["proposals"][:10]:
+            a, b = one["bugs"]
+            line(f"  {a} and {b}, {one['score']:.0%} alike: {'; '.join(one['shared'])}")
+            line(f"          reprokit nightly merge {a} {b}, or split {a} {b}")
+    line(f"\nreport     {output_dir / PAGE}")
+    line(f"digest     {output_dir / DIGEST}")
