@@ -29,6 +29,11 @@ def show(told: dict[str, Any], output_dir: Path) -> None:
         for bug in found[:20]:
             line(f"  bug {bug['id']}  {bug['title']}")
             about = [bug["reason"], bug["cause"], f"{bug['tonight']} cells tonight", ", ".join(bug["torch"])]
+            if before := bug["healthy_before"]:
+                is_other = before["torch"] and before["torch"] != before["then_torch"]
+                about += [
+                    f"healthy the night of {before['night']}{' with torch ' + before['torch'] if is_other else ''}"
+                ]
             about += [f"repro of {bug['repro_lines']} lines"] if bug["repro_lines"] else []
             line(f"          {'; '.join(a for a in about if a)}")
             if bug["pack"]:

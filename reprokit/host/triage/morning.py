@@ -136,9 +136,21 @@ class _Bugs:
             "tonight": tonight["cells"] if tonight else 0, "is_news": bool(tonight and tonight["surprises"]),
             "torch": [v["torch"] for v in sorted(versions, key=lambda v: str(v["torch"])) if v["torch"]],
             "signatures": [{"id": s["id"], "title": s["title"]} for s in self._signatures.get(number, [])],
-            "trend": trend_of, "matrix": self._matrix(places), "history": self._history(row["kind"], places), "repro": row["repro"], "repro_lines": row["repro_lines"],
+            "trend": trend_of, "matrix": self._matrix(places), "history": self._history(row["kind"], places),
+            "healthy_before": self._range(number) if row["status"] in ("new", "regressed") and tonight else None, "repro": row["repro"], "repro_lines": row["repro_lines"],
             "pack": row["pack"],
         }  # fmt: skip
+
+    def _range(self, bug: int) -> dict[str, Any] | None:
+        """The last healthy run before it was first seen, in a cell that showed it then: what changed in between is to blame."""
+        row = self._ledger.one(
+            "SELECT r.night, r.torch, x.night AS first, x.torch AS then_torch FROM sighting x"
+            " JOIN signature s ON s.id = x.signature JOIN run r ON r.cell = x.cell AND r.night < x.night AND r.ok > 0"
+            " WHERE s.bug = ? AND x.night = ? ORDER BY r.night DESC LIMIT 1", bug, self._night["id"],
+        )  # fmt: skip
+        if row is None:
+            return None
+        return {"night": self._names[row["night"]]["name"], "torch": row["torch"], "then_torch": row["then_torch"]}
 
     def _history(self, kind: str, places: list[sqlite3.Row]) -> dict[str, Any] | None:
         """Of a slower compile, or more memory: what it was night by night."""

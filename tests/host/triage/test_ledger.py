@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reprokit.core.records import BadInput
-from reprokit.host.triage import bugs, exchange, ledger, morning, record
+from reprokit.host.triage import bugs, exchange, ledger, morning, page, record
 
 from ...conftest import ROOT
 from .nights import failing, healthy, new_ledger, night, result, status
@@ -83,6 +83,18 @@ def test_one_bug_across_three_versions(tmp_path: Path) -> None:
     night(store, **runs)
     (bug,) = morning.report(store)["groups"]["new"]
     assert bug["torch"] == ["2.11.0", "2.12.0", "2.13.0"]
+
+
+def test_the_range_in_which_it_began(tmp_path: Path) -> None:
+    """Of a new bug the report says when its cell was healthy last, and with which torch."""
+    store = new_ledger(tmp_path)
+    night(store, a=result({**healthy(), "torch": "2.12.1"}))
+    night(store, a=result(failing("lost")), b=result(failing("always")))
+    one, other = sorted(morning.report(store)["groups"]["new"], key=lambda bug: bug["title"], reverse=True)
+    assert one["healthy_before"] == {"night": "2026-11-001", "torch": "2.12.1", "then_torch": "2.13.0"}
+    assert other["healthy_before"] is None
+    text = page.digest(morning.report(store))
+    assert "healthy the night of 2026-11-001 with torch 2.12.1" in text
 
 
 def test_near_matches_are_proposed_and_never_merged(tmp_path: Path) -> None:
