@@ -77,6 +77,12 @@ class Cluster:
             if name == "munged":
                 wait_for(lambda: (self.place / "munge.socket").exists())
 
+    def unplug(self) -> None:
+        """Take the controller away; killed, it would forget what it has just started, and drain the node for it."""
+        child = self._own.pop("slurmctld")
+        child.terminate()
+        child.wait(60)
+
     def kill(self, name: str) -> None:
         """End a daemon as a failing machine does, with all that it runs."""
         child = self._own.pop(name)
