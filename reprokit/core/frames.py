@@ -50,6 +50,14 @@ def normalise(frames: Iterable[Frame]) -> tuple[Frame, ...]:
     return tuple(Frame(normalise_file(f.file), f.function, f.line) for f in frames)
 
 
+_ENTERS = re.compile(r"<generated>|torch/_inductor/output_code\.py|torch/_functorch/_aot_autograd/runtime_wrappers\.py")
+
+
+def enters_compiled(frame: Frame) -> bool:
+    """The code that Inductor wrote, or what calls it: further in is the kernel, further out is everybody's."""
+    return _ENTERS.fullmatch(frame.file) is not None
+
+
 class FrameRules:
     """The rules of ``data/frames.json``."""
 
@@ -124,6 +132,14 @@ _FH_THREAD = re.compile(
 )
 
 
+def _whole(frame: Frame) -> Frame:
+    """Two threads that die at once write into each other's lines: of a torn one the file can be known still."""
+    file, suffix, rest = frame.file.partition(".py")
+    if not suffix or not rest or rest in ("c", "x", "i"):
+        return frame
+    return Frame(file + suffix, "<torn>", frame.line)
+
+
 def parse_faulthandler(text: str, pid: int) -> list[ThreadStack]:
     """Read a dump by :mod:`faulthandler`: threads in its order, frames innermost first.
 
@@ -136,7 +152,7 @@ def parse_faulthandler(text: str, pid: int) -> list[ThreadStack]:
             threads.append((found["name"] or found["id"], found["current"].startswith("Current"), []))
         elif threads and (found := _FH_FRAME.fullmatch(line)):
             number = int(found["line"]) if found["line"].isdigit() else 0
-            threads[-1][2].append(Frame(found["file"], found["function"], number))
+            threads[-1][2].append(_whole(Frame(found["file"], found["function"], number)))
     mains = [i for i, (_, _, f) in enumerate(threads) if f and f[-1].function in ("<module>", "_run_module_as_main")]
     main = mains[-1] if mains else len(threads) - 1
     return [

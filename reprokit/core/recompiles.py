@@ -83,6 +83,9 @@ def normalise(guard: str) -> str:
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "<name>", text)
     text = re.sub(r"(?<![\w.<])(?!torch\b)[A-Za-z_]\w*(?=[.\[])", "<input>", text)
     text = re.sub(r"-?\b\d+(?:\.\d+)?\b", "#", text)
+    # how deep in a model the attribute lies, and what torch 2.12 and newer say of its type, is not the bug
+    text = re.sub(r"<input>(?:\.\w+|\[[^\]]*\])*(\.\w+)", r"<input>\1", text)
+    text = re.sub(r"^(___check_\w+\(.*?\)), type=.*", r"\1", text, flags=re.DOTALL)
     return re.sub(r"\s+", " ", text).strip()[:160]
 
 

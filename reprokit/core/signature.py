@@ -8,6 +8,7 @@ frames, how exceptions were wrapped) is blanked. ``explain`` says which was whic
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 
 from . import frames as fr
@@ -15,7 +16,7 @@ from . import results
 from .facts import recent
 from .records import Fault, Frame, Observation, Raised, Signature, Verdict
 
-ALGORITHM = 6
+ALGORITHM = 7
 """Rises whenever a title could change for the same evidence; ids of different algorithms never compare."""
 
 MESSAGE_CHARS = 160
@@ -37,7 +38,13 @@ _PTXAS_ERROR = re.compile(r"^ptxas\S*(?: \S+, line \d+;)?\s+(?:fatal|error)\s*:\
 _TRITON_ERROR = re.compile(r"^at \d+:\d+:\n(?:.*\n)*?\s*\^\s*\n(?P<text>.+)$", re.MULTILINE)
 """What Triton shows of the kernel's source stands before what it says of it."""
 _KEEP = r"(?:bfloat16|float\d+(?:_e\dm\d\w*)?|u?int\d+(?:_t)?|complex\d+|sm_\d+[af]?|compute_\d+[af]?|std\d+|fp\d+\w*|[iuf]\d{1,2}(?=\W)|c10d?|cu\d\d|dim\d?d|conv[123]d|pool[123]d|log1p|log2|log10|exp2|atan2|index_put2|SIG\w+)"
+_FAKE = re.compile(
+    r"Dynamo failed to run FX node with fake tensors:.*?: got (?P<type>\w+)\((?P<quote>['\"])(?P<message>.*?)(?P=quote)\)\s*$",
+    re.DOTALL | re.MULTILINE,
+)
+"""What an operator says of fake tensors. Which wrapper tells it, and from where, is another one in each torch."""
 _BLANK: tuple[tuple[str, str], ...] = (
+    (r"\b[LG]\[['\"]\w+['\"]\](?:\[[^\]]*\]|\.\w+\(\)|\.\w+)*", "<input>"),
     (r"0x[0-9a-fA-F]+", "<addr>"),
     (r"(?:(?:/|~/|<home>/)[\w.+@~-]+)+/?[\w.+@~-]*", "<path>"),
     (r"\b[cf]?[a-z2-7]{45,}\b|\b[0-9a-f]{16,}\b", "<hash>"),
@@ -122,6 +129,9 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
 def _of_exception(raised: Raised) -> tuple[str, list[str]]:
     root = fr.root(raised)
     explain = [f"exception chain {' > '.join(link.type for link in raised.chain)}: the innermost names the bug"]
+    if said := _FAKE.search(root.message):
+        explain.append(f"an operator failed on fake tensors: {said['message'][:80]!r}")
+        return f"{said['type']}: {normalise_message(said['message'])} @ fake tensors", explain
     message = normalise_message(root.message)
     explain.append(f"message {root.message[:80]!r} read as {message!r}")
     inward = raised.chain[: raised.chain.index(root) + 1]
@@ -145,7 +155,12 @@ def _of_crash(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
     fault = fatal(seen)
     if fault is None:
         return cause, ["no Python stack of the crash: the signal alone"]
-    kept, why = fr.RULES.significant(fr.normalise(fault.frames), CRASH_FRAMES)
+    frames = fr.normalise(fault.frames)
+    if verdict.phase == "kernel-run":  # what called the compiled code, and how torch got there, is no part of it
+        inside = tuple(itertools.takewhile(lambda f: not fr.enters_compiled(f), frames))
+        kept, why = fr.RULES.significant(inside, CRASH_FRAMES - 1)
+        return f"{cause} in {' < '.join([*map(fr.show, kept), '<generated>:call'])}", why
+    kept, why = fr.RULES.significant(frames, CRASH_FRAMES)
     return (f"{cause} in {_names(kept)}" if kept else cause), why
 
 

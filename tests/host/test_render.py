@@ -108,7 +108,7 @@ def test_a_failure_without_compile_says_that_it_is_no_compiler_bug() -> None:
 def test_an_unknown_name_in_a_template_is_an_error() -> None:
     """StrictUndefined: a typo in a template must not become an empty line in an issue."""
     with pytest.raises(jinja2.UndefinedError):
-        render._templates().from_string("{{ nothing_of_this_name }}").render()
+        render.templates().from_string("{{ nothing_of_this_name }}").render()
 
 
 def test_the_readme_lists_what_is_missing_and_trimmed() -> None:
@@ -123,4 +123,4 @@ def test_templates_are_read_from_the_package_or_the_tree() -> None:
     """Every template on disk renders from where this installation keeps it."""
     folder = Path(__file__).resolve().parents[2] / "templates"
     for path in folder.rglob("*.j2"):
-        assert render._read_template(path.relative_to(folder).as_posix()) == path.read_text(encoding="utf-8")
+        assert render.read_template(path.relative_to(folder).as_posix()) == path.read_text(encoding="utf-8")
