@@ -120,7 +120,7 @@ def on_paper(nodes: int = 1000, jobs: int = 20_000) -> None:
         )
     with tempfile.TemporaryDirectory() as folder:
         with ledger.open_ledger(Path(folder) / "l.sqlite", is_new_ok=True) as store:
-            number = ledger.begin_night(store, "n", "s", 2000, 0.0)
+            number = ledger.begin_night(store, "n", "n", "s", 2000, 0.0)
             began = time.monotonic()
             for place in range(2000):
                 with store.change():
@@ -185,7 +185,7 @@ def _one_ledger(folder: Path, sightings: int) -> tuple[Any, ...]:
             ]
         while at < sightings:
             nights += 1
-            number = ledger.begin_night(store, f"night {nights:05d}", "main", cells, 1.7e9 + 86400 * nights)
+            number = ledger.begin_night(store, f"{nights}", f"night {nights:05d}", "main", cells, 1.7e9 + 86400 * nights)
             began = time.monotonic()
             for cell in ids:
                 bug = 1 + (cell * 7 + nights // 40) % known if chance.random() < 0.8 else 0

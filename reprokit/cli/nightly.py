@@ -117,19 +117,18 @@ def run(
 @nightly.command()
 @PLACE
 @LEDGER
-@click.option("--night", default="", help="Which night; default: the last.")
 @JSON
 @click.pass_context
-def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, night: str, as_json: bool) -> None:
-    """Say what a night came to: here, and as digest.md and report.html in --output-dir.
+def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
+    """Say what the last night came to: here, and as digest.md and report.html in --output-dir.
 
     \b
-    Example: reprokit nightly report --night 2026-11-22
+    Example: reprokit nightly report
     """
     from ..host.triage import morning, page
 
     with _open(output_dir, ledger_path) as store:
-        told = morning.report(store, night, output_dir.resolve())
+        told = morning.report(store, "", output_dir.resolve())
     if as_json:
         screen.print_json(told)
     else:
@@ -187,7 +186,7 @@ def split(bug: str, other: str, output_dir: Path, ledger_path: Path | None, why:
 
 @nightly.command()
 @click.argument("bug")
-@click.option("--off", is_flag=True, help="It is news again.")
+@click.option("--off", is_flag=True, help="It counts again.")
 @PLACE
 @LEDGER
 @WHY
@@ -205,7 +204,9 @@ def mute(bug: str, off: bool, output_dir: Path, ledger_path: Path | None, why: s
     with _open(output_dir, ledger_path) as store:
         one = bugs.find(store, bug)
         bugs.mute(store, one, None if off else why)
-    _said({"schema": 1, "bug": one, "is_muted": not off}, f"bug {one} is {'news again' if off else 'muted'}", as_json)
+    _said(
+        {"schema": 1, "bug": one, "is_muted": not off}, f"bug {one} is {'no longer muted' if off else 'muted'}", as_json
+    )
 
 
 @nightly.command(name="export")

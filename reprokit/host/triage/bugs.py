@@ -24,30 +24,48 @@ def close_night(ledger: Ledger, night: int, state: str, note: str = "") -> None:
 
 def decide(ledger: Ledger, night: int) -> None:
     """Give each bug that was seen, or that is not fixed yet, its status."""
-    seen = {
-        r["bug"]
-        for r in ledger.all(
-            "SELECT DISTINCT s.bug FROM tally t JOIN signature s ON s.id = t.signature WHERE t.night = ?", night
-        )
-    }
+    seen = seen_in(ledger, night)
+    fold(ledger, night)
     places: dict[int, list[status.Place]] = {}
     for row in ledger.all(
-        "SELECT s.bug AS bug, sum(p.hits) AS hits, max(p.runs) AS runs, min(p.since) AS since FROM place p"
-        " JOIN signature s ON s.id = p.signature JOIN bug b ON b.id = s.bug WHERE p.hits > 0 AND b.merged IS NULL"
-        " AND (b.status != 'fixed' OR b.returned = ?) GROUP BY s.bug, p.cell", night,
+        "SELECT s.bug, sum(p.hits) AS hits, max(p.runs - p.hits) AS misses, min(p.since) AS since FROM place p"
+        " JOIN signature s ON s.id = p.signature JOIN bug b ON b.id = s.bug WHERE p.hits > 0 AND b.status != 'fixed'"
+        " GROUP BY s.bug, p.cell UNION ALL"
+        " SELECT s.bug, sum(p.hits), max(p.runs - p.hits), min(p.since) FROM place p JOIN signature s ON s.id = p.signature"
+        " JOIN bug b ON b.id = s.bug WHERE p.hits > 0 AND b.status = 'fixed' AND p.last = ? GROUP BY s.bug, p.cell", night,
     ):  # fmt: skip
-        places.setdefault(row["bug"], []).append(status.Place(row["hits"], row["runs"], row["since"]))
-    for bug in ledger.all("SELECT id, status, reason, muted FROM bug WHERE merged IS NULL"):
-        if bug["status"] == "fixed" and bug["id"] not in seen:
+        place = status.Place(row["hits"], row["hits"] + max(row["misses"], 0), row["since"])
+        places.setdefault(row["bug"], []).append(place)
+    unread = {r["id"] for r in ledger.all("SELECT id FROM night WHERE state = 'incomplete'")}
+    for bug in ledger.all("SELECT id, status, reason, changed, muted FROM bug WHERE merged IS NULL"):
+        number, was = bug["id"], bug["status"]
+        if was == "fixed" and number not in seen:
             continue
-        is_seen = bug["id"] in seen
-        found = status.decide(places.get(bug["id"], []), bug["status"], is_seen, bug["muted"] is not None)
-        if (found.name, found.reason) == (bug["status"], bug["reason"]):
-            continue
-        ledger.do("UPDATE bug SET reason = ? WHERE id = ?", found.reason, bug["id"])
-        if found.name != bug["status"]:
-            ledger.do("UPDATE bug SET status = ?, changed = ? WHERE id = ?", found.name, night, bug["id"])
-            tell(ledger, bug["id"], night, found.name, found.reason)
+        is_news = was in ("new", "regressed") and bug["changed"] in unread  # of a night that was never reported whole
+        before = {"new": "", "regressed": "fixed"}[was] if is_news and number in seen else was
+        found = status.decide(places.get(number, []), before, number in seen, bug["muted"] is not None)
+        if is_news and number not in seen and found.name in ("open", "flaky"):
+            found = status.Status(was, f"seen in a night that was cut short; {found.reason}")
+        if found.reason != bug["reason"]:
+            ledger.do("UPDATE bug SET reason = ? WHERE id = ?", found.reason, number)
+        if found.name != was or is_news:
+            ledger.do("UPDATE bug SET status = ?, changed = ? WHERE id = ?", found.name, night, number)
+        if found.name != was:
+            tell(ledger, number, night, found.name, found.reason)
+
+
+def seen_in(ledger: Ledger, night: int) -> set[int]:
+    """The bugs that a night showed."""
+    sql = "SELECT DISTINCT s.bug FROM tally t JOIN signature s ON s.id = t.signature WHERE t.night = ?"
+    return {row["bug"] for row in ledger.all(sql, night)}
+
+
+def fold(ledger: Ledger, night: int) -> None:
+    """A bug that shows anywhere is there: its absence elsewhere was chance, and lowers the rate of those cells."""
+    ledger.do(
+        "UPDATE place SET runs = runs + since, since = 0 WHERE hits > 0 AND since > 0 AND signature IN (SELECT o.id FROM"
+        " tally t JOIN signature s ON s.id = t.signature JOIN signature o ON o.bug = s.bug WHERE t.night = ?)", night,
+    )  # fmt: skip
 
 
 def propose(ledger: Ledger, night: int) -> None:
@@ -104,7 +122,7 @@ def find(ledger: Ledger, name: str) -> int:
     """The bug that a number, or the id of one of its signatures, names; raises BadInput."""
     bare = name.removeprefix("#")
     row = ledger.one("SELECT bug AS id FROM signature WHERE id = ?", bare)
-    if row is None and bare.isdigit() and len(bare) < 12:
+    if row is None and _is_number(bare):
         row = ledger.one("SELECT id FROM bug WHERE id = ?", int(bare))
     if row is None:
         raise BadInput(f"the ledger {ledger.path} knows no bug {name!r}; reprokit nightly report lists their numbers")
@@ -122,6 +140,10 @@ def merge(ledger: Ledger, into: int, others: list[int], why: str) -> None:
                 raise BadInput(f"bug {into} is the same bug already")
             row = ledger.one("SELECT * FROM bug WHERE id = ?", other)
             assert row is not None
+            ledger.do(
+                "INSERT INTO alias(signature, bug) SELECT id, bug FROM signature WHERE bug = ? ON CONFLICT DO NOTHING",
+                other,
+            )
             ledger.do("UPDATE signature SET bug = ? WHERE bug = ?", into, other)
             ledger.do("UPDATE bug SET merged = ?, status = '', changed = 0 WHERE id = ?", into, other)
             ledger.do(
@@ -143,47 +165,61 @@ def merge(ledger: Ledger, into: int, others: list[int], why: str) -> None:
 
 
 def split(ledger: Ledger, bug: int, name: str, why: str) -> int:
-    """Say that a signature is a bug of its own, or that two bugs that were proposed as one are not; gives the bug."""
+    """Say that a signature, or a bug that was merged, is a bug of its own, or that two that were proposed as one are two.
+
+    Gives the other bug.
+    """
     bare = name.removeprefix("#")
     signature = ledger.one("SELECT id, bug, title FROM signature WHERE id = ?", bare)
+    merged = ledger.one("SELECT id FROM bug WHERE id = ? AND merged = ?", int(bare), bug) if _is_number(bare) else None
     with ledger.change():
-        if signature is None:
+        if merged is not None:  # what was merged by mistake
+            history = "SELECT signature FROM alias WHERE bug = ?"
+            other = int(merged["id"])
+            ledger.do(f"UPDATE signature SET bug = ? WHERE bug = ? AND id IN ({history})", other, bug, other)  # noqa: S608
+        elif signature is None:
             other = find(ledger, name)
-            a, b = sorted((bug, other))
-            ledger.do(
-                "INSERT INTO proposal(a, b, score, shared, state) VALUES(?, ?, 0, '[]', 'refused') ON CONFLICT DO UPDATE SET state = 'refused'",
-                a, b,
-            )  # fmt: skip
-            tell(ledger, bug, last_night(ledger), "distinct", f"from {other}{': ' + why if why else ''}")
-            return other
-        if signature["bug"] != bug:
-            raise BadInput(f"{name} is a signature of bug {signature['bug']}, not of {bug}")
-        if len(ledger.all("SELECT id FROM signature WHERE bug = ?", bug)) == 1:
-            raise BadInput(f"bug {bug} has no other signature than {name}: there is nothing to split")
-        old = ledger.one("SELECT id FROM bug WHERE title = ? AND merged = ?", signature["title"], bug)
-        row = ledger.one("SELECT * FROM bug WHERE id = ?", bug)
-        assert row is not None
-        if old is None:
-            kind = signature["title"].partition(":")[0]
-            new = ledger.do(
-                "INSERT INTO bug(title, kind, phase, status) VALUES(?, ?, ?, ?)",
-                signature["title"],
-                kind,
-                row["phase"],
-                row["status"],
-            )
+            if other == bug:
+                raise BadInput(f"{name} is bug {bug} itself; name another bug, or one of its signatures")
         else:
-            new = int(old["id"])
-            ledger.do("UPDATE bug SET merged = NULL, status = ? WHERE id = ?", row["status"], new)
-        ledger.do("UPDATE signature SET bug = ? WHERE id = ?", new, signature["id"])
-        a, b = sorted((bug, new))
-        ledger.do(
-            "INSERT INTO proposal(a, b, score, shared, state) VALUES(?, ?, 0, '[]', 'refused') ON CONFLICT DO UPDATE SET state = 'refused'",
-            a, b,
-        )  # fmt: skip
-        tell(ledger, bug, last_night(ledger), "split", f"{signature['id']} is bug {new}{': ' + why if why else ''}")
-        tell(ledger, new, last_night(ledger), "split", f"off bug {bug}")
-        return new
+            other = _split_off(ledger, bug, signature)
+        refuse(ledger, bug, other)
+        if merged is not None or signature is not None:
+            row = ledger.one("SELECT status, muted FROM bug WHERE id = ?", bug)
+            assert row is not None
+            sql = "UPDATE bug SET merged = NULL, status = ?, muted = ?, changed = ? WHERE id = ?"
+            ledger.do(sql, row["status"], row["muted"], last_night(ledger), other)
+            ledger.do(
+                "UPDATE bug SET title = (SELECT min(title) FROM signature WHERE bug = bug.id) WHERE id = ? AND title NOT IN"
+                " (SELECT title FROM signature WHERE bug = ?)", bug, bug,
+            )  # fmt: skip
+        tell(ledger, bug, last_night(ledger), "split", f"{other} is another bug{': ' + why if why else ''}")
+        tell(ledger, other, last_night(ledger), "split", f"{bug} is another bug{': ' + why if why else ''}")
+    return other
+
+
+def _split_off(ledger: Ledger, bug: int, signature: Any) -> int:
+    if signature["bug"] != bug:
+        raise BadInput(f"{signature['id']} is a signature of bug {signature['bug']}, not of {bug}")
+    if len(ledger.all("SELECT id FROM signature WHERE bug = ?", bug)) == 1:
+        raise BadInput(f"bug {bug} has no other signature than {signature['id']}: there is nothing to split")
+    old = ledger.one("SELECT bug AS id FROM alias WHERE signature = ? AND bug != ? ORDER BY bug", signature["id"], bug)
+    kind = signature["title"].partition(":")[0]
+    sql = "INSERT INTO bug(title, kind) VALUES(?, ?)"
+    other = int(old["id"]) if old else ledger.do(sql, signature["title"], kind)
+    ledger.do("UPDATE signature SET bug = ? WHERE id = ?", other, signature["id"])
+    return other
+
+
+def refuse(ledger: Ledger, one: int, other: int) -> None:
+    """Never propose again that two bugs are one."""
+    a, b = sorted((one, other))
+    sql = "INSERT INTO proposal(a, b, score, shared, state) VALUES(?, ?, 0, '[]', 'refused') ON CONFLICT DO UPDATE SET state = 'refused'"
+    ledger.do(sql, a, b)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 12
 
 
 def mute(ledger: Ledger, bug: int, why: str | None) -> None:

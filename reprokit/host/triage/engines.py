@@ -15,6 +15,10 @@ from .cells import Cell, Suite
 Say = Callable[[str], None]
 
 
+class WentWrong(Exception):
+    """The night itself cannot go on; the message is one line that says why and what to do."""
+
+
 def run_night(
     suite: Suite, cells: tuple[Cell, ...], output: Path, ledger_path: Path | None, engine: str, cores: int | None, say: Say,
     show: Callable[[str], None],
@@ -48,7 +52,7 @@ def run_night(
             page.write(told, output)
         except (OSError, sqlite3.Error) as problem:
             # results lie in their folders, whole; the next start takes them
-            raise BadInput(
+            raise WentWrong(
                 f"the night cannot go on: {problem}; make room or mend {output}, and start it again: it goes on where it was"
             ) from problem
     return {

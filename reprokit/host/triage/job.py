@@ -22,13 +22,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-import psutil
-
 from ...core import oracle
 from .. import files, warmth
+from .result import RESULT, SCHEMA, SPEC, parse, read, read_result
 
-SPEC, RESULT = "spec.json", "result.json"
-SCHEMA = 1
 NO_ANSWERS = 2
 """So often a capture may leave no answer before the cell counts as lost."""
 SLACK_S = 900.0
@@ -41,7 +38,7 @@ def run_job(folder: str) -> bool:
     Also what a cluster calls: a node that failed, or a preemption, starts it again.
     """
     place = Path(folder)
-    if (place / RESULT).exists():
+    if read_result(place):
         return True
     with _hold(place) as lock:
         if lock is None:
@@ -70,7 +67,7 @@ def _attempts(place: Path, spec: dict[str, Any], cache: Path) -> list[dict[str, 
     while _wants_another(found, spec):
         number = len(found) + 1
         kept = place / f"attempt-{number}.json"
-        told = _json(kept)
+        told = read(kept)
         if not told:
             text, said, status = _reprokit(
                 [*spec["words"], "--output-dir", str(place), *spec["target"]],
@@ -121,8 +118,8 @@ def _make_small(
         text, said, status = _reprokit(words, spec, cache, place / "minimize.log")
         if status == 130:
             raise KeyboardInterrupt
-        files.write_json(kept, _small(_parse(text), said))
-    found = _json(kept)
+        files.write_json(kept, {"signature": fresh["signature"]["id"], **_small(parse(text), said)})
+    found = read(kept)
     for attempt in attempts:  # the pack with the repro stands in place of the one without
         if found.get("pack") and attempt["signature"]["id"] == fresh["signature"]["id"]:
             attempt["pack"] = found["pack"]
@@ -147,7 +144,7 @@ def _small(told: dict[str, Any], said: str) -> dict[str, Any]:
 
 def _attempt(text: str, said: str, status: int) -> dict[str, Any]:
     """What is kept of one capture."""
-    told = _parse(text)
+    told = parse(text)
     verdict = {k: (told.get("verdict") or {}).get(k) for k in ("kind", "phase", "cause", "reason")}
     missing = [m.get("why") for m in told.get("missing") or () if isinstance(m, dict) and m.get("what") == "run"]
     problem = (
@@ -206,11 +203,7 @@ def _reprokit(words: list[str], spec: dict[str, Any], cache: Path, log: Path) ->
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """End a process and all below it; targets are ended by their guardians."""
-    with contextlib.suppress(psutil.Error):
-        for process in psutil.Process(child.pid).children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+    """End a process of ours: what it started dies with it, and guardians end the targets with all that left them."""
     child.kill()
     child.wait()
 
@@ -235,30 +228,6 @@ def _hold(place: Path) -> Iterator[IO[str] | None]:
         yield file
     finally:
         file.close()
-
-
-def _parse(text: str) -> dict[str, Any]:
-    with contextlib.suppress(ValueError, RecursionError):
-        value = json.loads(text)
-        if isinstance(value, dict):
-            return value
-    return {}
-
-
-def _json(path: Path) -> dict[str, Any]:
-    return _parse(files.read_text(path)) if path.exists() else {}
-
-
-def read_result(folder: Path) -> dict[str, Any]:
-    """The result of a job; empty where there is none yet."""
-    return _json(folder / RESULT)
-
-
-def give_up(folder: Path, why: str) -> None:
-    """Leave a result for a job that has none and will get none."""
-    key = _json(folder / SPEC).get("key", "")
-    told = {"schema": SCHEMA, "key": key, "expect": [], "folder": str(folder), "attempts": [], "problem": why}
-    files.write_json(folder / RESULT, told)
 
 
 def main() -> None:

@@ -24,18 +24,18 @@ BUSY_S = 30.0
 
 MIGRATIONS = (
     """
-    CREATE TABLE night(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, suite TEXT NOT NULL, started REAL NOT NULL,
+    CREATE TABLE night(id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, name TEXT NOT NULL, suite TEXT NOT NULL, started REAL NOT NULL,
         ended REAL, state TEXT NOT NULL, planned INTEGER NOT NULL DEFAULT 0, note TEXT NOT NULL DEFAULT '');
     CREATE TABLE cell(id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, target TEXT NOT NULL, settings TEXT NOT NULL,
         tags TEXT NOT NULL DEFAULT '[]');
     CREATE TABLE run(night INTEGER NOT NULL, cell INTEGER NOT NULL, kind TEXT NOT NULL, n INTEGER NOT NULL,
         ok INTEGER NOT NULL, torch TEXT NOT NULL DEFAULT '', triton TEXT NOT NULL DEFAULT '', seconds REAL, compile_s REAL,
-        peak_rss_bytes REAL, phases TEXT NOT NULL DEFAULT '{}', is_expected INTEGER NOT NULL DEFAULT 1,
+        peak_rss_bytes REAL, most_rss_bytes REAL, phases TEXT NOT NULL DEFAULT '{}', is_expected INTEGER NOT NULL DEFAULT 1,
         problem TEXT NOT NULL DEFAULT '', folder TEXT NOT NULL DEFAULT '', PRIMARY KEY(night, cell)) WITHOUT ROWID;
     CREATE INDEX run_by_cell ON run(cell, night);
     CREATE TABLE bug(id INTEGER PRIMARY KEY, title TEXT NOT NULL, kind TEXT NOT NULL, phase TEXT NOT NULL DEFAULT '',
         cause TEXT NOT NULL DEFAULT '', status TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '',
-        changed INTEGER NOT NULL DEFAULT 0, returned INTEGER NOT NULL DEFAULT 0, muted TEXT, merged INTEGER,
+        changed INTEGER NOT NULL DEFAULT 0, tried INTEGER NOT NULL DEFAULT 0, muted TEXT, merged INTEGER,
         repro TEXT NOT NULL DEFAULT '', repro_lines INTEGER, pack TEXT NOT NULL DEFAULT '');
     CREATE TABLE signature(id TEXT PRIMARY KEY, algorithm INTEGER NOT NULL, title TEXT NOT NULL, traits TEXT NOT NULL,
         bug INTEGER NOT NULL) WITHOUT ROWID;
@@ -44,6 +44,8 @@ MIGRATIONS = (
         n INTEGER NOT NULL, torch TEXT NOT NULL DEFAULT '', pack TEXT NOT NULL DEFAULT '',
         is_expected INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(signature, night, cell)) WITHOUT ROWID;
     CREATE INDEX sighting_by_night ON sighting(night, cell);
+    CREATE TABLE alias(signature TEXT NOT NULL, bug INTEGER NOT NULL, PRIMARY KEY(signature, bug)) WITHOUT ROWID;
+    CREATE TABLE restart(signature TEXT NOT NULL, night INTEGER NOT NULL, PRIMARY KEY(signature, night)) WITHOUT ROWID;
     CREATE TABLE event(id INTEGER PRIMARY KEY, bug INTEGER NOT NULL, night INTEGER NOT NULL, at REAL NOT NULL,
         what TEXT NOT NULL, why TEXT NOT NULL);
     CREATE INDEX event_by_bug ON event(bug);
@@ -83,10 +85,6 @@ class Ledger:
     def do(self, sql: str, *values: Any) -> int:
         """Change something inside :meth:`change`; gives the id of a row that was inserted."""
         return self._database.execute(sql, values).lastrowid or 0
-
-    def do_many(self, sql: str, rows: Iterator[tuple[Any, ...]] | list[tuple[Any, ...]]) -> None:
-        """Change many rows inside :meth:`change`."""
-        self._database.executemany(sql, rows)
 
     def changes(self) -> int:
         """How many rows were changed since the file was opened."""
@@ -202,15 +200,16 @@ def _migrate(ledger: Ledger) -> None:
 
 def _damaged(path: Path, why: str) -> str:
     kept = backup_of(path)
-    way = f"move it away and put {kept} in its place" if kept.exists() else "move it away, and import an export"
+    moved = f"move it and what is called {path.name}-* away"
+    way = f"{moved} and put {kept} in its place" if kept.exists() else f"{moved}, and import an export"
     return f"the ledger {path} cannot be read ({why}); {way}: reprokit nightly run then collects what the nights' folders hold; nothing was changed"
 
 
-def begin_night(ledger: Ledger, name: str, suite: str, planned: int, started: float) -> int:
+def begin_night(ledger: Ledger, uid: str, name: str, suite: str, planned: int, started: float) -> int:
     """Begin a night; gives its number. Nights are ordered by it, and never by a clock that may be put back."""
     with ledger.change():
-        sql = "INSERT INTO night(name, suite, started, state, planned) VALUES(?, ?, ?, 'running', ?)"
-        return ledger.do(sql, name, suite, started, planned)
+        sql = "INSERT INTO night(uid, name, suite, started, state, planned) VALUES(?, ?, ?, ?, 'running', ?)"
+        return ledger.do(sql, uid, name, suite, started, planned)
 
 
 def cell_id(ledger: Ledger, key: str, target: str, settings: dict[str, Any], tags: list[str]) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ import psutil
 
 from .. import files, interrupts, warmth
 from ..environment import NoAnswer, ask_child
-from . import job, night
+from . import job, night, result
 from .night import Job, Night
 
 POLL_S = 0.2
@@ -45,7 +46,7 @@ class Machine:
 class _Running:
     job: Job
     child: subprocess.Popen[bytes]
-    gpus: list[tuple[str, IO[str]]]
+    gpus: list[tuple[str, IO[bytes]]]
     began: float
 
 
@@ -69,19 +70,19 @@ def run(work: Night, machine: Machine, show: Show, say: Callable[[str], None]) -
                 for ended in [r for r in running if r.child.poll() is not None or _is_over(r)]:
                     running.remove(ended)
                     _end(ended, work, say)
+                night.collect(work, [r.job for r in running])  # what starts next knows of it
                 for one in list(waiting):
                     if one.gpus > len(machine.gpus):
                         wanted = f"{one.gpus} GPU{'s' if one.gpus > 1 else ''}"
-                        job.give_up(one.folder, f"it needs {wanted}, and this machine has {len(machine.gpus)}")
+                        result.give_up(one.folder, f"it needs {wanted}, and this machine has {len(machine.gpus)}")
                         waiting.remove(one)
                     elif (held := _room(one, running, machine)) is not None:
                         overtaken = overtaken + 1 if one is not waiting[0] else 0
                         waiting.remove(one)
                         night.refresh(work, one)
                         running.append(_start(one, held))
-                    elif overtaken >= OVERTAKEN:
+                    elif overtaken >= OVERTAKEN and not one.gpus:  # a GPU may be held by others for long
                         break
-                night.collect(work)
                 show(standing(work, [r.job for r in running], machine))
                 time.sleep(POLL_S)
     finally:
@@ -117,7 +118,7 @@ def duration(seconds: float) -> str:
     )
 
 
-def _room(one: Job, running: list[_Running], machine: Machine) -> list[tuple[str, IO[str]]] | None:
+def _room(one: Job, running: list[_Running], machine: Machine) -> list[tuple[str, IO[bytes]]] | None:
     """The GPUs that it may hold, none for most; None where there is no room. What is larger than the machine runs alone."""
     if not running and not one.gpus:
         return []
@@ -126,7 +127,7 @@ def _room(one: Job, running: list[_Running], machine: Machine) -> list[tuple[str
     if running and (one.cores > cores or one.memory_bytes > memory):
         return None
     busy = {name for r in running for name, _ in r.gpus}
-    held: list[tuple[str, IO[str]]] = []
+    held: list[tuple[str, IO[bytes]]] = []
     for name in machine.gpus:
         if len(held) < one.gpus and name not in busy and (lock := _hold_gpu(name)) is not None:
             held.append((name, lock))
@@ -137,24 +138,26 @@ def _room(one: Job, running: list[_Running], machine: Machine) -> list[tuple[str
     return held
 
 
-def _hold_gpu(name: str) -> IO[str] | None:
-    """Hold a GPU against other nights on this machine."""
-    place = Path(tempfile.gettempdir()) / f"reprokit-gpu-{name}.lock"
-    with contextlib.suppress(OSError):
-        file = open(place, "a+")  # noqa: SIM115 - held for as long as the run
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return file
-        except OSError:
-            file.close()
+def _hold_gpu(name: str) -> IO[bytes] | None:
+    """Hold a GPU against other nights on this machine, also those of other users."""
+    place = Path(tempfile.gettempdir()) / f"reprokit-gpu-{re.sub(r'[^A-Za-z0-9-]', '_', name)}.lock"
+    for flags in (os.O_RDONLY, os.O_RDONLY | os.O_CREAT):  # nobody may create what lies there already in such a folder
+        with contextlib.suppress(FileNotFoundError):
+            file = os.fdopen(os.open(place, flags, 0o644), "rb")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return file
+            except OSError:
+                file.close()
+                return None
     return None
 
 
-def _start(one: Job, held: list[tuple[str, IO[str]]]) -> _Running:
+def _start(one: Job, held: list[tuple[str, IO[bytes]]]) -> _Running:
     if held:
-        spec = json.loads(files.read_text(one.folder / job.SPEC))
+        spec = json.loads(files.read_text(one.folder / result.SPEC))
         spec["environment"]["CUDA_VISIBLE_DEVICES"] = ",".join(name for name, _ in held)
-        files.write_json(one.folder / job.SPEC, spec)
+        files.write_json(one.folder / result.SPEC, spec)
     log = open(one.folder / "job.log", "ab")  # noqa: SIM115 - the child's own
     with log:
         child = subprocess.Popen(
@@ -173,13 +176,13 @@ def _end(one: _Running, work: Night, say: Callable[[str], None]) -> None:
     if one.child.poll() is None:
         job.end(one.child)
     _free(one)
-    if not (one.job.folder / job.RESULT).exists():
+    if not result.read_result(one.job.folder):
         said = files.read_tail(one.job.folder / "job.log", 2_000).strip().splitlines()
         why = (
             f"its process ended with status {one.child.returncode} and left no result{': ' + said[-1] if said else ''}"
         )
-        job.give_up(one.job.folder, why)
-    if problem := job.read_result(one.job.folder).get("problem"):
+        result.give_up(one.job.folder, why)
+    if problem := result.read_result(one.job.folder).get("problem"):
         say(f"{one.job.label}: {problem}")
 
 

@@ -86,6 +86,13 @@ def exit_code(told: dict[str, Any]) -> int:
     return 1 if news or any(row["is_news"] for row in told["surprises"]) else 0
 
 
+_OF_SEVERAL = (
+    "SELECT x.night, count(DISTINCT x.cell) AS cells, sum(1 - x.is_expected) AS surprises FROM sighting x"
+    " JOIN signature s ON s.id = x.signature WHERE s.bug = ? AND x.night >= ? GROUP BY x.night"
+)
+"""What the sums cannot tell of a bug with aliases."""
+
+
 class _Bugs:
     """Rows of the ledger, read once for all bugs."""
 
@@ -101,10 +108,10 @@ class _Bugs:
             self._runs.setdefault(row["target"], []).append(row)
         oldest = nights[0]["id"]
         self._bugs = ledger.all(
-            "SELECT * FROM bug WHERE merged IS NULL AND status != '' AND (status != 'fixed' OR changed >= ?)", oldest
+            "SELECT * FROM bug WHERE merged IS NULL AND (status != 'fixed' OR changed >= ?)", oldest
         )
         self._versions = self._by_bug("SELECT s.bug, v.torch, sum(v.hits) AS hits, min(v.first) AS first, max(v.last) AS last FROM version v JOIN signature s ON s.id = v.signature GROUP BY s.bug, v.torch")  # fmt: skip
-        self._places = self._by_bug("SELECT s.bug, p.cell, c.target, sum(p.hits) AS hits, max(p.runs) AS runs, max(p.last) AS last FROM place p JOIN signature s ON s.id = p.signature JOIN cell c ON c.id = p.cell WHERE p.hits > 0 GROUP BY s.bug, p.cell")  # fmt: skip
+        self._places = self._by_bug("SELECT s.bug, p.cell, c.target, sum(p.hits) AS hits, sum(p.hits) + max(p.runs - p.hits) AS runs, max(p.last) AS last FROM place p JOIN signature s ON s.id = p.signature JOIN cell c ON c.id = p.cell WHERE p.hits > 0 GROUP BY s.bug, p.cell")  # fmt: skip
         self._tallies = self._by_bug("SELECT s.bug, t.night, sum(t.cells) AS cells, sum(t.surprises) AS surprises FROM tally t JOIN signature s ON s.id = t.signature WHERE t.night >= ? GROUP BY s.bug, t.night", oldest)  # fmt: skip
         self._signatures = self._by_bug("SELECT bug, id, title FROM signature ORDER BY id")
 
@@ -119,25 +126,30 @@ class _Bugs:
         return (self._bug(row) for row in self._bugs)
 
     def _bug(self, row: sqlite3.Row) -> dict[str, Any]:
-        number = row["id"]
+        number, now = row["id"], row["status"] or "new"  # before the night is closed, none is given
         places, versions = self._places.get(number, []), self._versions.get(number, [])
         tallies = {t["night"]: t for t in self._tallies.get(number, [])}
+        if len(self._signatures.get(number, ())) > 1:  # which may show in the same cell
+            tallies = {t["night"]: t for t in self._ledger.all(_OF_SEVERAL, number, self._nights[0]["id"])}
         tonight = tallies.get(self._night["id"])
+        if now == "fixed" and tonight:
+            now = "regressed"
         trend_of = [0] * len(self._nights)
         for night, tally in tallies.items():
             if night in self._index:
                 trend_of[self._index[night]] = tally["cells"]
         seen = [v["first"] for v in versions], [v["last"] for v in versions]
         return {
-            "id": number, "status": row["status"], "title": row["title"], "kind": row["kind"], "phase": row["phase"],
+            "id": number, "status": now, "title": row["title"], "kind": row["kind"], "phase": row["phase"],
             "cause": row["cause"], "reason": row["reason"], "muted": row["muted"],
             "first": self._names.get(min(seen[0], default=0)), "last": self._names.get(max(seen[1], default=0)),
             "hits": sum(p["hits"] for p in places), "runs": sum(max(p["runs"], p["hits"]) for p in places),
-            "tonight": tonight["cells"] if tonight else 0, "is_news": bool(tonight and tonight["surprises"]),
+            "tonight": tonight["cells"] if tonight else 0, "is_news": bool(tonight["surprises"] if tonight else now in ("new", "regressed")),
+            "is_tonight": row["changed"] in (0, self._night["id"]),
             "torch": [v["torch"] for v in sorted(versions, key=lambda v: str(v["torch"])) if v["torch"]],
             "signatures": [{"id": s["id"], "title": s["title"]} for s in self._signatures.get(number, [])],
             "trend": trend_of, "matrix": self._matrix(places), "history": self._history(row["kind"], places),
-            "healthy_before": self._range(number) if row["status"] in ("new", "regressed") and tonight else None, "repro": row["repro"], "repro_lines": row["repro_lines"],
+            "healthy_before": self._range(number) if now in ("new", "regressed") and tonight else None, "repro": row["repro"], "repro_lines": row["repro_lines"],
             "pack": row["pack"],
         }  # fmt: skip
 
@@ -216,9 +228,9 @@ def _surprises(
     for row in runs:
         if row["kind"] != "ok" or row["is_expected"]:
             continue
-        sql = "SELECT is_expected FROM run WHERE cell = ? AND night < ? AND kind != '' ORDER BY night DESC LIMIT 1"
+        sql = "SELECT kind FROM run WHERE cell = ? AND night < ? AND kind != '' ORDER BY night DESC LIMIT 1"
         before = ledger.one(sql, row["cell"], night["id"])
-        yield _told(row, hidden, is_news=before is None or bool(before["is_expected"]))
+        yield _told(row, hidden, is_news=before is None or before["kind"] != "ok")
 
 
 def _proposals(ledger: Ledger) -> list[dict[str, Any]]:
@@ -246,7 +258,9 @@ def _costs(runs: list[sqlite3.Row]) -> dict[str, Any]:
 def _sentence(told: dict[str, Any]) -> str:
     """The morning in one line."""
     groups = told["groups"]
-    parts = [f"{len(groups[name])} {name}" for name in ("new", "regressed", "fixed", "flaky", "open") if groups[name]]
+    counts = {name: len(groups[name]) for name in ("flaky", "open")}
+    counts = {**{n: sum(b["is_news"] for b in groups[n]) for n in ("new", "regressed")}, "fixed": sum(b["is_tonight"] for b in groups["fixed"]), **counts}  # fmt: skip
+    parts = [f"{count} {name}" for name, count in counts.items() if count]
     if told["lost"]:
         parts.append(f"{len(told['lost'])} lost")
     if told["surprises"]:

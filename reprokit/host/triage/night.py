@@ -13,19 +13,21 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...core.records import BadInput
 from .. import files
-from . import bugs, job, ledger, record
+from . import bugs, ledger, record, result
 from . import plan as planning
 from .cells import Cell, Suite
 
 RESUME_S = 12 * 3600.0
 """A night that was cut short is gone on with so long; later its results count, and a new night begins."""
+PLAN, SEQUENCE = "plan.json", "sequence"
 Say = Callable[[str], None]
 
 
@@ -83,9 +85,12 @@ def hold(output: Path) -> Iterator[Path]:
             raise BadInput(
                 f"{output} is in use by {file.read().strip() or 'another night'}; wait for it, or name another --output-dir"
             ) from problem
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {os.uname().nodename}")
-        file.flush()
+        except OSError:  # some network file systems have no locks
+            pass
+        with contextlib.suppress(OSError):  # a full disk still has room for the lock itself
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {os.uname().nodename}")
+            file.flush()
         yield output
 
 
@@ -102,22 +107,25 @@ def begin(
     if old is not None:
         return old
     path = _new_folder(output / "nights")
-    jobs = [planning.plan(suite, cell, number, path, pythons, problems, store) for number, cell in enumerate(cells, 1)]
     told = {
-        "schema": 1, "suite": suite.name, "digest": digest, "started": time.time(),
-        "jobs": jobs,
+        "schema": 1, "uid": uuid.uuid4().hex, "suite": suite.name, "digest": digest, "started": time.time(),
+        "jobs": [planning.plan(suite, c, n, path, pythons, problems, store) for n, c in enumerate(cells, 1)],
     }  # fmt: skip
-    files.write_json(path / "plan.json", told)
+    files.write_json(path / PLAN, told)
     return _open(path, told, suite, store)
 
 
-def collect(night: Night) -> list[Job]:
-    """Take results that are there and not in the ledger yet; gives their jobs."""
+def collect(night: Night, running: Iterable[Job] = ()) -> list[Job]:
+    """Take results that are there and not in the ledger yet; gives their jobs.
+
+    Not of those that are ``running``: what lies there then, their target has written.
+    """
     found = []
+    busy = {one.folder for one in running}
     for one in night.left:
-        result = job.read_result(one.folder)
-        if result:
-            record.record(night.store, night.id, one.cell, result)
+        told = result.read_result(one.folder) if one.folder not in busy else {}
+        if told:
+            record.record(night.store, night.id, one.cell, told)
             night.taken.add(one.folder)
             found.append(one)
     return found
@@ -131,54 +139,61 @@ def close(night: Night, is_complete: bool) -> None:
 
 def refresh(night: Night, one: Job) -> None:
     """Tell a job, just before it starts, which failures the ledger has a repro of by now."""
-    spec = json.loads(files.read_text(one.folder / job.SPEC))
+    spec = json.loads(files.read_text(one.folder / result.SPEC))
     spec["known"] = planning.known(night.store)
-    files.write_json(one.folder / job.SPEC, spec)
+    files.write_json(one.folder / result.SPEC, spec)
 
 
 def _cut_short(suite: Suite, output: Path, store: ledger.Ledger, digest: str, say: Say) -> Night | None:
     """The last night where it can be gone on with; older ones are collected and closed."""
-    found: list[Night] = []
-    for path in sorted((output / "nights").iterdir(), key=lambda p: p.name):
+    unfinished = []
+    for path in sorted((output / "nights").iterdir(), key=_sequence):
         told = _read_plan(path)
-        row = store.one("SELECT state FROM night WHERE name = ?", path.name)
+        row = store.one("SELECT state FROM night WHERE uid = ?", told["uid"]) if told else None
         if told and (row is None or row["state"] == "running"):
-            night = _open(path, told, suite, store)
-            collect(night)
-            found.append(night)
-    going_on = None
-    for night in found:
-        told = _read_plan(night.path)
+            unfinished.append((path, told, row is not None))
+    for path, told, is_known in unfinished:
+        night = _open(path, told, suite, store)
+        collect(night)
         is_recent = time.time() - float(told["started"]) < RESUME_S  # also where the clock was put back
-        if night is found[-1] and told["digest"] == digest and is_recent:
+        is_last = path == unfinished[-1][0]
+        if is_last and told["digest"] == digest and is_recent and (is_known or night.left):
             night.is_resumed = True
-            going_on = night
-            continue
-        why = "its suite was changed since" if is_recent and night is found[-1] else "it is too long ago"
+            return night
         if night.left:
-            say(
-                f"night {night.name} was cut short with {len(night.left)} of {len(night.jobs)} runs left, and {why}: its results count"
-            )
-            night.notes.append(f"cut short with {len(night.left)} runs left")
-        close(night, not night.left)
-    return going_on
+            why = "its suite was changed since" if is_recent and is_last else "it is too long ago"
+            of = f"{len(night.left)} of {len(night.jobs)} runs left"
+            say(f"night {night.name} was cut short with {of}, and {why}: its results count")
+            night.notes.append(f"cut short with {of}")
+        close(night, not night.left)  # before the next one is looked at: what is new follows from the order
+    return None
+
+
+def _sequence(path: Path) -> tuple[int, str]:
+    """How nights of one folder are ordered, whatever the clock has done."""
+    text = files.read_text(path / SEQUENCE).strip()
+    return (int(text) if text.isascii() and text.isdigit() else 0, path.name)
 
 
 def _read_plan(path: Path) -> dict[str, Any]:
-    with contextlib.suppress(ValueError):
-        told = json.loads(files.read_text(path / "plan.json") or "{}")
-        if isinstance(told, dict):
+    """The plan of a night; empty where there is none that can be used."""
+    with contextlib.suppress(ValueError, TypeError):
+        told = json.loads(files.read_text(path / PLAN) or "{}")
+        names = ("uid", "suite", "digest", "started", "jobs")
+        is_whole = isinstance(told, dict) and all(name in told for name in names)
+        if is_whole and all(Path(planned["folder"]).name == planned["folder"] for planned in told["jobs"]):
+            assert isinstance(told, dict)
             return told
     return {}
 
 
 def _open(path: Path, told: dict[str, Any], suite: Suite, store: ledger.Ledger) -> Night:
     jobs = []
-    row = store.one("SELECT id, name FROM night WHERE name = ?", path.name)
+    row = store.one("SELECT id FROM night WHERE uid = ?", told["uid"])
     number = (
         int(row["id"])
         if row
-        else ledger.begin_night(store, path.name, told["suite"], len(told["jobs"]), told["started"])
+        else ledger.begin_night(store, told["uid"], path.name, told["suite"], len(told["jobs"]), told["started"])
     )
     with store.change():
         for planned in told["jobs"]:
@@ -192,15 +207,14 @@ def _open(path: Path, told: dict[str, Any], suite: Suite, store: ledger.Ledger) 
 def _new_folder(nights: Path) -> Path:
     """A folder of its own for a new night, named by the day; a clock that was put back makes a number, not a clash."""
     day = time.strftime("%Y-%m-%d")
-    for number in range(1, 1_000):
-        path = nights / (day if number == 1 else f"{day}-{number}")
+    number = 1 + max((_sequence(path)[0] for path in nights.iterdir()), default=0)
+    for again in range(1, 1_000):
+        path = nights / (day if again == 1 else f"{day}-{again}")
+        if path.exists() and not (path / PLAN).exists():  # killed before it was planned: nothing was run
+            shutil.rmtree(path, ignore_errors=True)
         with contextlib.suppress(FileExistsError):
             path.mkdir()
             (path / "jobs").mkdir()
-            return path
-        if not (path / "plan.json").exists():  # killed before it was planned: nothing was run
-            shutil.rmtree(path, ignore_errors=True)
-            path.mkdir()
-            (path / "jobs").mkdir()
+            files.write_whole(path / SEQUENCE, f"{number}\n")
             return path
     raise BadInput(f"{nights} has a thousand nights of one day")

@@ -73,4 +73,4 @@ def _inline(text: str) -> str:
     """Text in which nothing is markup, a mention or a link."""
     line = re.sub(r"\s+", " ", str(text)).strip()
     line = re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", line)
-    return re.sub(r"@(?=\w)", "@\u200b", line)
+    return re.sub(r"(@|://|\bwww\.)(?=\w)", "\\1\u200b", line)

@@ -9,9 +9,11 @@ from typing import Any
 from ...core import knobs
 from ...core.triage import trend
 from .. import files
-from . import job, ledger, record
+from . import job, ledger, record, result
 from .cells import Cell, Environment, Suite
 
+TRY_AGAIN_NIGHTS = 7
+"""A failure that could not be made small is tried again after so many nights."""
 MEMORY_BYTES = 2e9
 """What a run is given that nobody knows of."""
 
@@ -37,15 +39,15 @@ def plan(
     limit_s = 4 * limits.timeout_s + limits.budget_s * 3 + job.SLACK_S
     usual = {what: record.usual(store, before, what) for what in trend.KINDS} if before else {}
     spec = {
-        "schema": job.SCHEMA, "key": cell.key, "words": words, "target": target, "python": python,
+        "schema": result.SCHEMA, "key": cell.key, "words": words, "target": target, "python": python,
         "cwd": str(suite.path.resolve().parent), "retries": limits.retries, "budget_s": limits.budget_s, "limit_s": limit_s,
         "expect": list(cell.expect), "warms": not cell.command, "environment": {}, "known": [],
         "settled": _settled(store, before), "limits": {what: found.limit for what, found in usual.items() if found},
     }  # fmt: skip
-    files.write_json(folder / job.SPEC, spec)
+    files.write_json(folder / result.SPEC, spec)
     row = store.one("SELECT seconds FROM run WHERE cell = ? AND kind != '' ORDER BY night DESC LIMIT 1", before)
     peak = store.one(
-        "SELECT max(peak_rss_bytes) AS most FROM (SELECT peak_rss_bytes FROM run WHERE cell = ? ORDER BY night DESC LIMIT 5)",
+        "SELECT max(most_rss_bytes) AS most FROM (SELECT most_rss_bytes FROM run WHERE cell = ? ORDER BY night DESC LIMIT 5)",
         before,
     )
     memory = limits.memory_gb * 1e9 or (1.25 * peak["most"] + 3e8 if peak and peak["most"] else MEMORY_BYTES)
@@ -57,7 +59,7 @@ def plan(
         "limit_s": limit_s * (1 + limits.retries),
     }  # fmt: skip
     if why := problems.get(environment.name):
-        job.give_up(folder, f"environment {environment.name}: {why}")
+        result.give_up(folder, f"environment {environment.name}: {why}")
     return planned
 
 
@@ -93,10 +95,11 @@ def capture_words(cell: Cell, python: str) -> tuple[list[str], list[str]]:
 
 
 def known(store: ledger.Ledger) -> list[str]:
-    """Signatures whose bug has a proved repro, or that nobody wants to hear of."""
+    """Signatures whose bug has a proved repro, had none to find lately, or that nobody wants to hear of."""
     rows = store.all(
         "SELECT s.id FROM signature s JOIN bug b ON b.id = s.bug WHERE b.repro_lines IS NOT NULL OR b.muted IS NOT NULL"
-    )
+        " OR (b.tried > 0 AND b.tried > (SELECT max(id) FROM night) - ?)", TRY_AGAIN_NIGHTS,
+    )  # fmt: skip
     return [r["id"] for r in rows]
 
 

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import job
+from . import result
 from .cells import Suite
 from .ledger import Ledger
 
@@ -45,16 +45,17 @@ def prune(ledger: Ledger, suite: Suite, output: Path, is_rehearsal: bool = False
         )
     }  # fmt: skip
     rows = ledger.all(
-        "SELECT run.night, run.folder, run.kind FROM run JOIN night ON night.id = run.night"
+        "SELECT run.night, night.name, run.folder, run.kind FROM run JOIN night ON night.id = run.night"
         " WHERE night.suite = ? AND run.night < ? AND folder != ''", suite.name, limit(suite.keep_healthy_nights),
     )  # fmt: skip
     for row in rows:
-        folder = Path(row["folder"])
+        # from names alone: what a result says of its place is not asked
+        folder = output / "nights" / row["name"] / "jobs" / Path(row["folder"]).name
         if row["kind"] != "ok" and row["night"] >= limit(suite.keep_nights):
             continue
-        if output not in folder.parents or not (folder / job.SPEC).is_file():  # never outside of what is ours
+        if folder.resolve() != folder or not (folder / result.SPEC).is_file():
             continue
-        for path in sorted(folder.glob("run-[0-9]*")):
+        for path in sorted([*folder.glob("run-[0-9]*"), *folder.glob("cache")]):
             gone.folders += 1
             gone.size_bytes += _size(path)
             if not is_rehearsal:
@@ -62,7 +63,7 @@ def prune(ledger: Ledger, suite: Suite, output: Path, is_rehearsal: bool = False
         for path in sorted(folder.glob("reprokit-*.tar.gz")):
             if str(path) not in kept:
                 gone.packs += 1
-                gone.size_bytes += path.stat().st_size
+                gone.size_bytes += path.lstat().st_size
                 if not is_rehearsal:
                     path.unlink(missing_ok=True)
     return gone

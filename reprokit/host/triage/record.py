@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
@@ -31,38 +32,40 @@ class Seen:
 
 def record(ledger: Ledger, night: int, cell: int, result: dict[str, Any]) -> bool:
     """Take a result of :mod:`.job` in; False where it was there already."""
-    with ledger.change():
-        if ledger.one("SELECT 1 FROM run WHERE night = ? AND cell = ?", night, cell):
-            return False
-        take(ledger, night, cell, result)
-    return True
-
-
-def take(ledger: Ledger, night: int, cell: int, result: dict[str, Any]) -> None:
-    """The same inside a transaction."""
     attempts = [a for a in result.get("attempts", ()) if isinstance(a, dict)]
     told = [a for a in attempts if _kind(a)]
     healthy = [a for a in told if _kind(a) == HEALTHY]
-    worst = next((a for a in told if _kind(a) not in NO_BUG), told[0] if told else {})
+    failed = [a for a in told if _kind(a) not in NO_BUG]
+    worst = next(iter([*failed, *healthy, *told]), {})
     costs = {what: _least(healthy, what) for what in trend.KINDS}
+    most = max((float(a["peak_rss_bytes"]) for a in told if a.get("peak_rss_bytes")), default=None)
     kind, expected = _kind(worst), list(result.get("expect") or [HEALTHY])
     torch = str(worst.get("torch") or "")
-    seen = _sightings(told) + slower(ledger, cell, costs, _phases(healthy))
-    ledger.do(
-        "INSERT INTO run(night, cell, kind, n, ok, torch, triton, seconds, compile_s, peak_rss_bytes, phases, is_expected, problem, folder)"
-        " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        night, cell, kind, len(told), len(healthy), torch, str(worst.get("triton") or ""), result.get("seconds"),
-        costs["compile_s"], costs["peak_rss_bytes"], json.dumps(_phases(healthy)), int(kind in expected or not kind),
-        str(result.get("problem") or ""), str(result.get("folder") or ""),
-    )  # fmt: skip
-    for one in seen:
-        is_slower = one.title.partition(":")[0] in trend.KINDS.values()
-        n = one.k if is_slower else len(healthy) + one.k
-        sight(ledger, night, cell, one, n, torch, not is_slower and one.title.partition(":")[0] in expected)
-    if seen and (found := result.get("minimized")) and isinstance(found, dict):
-        _keep_repro(ledger, str(worst.get("signature", {}).get("id")), found)
-    if healthy:
-        ledger.do("UPDATE place SET since = since + ? WHERE cell = ? AND last < ?", len(healthy), cell, night)
+    with ledger.change():
+        if ledger.one("SELECT 1 FROM run WHERE night = ? AND cell = ?", night, cell):
+            return False
+        seen = _sightings(failed) + slower(ledger, cell, costs, _phases(healthy))
+        ledger.do(
+            "INSERT INTO run(night, cell, kind, n, ok, torch, triton, seconds, compile_s, peak_rss_bytes, most_rss_bytes, phases,"
+            " is_expected, problem, folder) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            night, cell, kind, len(told), len(healthy), torch, str(worst.get("triton") or ""), result.get("seconds"),
+            costs["compile_s"], costs["peak_rss_bytes"], most, json.dumps(_phases(healthy)),
+            int(kind in expected or not kind), str(result.get("problem") or ""), str(result.get("folder") or ""),
+        )  # fmt: skip
+        for one in seen:
+            is_slower = kind_of(one.title) in trend.KINDS.values()
+            n = one.k if is_slower else len(healthy) + one.k
+            sight(ledger, night, cell, one, n, torch, not is_slower and kind_of(one.title) in expected)
+        if isinstance(found := result.get("minimized"), dict):
+            _keep_repro(ledger, night, found)
+        if healthy:
+            ledger.do("UPDATE place SET since = since + ? WHERE cell = ? AND last < ?", len(healthy), cell, night)
+    return True
+
+
+def kind_of(title: str) -> str:
+    """The kind that a title begins with."""
+    return title.partition(":")[0]
 
 
 def sight(ledger: Ledger, night: int, cell: int, one: Seen, n: int, torch: str, is_expected: bool) -> None:
@@ -106,14 +109,14 @@ def slower(ledger: Ledger, cell: int, costs: dict[str, float | None], phases: di
         if cost is None or before is None or cost <= before.limit:
             continue
         row = ledger.one("SELECT target, settings FROM cell WHERE id = ?", cell)
-        last = ledger.one("SELECT phases FROM run WHERE cell = ? AND ok ORDER BY night DESC LIMIT 1", cell)
-        phase = trend.grown_most(json.loads(last["phases"]) if last else {}, phases) if what == "compile_s" else ""
         where = f"{row['target']} {' '.join(settings_words(json.loads(row['settings'])))}".strip() if row else ""
-        title = f"{kind}: {phase or 'all phases'} | {where}"
+        title = f"{kind}: {where}"  # which phase has grown most may change from night to night
         digest = hashlib.sha256(f"nightly-1\n{title}".encode()).hexdigest()[:12]
+        last = ledger.one(f"SELECT phases FROM run WHERE {_USUAL} ORDER BY night DESC LIMIT 1", cell, f"{kind}:%")  # noqa: S608 - our own
+        phase = trend.grown_most(json.loads(last["phases"]) if last else {}, phases) if what == "compile_s" else ""
         cause = (
             f"{_amount(cost, what)}, usually {_amount(before.median, what)}"
-            f" (median of {before.runs} nights, spread {_amount(before.spread, what)})"
+            f" (median of {before.runs} nights, spread {_amount(before.spread, what)}){', most in ' + phase if phase else ''}"
         )
         traits = {"kind": kind, "phase": phase, "cause": cause, "message": where}
         found.append(Seen(digest, 1, title, traits, 1))
@@ -124,16 +127,21 @@ def _amount(value: float, what: str) -> str:
     return f"{value:.1f} CPU-seconds" if what == "compile_s" else f"{value / 1e6:.0f} MB"
 
 
+_USUAL = (
+    "cell = ? AND ok AND NOT EXISTS(SELECT 1 FROM sighting JOIN signature ON signature.id = sighting.signature"
+    " JOIN bug ON bug.id = signature.bug WHERE sighting.night = run.night AND sighting.cell = run.cell"
+    " AND bug.muted IS NULL AND signature.title LIKE ?)"
+)
+"""Healthy runs of a cell that were no regression of this kind, or one that was muted."""
+
+
 def usual(ledger: Ledger, cell: int, what: str) -> trend.Usual | None:
     """What a cell usually costs; nights of a regression that nobody has accepted, by muting it, are left out."""
     assert what in trend.KINDS
-    rows = ledger.all(
-        f"SELECT {what} AS cost FROM run WHERE cell = ? AND ok AND {what} IS NOT NULL AND NOT EXISTS("  # noqa: S608 - a key of KINDS
-        " SELECT 1 FROM sighting JOIN signature ON signature.id = sighting.signature JOIN bug ON bug.id = signature.bug"
-        " WHERE sighting.night = run.night AND sighting.cell = run.cell AND bug.muted IS NULL AND bug.kind = ?)"
-        " ORDER BY night DESC LIMIT ?",
-        cell, trend.KINDS[what], trend.NIGHTS,
-    )  # fmt: skip
+    sql = (
+        f"SELECT {what} AS cost FROM run WHERE {_USUAL} AND {what} IS NOT NULL ORDER BY night DESC LIMIT {trend.NIGHTS}"  # noqa: S608 - a key of KINDS
+    )
+    rows = ledger.all(sql, cell, f"{trend.KINDS[what]}:%")
     return trend.usual([row["cost"] for row in reversed(rows)], what)
 
 
@@ -142,7 +150,7 @@ def _bug_of(ledger: Ledger, one: Seen) -> int:
     row = ledger.one("SELECT bug FROM signature WHERE id = ?", one.signature)
     if row is not None:
         return int(row["bug"])
-    kind = one.title.partition(":")[0]
+    kind = kind_of(one.title)
     phase, cause = (str(one.traits.get(name) or "") for name in ("phase", "cause"))
     bug = ledger.do("INSERT INTO bug(title, kind, phase, cause) VALUES(?, ?, ?, ?)", one.title, kind, phase, cause)
     ledger.do(
@@ -154,44 +162,46 @@ def _bug_of(ledger: Ledger, one: Seen) -> int:
 
 def _restart(ledger: Ledger, bug: int, night: int) -> None:
     """A bug that comes back after it was fixed is counted anew: the nights without it are no sign of flakiness."""
-    row = ledger.one("SELECT status, returned FROM bug WHERE id = ?", bug)
-    if row is not None and row["status"] == "fixed" and row["returned"] != night:
-        ledger.do("UPDATE bug SET returned = ? WHERE id = ?", night, bug)
-        ledger.do(
-            "UPDATE place SET hits = 0, runs = 0, since = 0 WHERE signature IN (SELECT id FROM signature WHERE bug = ?)",
-            bug,
-        )
+    row = ledger.one("SELECT status FROM bug WHERE id = ?", bug)
+    own = "signature IN (SELECT id FROM signature WHERE bug = ?)"
+    if (
+        row is None
+        or row["status"] != "fixed"
+        or ledger.one(f"SELECT 1 FROM restart WHERE {own} AND night = ?", bug, night)  # noqa: S608
+    ):
+        return
+    ledger.do("INSERT INTO restart(signature, night) SELECT id, ? FROM signature WHERE bug = ?", night, bug)
+    ledger.do(f"UPDATE place SET hits = 0, runs = 0, since = 0 WHERE {own}", bug)  # noqa: S608
+    ledger.do("UPDATE bug SET pack = '' WHERE id = ?", bug)  # the old one may be gone
 
 
-def _keep_repro(ledger: Ledger, signature: str, found: dict[str, Any]) -> None:
-    """Keep the smallest program that any night has found."""
-    text, lines, pack = str(found.get("text") or ""), found.get("lines"), str(found.get("pack") or "")
+def _keep_repro(ledger: Ledger, night: int, found: dict[str, Any]) -> None:
+    """Keep the smallest program that any night has found, or that there was none to find."""
+    signature, text, lines, pack = (found.get(name) for name in ("signature", "text", "lines", "pack"))
+    own = "id = (SELECT bug FROM signature WHERE id = ?)"
+    ledger.do(f"UPDATE bug SET tried = ? WHERE {own}", night, signature)  # noqa: S608
     if text and isinstance(lines, int):
         ledger.do(
-            "UPDATE bug SET repro = ?, repro_lines = ?, pack = CASE ? WHEN '' THEN pack ELSE ? END"
-            " WHERE id = (SELECT bug FROM signature WHERE id = ?) AND (repro_lines IS NULL OR repro_lines > ?)",
-            text, lines, pack, pack, signature, lines,
+            f"UPDATE bug SET repro = ?, repro_lines = ?, pack = coalesce(?, pack) WHERE {own}"  # noqa: S608
+            " AND (repro_lines IS NULL OR repro_lines > ?)",
+            str(text), lines, pack, signature, lines,
         )  # fmt: skip
 
 
-def _sightings(attempts: list[dict[str, Any]]) -> list[Seen]:
+def _sightings(failed: list[dict[str, Any]]) -> list[Seen]:
+    """One for each signature; the first attempt that showed it is the one that was studied."""
     found: dict[str, Seen] = {}
-    for attempt in attempts:
+    for attempt in failed:
         signature = attempt.get("signature") or {}
-        if _kind(attempt) in NO_BUG or not signature.get("id"):
-            continue
-        name = str(signature["id"])
-        before = found.get(name)
-        pack = str(attempt.get("pack") or "") or (before.pack if before else "")
-        traits = attempt.get("traits") or {"kind": _kind(attempt)}
-        found[name] = Seen(
-            name,
-            int(signature.get("algorithm") or 0),
-            str(signature.get("title")),
-            traits,
-            1 + (before.k if before else 0),
-            pack,
-        )
+        name = str(signature.get("id") or "")
+        if before := found.get(name):
+            found[name] = dataclasses.replace(
+                before, k=before.k + 1, pack=before.pack or str(attempt.get("pack") or "")
+            )
+        elif name:
+            traits = attempt.get("traits") or {"kind": _kind(attempt)}
+            algorithm, title = int(signature.get("algorithm") or 0), str(signature.get("title"))
+            found[name] = Seen(name, algorithm, title, traits, 1, str(attempt.get("pack") or ""))
     return list(found.values())
 
 

@@ -73,12 +73,12 @@ def read(path: Path) -> Suite:
 
 
 LIMITS: dict[str, tuple[type | tuple[type, ...], str, Callable[[Any], bool]]] = {
-    "timeout_s": ((int, float), "a number of seconds above 0", lambda v: 0 < v < float("inf")),
-    "stall_s": ((int, float), "a number of seconds above 0", lambda v: 0 < v < float("inf")),
-    "budget_s": ((int, float), "a number of seconds, 0 for none", lambda v: 0 <= v < float("inf")),
+    "timeout_s": ((int, float), "a number of seconds above 0", lambda v: 0 < v <= 1e7),
+    "stall_s": ((int, float), "a number of seconds above 0", lambda v: 0 < v <= 1e7),
+    "budget_s": ((int, float), "a number of seconds, 0 for none", lambda v: 0 <= v <= 1e7),
     "retries": (int, "a number from 0 to 20", lambda v: 0 <= v <= 20),
     "cores": (int, "a number from 1", lambda v: v >= 1),
-    "memory_gb": ((int, float), "a number of gigabytes", lambda v: v >= 0),
+    "memory_gb": ((int, float), "a number of gigabytes", lambda v: 0 <= v <= 1e6),
     "gpus": (int, "a number from 0", lambda v: v >= 0),
 }
 
@@ -102,7 +102,8 @@ def _environments(table: Table, folder: Path) -> dict[str, Environment]:
         if "/" in python:
             python = str(folder / Path(python).expanduser())
         index = row.take("index_url", str, "an address", "")
-        found[name] = Environment(name, python, torch, row.texts("packages"), index, row.texts("find_links"))
+        links = tuple(link if "://" in link else str(folder / link) for link in row.texts("find_links"))
+        found[name] = Environment(name, python, torch, row.texts("packages"), index, links)
     return found or {"default": Environment("default", sys.executable)}
 
 
@@ -146,7 +147,7 @@ def _cells(
     try:
         if command:
             if command[0] != "{python}":
-                parse_command(command)
+                parse_command((str(folder / command[0]) if "/" in command[0] else command[0], *command[1:]))
             for key in own:
                 if key not in OF_COMMANDS:
                     raise BadInput(f"{key} shapes a model, and a command runs as it is; put it into the command")
@@ -169,6 +170,9 @@ def _cells(
                 f"{kind!r} is no verdict; {f'did you mean {near[0]}' if near else 'known are ' + ', '.join(KINDS)}?",
             )
     knobs = table.table("set").values
+    for name, value in knobs.items():
+        if not isinstance(value, (str, int, float, bool, list, dict)) or "datetime" in repr(value):
+            raise table.bad("set", f"{name} = {value} is no number, text, list or table")
     device = table.take("device", str, "a device such as cuda", "")
     needs = _limits(table, limits)
     if device.startswith("cuda") and "gpus" not in table.values and not needs.gpus:

@@ -50,7 +50,7 @@ def result(*attempts: dict[str, Any], expect: tuple[str, ...] = ("ok",), **more:
 def night(store: Ledger, **cells: dict[str, Any]) -> int:
     """One whole night: a result for each target."""
     place = len(store.all("SELECT id FROM night")) + 1
-    number = ledger.begin_night(store, f"2026-11-{place:03d}", "main", len(cells), 1e9 + place)
+    number = ledger.begin_night(store, f"uid {place}", f"2026-11-{place:03d}", "main", len(cells), 1e9 + place)
     for target, told in cells.items():
         with store.change():
             cell = ledger.cell_id(store, target, target, {"environment": "here"}, [])

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reprokit.core.records import BadInput
-from reprokit.host.triage import bugs, exchange, ledger, morning, page, record
+from reprokit.host.triage import bugs, exchange, ledger, morning, page, plan, record
 
 from ...conftest import ROOT
 from .nights import failing, healthy, new_ledger, night, result, status
@@ -47,6 +47,62 @@ def test_a_night_without_its_target_says_nothing(tmp_path: Path) -> None:
     for _ in range(3):
         night(store, a=result(healthy()))
     assert (status(store, "lost"), status(store, "other")) == ("fixed", "fixed")
+
+
+def test_a_bug_that_shows_elsewhere_is_not_fixed(tmp_path: Path) -> None:
+    """While b shows it, its absence from a is no reason; nor is one more healthy run of a, when b is not run."""
+    store = new_ledger(tmp_path)
+    night(store, a=result(failing("lost")), b=result(failing("lost")))
+    for _ in range(4):
+        night(store, a=result(healthy()), b=result(failing("lost")))
+    night(store, a=result(healthy()))
+    assert status(store, "lost") == "flaky"
+    for _ in range(3):
+        night(store, a=result(healthy()), b=result(healthy()))
+    assert status(store, "lost") == "fixed"
+
+
+def test_a_night_that_was_cut_short_keeps_its_news(tmp_path: Path) -> None:
+    """What only a night has seen that never ended is new in the report of the next one, and told while it runs, too."""
+    store = new_ledger(tmp_path)
+    night(store, a=result(healthy()))
+    number = ledger.begin_night(store, "cut", "cut", "main", 2, 1e9)
+    record.record(store, number, 1, result(failing("lost")))
+    told = morning.report(store)
+    assert [bug["title"] for bug in told["groups"]["new"]] == ["exception: codegen | lost"]
+    bugs.close_night(store, number, "incomplete")
+    night(store, a=result(failing("lost")))
+    assert morning.report(store)["exit_code"] == 1
+    number = ledger.begin_night(store, "again", "again", "main", 2, 1e9)
+    record.record(store, number, 1, result(failing("second")))
+    bugs.close_night(store, number, "incomplete")
+    night(store, a=result(healthy()))
+    told = morning.report(store)
+    assert told["exit_code"] == 1 and "was cut short" in told["groups"]["new"][0]["reason"]
+    night(store, a=result(healthy()))
+    assert morning.report(store)["exit_code"] == 0
+
+
+def test_what_was_studied_belongs_to_its_bug(tmp_path: Path) -> None:
+    """The repro goes to the failure that was made small, traits and pack of its first attempt stay, no repro is no reason to try every night."""
+    store = new_ledger(tmp_path)
+    studied = failing("y", rung="inductor", operator="aten.sin")
+    studied["pack"] = "small.tar.gz"
+    again = {**failing("y"), "pack": "second.tar.gz"}
+    small = {"signature": studied["signature"]["id"], "text": "REPRO OF Y", "lines": 3, "pack": "small.tar.gz"}
+    night(store, a=result(failing("x"), studied, again, minimized=small))
+    rows = {r["title"][-1]: r["repro"] for r in store.all("SELECT title, repro FROM bug")}
+    assert rows == {"x": "", "y": "REPRO OF Y"}
+    traits = json.loads(store.all("SELECT traits FROM signature WHERE title LIKE '%y'")[0]["traits"])
+    assert (traits["rung"], traits["operator"]) == ("inductor", "aten.sin")
+    assert store.all("SELECT pack FROM sighting WHERE k = 2")[0]["pack"] == "small.tar.gz"
+    assert studied["signature"]["id"] in plan.known(store) and failing("x")["signature"]["id"] not in plan.known(store)
+    nothing = {"signature": failing("x")["signature"]["id"], "text": "", "lines": None, "pack": None}
+    night(store, a=result(failing("x"), minimized=nothing))
+    assert failing("x")["signature"]["id"] in plan.known(store)
+    for _ in range(plan.TRY_AGAIN_NIGHTS):
+        night(store, a=result(failing("x")))
+    assert failing("x")["signature"]["id"] not in plan.known(store)
 
 
 def test_flaky_is_k_of_n(tmp_path: Path) -> None:
@@ -121,6 +177,11 @@ def test_near_matches_are_proposed_and_never_merged(tmp_path: Path) -> None:
         bugs.merge(store, 1, [bugs.find(store, "2")], "")
     assert bugs.split(store, 1, near["signature"]["id"], "") == 2
     assert len(morning.report(store)["groups"]["open"]) == 3
+    bugs.merge(store, 1, [2], "by mistake")
+    assert bugs.split(store, 1, "2", "") == 2
+    assert {r["bug"] for r in store.all("SELECT bug FROM signature")} == {1, 2, 3}
+    with pytest.raises(BadInput, match="is bug 1 itself"):
+        bugs.split(store, 1, "1", "")
     with pytest.raises(BadInput, match="nothing to split"):
         bugs.split(store, 2, near["signature"]["id"], "")
     with pytest.raises(BadInput, match="knows no bug"):
@@ -149,6 +210,22 @@ def test_an_expected_failure_is_no_news_and_its_end_is(tmp_path: Path) -> None:
         night(store, a=result(told, expect=("exception",)))
         codes.append(morning.report(store)["exit_code"])
     assert codes == [0, 0, 1, 0]
+    codes = []
+    for told in (failing("known"), {**healthy(), "verdict": {"kind": "unknown"}}, healthy()):
+        night(store, b=result(told, expect=("exception",)))
+        codes.append(morning.report(store)["exit_code"])
+    assert codes == [0, 0, 1]
+
+
+def test_an_alias_in_the_same_cell_counts_once(tmp_path: Path) -> None:
+    """Two signatures of one bug that take turns in one cell show in half of its runs, in one cell a night."""
+    store = new_ledger(tmp_path)
+    night(store, a=result(failing("x"), failing("y"), healthy()))
+    bugs.merge(store, 1, [2], "")
+    for what in ("x", "y", "x", "y"):
+        night(store, a=result(failing(what), healthy()))
+    (bug,) = morning.report(store)["groups"]["flaky"]
+    assert (bug["hits"], bug["runs"], bug["tonight"]) == (6, 11, 1)
 
 
 def test_a_slower_compile_is_a_bug(tmp_path: Path) -> None:
@@ -157,10 +234,10 @@ def test_a_slower_compile_is_a_bug(tmp_path: Path) -> None:
     for value in (10.0, 10.9, 9.5, 10.2, 9.8, 10.6, 9.4):
         night(store, a=result(healthy(value)))
     assert not store.all("SELECT id FROM bug")
-    for _ in range(20):
-        night(store, a=result(healthy(16.0, lowering=9.0, codegen=7.0)))
+    for place in range(20):  # which phase has grown most is not what it is called by
+        night(store, a=result(healthy(16.0, lowering=9.0 + place % 2, codegen=10.5 if place == 7 else 7.0)))
     (bug,) = morning.report(store)["groups"]["open"]
-    assert bug["title"] == "compile-time-regression: lowering | a environment=here"
+    assert bug["title"] == "compile-time-regression: a environment=here"
     assert bug["cause"].startswith("16.0 CPU-seconds, usually 10.0 CPU-seconds (median of 7 nights")
     assert bug["hits"] == 20
     bugs.mute(store, bug["id"], "the price of a better kernel")
@@ -202,7 +279,7 @@ def test_the_order_of_nights_is_no_clocks_business(tmp_path: Path) -> None:
     """A clock that was put back by a year changes no status."""
     store = new_ledger(tmp_path)
     for place, told in enumerate([failing("lost"), healthy(), healthy(), healthy()]):
-        number = ledger.begin_night(store, f"n{place}", "main", 1, 2e9 - 4e7 * place)
+        number = ledger.begin_night(store, f"uid {place}", f"n{place}", "main", 1, 2e9 - 4e7 * place)
         with store.change():
             cell = ledger.cell_id(store, "a", "a", {}, [])
         record.record(store, number, cell, result(told))
