@@ -34,6 +34,10 @@ ALLOWED_VARIABLES = re.compile(
 _ESCAPES = (("\\n", "\x1c"), ("\\r", "\x1d"), ("\\t", "\x1e"))
 
 
+REMEMBERED, REMEMBERED_CHARS = 50_000, 200
+"""Short texts come again and again, as keys and states do; equal ones are hidden alike."""
+
+
 class Redactor:
     """Hides private text; one instance for one pack, so that equal secrets get equal placeholders."""
 
@@ -41,9 +45,18 @@ class Redactor:
         self._numbers: dict[tuple[str, str], str] = {}
         self._counts: dict[str, int] = {}
         self._rules = redact_rules.make(private or Private())
+        self._known: dict[str, str] = {}
 
     def text(self, text: str) -> str:
         """Give ``text`` without what is private; giving the result again changes nothing."""
+        if (known := self._known.get(text)) is not None:
+            return known
+        found = self._redacted(text)
+        if len(text) <= REMEMBERED_CHARS and len(self._known) < REMEMBERED:
+            self._known[text] = found
+        return found
+
+    def _redacted(self, text: str) -> str:
         for escape, stand_in in _ESCAPES:
             text = text.replace(stand_in, " ").replace(escape, stand_in)
         lowered = text.lower()
