@@ -4,7 +4,7 @@ reprokit capture benchmarks/bugs.py:keyerror_buf --set host=block --set size=12
 
 A factory takes ``size`` (of the bug's own tensors, or the length of its chain) and ``host`` (the model around it: ``alone``,
 ``mlp``, ``block``, ``conv``). In a host the bug is the step in the middle of one graph: it takes the hidden state, or tensors of
-its own beside it, and its result goes on through the model and out. Names in quotes are labels: what the cause is.
+its own beside it, and its result goes on through the model and out. The first word of a docstring is the label: a public issue, or what the cause is.
 """
 
 from __future__ import annotations
@@ -138,23 +138,23 @@ def _relu_bug(what: str) -> None:
 
 
 def relu_cpp(size: int = 8, host: str = "alone") -> Any:
-    """ "inductor-testing-relu-compile": torch's own injected bug, C++ that does not compile."""
+    """inductor-testing-relu-compile: torch's own injected bug, C++ that does not compile."""
     _relu_bug("compile_error")
     return inline(host, torch.relu, size)
 
 
 def relu_backend(size: int = 8, host: str = "alone") -> Any:
-    """ "dynamo-testing-relu-backend": torch's own broken backend, which raises for relu."""
+    """dynamo-testing-relu-backend: torch's own broken backend, which raises for relu."""
     return inline(host, torch.relu, size, compile={"backend": "relu_compile_error_TESTING_ONLY"})
 
 
 def lowering_raises(size: int = 8, host: str = "alone") -> Any:
-    """ "injected-lowering-raise", with BUG=raise of benchmarks/inject."""
+    """injected-lowering-raise, with BUG=raise of benchmarks/inject."""
     return inline(host, torch.erf, size)
 
 
 def own_pass(size: int = 8, host: str = "alone") -> Any:
-    """ "made-custom-pass": the user's pass raises, and says how large the graph is."""
+    """made-custom-pass: the user's pass raises, and says how large the graph is."""
     import torch._inductor.config
     from torch._inductor.custom_graph_pass import CustomGraphPass
 
@@ -172,7 +172,7 @@ def own_pass(size: int = 8, host: str = "alone") -> Any:
 
 
 def own_backend(size: int = 8, host: str = "alone") -> Any:
-    """ "made-custom-backend": the user's backend knows no relu."""
+    """made-custom-backend: the user's backend knows no relu."""
 
     def picky(gm, inputs):
         for node in gm.graph.nodes:
@@ -184,7 +184,7 @@ def own_backend(size: int = 8, host: str = "alone") -> Any:
 
 
 def no_fake(size: int = 8, host: str = "alone") -> Any:
-    """ "made-no-fake-kernel": a custom operator without a fake implementation."""
+    """made-no-fake-kernel: a custom operator without a fake implementation."""
 
     @torch.library.custom_op("bench::custom", mutates_args=())
     def custom(x: torch.Tensor) -> torch.Tensor:
@@ -194,7 +194,7 @@ def no_fake(size: int = 8, host: str = "alone") -> Any:
 
 
 def fake_raises(size: int = 8, host: str = "alone") -> Any:
-    """ "made-fake-raises": a custom operator whose fake implementation is wrong about sizes."""
+    """made-fake-raises: a custom operator whose fake implementation is wrong about sizes."""
 
     @torch.library.custom_op("bench::picky", mutates_args=())
     def picky(x: torch.Tensor) -> torch.Tensor:
@@ -210,7 +210,7 @@ def fake_raises(size: int = 8, host: str = "alone") -> Any:
 
 
 def constraint(size: int = 8, host: str = "alone") -> Any:
-    """ "made-constraint-violation": a size that is marked dynamic is made a constant by the program."""
+    """made-constraint-violation: a size that is marked dynamic is made a constant by the program."""
     x = torch.randn(size, 3)
     torch._dynamo.mark_dynamic(x, 0)
     return within(host, lambda x: x * 2 + torch.ones(size, 1), (x,))
@@ -230,7 +230,7 @@ def jacfwd_trace(size: int = 3, host: str = "alone") -> Any:
 
 
 def oob_abort(size: int = 100_000, host: str = "alone") -> Any:
-    """ "oob-abort": an index out of bounds throws in an OpenMP region, which nothing can catch."""
+    """oob-abort: an index out of bounds throws in an OpenMP region, which nothing can catch."""
     torch.set_num_threads(2)
     net = lambda x, i: x[i] + 1  # noqa: E731
 
@@ -244,23 +244,23 @@ def oob_abort(size: int = 100_000, host: str = "alone") -> Any:
 
 
 def relu_throws(size: int = 8, host: str = "alone") -> Any:
-    """ "inductor-testing-relu-throw": torch's own injected bug, C++ that throws."""
+    """inductor-testing-relu-throw: torch's own injected bug, C++ that throws."""
     _relu_bug("runtime_error")
     return inline(host, torch.relu, size)
 
 
 def lowering_segv(size: int = 8, host: str = "alone") -> Any:
-    """ "injected-lowering-segv", with BUG=segv of benchmarks/inject."""
+    """injected-lowering-segv, with BUG=segv of benchmarks/inject."""
     return inline(host, torch.erf, size)
 
 
 def kernel_abort(size: int = 8, host: str = "alone") -> Any:
-    """ "injected-kernel-abort", with BUG=kernel-abort of benchmarks/inject."""
+    """injected-kernel-abort, with BUG=kernel-abort of benchmarks/inject."""
     return inline(host, torch.erf, size)
 
 
 def kernel_segv(size: int = 8, host: str = "alone") -> Any:
-    """ "made-kernel-segv": generated C++ that writes to address 0."""
+    """made-kernel-segv: generated C++ that writes to address 0."""
     from torch._inductor.codegen import cpp
 
     for owner in (cpp.CppOverrides, cpp.CppVecOverrides):
@@ -320,13 +320,13 @@ def copy_then_mutate(size: int = 3, host: str = "alone") -> Any:
 
 
 def relu_wrong(size: int = 8, host: str = "alone") -> Any:
-    """ "inductor-testing-relu-accuracy": torch's own injected bug, relu gives more by one."""
+    """inductor-testing-relu-accuracy: torch's own injected bug, relu gives more by one."""
     _relu_bug("accuracy")
     return inline(host, torch.relu, size)
 
 
 def log1p_wrong(size: int = 8, host: str = "alone") -> Any:
-    """ "inductor-testing-log1p-accuracy": torch's own injected bug, log1p gives more by one."""
+    """inductor-testing-log1p-accuracy: torch's own injected bug, log1p gives more by one."""
     from torch._inductor import config
 
     config.cpp.inject_log1p_bug_TESTING_ONLY = "accuracy"
@@ -354,7 +354,7 @@ def local_class(size: int = 3, host: str = "alone") -> Any:
 
 
 def early_exit(size: int = 4, host: str = "alone") -> Any:
-    """ "item-early-exit": a loop that ends on a value."""
+    """item-early-exit: a loop that ends on a value."""
 
     def bug(x):
         for _ in range(size):
@@ -402,7 +402,7 @@ class Counting(nn.Module):
 
 
 def counter(size: int = 3, host: str = "alone") -> Any:
-    """ "int-attribute": an integer attribute that grows in forward (cf. torchrec#4338)."""
+    """int-attribute: an integer attribute that grows in forward (cf. torchrec#4338)."""
     return within(host, Counting(), (torch.ones(size),), steps=12, compile={"backend": "eager"})
 
 
@@ -419,7 +419,7 @@ class Cache(nn.Module):
 
 
 def kv_cache(size: int = 16, host: str = "alone") -> Any:
-    """ "int-attribute": the index of a KV cache is one too."""
+    """kv-cache-index: the index of a KV cache is one too, of another program."""
     return within(host, Cache(size), (torch.randn(1, 8),), steps=12, compile={"backend": "aot_eager"})
 
 
@@ -427,7 +427,7 @@ def kv_cache(size: int = 16, host: str = "alone") -> Any:
 
 
 def lock_pass(size: int = 16, host: str = "alone") -> Any:
-    """ "made-lock-pass": a custom pass waits for a lock that its own thread holds."""
+    """made-lock-pass: a custom pass waits for a lock that its own thread holds."""
     import torch._inductor.config
     from torch._inductor.custom_graph_pass import CustomGraphPass
 
@@ -446,12 +446,12 @@ def lock_pass(size: int = 16, host: str = "alone") -> Any:
 
 
 def lowering_hangs(size: int = 8, host: str = "alone") -> Any:
-    """ "injected-lowering-hang", with BUG=hang of benchmarks/inject."""
+    """injected-lowering-hang, with BUG=hang of benchmarks/inject."""
     return inline(host, torch.erf, size)
 
 
 def kernel_hangs(size: int = 8, host: str = "alone") -> Any:
-    """ "injected-kernel-hang", with BUG=kernel-hang of benchmarks/inject."""
+    """injected-kernel-hang, with BUG=kernel-hang of benchmarks/inject."""
     return inline(host, torch.erf, size)
 
 

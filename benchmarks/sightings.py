@@ -97,10 +97,16 @@ CASES = {
         "197896", ("graph-break",), (3, 5), "__build_class__", words=("--no-compare", "--graph-breaks", "0"),
         more=(DYNAMIC, ("--fullgraph",)),
     ),
-    "early_exit": Case("item-early-exit", ("graph-break",), (4, 7), r"item|[Dd]ata-dependent", more=(DYNAMIC, ("--fullgraph",))),
+    "early_exit": Case(
+        "item-early-exit", ("graph-break",), (4, 7), "Tensor.item", words=("--no-compare", "--graph-breaks", "0"), more=(DYNAMIC,),
+    ),
+    "early_exit_fullgraph": Case(
+        "item-early-exit-fullgraph", EXCEPTION, (4, 7), "data-dependent expression", words=("--no-compare", "--fullgraph"), more=(),
+        factory="early_exit",
+    ),
     "processor_identity": Case("163329", ("recompile-limit", "recompile-storm"), (4, 7), "processor", more=(DYNAMIC,)),
     "counter": Case("int-attribute", ("recompile-limit", "recompile-storm"), (3, 5), r"\bn\b", more=(STATIC,)),
-    "kv_cache": Case("int-attribute", ("recompile-limit", "recompile-storm"), (16, 24), "_current_idx", more=(STATIC,)),
+    "kv_cache": Case("kv-cache-index", ("recompile-limit", "recompile-storm"), (16, 24), "_current_idx", more=(STATIC,)),
     "lock_pass": Case("made-lock-pass", ("hang",), (16, 24), more=(DYNAMIC,), hosts=("mlp",)),
     "lowering_hangs": Case("injected-lowering-hang", ("hang",), (8, 20), bug="hang", more=(DYNAMIC,), hosts=("mlp",)),
     "kernel_hangs": Case("injected-kernel-hang", ("hang",), (8, 20), bug="kernel-hang", more=(DYNAMIC,), hosts=("mlp",)),
