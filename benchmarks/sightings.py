@@ -66,6 +66,17 @@ EXCEPTION, CRASH, WRONG = ("exception",), ("crash",), ("wrong-result",)
 COMPARED = ("--compare", "--ablate")
 QUICK = ("--no-compare", "--timeout", "40")
 
+# What was tried and has no line, and why:
+# - gelu of infinities (benchmarks/silent_cases.py): eager is the wrong side, the verdict is ok.
+# - early_exit in a host without --graph-breaks 0: the graphs around the break are compiled, and the verdict is ok. Whole graphs
+#   are asked for in early_exit_fullgraph, which fails of something else: a guard on a value that is not known.
+# - pool_grad (pytorch#181653) with torch 2.13 at sizes 161 and 221: compiled within 40 seconds.
+# - jacfwd_trace alone with --dynamic fails in Dynamo, of an assertion about inference mode: that is jacfwd_dynamic. In a host it
+#   gets as far as the kernel and dies of pytorch#190856 there.
+# - local_class with torch 2.9: that one traces no class statement at all, which is another gap than that of the issue.
+# - oob_abort: two threads abort at once, and their words mix; of what the first says all, the type or nothing may be left.
+# - relu_throws was expected to abort: the wrapper of the kernel turns what is thrown into RuntimeError.
+# - kv_cache and counter are one mistake (an integer attribute) in two programs, which are mended one by one: two labels.
 CASES = {
     "keyerror_buf": Case("196570", EXCEPTION, (8, 12), r"'buf\d+'", hosts=ALL),
     "jacfwd_half": Case("194706", EXCEPTION, (3, 4), r"error:"),
@@ -81,7 +92,7 @@ CASES = {
     "jacfwd_dynamic": Case(
         "jacfwd-dynamic-fw-primal", EXCEPTION, (3, 4), "_fw_primal", words=("--no-compare", "--dynamic"), more=(), factory="jacfwd_trace"
     ),
-    "oob_abort": Case("oob-abort", CRASH, (100_000, 250_000), "out of bounds|std::runtime_error"),
+    "oob_abort": Case("oob-abort", CRASH, (100_000, 250_000), "out of bounds|std::runtime_error|std::terminate"),
     "relu_throws": Case("inductor-testing-relu-throw", EXCEPTION, (8, 20), "unhandled error"),
     "lowering_segv": Case("injected-lowering-segv", CRASH, (8, 20), "Segmentation", "segv"),
     "kernel_abort": Case("injected-kernel-abort", CRASH, (8, 20), "Aborted", "kernel-abort"),
@@ -114,10 +125,6 @@ CASES = {
     "square_chain": Case("192498", ("hang", "slow-compile"), (16, 19), words=QUICK, hosts=("mlp",), more=()),
     "pool_grad": Case("181653", ("hang", "slow-compile"), (161, 221), words=QUICK, hosts=("mlp",), more=()),
 }  # fmt: skip
-
-LEFT_OUT = """
-What was tried and has no line, and why:
-"""
 
 
 @dataclass(frozen=True)
