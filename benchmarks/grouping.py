@@ -18,6 +18,12 @@ from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
+
+import evidence
+
+from reprokit.core.signature import ALGORITHM
+
 Row = dict[str, Any]
 METHODS: dict[str, Callable[[Row], Hashable]] = {
     "exact message": lambda row: row["message"],
@@ -46,6 +52,15 @@ def pairwise(
         same += is_same
         both += is_together and is_same
     return (both / together if together else 1.0), (both / same if same else 1.0)
+
+
+def read(file: Path) -> list[Row]:
+    """The sightings of a file, each signed by today's rules."""
+    rows: list[Row] = [json.loads(line) for line in file.read_text().splitlines()]
+    for row in rows:
+        signed = evidence.sign(row["evidence"])
+        row["signature"] = {"id": signed.id, "title": signed.title}
+    return rows
 
 
 def table(rows: Sequence[Row]) -> list[str]:
@@ -113,12 +128,10 @@ def main() -> None:
     if {"-h", "--help"} & set(sys.argv):
         sys.exit(print(__doc__))
     files = [Path(a) for a in sys.argv[1:]] or [Path(__file__).resolve().parent / "data" / "sightings.jsonl"]
-    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    rows = [row for file in files for row in read(file)]
     versions = Counter(r["torch"] for r in rows)
-    algorithms = sorted({r["signature"]["algorithm"] for r in rows})
-    print(
-        f"{len(rows)} sightings ({', '.join(f'{n} with torch {v}' for v, n in versions.items())}), algorithm {algorithms}\n"
-    )
+    told = ", ".join(f"{n} with torch {v}" for v, n in versions.items())
+    print(f"{len(rows)} sightings ({told}), signed with algorithm {ALGORITHM}\n")
     print("\n".join(table(rows)))
     for head, found in (
         ("Several bugs, one signature", wrong_groups(rows)),

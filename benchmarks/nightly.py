@@ -185,7 +185,9 @@ def _one_ledger(folder: Path, sightings: int) -> tuple[Any, ...]:
             ]
         while at < sightings:
             nights += 1
-            number = ledger.begin_night(store, f"{nights}", f"night {nights:05d}", "main", cells, 1.7e9 + 86400 * nights)
+            number = ledger.begin_night(
+                store, f"{nights}", f"night {nights:05d}", "main", cells, 1.7e9 + 86400 * nights
+            )
             began = time.monotonic()
             for cell in ids:
                 bug = 1 + (cell * 7 + nights // 40) % known if chance.random() < 0.8 else 0

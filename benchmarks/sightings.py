@@ -6,9 +6,8 @@ A case is a factory of benchmarks/bugs.py. What a sighting shows is checked by t
 message that its cause makes, never by the signature; what shows something else gets no label, and goes to --rejected. What
 is already in the file is not run again. benchmarks/grouping.py measures how well signatures group the lines.
 
-A line: label, target, settings, torch, kind, phase, cause, signature {id, title, algorithm}, message (exact, of the
-innermost exception; for what raises none, what the run itself would print), frames (the innermost 12, normalised),
-top3, explain, first_rung, departs.
+A line: label, target, settings, torch, kind, message (exact, of the innermost exception; for what raises none, what the run
+itself would print), top3 (the innermost frames, normalised), and the evidence that a signature is made of (benchmarks/evidence.py).
 """
 
 from __future__ import annotations
@@ -30,14 +29,17 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import evidence
+
 from reprokit.core import frames as fr
 from reprokit.core import signature
 from reprokit.core.facts import recent
 from reprokit.core.records import Frame, Observation, Raised
+from reprokit.core.verdict import judge
 from reprokit.host import observe, run
 
 USUAL = ("capture", "--json", "--no-minimize", "--no-escalate", "--no-trace", "--stall", "20")
-MESSAGE_CHARS, FRAMES = 2_000, 12
+MESSAGE_CHARS = 2_000
 DYNAMIC, STATIC = ("--dynamic",), ("--no-dynamic",)
 AUTOTUNE, TRAIN = ("--mode", "max-autotune-no-cudagraphs"), ("--train",)
 
@@ -190,7 +192,7 @@ def innermost(raised: Raised | None) -> tuple[str, tuple[Frame, ...]]:
     return root.message or root.type, next((link.frames for link in reversed(inward) if link.frames), ())
 
 
-def evidence(kind: str, seen: Observation) -> tuple[str, tuple[Frame, ...]]:
+def exact(kind: str, seen: Observation) -> tuple[str, tuple[Frame, ...]]:
     """The exact message and the frames of a failure, without any rule of ours but what a file is called."""
     if kind == "crash":
         fault = signature.fatal(seen)
@@ -218,22 +220,27 @@ def scrub(text: str) -> str:
     )
 
 
+def scrubbed(value: Any) -> Any:
+    """Every text of a JSON value scrubbed."""
+    if isinstance(value, dict):
+        return {key: scrubbed(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [scrubbed(one) for one in value]
+    return scrub(value) if isinstance(value, str) else value
+
+
 def sighting(name: str, case: Case, variant: Variant, version: str, run_path: Path) -> dict[str, Any]:
     """The line of one run."""
-    told = {n: json.loads((run_path / f"{n}.json").read_text()) for n in ("verdict", "signature")}
     seen = seen_in(run_path)
-    verdict, signed = told["verdict"], told["signature"]
-    message, frames = evidence(verdict["kind"], seen)
+    verdict = judge(seen)
+    message, frames = exact(verdict.kind, seen)
     settings: dict[str, Any] = {"size": variant.size, "host": variant.host}
     settings["options"] = [w for w in (*case.words, *variant.words) if w != "--no-compare"]
-    rows = [[f.file, f.function] for f in frames[:FRAMES]]
     return {
         "label": case.label, "target": f"benchmarks/bugs.py:{case.factory or name}", "settings": settings, "torch": version,
-        "kind": verdict["kind"], "phase": verdict["phase"], "cause": verdict["cause"],
-        "signature": {k: signed[k] for k in ("id", "title", "algorithm")},
-        "message": scrub(message[: 2 * MESSAGE_CHARS])[:MESSAGE_CHARS], "frames": rows,
-        "top3": [fr.show(f) for f in frames[:3]], "explain": [scrub(e) for e in signed["explain"]],
-        "first_rung": seen.first_rung, "departs": seen.departs, "reason": scrub(verdict["reason"])[:400],
+        "kind": verdict.kind, "message": scrub(message[: 2 * MESSAGE_CHARS])[:MESSAGE_CHARS],
+        "top3": [fr.show(f) for f in frames[:3]], "reason": scrub(verdict.reason)[:400],
+        "evidence": scrubbed(evidence.keep(verdict, seen)),
     }  # fmt: skip
 
 
@@ -288,7 +295,10 @@ def collect(names: Iterable[str], asked: argparse.Namespace) -> None:
                     )
             shows = is_shown(case, row)
             append(asked.output if shows else asked.rejected, row)
-            print(f"{'' if shows else 'REJECTED '}{name} {settings} {version}: {row['signature']['title']}", flush=True)
+            print(
+                f"{'' if shows else 'REJECTED '}{name} {settings} {version}: {evidence.sign(row['evidence']).title}",
+                flush=True,
+            )
 
 
 def main() -> None:

@@ -22,6 +22,8 @@ _PACKAGES = re.compile(r".*/(?:site|dist)-packages/(.+)")
 _TORCH_TREE = re.compile(
     r".*/(torch/(?:_\w+|fx|nn|utils|distributed|autograd|cuda|func|export|optim|library|functional)[/.].*)"
 )
+_NORMAL = re.compile(r"<generated>|<stdlib>/.*|<agent>|<user>|(?:torch|triton)/.*")
+"""What is normalised already stays as it is."""
 _STDLIB = re.compile(r".*/lib(?:64)?/python3\.\d+t?/(.+)")
 _AGENT = re.compile(r".*/(?:_reprokit|reprokit/(?:agent|core))/.*")
 
@@ -30,6 +32,8 @@ def normalise_file(file: str) -> str:
     """Give the machine-independent form of a source path."""
     if file.startswith("<frozen"):
         return "<frozen>"
+    if _NORMAL.fullmatch(file):
+        return file
     if _GENERATED.fullmatch(file):
         return "<generated>"
     if _AGENT.fullmatch(file):

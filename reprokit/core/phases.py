@@ -24,6 +24,7 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
         r"torch/_functorch/_aot_autograd/(runtime_wrappers|subclass_codegen)\.py.*",
         r".*runtime_wrapper|__call__|__torch_dispatch__|forward|backward|run.*",
     ),
+    ("kernel-run", r"torch/_functorch/_aot_autograd/runtime_wrappers\.py", r"<torn>"),
     (
         "aot",
         # not the function transforms (vmap, grad ...), which eager code uses too
@@ -53,7 +54,6 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
         r".*",
     ),
     ("kernel-run", r"triton/.*|torch/_inductor/(cudagraph_trees|output_code)\.py", r".*"),
-    ("kernel-run", r"torch/_functorch/_aot_autograd/runtime_wrappers\.py", r"<torn>"),
     ("worker-wait", r"torch/_inductor/(async_compile|compile_worker/.*)(\.py)?", r".*"),
     ("codegen", r"torch/_inductor/codegen/.*", r".*"),
     ("codegen", r"torch/_inductor/scheduler\.py", r"_?codegen.*"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
+from collections.abc import Sequence
 
 from . import frames as fr
 from . import results
@@ -104,7 +105,8 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
     if verdict.kind == "hang" and seen.endless_line:
         return "endless unrolling", ["the line belongs to the user; that Dynamo unrolls a loop without end is the bug"]
     if verdict.kind == "hang":
-        return _of_stacks(recent(seen))  # a look taken early, when it was only slow, is of somewhere else
+        # a look taken early, when it was only slow, is of somewhere else
+        return _of_stacks(recent(seen), verdict.phase == "kernel-run")
     if verdict.kind == "crash":
         return _of_crash(verdict, seen)
     if verdict.kind in ("recompile-limit", "recompile-storm") and seen.recompiled:
@@ -157,15 +159,24 @@ def _of_crash(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
         return cause, ["no Python stack of the crash: the signal alone"]
     frames = fr.normalise(fault.frames)
     if verdict.phase == "kernel-run":  # what called the compiled code, and how torch got there, is no part of it
-        inside = tuple(itertools.takewhile(lambda f: not fr.enters_compiled(f), frames))
-        kept, why = fr.RULES.significant(inside, CRASH_FRAMES - 1)
-        return f"{cause} in {' < '.join([*map(fr.show, kept), '<generated>:call'])}", why
+        inside, why = _inside(frames)
+        return f"{cause} in {inside}", why
     kept, why = fr.RULES.significant(frames, CRASH_FRAMES)
     return (f"{cause} in {_names(kept)}" if kept else cause), why
 
 
-def _of_stacks(seen: Observation) -> tuple[str, list[str]]:
+def _inside(frames: Sequence[Frame]) -> tuple[str, list[str]]:
+    """Compiled code, and what is further in than it."""
+    inner = tuple(itertools.takewhile(lambda f: not fr.enters_compiled(f), frames))
+    kept, why = fr.RULES.significant(inner, CRASH_FRAMES - 1)
+    return " < ".join([*map(fr.show, kept), "<generated>:call"]), why
+
+
+def _of_stacks(seen: Observation, is_running: bool) -> tuple[str, list[str]]:
     stable = fr.stable_part(main_stacks(seen))
+    if is_running and any(fr.enters_compiled(f) for f in stable):
+        inside, why = _inside(stable)
+        return inside, [f"{len(stable)} frames did not move between the dumps", *why]
     # A library below the compiler may be met anywhere in its own loop; who called it stays the same.
     inside = [f for f in stable if f.file.startswith(("torch/", "triton/", "<"))]
     kept, why = fr.RULES.significant(inside, HANG_FRAMES)
