@@ -117,12 +117,12 @@ def run(
                 for done in night.collect(work):
                     desk.tracked.pop(done.folder, None)
                 if is_new or time.monotonic() - asked > ask_s:
-                    asked = time.monotonic()
+                    asked, is_new = time.monotonic(), False
                     try:
                         _restore(desk)
                         _submit(desk)
                         _look(desk, grace_s)
-                        silent_since, is_new = time.monotonic(), False
+                        silent_since = time.monotonic()
                     except slurm.Gone as problem:
                         desk.is_restored = False  # what was being submitted may be there: it is looked for by its name
                         silent = time.monotonic() - silent_since
