@@ -46,6 +46,7 @@ ReturnToService=2
 SlurmdTimeout=10
 KillWait=2
 MinJobAge=60
+MaxArraySize=4
 GresTypes=gpu
 NodeName=localhost CPUs={cpus} RealMemory={memory_mb} Gres=gpu:1 State=UNKNOWN
 PartitionName=night Nodes=localhost Default=YES MaxTime=INFINITE State=UP PriorityTier=1
@@ -86,7 +87,7 @@ class Cluster:
     def kill(self, name: str) -> None:
         """End a daemon as a failing machine does, with all that it runs."""
         child = self._own.pop(name)
-        below = psutil.Process(child.pid).children(recursive=True) if name == "slurmd" else []
+        below = self._steps() if name == "slurmd" else []
         for process in [psutil.Process(child.pid), *below]:
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -104,6 +105,7 @@ class Cluster:
 
     def stop(self) -> None:
         self.ask("scancel", "--user=root", "--signal=KILL", "--full")
+        steps = self._steps()
         for child in reversed([*self._own.values()]):
             child.send_signal(signal.SIGTERM)
             try:
@@ -111,13 +113,23 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
-        mark = str(self.place)
-        for process in psutil.process_iter(["cmdline"]):  # a step's daemon outlives its own
-            if any(mark in word for word in process.info["cmdline"] or ()) or (process.info["cmdline"] or [""])[
-                0
-            ].startswith("slurmstepd"):
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
+        for process in {*steps, *self._steps()}:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+    def _steps(self) -> list[psutil.Process]:
+        """What runs jobs of this cluster, and their processes: a step's daemon is nobody's child and outlives its own.
+
+        Its title has overwritten its environment, so that only the log that it holds open says whose it is.
+        """
+        found: list[psutil.Process] = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.name() == "slurmstepd" and any(
+                    Path(file.path).is_relative_to(self.place) for file in process.open_files()
+                ):
+                    found += [process, *process.children(recursive=True)]
+        return found
 
 
 def wait_for(is_true: object, timeout_s: float = 90.0) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reprokit.host import interrupts
 from reprokit.host.triage import cluster as engine
-from reprokit.host.triage import ledger, morning, night, suite
+from reprokit.host.triage import job, ledger, morning, night, suite
+from reprokit.host.triage import slurm as commands
 
 from ..conftest import clean_environ, reprokit, reprokit_command, survivors, wait_until
 from ..slurm import Cluster, cluster, wait_for
@@ -142,15 +145,175 @@ def test_a_node_that_fails(slurm: Cluster, tmp_path: Path) -> None:
     assert marks(tmp_path)["a"] == 2
 
 
+@contextlib.contextmanager
+def planned(folder: Path, *names: str) -> Iterator[night.Night]:
+    """A planned night of these jobs."""
+    asked = suite.read(marked(folder, *((name, 20) for name in names)))
+    with ledger.open_ledger(folder / "ledger.sqlite", is_new_ok=True) as store, night.hold(folder / "out") as place:
+        yield night.begin(asked, asked.cells, {"default": sys.executable}, {}, place, store, print)
+
+
 @pytest.fixture
-def work(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[night.Night]:
-    """A planned night of one job, and a shell that knows the cluster."""
+def shell(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell that knows the cluster."""
     for name, value in {**slurm.environ, "MARKS": str(tmp_path / "marks")}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
-    asked = suite.read(marked(tmp_path, ("a", 20)))
-    with ledger.open_ledger(tmp_path / "ledger.sqlite", is_new_ok=True) as store, night.hold(tmp_path / "out") as place:
-        yield night.begin(asked, asked.cells, {"default": sys.executable}, {}, place, store, print)
+
+
+@pytest.fixture
+def work(shell: None, tmp_path: Path) -> Iterator[night.Night]:
+    """A planned night of one job, and a shell that knows the cluster."""
+    with planned(tmp_path, "a") as found:
+        yield found
+
+
+def run_until(work: night.Night, is_enough: Callable[[str], bool], **options: float) -> list[str]:
+    """Wait for jobs until Ctrl-C; gives what was said."""
+    said: list[str] = []
+
+    def show(words: str) -> None:
+        if is_enough(words):
+            raise KeyboardInterrupt
+
+    with interrupts.held(), pytest.raises(KeyboardInterrupt):
+        engine.run(work, show, said.append, **{"ask_s": 0.2, "grace_s": 60, **options})
+    return said
+
+
+def noted(work: night.Night) -> list[list[str]]:
+    """The ids of each submission."""
+    path = work.path / engine.JOURNAL
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [row["ids"] for row in rows if "ids" in row]
+
+
+def test_more_than_an_array_may_have(slurm: Cluster, shell: None, tmp_path: Path) -> None:
+    """They go in pieces; what a night has on the cluster is taken back when it is given up, and as Ctrl-C tells."""
+
+    def is_empty() -> bool:
+        return not slurm.ask("squeue", "--noheader")
+
+    with planned(tmp_path, *"abcde") as work:
+        assert not engine.holds(work.path)
+        run_until(work, lambda words: "pending" in words)
+        assert [*map(len, noted(work))] == [3, 2]
+        assert engine.holds(work.path)
+        engine.forget(work.path)
+        assert not engine.holds(work.path)
+        wait_for(is_empty)
+        said = run_until(work, lambda words: "pending" in words)
+        assert [*map(len, noted(work))] == [3, 2, 0, 0, 3, 2]
+        slurm.ask(*said[-1].partition(" or ")[2].split())
+        wait_for(is_empty)
+
+
+def test_taken_without_an_answer(slurm: Cluster, work: night.Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A submission whose answer was lost is found by its name; a line torn by a kill is passed over."""
+    submit = commands.submit
+
+    def lose(*words: Any) -> list[str]:
+        submit(*words)
+        raise commands.Gone("Socket timed out")
+
+    monkeypatch.setattr(commands, "submit", lose)
+    (work.path / engine.JOURNAL).write_text('{"name": "reprokit-0", "fol')
+    said = run_until(work, lambda words: "pending" in words or "running" in words)
+    assert slurm.ask("squeue", "--noheader", "--format=%i").split() == [said[-1].split()[-1]]
+    engine.forget(work.path)
+    wait_for(lambda: not slurm.ask("squeue", "--noheader"))
+
+
+def test_a_controller_that_goes_while_it_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one array is noted and another is not, nothing is submitted before it is known what became of both."""
+    asked: list[list[str]] = []
+
+    def ask(names: list[str]) -> dict[str, tuple[str, str, str]]:
+        asked.append(names)
+        if len(asked) < 3:
+            raise commands.Gone("no answer")
+        return {"7_0": ("p-0", "RUNNING", ""), "7_1": ("p-0", "RUNNING", ""), "9": ("p-2", "PENDING", "")}
+
+    monkeypatch.setattr(commands, "ask", ask)
+    monkeypatch.setattr(commands, "submit", lambda *words: pytest.fail("submitted twice"))
+    with planned(tmp_path, *"abc") as work:
+        a, b, c = (one.folder.name for one in work.jobs)
+        rows = [
+            {"name": "p-0", "folders": [a, b]},
+            {"name": "p-0", "ids": ["7_0", "7_1"]},
+            {"name": "p-2", "folders": [c]},
+        ]
+        (work.path / engine.JOURNAL).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        said = run_until(work, lambda words: "1 pending, 2 running" in words)
+        assert asked == [["p-2"]] * 3 + [["p-0", "p-2"]]
+        assert said == ["the jobs stay on the cluster: start the night again to go on, or scancel 7 9"]
+
+
+@pytest.fixture
+def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where to write what sbatch does, of a cluster with limits that need a database to be real."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sbatch", "squeue", "scontrol", "srun"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    return folder / "sbatch"
+
+
+def test_a_limit_on_jobs(sbatch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is too much now is submitted in smaller arrays, and later; nothing is lost for it."""
+    room = tmp_path / "room"
+    sbatch.write_text(f"""#!/bin/sh
+if ! grep -q array= "$1" && {{ [ ! -e {tmp_path}/taken ] || [ -e {room} ]; }}; then
+    echo "Submitted batch job $(date +%s%N | tee {tmp_path}/taken)"; exit
+fi
+echo "sbatch: error: AssocMaxSubmitJobLimit" >&2
+echo "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit)" >&2
+exit 1
+""")
+    monkeypatch.setattr(engine, "LATER_S", 1.0)
+    shown: list[str] = []
+
+    def is_enough(words: str) -> bool:
+        shown.append(words)
+        if words == "0 of 3 done, 1 pending, 2 unsubmitted" and noted(work)[-2:] == [[], []]:
+            room.touch()
+        return words == "0 of 3 done, 3 pending"
+
+    monkeypatch.setattr(commands, "ask", lambda names: {n: ("", "PENDING", "") for array in noted(work) for n in array})
+    with planned(tmp_path, *"abc") as work:
+        said = run_until(work, is_enough)
+        assert shown[0] == "0 of 3 done, 3 unsubmitted"
+        assert sum("takes no more jobs for now" in text for text in said) == 1
+        assert [len(array) for array in noted(work) if array] == [1, 1, 1]
+        assert not any((one.folder / job.RESULT).exists() for one in work.jobs)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("sbatch: error: Batch job submission failed: Resource temporarily unavailable", commands.Later),
+        ("sbatch: error: QOSMaxSubmitJobPerUserLimit", commands.Later),
+        ("sbatch: error: MaxSubmitJobsPerAccount", commands.Later),
+        ("sbatch: error: QOSMaxWallDurationPerJobLimit\nsbatch: error: Job violates accounting/QOS policy", commands.Refused),
+        ("sbatch: error: invalid partition specified: nowhere", commands.Refused),
+        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", commands.Gone),
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller", commands.Gone),
+        ("", commands.Gone),
+    ],
+)  # fmt: skip
+def test_what_sbatch_says(
+    sbatch: Path, tmp_path: Path, said: str, kind: type[Exception], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A refusal is for ever, for now, or nobody knows; and none of it comes to the screen."""
+    (tmp_path / "said").write_text(said)
+    sbatch.write_text(f"#!/bin/sh\ncat {tmp_path}/said >&2\nexit 1\n")
+    with planned(tmp_path, "a") as work:
+        capfd.readouterr()
+        with pytest.raises(kind):
+            commands.submit(work, "n", (1, 1, 0, 1), [str(work.jobs[0].folder)])
+    assert capfd.readouterr().err == ""
 
 
 def test_cancelled_by_somebody(slurm: Cluster, work: night.Night) -> None:

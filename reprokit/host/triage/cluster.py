@@ -14,7 +14,6 @@ import json
 import math
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from typing import Any
 
 from ...core.records import BadInput
 from .. import files, interrupts
-from . import job, night
+from . import job, night, slurm
 from .local import duration
 from .night import Job, Night
 
@@ -47,15 +46,9 @@ NEVER = frozenset(
 """Reasons why a job that waits would wait for ever."""
 HELD = re.compile(r"held|JobHeld|launch failed", re.IGNORECASE)
 """A node could not start it, so Slurm keeps it back until somebody looks: it is taken back and submitted anew."""
+LATER_S = 60.0
+"""How long a cluster is left in peace that does not take one job more."""
 JOURNAL = "slurm.jsonl"
-
-
-class Gone(Exception):
-    """The controller did not answer."""
-
-
-class _Refused(Exception):
-    """No node can ever run it."""
 
 
 @dataclass
@@ -68,6 +61,33 @@ class _Tracked:
     ended: float | None = None
     """When it was first seen to have ended without a result."""
     state: str = ""
+
+
+@dataclass
+class _Array:
+    """One submission as the journal has it."""
+
+    folders: list[str]
+    ids: list[str] | None = None
+    """None where it is not known whether it was submitted; none at all where it was not, or was taken back."""
+
+
+@dataclass
+class _Desk:
+    """Where the jobs of a night are handed in."""
+
+    work: Night
+    say: Callable[[str], None]
+    tracked: dict[Path, _Tracked]
+    prefix: str
+    is_restored: bool = False
+    """Whether ``tracked`` has what the journal has."""
+    largest: int = 0
+    """Jobs that one array may have; 0 where nobody has asked yet."""
+    piece: int = 0
+    """Jobs that the next array may have: fewer where there were too many."""
+    not_before: float = 0.0
+    said: str = ""
 
 
 def check() -> None:
@@ -86,143 +106,168 @@ def run(
     grace_s: float = GRACE_S,
 ) -> None:  # fmt: skip
     """Submit what is left and wait for it; returns early, with something left, where the controller is gone."""
-    tracked = {one.folder: _Tracked(one) for one in work.left}
-    asked = silent_since = time.monotonic()
     prefix = "reprokit-" + hashlib.sha256(str(work.path).encode()).hexdigest()[:8]
+    desk = _Desk(work, say, {one.folder: _Tracked(one) for one in work.left}, prefix)
+    asked = silent_since = time.monotonic()
     is_new = True
     with interrupts.heard():
         try:
             while work.left:
                 interrupts.check()
                 for done in night.collect(work):
-                    tracked.pop(done.folder, None)
+                    desk.tracked.pop(done.folder, None)
                 if is_new or time.monotonic() - asked > ask_s:
-                    asked = time.monotonic()
+                    asked, is_new = time.monotonic(), False
                     try:
-                        _restore(work, tracked, prefix)
-                        _submit(work, tracked, prefix, say)
-                        _look(work, tracked, prefix, grace_s, say)
-                        silent_since, is_new = time.monotonic(), False
-                    except Gone as problem:
+                        _restore(desk)
+                        _submit(desk)
+                        _look(desk, grace_s)
+                        silent_since = time.monotonic()
+                    except slurm.Gone as problem:
+                        desk.is_restored = False  # what was being submitted may be there: it is looked for by its name
                         silent = time.monotonic() - silent_since
                         if silent > patience_s:
                             say(
                                 f"the cluster has not answered for {duration(silent)} ({problem}); start the night again to go on"
                             )
                             return
-                show(_standing(work, tracked))
+                show(_standing(desk))
                 time.sleep(min(POLL_S, ask_s))
         except KeyboardInterrupt:
-            say(f"the jobs stay on the cluster: start the night again to go on, or scancel --name={prefix}")
+            there = dict.fromkeys(one.ids[-1].partition("_")[0] for one in desk.tracked.values() if one.ids)
+            words = f"the jobs stay on the cluster: start the night again to go on, or scancel {' '.join(there)}"
+            say(words if there else "start the night again to go on")
             raise
 
 
-def _standing(work: Night, tracked: dict[Path, _Tracked]) -> str:
+def holds(path: Path) -> bool:
+    """Whether a night has jobs on a cluster, as far as its folder tells."""
+    return any(one.ids != [] for one in _noted(path).values())
+
+
+def forget(path: Path) -> None:
+    """Take a night's jobs off the cluster; those stay noted that nobody took back, for want of Slurm or an answer."""
+    for name, one in _noted(path).items():
+        if one.ids != []:
+            if not slurm.cancel(f"--name={name}"):
+                return
+            _note(path, {"name": name, "ids": []})
+
+
+def _standing(desk: _Desk) -> str:
     states: dict[str, int] = {}
-    for one in tracked.values():
+    for one in desk.tracked.values():
         if one.state:
             states[one.state.lower()] = states.get(one.state.lower(), 0) + 1
-    words = f"{len(work.taken)} of {len(work.jobs)} done"
+    words = f"{len(desk.work.taken)} of {len(desk.work.jobs)} done"
     return ", ".join([words, *(f"{count} {state}" for state, count in sorted(states.items()))])
 
 
-def _restore(work: Night, tracked: dict[Path, _Tracked], prefix: str) -> None:
-    """Find the jobs that an earlier start has submitted; raises Gone."""
-    if any(one.ids for one in tracked.values()):
-        return
-    by_name = {folder.name: one for folder, one in tracked.items()}
-    open_arrays: dict[str, list[str]] = {}
-    for line in files.read_text(work.path / JOURNAL).splitlines():
-        with contextlib.suppress(ValueError, KeyError, AttributeError):
+def _noted(path: Path) -> dict[str, _Array]:
+    """What was submitted, by its name; a line is passed over that was torn when its writer was killed."""
+    found: dict[str, _Array] = {}
+    for line in files.read_text(path / JOURNAL).splitlines():
+        with contextlib.suppress(ValueError, KeyError, TypeError):
             told = json.loads(line)
-            if "ids" not in told:
-                open_arrays[told["name"]] = told["folders"]
-                continue
-            folders = open_arrays.pop(told["name"], [])
-            for folder, number in zip(folders, told["ids"], strict=False):
-                if folder in by_name:
-                    by_name[folder].ids.append(number)
-    for name, folders in open_arrays.items():  # killed between the submission and its note
-        found = sorted(_ask(f"--name={name}"), key=_index)
-        for number in found:
-            place = _index(number)
-            if place < len(folders) and folders[place] in by_name:
-                by_name[folders[place]].ids.append(number)
+            if "ids" in told:
+                found[told["name"]].ids = told["ids"]
+            else:
+                found[told["name"]] = _Array(told["folders"])
+    return found
 
 
-def _index(number: str) -> int:
-    return int(number.partition("_")[2] or 0)
+def _note(path: Path, told: dict[str, Any]) -> None:
+    is_torn = files.read_tail(path / JOURNAL, 1) not in ("", "\n")
+    with open(path / JOURNAL, "a", encoding="utf-8") as file:
+        file.write("\n" * is_torn + json.dumps(told) + "\n")
+        file.flush()
 
 
-def _submit(work: Night, tracked: dict[Path, _Tracked], prefix: str, say: Callable[[str], None]) -> None:
-    """Submit what was never submitted, or was lost; one array for what wants the same of a node."""
+def _restore(desk: _Desk) -> None:
+    """Find the jobs that were submitted before; raises Gone."""
+    if desk.is_restored:
+        return
+    noted = _noted(desk.work.path)
+    unsure = [name for name, one in noted.items() if one.ids is None]  # killed, or no answer, before they were noted
+    seen = {row[0]: number.partition("_")[0] for number, row in slurm.ask(unsure).items()}  # first: it may raise Gone
+    known: dict[str, list[str]] = {}
+    for name, one in noted.items():
+        if name in seen:
+            is_array = len(one.folders) > 1
+            one.ids = [f"{seen[name]}_{place}" if is_array else seen[name] for place in range(len(one.folders))]
+            _note(desk.work.path, {"name": name, "ids": one.ids})
+        for folder, number in zip(one.folders, one.ids or (), strict=False):
+            known.setdefault(folder, []).append(number)
+    for path, job_there in desk.tracked.items():
+        ids = known.get(path.name, [])
+        if ids != job_there.ids:
+            job_there.ids, job_there.state, job_there.ended = ids, "", None
+    desk.is_restored = True
+
+
+def _submit(desk: _Desk) -> None:
+    """Submit what was never submitted, or was lost; arrays for what wants the same of a node."""
     groups: dict[tuple[int, int, int, int], list[_Tracked]] = {}
-    for one in tracked.values():
+    for one in desk.tracked.values():
         if not one.ids or (one.state == "LOST" and len(one.ids) < SUBMISSIONS):
             asked = one.job
             wants = (asked.cores, math.ceil(asked.memory_bytes / 1e9), asked.gpus, math.ceil(asked.limit_s / 60))
             groups.setdefault(wants, []).append(one)
+            one.state = one.state or "UNSUBMITTED"
+    if not groups or time.monotonic() < desk.not_before:
+        return
+    if not desk.largest:
+        desk.largest = desk.piece = slurm.largest_array()
     for wants, group in groups.items():
-        name = f"{prefix}-{sum(1 for _ in files.read_text(work.path / JOURNAL).splitlines())}"
-        for one in group:
-            night.refresh(work, one.job)
-        _note(work, {"name": name, "folders": [one.job.folder.name for one in group]})
-        try:
-            ids = _sbatch(work, name, wants, [str(one.job.folder) for one in group])
-        except _Refused as problem:
-            say(f"Slurm refuses {len(group)} job{'s' if len(group) > 1 else ''}: {problem}")
-            for one in group:
-                job.give_up(one.job.folder, f"Slurm refuses it: {problem}; mend [slurm] or what the target needs")
-            continue
-        _note(work, {"name": name, "ids": ids})
-        for one, number in zip(group, ids, strict=True):
-            one.ids.append(number)
-            one.state, one.ended = "PENDING", None
-        say(f"submitted {len(group)} job{'s' if len(group) > 1 else ''} as {ids[0].partition('_')[0]} ({name})")
+        while group:
+            count = desk.piece
+            if not _submit_array(desk, wants, group[:count]):
+                break
+            group = group[count:]
 
 
-def _note(work: Night, told: dict[str, Any]) -> None:
-    with open(work.path / JOURNAL, "a", encoding="utf-8") as file:
-        file.write(json.dumps(told) + "\n")
-        file.flush()
-
-
-def _sbatch(work: Night, name: str, wants: tuple[int, int, int, int], folders: list[str]) -> list[str]:
-    """Submit through submitit; raises Gone where the controller is not there, BadInput for bad parameters."""
-    import submitit
-    from submitit.core.utils import FailedJobError, FailedSubmissionError
-
-    cores, memory_gb, gpus, minutes = wants
-    slurm = work.suite.slurm
-    more: dict[str, Any] = {"partition": slurm.partition} if slurm.partition else {}
-    if gpus:
-        more["gpus_per_node"] = gpus
-    if slurm.parameters:
-        more["additional_parameters"] = dict(slurm.parameters)
-    executor = submitit.SlurmExecutor(work.path / "slurm", max_num_timeout=0)
+def _submit_array(desk: _Desk, wants: tuple[int, int, int, int], group: list[_Tracked]) -> bool:
+    """Submit one array; False where it is too much for now."""
+    path = desk.work.path
+    name = f"{desk.prefix}-{len(files.read_text(path / JOURNAL).splitlines())}"
+    jobs = f"{len(group)} job{'s' if len(group) > 1 else ''}"
+    for one in group:
+        night.refresh(desk.work, one.job)
+    _note(path, {"name": name, "folders": [one.job.folder.name for one in group]})
     try:
-        executor.update_parameters(
-            job_name=name, time=minutes, cpus_per_task=cores, mem=f"{memory_gb}GB", array_parallelism=slurm.most_at_once, **more
-        )  # fmt: skip
-        jobs = executor.map_array(job.run_job, folders)
-    except (FailedJobError, FailedSubmissionError, subprocess.CalledProcessError) as problem:
-        said = " ".join(str(problem).split())
-        if re.search(r"Unable to contact|Connection refused|timed out|Socket", said):
-            raise Gone(said[-200:]) from problem
-        raise _Refused(said[-300:]) from problem
-    except (ValueError, TypeError) as problem:
-        raise BadInput(f"[slurm] of {work.suite.path}: {' '.join(str(problem).split())[:300]}") from problem
-    return [str(one.job_id) for one in jobs]
+        ids = slurm.submit(desk.work, name, wants, [str(one.job.folder) for one in group])
+    except slurm.Refused as problem:
+        _note(path, {"name": name, "ids": []})
+        desk.say(f"Slurm refuses {jobs}: {problem}")
+        for one in group:
+            job.give_up(one.job.folder, f"Slurm refuses it: {problem}; mend [slurm] or what the target needs")
+        return True
+    except slurm.Later as problem:
+        _note(path, {"name": name, "ids": []})
+        desk.piece = max(1, len(group) // 2)
+        if len(group) == 1:
+            desk.not_before = time.monotonic() + LATER_S
+            if desk.said != str(problem):
+                desk.said = str(problem)
+                desk.say(f"Slurm takes no more jobs for now, the others are submitted later: {problem}")
+        return False
+    _note(path, {"name": name, "ids": ids})
+    for one, number in zip(group, ids, strict=True):
+        one.ids.append(number)
+        one.state, one.ended = "PENDING", None
+    desk.piece = min(desk.largest, 2 * desk.piece)
+    desk.say(f"submitted {jobs} as {ids[0].partition('_')[0]} ({name})")
+    return True
 
 
-def _look(work: Night, tracked: dict[Path, _Tracked], prefix: str, grace_s: float, say: Callable[[str], None]) -> None:
+def _look(desk: _Desk, grace_s: float) -> None:
     """Ask what became of the jobs; one that has ended without a result is lost."""
-    names = {json.loads(line)["name"] for line in files.read_text(work.path / JOURNAL).splitlines()}
-    states = _ask(f"--name={','.join(sorted(names))}") if names else {}
-    for folder, one in list(tracked.items()):
+    last = {one.ids[-1] for one in desk.tracked.values() if one.ids}
+    states = slurm.ask([name for name, one in _noted(desk.work.path).items() if not last.isdisjoint(one.ids or ())])
+    for folder, one in list(desk.tracked.items()):
         if not one.ids:
             continue
-        state, reason = states.get(one.ids[-1], ("", ""))
+        _, state, reason = states.get(one.ids[-1], ("", "", ""))
         is_stuck = state == "PENDING" and (reason in NEVER or HELD.search(reason) is not None)
         if state in ALIVE and not is_stuck:
             one.state, one.ended = state, None
@@ -233,23 +278,10 @@ def _look(work: Night, tracked: dict[Path, _Tracked], prefix: str, grace_s: floa
         lost = state if state not in ("", "COMPLETED") else "it left no result"
         if is_stuck:
             lost = reason
-            subprocess.run(["scancel", one.ids[-1]], capture_output=True, timeout=60, check=False)
+            slurm.cancel(one.ids[-1])
         if state not in FINAL and reason not in NEVER and len(one.ids) < SUBMISSIONS:
-            say(f"{one.job.label}: the cluster lost job {one.ids[-1]} ({lost}); submitting it again")
+            desk.say(f"{one.job.label}: the cluster lost job {one.ids[-1]} ({lost}); submitting it again")
             one.state = "LOST"
         else:
-            logs = work.path / "slurm" / f"{one.ids[-1]}_0_log.err"
+            logs = desk.work.path / "slurm" / f"{one.ids[-1]}_0_log.err"
             job.give_up(one.job.folder, f"Slurm ended job {one.ids[-1]}: {lost} (see {logs})")
-
-
-def _ask(which: str) -> dict[str, tuple[str, str]]:
-    """State and reason by job id, for as long as the controller remembers; raises Gone."""
-    words = ["squeue", "--noheader", "--array", "--states=all", "--format=%i|%T|%r", which]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    except subprocess.TimeoutExpired as problem:
-        raise Gone("squeue gave no answer in 60 s") from problem
-    if done.returncode:
-        raise Gone(" ".join(done.stderr.split())[-200:])
-    rows = (line.strip().split("|", 2) for line in done.stdout.splitlines())
-    return {row[0]: (row[1], row[2]) for row in rows if len(row) == 3}
