@@ -175,8 +175,8 @@ def _inside(frames: Sequence[Frame]) -> tuple[str, list[str]]:
 def _of_stacks(seen: Observation, is_running: bool) -> tuple[str, list[str]]:
     stable = fr.stable_part(main_stacks(seen))
     if is_running and any(fr.enters_compiled(f) for f in stable):
-        inside, why = _inside(stable)
-        return inside, [f"{len(stable)} frames did not move between the dumps", *why]
+        what, why = _inside(stable)
+        return what, [f"{len(stable)} frames did not move between the dumps", *why]
     # A library below the compiler may be met anywhere in its own loop; who called it stays the same.
     inside = [f for f in stable if f.file.startswith(("torch/", "triton/", "<"))]
     kept, why = fr.RULES.significant(inside, HANG_FRAMES)

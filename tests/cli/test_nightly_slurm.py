@@ -16,7 +16,7 @@ import pytest
 
 from reprokit.host import interrupts
 from reprokit.host.triage import cluster as engine
-from reprokit.host.triage import job, ledger, morning, night, suite
+from reprokit.host.triage import ledger, morning, night, suite
 from reprokit.host.triage import slurm as commands
 
 from ..conftest import clean_environ, reprokit, reprokit_command, survivors, wait_until
@@ -287,7 +287,7 @@ exit 1
         assert shown[0] == "0 of 3 done, 3 unsubmitted"
         assert sum("takes no more jobs for now" in text for text in said) == 1
         assert [len(array) for array in noted(work) if array] == [1, 1, 1]
-        assert not any((one.folder / job.RESULT).exists() for one in work.jobs)
+        assert not any((one.folder / "result.json").exists() for one in work.jobs)
 
 
 @pytest.mark.parametrize(

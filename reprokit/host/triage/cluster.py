@@ -22,7 +22,7 @@ from typing import Any
 
 from ...core.records import BadInput
 from .. import files, interrupts
-from . import job, night, slurm
+from . import night, result, slurm
 from .local import duration
 from .night import Job, Night
 
@@ -240,7 +240,7 @@ def _submit_array(desk: _Desk, wants: tuple[int, int, int, int], group: list[_Tr
         _note(path, {"name": name, "ids": []})
         desk.say(f"Slurm refuses {jobs}: {problem}")
         for one in group:
-            job.give_up(one.job.folder, f"Slurm refuses it: {problem}; mend [slurm] or what the target needs")
+            result.give_up(one.job.folder, f"Slurm refuses it: {problem}; mend [slurm] or what the target needs")
         return True
     except slurm.Later as problem:
         _note(path, {"name": name, "ids": []})
@@ -273,7 +273,7 @@ def _look(desk: _Desk, grace_s: float) -> None:
             one.state, one.ended = state, None
             continue
         one.ended = one.ended or time.monotonic()
-        if time.monotonic() - one.ended < grace_s or (folder / job.RESULT).exists():
+        if time.monotonic() - one.ended < grace_s or (folder / result.RESULT).exists():
             continue
         lost = state if state not in ("", "COMPLETED") else "it left no result"
         if is_stuck:
@@ -284,4 +284,4 @@ def _look(desk: _Desk, grace_s: float) -> None:
             one.state = "LOST"
         else:
             logs = desk.work.path / "slurm" / f"{one.ids[-1]}_0_log.err"
-            job.give_up(one.job.folder, f"Slurm ended job {one.ids[-1]}: {lost} (see {logs})")
+            result.give_up(one.job.folder, f"Slurm ended job {one.ids[-1]}: {lost} (see {logs})")

@@ -32,11 +32,13 @@ def run_night(
     ):
         try:
             pythons, problems = _interpreters(suite, cells, say)
-            work = night.begin(suite, cells, pythons, problems, output, store, say)
+            work = night.begin(suite, cells, pythons, problems, output, store, say, cluster.forget)
             taken = len(work.jobs) - len(work.left)
             on = f"going on with night {work.name}, {taken} of {len(work.jobs)} are done" if work.is_resumed else ""
             say(on or f"night {work.name}: {len(work.jobs)} runs")
             night.collect(work)
+            if engine != "slurm" and work.left and cluster.holds(work.path):
+                raise BadInput(f"night {work.name} has jobs on a cluster; go on with it there: --engine slurm")
             is_interrupted = False
             try:
                 if engine == "slurm":

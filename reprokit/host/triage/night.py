@@ -96,14 +96,15 @@ def hold(output: Path) -> Iterator[Path]:
 
 def begin(
     suite: Suite, cells: tuple[Cell, ...], pythons: dict[str, str], problems: dict[str, str], output: Path,
-    store: ledger.Ledger, say: Say,
+    store: ledger.Ledger, say: Say, forget: Callable[[Path], None] = lambda path: None,
 ) -> Night:  # fmt: skip
     """Go on with the night that was cut short, or plan a new one.
 
-    ``pythons`` are the interpreters of the environments; ``problems`` say why others have none.
+    ``pythons`` are the interpreters of the environments; ``problems`` say why others have none. ``forget`` takes what a
+    night that is given up has left elsewhere back.
     """
     digest = hashlib.sha256(json.dumps([suite.text, [c.key for c in cells]]).encode()).hexdigest()[:16]
-    old = _cut_short(suite, output, store, digest, say)
+    old = _cut_short(suite, output, store, digest, say, forget)
     if old is not None:
         return old
     path = _new_folder(output / "nights")
@@ -140,11 +141,13 @@ def close(night: Night, is_complete: bool) -> None:
 def refresh(night: Night, one: Job) -> None:
     """Tell a job, just before it starts, which failures the ledger has a repro of by now."""
     spec = json.loads(files.read_text(one.folder / result.SPEC))
-    spec["known"] = planning.known(night.store)
+    spec.update(known=planning.known(night.store), environment={})
     files.write_json(one.folder / result.SPEC, spec)
 
 
-def _cut_short(suite: Suite, output: Path, store: ledger.Ledger, digest: str, say: Say) -> Night | None:
+def _cut_short(
+    suite: Suite, output: Path, store: ledger.Ledger, digest: str, say: Say, forget: Callable[[Path], None]
+) -> Night | None:
     """The last night where it can be gone on with; older ones are collected and closed."""
     unfinished = []
     for path in sorted((output / "nights").iterdir(), key=_sequence):
@@ -165,6 +168,7 @@ def _cut_short(suite: Suite, output: Path, store: ledger.Ledger, digest: str, sa
             of = f"{len(night.left)} of {len(night.jobs)} runs left"
             say(f"night {night.name} was cut short with {of}, and {why}: its results count")
             night.notes.append(f"cut short with {of}")
+            forget(path)
         close(night, not night.left)  # before the next one is looked at: what is new follows from the order
     return None
 
