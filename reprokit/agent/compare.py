@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 from ..core.results import ROLES
-from . import journal, results
+from . import journal, process
 
 MOST_TOLD = 20
 RELATIVE_FLOOR = 1e-5
@@ -52,7 +52,7 @@ def journal_what_differs(folder: str) -> None:
         unsteady=unsteady[:MOST_TOLD],
         has_again=again is not None,
         has_reference=wide is not None,
-        ranks=results.ranks(),
+        ranks=process.ranks(),
     )
 
 

@@ -107,6 +107,12 @@ def _allow_tracer() -> None:
             ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(watchdog), 0, 0, 0)
 
 
+def ranks() -> list[int]:
+    """The rank of this process, where there are several."""
+    rank = os.environ.get("RANK", "")
+    return [int(rank)] if rank.isdigit() and os.environ.get("WORLD_SIZE") not in (None, "", "1") else []
+
+
 def end_with_parent() -> None:
     """Be killed when the process that forked this one ends (PR_SET_PDEATHSIG is 1)."""
     with contextlib.suppress(OSError, AttributeError):

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from . import journal
+from . import journal, process
 
 ROLE = os.environ.get("REPROKIT_RESULTS", "")
 FOLDER = os.environ.get("REPROKIT_RESULTS_DIR", "")
@@ -33,18 +33,12 @@ def install(role: str = ROLE, folder: str = FOLDER) -> None:
     import torch
 
     torch.manual_seed(SEED)  # inputs that a program makes without a seed must be the same ones in every role
-    _recorder = Recorder(torch, role, os.path.join(folder, *(f"rank-{rank}" for rank in ranks())))
+    _recorder = Recorder(torch, role, os.path.join(folder, *(f"rank-{rank}" for rank in process.ranks())))
     torch.compile = _recorder.compile
     if role == "again":
         # memory that nobody wrote to is filled, so that a program which reads it gives itself away
         torch.use_deterministic_algorithms(True, warn_only=True)
     atexit.register(finish)
-
-
-def ranks() -> list[int]:
-    """The rank of this process, where there are several."""
-    rank = os.environ.get("RANK", "")
-    return [int(rank)] if rank.isdigit() and os.environ.get("WORLD_SIZE") not in (None, "", "1") else []
 
 
 def discard() -> None:
