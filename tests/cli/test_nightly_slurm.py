@@ -142,7 +142,7 @@ def test_a_node_that_fails(slurm: Cluster, tmp_path: Path) -> None:
     out, err = child.communicate(timeout=240)
     assert child.returncode == 0, err
     assert json.loads(out)["healthy"] == 1
-    assert marks(tmp_path)["a"] == 2
+    assert marks(tmp_path)["a"] >= 2  # Slurm may start it once more before it knows that the node is back
 
 
 @contextlib.contextmanager
