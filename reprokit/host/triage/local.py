@@ -23,7 +23,7 @@ from ..environment import NoAnswer, ask_child
 from . import job, night, result
 from .night import Job, Night
 
-POLL_S = 0.2
+POLL_S, SHOW_S = 0.1, 1.0
 OVERTAKEN = 8
 """A large job that waits for room is overtaken by so many smaller ones, and then the machine is kept free for it."""
 UNKNOWN_S = 60.0
@@ -60,17 +60,19 @@ def run(work: Night, machine: Machine, show: Show, say: Callable[[str], None]) -
     """Run what is left; raises KeyboardInterrupt after everything that runs was ended."""
     waiting = sorted(work.left, key=lambda one: -(one.expected_s or UNKNOWN_S))
     running: list[_Running] = []
-    overtaken = 0
+    overtaken, next_show = 0, 0.0
     if warmth.mend_headers():
         say("removed half a precompiled header of a killed g++: C++ builds took several times as long")
     try:
         with interrupts.heard():
             while waiting or running:
                 interrupts.check()
-                for ended in [r for r in running if r.child.poll() is not None or _is_over(r)]:
+                over = [r for r in running if r.child.poll() is not None or _is_over(r)]
+                for ended in over:
                     running.remove(ended)
                     _end(ended, work, say)
-                night.collect(work, [r.job for r in running])  # what starts next knows of it
+                if over:
+                    night.collect(work, [r.job for r in running])  # what starts next knows of it
                 for one in list(waiting):
                     if one.gpus > len(machine.gpus):
                         wanted = f"{one.gpus} GPU{'s' if one.gpus > 1 else ''}"
@@ -83,7 +85,9 @@ def run(work: Night, machine: Machine, show: Show, say: Callable[[str], None]) -
                         running.append(_start(one, held))
                     elif overtaken >= OVERTAKEN and not one.gpus:  # a GPU may be held by others for long
                         break
-                show(standing(work, [r.job for r in running], machine))
+                if time.monotonic() >= next_show:
+                    show(standing(work, [r.job for r in running], machine))
+                    next_show = time.monotonic() + SHOW_S
                 time.sleep(POLL_S)
     finally:
         for left in running:
