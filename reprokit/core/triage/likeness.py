@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-PROPOSE = 0.65
+PROPOSE = 0.6
 """From here on two bugs are shown to a person as perhaps one."""
 _WEIGHTS = {"frames": 4.0, "message": 4.0, "phase": 1.0, "ablation": 1.5, "operator": 1.5}
 _SLOW = frozenset({"hang", "slow-compile", "superlinear-compile"})

@@ -39,8 +39,8 @@ def _frames(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
 
 
 def _message(verdict: Verdict, signed: Signature) -> str:
-    """What the title says beside the frames; stacks of hangs say nothing else."""
-    if verdict.kind in ("hang", "slow-compile"):
+    """What the title says beside the frames; of hangs and of wrong results nothing that would tell two apart."""
+    if verdict.kind in ("hang", "slow-compile", "wrong-result"):
         return ""
     what = signed.title.partition(" | ")[2]
     return what.split(" in torch/")[0].split(" @ ")[0]
