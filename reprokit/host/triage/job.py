@@ -26,6 +26,8 @@ from ...core import oracle
 from .. import files, warmth
 from .result import RESULT, SCHEMA, SPEC, parse, read, read_result
 
+UNLOCATED = "wrong-result"
+"""The kind whose signature a plain capture does not know yet."""
 NO_ANSWERS = 2
 """So often a capture may leave no answer before the cell counts as lost."""
 SLACK_S = 900.0
@@ -105,9 +107,12 @@ def _is_slow(answers: list[dict[str, Any]], spec: dict[str, Any]) -> bool:
 def _make_small(
     place: Path, spec: dict[str, Any], attempts: list[dict[str, Any]], cache: Path
 ) -> dict[str, Any] | None:
-    """Look for a small program of a failure that has none in the ledger."""
+    """Look for a small program of a failure that has none in the ledger, and for the identity of a wrong result.
+
+    Where a wrong result begins is asked for only then, and until it is known all of them have one signature.
+    """
     fresh = next(
-        (a for a in attempts if a["run_dir"] and a["verdict"]["kind"] not in ("ok", "unknown", "") and a["signature"]["id"] not in spec["known"]),
+        (a for a in attempts if a["run_dir"] and a["verdict"]["kind"] not in ("ok", "unknown", "") and (a["signature"]["id"] not in spec["known"] or a["verdict"]["kind"] == UNLOCATED)),
         None,
     )  # fmt: skip
     if fresh is None or not spec["budget_s"]:
@@ -120,8 +125,14 @@ def _make_small(
             raise KeyboardInterrupt
         files.write_json(kept, {"signature": fresh["signature"]["id"], **_small(parse(text), said)})
     found = read(kept)
+    located = found.get("located") or {}
+    if fresh["verdict"]["kind"] == UNLOCATED and located.get("id"):
+        found["signature"], before = located["id"], fresh["signature"]["id"]
+        for attempt in attempts:
+            if attempt["signature"].get("id") == before:
+                attempt["signature"] = located
     for attempt in attempts:  # the pack with the repro stands in place of the one without
-        if found.get("pack") and attempt["signature"]["id"] == fresh["signature"]["id"]:
+        if found.get("pack") and attempt["signature"].get("id") == fresh["signature"]["id"]:
             attempt["pack"] = found["pack"]
             attempt["traits"] = {**attempt["traits"], **{k: v for k, v in found["traits"].items() if v}}
             break
@@ -137,7 +148,8 @@ def _small(told: dict[str, Any], said: str) -> dict[str, Any]:
     )
     return {
         "lines": found.get("lines") if text else None, "text": text, "pack": told.get("pack"), "says": found.get("says"),
-        "traits": {k: v for k, v in (told.get("traits") or {}).items() if k in ("rung", "operator")},
+        "traits": {k: v for k, v in (told.get("traits") or {}).items() if k in ("rung", "operator", "phase")},
+        "located": told.get("signature"),
         "problem": "" if told else said,
     }  # fmt: skip
 
