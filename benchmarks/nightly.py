@@ -198,7 +198,7 @@ def _one_ledger(folder: Path, sightings: int) -> tuple[Any, ...]:
             bugs.close_night(store, number, "done")
             ends_s = time.monotonic() - began
         began = time.monotonic()
-        told = morning.report(store, "", folder)
+        told = morning.report(store, None, folder)
         report_s = time.monotonic() - began
         began = time.monotonic()
         page.write(told, folder)

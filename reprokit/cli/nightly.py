@@ -128,7 +128,7 @@ def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, as_js
     from ..host.triage import morning, page
 
     with _open(output_dir, ledger_path) as store:
-        told = morning.report(store, "", output_dir.resolve())
+        told = morning.report(store, None, output_dir.resolve())
     if as_json:
         screen.print_json(told)
     else:
@@ -238,13 +238,10 @@ def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: boo
     Example: reprokit nightly import other-machine.jsonl
     """
     from ..core.records import BadInput
-    from ..host.triage import exchange, ledger
+    from ..host.triage import exchange
 
     try:
-        with (
-            file.open(encoding="utf-8") as lines,
-            ledger.open_ledger(ledger_path or output_dir / "ledger.sqlite", is_new_ok=True) as store,
-        ):
+        with file.open(encoding="utf-8") as lines, _open(output_dir, ledger_path, is_new_ok=True) as store:
             added = exchange.take_in(store, lines)
     except (OSError, UnicodeDecodeError) as problem:
         raise BadInput(f"cannot read {file}: {problem}") from problem
@@ -274,10 +271,10 @@ def prune(suite: Path, output_dir: Path, ledger_path: Path | None, dry_run: bool
     _said({"schema": 1, "folders": gone.folders, "packs": gone.packs, "size_bytes": gone.size_bytes}, words, as_json)
 
 
-def _open(output_dir: Path, ledger_path: Path | None) -> Ledger:
+def _open(output_dir: Path, ledger_path: Path | None, is_new_ok: bool = False) -> Ledger:
     from ..host.triage import ledger
 
-    return ledger.open_ledger(ledger_path or output_dir / "ledger.sqlite")
+    return ledger.open_ledger(ledger_path or output_dir / "ledger.sqlite", is_new_ok)
 
 
 def _show(live: screen.Live) -> Any:

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,12 +175,7 @@ class Answers:
 
     def add(self, candidate: Candidate, step: Step) -> None:
         """Write an answer down."""
-        line = json.dumps({"question": self._question(candidate), **dataclasses.asdict(step)})
-        torn = files.read_tail(self._path, 1)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n" if torn in ("", "\n") else f"\n{line}\n")
-            file.flush()
-            os.fsync(file.fileno())
+        files.append_json(self._path, {"question": self._question(candidate), **dataclasses.asdict(step)})
 
     def _question(self, candidate: Candidate) -> str:
         asking = self._asking

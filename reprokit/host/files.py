@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -54,3 +55,26 @@ def read_tail(path: Path, most_bytes: int) -> str:
             return file.read().decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """A JSON object; empty for anything else."""
+    with contextlib.suppress(ValueError, RecursionError):
+        value = json.loads(text)
+        if isinstance(value, dict):
+            return value
+    return {}
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object of a file; empty where there is none."""
+    return parse_object(read_text(path))
+
+
+def append_json(path: Path, value: Any) -> None:
+    """Add a line to a file of JSON lines; half a line that a killed writer has left stays a line of its own."""
+    is_torn = read_tail(path, 1) not in ("", "\n")
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n" * is_torn + json.dumps(value) + "\n")
+        file.flush()
+        os.fsync(file.fileno())

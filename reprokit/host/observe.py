@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,7 +124,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         is_command=request.target.kind == "command",
         comparison=results.of_ranks(journals.all("compared")),
         simulated=_simulated(journals),
-        growth=_growth(run_path),
+        growth=files.read_object(run_path / GROWTH),
         stderr_tail=stderr_tail,
         oom_evidence=outcome.oom_evidence,
     )
@@ -160,14 +159,6 @@ def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Mis
             why += "; python -I, -E and a cleared environment keep it out"
         found.append(Missing("journal", why))
     return found
-
-
-def _growth(run_path: Path) -> dict[str, Any]:
-    with contextlib.suppress(ValueError, RecursionError):
-        told = json.loads(files.read_text(run_path / GROWTH) or "{}")
-        if isinstance(told, dict):
-            return told
-    return {}
 
 
 def _simulated(journals: Journals) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -74,7 +73,7 @@ def find(seen: Observation, run_path: Path, source: str, is_training: bool, is_f
             with contextlib.suppress(Exception):
                 graph = _graph(record, run_path, records, is_training and level == "dynamo", is_fake)
                 found.append(_start(level, graph))
-                if data := _read(_folder(record, run_path) / "small.private"):
+                if data := files.read_object(_folder(record, run_path) / "small.private"):
                     start = _start("values", graphs.with_data(graph, data))
                     valued.append(dataclasses.replace(start, graph=graph, data=data))
     sources = []
@@ -118,19 +117,12 @@ def _graph(
     record: GraphRecord, run_path: Path, records: list[GraphRecord], is_training: bool, is_fake: bool
 ) -> graphs.Graph:
     folder = _folder(record, run_path)
-    told = _read(folder / "values.json")
+    told = files.read_object(folder / "values.json")
     settings = told.get("settings") or {}
     if record.level == "aten":
         parents = [g for g in records if g.level == "dynamo" and g.cid == record.cid]
         if parents:
-            asked = _read(_folder(parents[-1], run_path) / "values.json").get("settings") or {}
+            asked = files.read_object(_folder(parents[-1], run_path) / "values.json").get("settings") or {}
             settings = {**asked, "grad": False, "dynamic": None}
     text = files.read_text(folder / "graph.py")
     return graphs.read(text, told.get("values") or {}, {**settings, "fake": is_fake}, record.level, is_training)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    with contextlib.suppress(ValueError, RecursionError):
-        value = json.loads(files.read_text(path) or "{}")
-        return value if isinstance(value, dict) else {}
-    return {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import resource
 import shutil
@@ -207,7 +206,7 @@ def _end(child: subprocess.Popen[bytes], run_id: str) -> tuple[int | None, resou
 
 def read_run(run_path: Path) -> dict[str, Any]:
     """Read ``run.json`` back; empty when it is missing or broken."""
-    return _json(run_path / "run.json")
+    return files.read_object(run_path / "run.json")
 
 
 def restore(run_path: Path) -> tuple[Request, Outcome, dict[str, Any]]:
@@ -240,14 +239,14 @@ def restore(run_path: Path) -> tuple[Request, Outcome, dict[str, Any]]:
         kept["missing"] = tuple(Missing(str(m.get("what")), str(m.get("why"))) for m in rows)
     outcome = dataclasses.replace(blank, **kept)
     if outcome.is_timed_out or outcome.is_interrupted:  # else there were looks at the stacks, and no end to explain
-        evidence = from_json(_json(run_path / EVIDENCE))
+        evidence = from_json(files.read_object(run_path / EVIDENCE))
         outcome = dataclasses.replace(outcome, stacks=Stacks(tuple(stacks.read(run_path)), evidence))
     return request, outcome, _asked_before(run_path)
 
 
 def _asked_before(run_path: Path) -> dict[str, Any]:
     """What other runs had said of this one."""
-    seen = _json(run_path / "observation.json")
+    seen = files.read_object(run_path / "observation.json")
     before = {k: seen[k] for k in ("eager", "eager_detail") if isinstance(seen.get(k), str)}
     before.update({k: seen[k] for k in ("first_rung", "departs", "departure") if isinstance(seen.get(k), str)})
     if isinstance(seen.get("comparison"), dict):
@@ -261,11 +260,3 @@ def _asked_before(run_path: Path) -> dict[str, Any]:
             ]
             before["raised"] = Raised(tuple(chain), str(seen["raised"].get("where")), str(seen["raised"].get("cid")))
     return before
-
-
-def _json(path: Path) -> dict[str, Any]:
-    with contextlib.suppress(ValueError, RecursionError):
-        value = json.loads(files.read_text(path) or "{}")
-        if isinstance(value, dict):
-            return value
-    return {}

@@ -9,6 +9,7 @@ from typing import Any
 from ...core.records import BadInput
 from ...core.triage import likeness, status
 from .ledger import Ledger
+from .record import kind_of
 
 MOST_COMPARED = 2_000
 """A new bug is compared with so many others, those of its kind that were seen last."""
@@ -204,9 +205,8 @@ def _split_off(ledger: Ledger, bug: int, signature: Any) -> int:
     if len(ledger.all("SELECT id FROM signature WHERE bug = ?", bug)) == 1:
         raise BadInput(f"bug {bug} has no other signature than {signature['id']}: there is nothing to split")
     old = ledger.one("SELECT bug AS id FROM alias WHERE signature = ? AND bug != ? ORDER BY bug", signature["id"], bug)
-    kind = signature["title"].partition(":")[0]
     sql = "INSERT INTO bug(title, kind) VALUES(?, ?)"
-    other = int(old["id"]) if old else ledger.do(sql, signature["title"], kind)
+    other = int(old["id"]) if old else ledger.do(sql, signature["title"], kind_of(signature["title"]))
     ledger.do("UPDATE signature SET bug = ? WHERE id = ?", other, signature["id"])
     return other
 

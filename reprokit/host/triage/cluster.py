@@ -177,10 +177,7 @@ def _noted(path: Path) -> dict[str, _Array]:
 
 
 def _note(path: Path, told: dict[str, Any]) -> None:
-    is_torn = files.read_tail(path / JOURNAL, 1) not in ("", "\n")
-    with open(path / JOURNAL, "a", encoding="utf-8") as file:
-        file.write("\n" * is_torn + json.dumps(told) + "\n")
-        file.flush()
+    files.append_json(path / JOURNAL, told)
 
 
 def _restore(desk: _Desk) -> None:

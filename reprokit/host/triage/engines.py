@@ -50,7 +50,7 @@ def run_night(
             if not is_interrupted and not work.left:
                 night.close(work, is_complete=True)
                 prune.prune(store, suite, output)
-            told = morning.report(store, work.name, output)
+            told = morning.report(store, work.id, output)
             page.write(told, output)
         except (OSError, sqlite3.Error) as problem:
             # results lie in their folders, whole; the next start takes them
@@ -82,6 +82,5 @@ def _interpreters(suite: Suite, cells: tuple[Cell, ...], say: Say) -> tuple[dict
                 pythons[name] = interpreter.check(environment.python, "python")
         except (BadInput, interpreters.CannotInstall) as problem:
             problems[name] = str(problem)
-        if name in problems:
-            say(f"environment {name}: {problems[name]}")
+            say(f"environment {name}: {problem}")
     return pythons, problems

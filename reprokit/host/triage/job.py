@@ -24,7 +24,7 @@ from typing import IO, Any
 
 from ...core import oracle
 from .. import files, warmth
-from .result import RESULT, SCHEMA, SPEC, parse, read, read_result
+from .result import HEALTHY, NO_BUG, RESULT, SCHEMA, SPEC, read_result
 
 UNLOCATED = "wrong-result"
 """The kind whose signature a plain capture does not know yet."""
@@ -69,7 +69,7 @@ def _attempts(place: Path, spec: dict[str, Any], cache: Path) -> list[dict[str, 
     while _wants_another(found, spec):
         number = len(found) + 1
         kept = place / f"attempt-{number}.json"
-        told = read(kept)
+        told = files.read_object(kept)
         if not told:
             text, said, status = _reprokit(
                 [*spec["words"], "--output-dir", str(place), *spec["target"]],
@@ -94,10 +94,10 @@ def _wants_another(found: list[dict[str, Any]], spec: dict[str, Any]) -> bool:
         return len(found) < NO_ANSWERS and not (found and found[-1]["is_refused"])
     if len(found) - len(answers) >= NO_ANSWERS or len(answers) > spec["retries"]:
         return False
-    failed = [a for a in answers if a["verdict"]["kind"] not in ("ok", "unknown")]
+    failed = [a for a in answers if a["verdict"]["kind"] not in NO_BUG]
     if failed:
         return any(a["signature"]["id"] not in spec["settled"] for a in failed)
-    return answers[-1]["verdict"]["kind"] == "ok" and _is_slow(answers, spec)
+    return answers[-1]["verdict"]["kind"] == HEALTHY and _is_slow(answers, spec)
 
 
 def _is_slow(answers: list[dict[str, Any]], spec: dict[str, Any]) -> bool:
@@ -112,7 +112,7 @@ def _make_small(
     Where a wrong result begins is asked for only then, and until it is known all of them have one signature.
     """
     fresh = next(
-        (a for a in attempts if a["run_dir"] and a["verdict"]["kind"] not in ("ok", "unknown", "") and (a["signature"]["id"] not in spec["known"] or a["verdict"]["kind"] == UNLOCATED)),
+        (a for a in attempts if a["run_dir"] and a["verdict"]["kind"] not in NO_BUG and (a["signature"]["id"] not in spec["known"] or a["verdict"]["kind"] == UNLOCATED)),
         None,
     )  # fmt: skip
     if fresh is None or not spec["budget_s"]:
@@ -123,8 +123,8 @@ def _make_small(
         text, said, status = _reprokit(words, spec, cache, place / "minimize.log")
         if status == 130:
             raise KeyboardInterrupt
-        files.write_json(kept, {"signature": fresh["signature"]["id"], **_small(parse(text), said)})
-    found = read(kept)
+        files.write_json(kept, {"signature": fresh["signature"]["id"], **_small(files.parse_object(text), said)})
+    found = files.read_object(kept)
     located = found.get("located") or {}
     if fresh["verdict"]["kind"] == UNLOCATED and located.get("id"):
         found["signature"], before = located["id"], fresh["signature"]["id"]
@@ -156,7 +156,7 @@ def _small(told: dict[str, Any], said: str) -> dict[str, Any]:
 
 def _attempt(text: str, said: str, status: int) -> dict[str, Any]:
     """What is kept of one capture."""
-    told = parse(text)
+    told = files.parse_object(text)
     verdict = {k: (told.get("verdict") or {}).get(k) for k in ("kind", "phase", "cause", "reason")}
     missing = [m.get("why") for m in told.get("missing") or () if isinstance(m, dict) and m.get("what") == "run"]
     problem = (

@@ -70,7 +70,7 @@ def run(work: Night, machine: Machine, show: Show, say: Callable[[str], None]) -
                 over = [r for r in running if r.child.poll() is not None or _is_over(r)]
                 for ended in over:
                     running.remove(ended)
-                    _end(ended, work, say)
+                    _end(ended, say)
                 if over:
                     night.collect(work, [r.job for r in running])  # what starts next knows of it
                 for one in list(waiting):
@@ -81,8 +81,7 @@ def run(work: Night, machine: Machine, show: Show, say: Callable[[str], None]) -
                     elif (held := _room(one, running, machine)) is not None:
                         overtaken = overtaken + 1 if one is not waiting[0] else 0
                         waiting.remove(one)
-                        night.refresh(work, one)
-                        running.append(_start(one, held))
+                        running.append(_start(one, held, work))
                     elif overtaken >= OVERTAKEN and not one.gpus:  # a GPU may be held by others for long
                         break
                 if time.monotonic() >= next_show:
@@ -157,11 +156,8 @@ def _hold_gpu(name: str) -> IO[bytes] | None:
     return None
 
 
-def _start(one: Job, held: list[tuple[str, IO[bytes]]]) -> _Running:
-    if held:
-        spec = json.loads(files.read_text(one.folder / result.SPEC))
-        spec["environment"]["CUDA_VISIBLE_DEVICES"] = ",".join(name for name, _ in held)
-        files.write_json(one.folder / result.SPEC, spec)
+def _start(one: Job, held: list[tuple[str, IO[bytes]]], work: Night) -> _Running:
+    night.refresh(work, one, **({"CUDA_VISIBLE_DEVICES": ",".join(name for name, _ in held)} if held else {}))
     log = open(one.folder / "job.log", "ab")  # noqa: SIM115 - the child's own
     with log:
         child = subprocess.Popen(
@@ -175,18 +171,19 @@ def _is_over(one: _Running) -> bool:
     return time.monotonic() - one.began > one.job.limit_s
 
 
-def _end(one: _Running, work: Night, say: Callable[[str], None]) -> None:
+def _end(one: _Running, say: Callable[[str], None]) -> None:
     """A job has ended, or has to: a result is there in any case."""
     if one.child.poll() is None:
         job.end(one.child)
     _free(one)
-    if not result.read_result(one.job.folder):
+    told = result.read_result(one.job.folder)
+    problem = told.get("problem")
+    if not told:
         said = files.read_tail(one.job.folder / "job.log", 2_000).strip().splitlines()
-        why = (
-            f"its process ended with status {one.child.returncode} and left no result{': ' + said[-1] if said else ''}"
-        )
-        result.give_up(one.job.folder, why)
-    if problem := result.read_result(one.job.folder).get("problem"):
+        status = one.child.returncode
+        problem = f"its process ended with status {status} and left no result{': ' + said[-1] if said else ''}"
+        result.give_up(one.job.folder, problem)
+    if problem:
         say(f"{one.job.label}: {problem}")
 
 

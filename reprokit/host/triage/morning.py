@@ -26,12 +26,12 @@ MOST_TARGETS = 40
 """Rows of one bug's matrix."""
 
 
-def report(ledger: Ledger, name: str = "", beside: Path | None = None) -> dict[str, Any]:
-    """Say what a night came to, the last one where no name is given; what is private is gone from it.
+def report(ledger: Ledger, number: int | None = None, beside: Path | None = None) -> dict[str, Any]:
+    """Say what a night came to, the last one where no ``number`` is given; what is private is gone from it.
 
     Packs are named from the folder ``beside``, where the report will lie.
     """
-    night = _night(ledger, name)
+    night = _night(ledger, number)
     nights = ledger.all(
         "SELECT id, name, started FROM night WHERE suite = ? AND id <= ? ORDER BY id DESC LIMIT ?",
         night["suite"], night["id"], NIGHTS,
@@ -198,16 +198,11 @@ class _Bugs:
         return {"columns": names, "rows": table, "left_out": max(len(targets) - MOST_TARGETS, 0)}
 
 
-def _night(ledger: Ledger, name: str) -> sqlite3.Row:
-    row = (
-        ledger.one("SELECT * FROM night WHERE name = ?", name)
-        if name
-        else ledger.one("SELECT * FROM night ORDER BY id DESC LIMIT 1")
-    )
+def _night(ledger: Ledger, number: int | None) -> sqlite3.Row:
+    last = "SELECT * FROM night ORDER BY id DESC LIMIT 1"
+    row = ledger.one(last) if number is None else ledger.one("SELECT * FROM night WHERE id = ?", number)
     if row is None:
-        last = ledger.one("SELECT name FROM night ORDER BY id DESC LIMIT 1")
-        hint = f"the last is {last['name']}" if last else "reprokit nightly run makes the first"
-        raise BadInput(f"the ledger {ledger.path} knows no night{' ' + name if name else ''}; {hint}")
+        raise BadInput(f"the ledger {ledger.path} knows no night; reprokit nightly run makes the first")
     return row
 
 

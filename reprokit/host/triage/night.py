@@ -138,10 +138,10 @@ def close(night: Night, is_complete: bool) -> None:
     night.store.back_up()
 
 
-def refresh(night: Night, one: Job) -> None:
-    """Tell a job, just before it starts, which failures the ledger has a repro of by now."""
-    spec = json.loads(files.read_text(one.folder / result.SPEC))
-    spec.update(known=planning.known(night.store), environment={})
+def refresh(night: Night, one: Job, **variables: str) -> None:
+    """Tell a job, just before it starts, its environment variables and which failures the ledger has a repro of by now."""
+    spec = files.read_object(one.folder / result.SPEC)
+    spec.update(known=planning.known(night.store), environment=variables)
     files.write_json(one.folder / result.SPEC, spec)
 
 
@@ -181,12 +181,10 @@ def _sequence(path: Path) -> tuple[int, str]:
 
 def _read_plan(path: Path) -> dict[str, Any]:
     """The plan of a night; empty where there is none that can be used."""
-    with contextlib.suppress(ValueError, TypeError):
-        told = json.loads(files.read_text(path / PLAN) or "{}")
-        names = ("uid", "suite", "digest", "started", "jobs")
-        is_whole = isinstance(told, dict) and all(name in told for name in names)
+    told = files.read_object(path / PLAN)
+    with contextlib.suppress(KeyError, TypeError):
+        is_whole = all(name in told for name in ("uid", "suite", "digest", "started"))
         if is_whole and all(Path(planned["folder"]).name == planned["folder"] for planned in told["jobs"]):
-            assert isinstance(told, dict)
             return told
     return {}
 

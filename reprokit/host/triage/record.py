@@ -11,10 +11,7 @@ from typing import Any
 from ...core.triage import trend
 from .cells import settings_words
 from .ledger import Ledger
-
-HEALTHY = "ok"
-NO_BUG = frozenset({HEALTHY, "unknown", ""})
-"""Verdicts that sight nothing."""
+from .result import HEALTHY, NO_BUG
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +9,15 @@ from .. import files
 
 SPEC, RESULT = "spec.json", "result.json"
 SCHEMA = 1
-
-
-def parse(text: str) -> dict[str, Any]:
-    """An object of JSON; empty for anything else."""
-    with contextlib.suppress(ValueError, RecursionError):
-        value = json.loads(text)
-        if isinstance(value, dict):
-            return value
-    return {}
-
-
-def read(path: Path) -> dict[str, Any]:
-    """The object of a file; empty where there is none."""
-    return parse(files.read_text(path)) if path.exists() else {}
+HEALTHY = "ok"
+NO_BUG = frozenset({HEALTHY, "unknown", ""})
+"""Verdicts that sight nothing."""
 
 
 def read_result(folder: Path) -> dict[str, Any]:
     """The result of a job; empty where there is none, or where what lies there is none."""
-    told = read(folder / RESULT)
-    return told if told and _is_result(told, read(folder / SPEC).get("key")) else {}
+    told = files.read_object(folder / RESULT)
+    return told if told and _is_result(told, files.read_object(folder / SPEC).get("key")) else {}
 
 
 def _is_result(told: dict[str, Any], key: Any) -> bool:
@@ -72,7 +59,7 @@ def _is_number(value: Any) -> bool:
 
 def give_up(folder: Path, why: str) -> None:
     """Leave a result for a job that has none and will get none."""
-    key = read(folder / SPEC).get("key", "")
+    key = files.read_object(folder / SPEC).get("key", "")
     told = {
         "schema": SCHEMA,
         "key": key,
