@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,8 @@ from . import digest, screen
 if TYPE_CHECKING:
     from ..host.triage.ledger import Ledger
 
-OUTPUT = Path("reprokit-nightly")
 PLACE = click.option(
-    "--output-dir", type=click.Path(path_type=Path), default=OUTPUT, show_default=True, help="Where nights, packs and reports lie."
+    "--output-dir", type=click.Path(path_type=Path), default=Path("reprokit-nightly"), show_default=True, help="Where nights, packs and reports lie."
 )  # fmt: skip
 LEDGER = click.option(
     "--ledger", "ledger_path", type=click.Path(path_type=Path), help="The ledger; default ledger.sqlite in --output-dir."
@@ -106,7 +106,15 @@ def run(
     asked = suites.read(suite)
     cells = asked.chosen(tags, only)
     with screen.Live(is_quiet=as_json) as live, interrupts.held():
-        told = engines.run_night(asked, cells, output_dir.resolve(), ledger_path, engine, cores, live.say, _show(live))
+        try:
+            place, show = output_dir.resolve(), _show(live)
+            told = engines.run_night(asked, cells, place, ledger_path, engine, cores, live.say, show)
+        except engines.WentWrong as problem:
+            if as_json:
+                screen.print_json({"schema": 1, "exit_code": 3, "problem": str(problem)})
+            else:
+                click.echo(f"reprokit: {problem}", err=True)
+            ctx.exit(3)
     if as_json:
         screen.print_json(told)
     else:
@@ -158,7 +166,8 @@ def merge(
         into = bugs.find(store, bug)
         names = [bugs.find(store, other) for other in others]
         bugs.merge(store, into, names, why)
-    _said({"schema": 1, "bug": into, "merged": names}, f"bug {into} has the signatures of {_and(names)} now", as_json)
+    told = " and ".join(map(str, names))
+    _said({"schema": 1, "bug": into, "merged": names}, f"bug {into} has the signatures of {told} now", as_json)
 
 
 @nightly.command()
@@ -280,7 +289,7 @@ def _open(output_dir: Path, ledger_path: Path | None, is_new_ok: bool = False) -
 def _show(live: screen.Live) -> Any:
     from ..host.oracle import Standing
 
-    began = Standing().began
+    began = time.monotonic()
     return lambda words: live.show_status(Standing(words=words, began=began))
 
 
@@ -289,7 +298,3 @@ def _said(told: dict[str, Any], words: str, as_json: bool) -> None:
         screen.print_json(told)
     else:
         click.echo(words)
-
-
-def _and(numbers: list[int]) -> str:
-    return " and ".join(map(str, numbers))
