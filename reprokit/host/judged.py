@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ START_S = 5.0
 """To start a process and import torch."""
 KEPT_SHARE = 0.5
 """A smaller program whose compile grows must cost so much of what the whole cost."""
+EASE = 0.7
+"""A reduction goes to the edge of what must grow, and the next run of what it found is a little quicker or slower."""
 DEAR_S = 15.0
 """A size that costs more is asked only where too few others are known."""
 
@@ -65,6 +67,10 @@ class Limits:
     """The program compiles a Triton kernel and nothing else: it has no eager run."""
     is_slow: bool = False
     """A slow compile is looked for: one that goes on at the deadline."""
+
+    def eased(self) -> Limits:
+        """For another run of a program that kept to these."""
+        return replace(self, least_s=EASE * self.least_s, least_ratio=1 + EASE * (self.least_ratio - 1))
 
     @property
     def wall_s(self) -> float:

@@ -30,6 +30,8 @@ ENDLESS_S = 15.0
 LEAST_PASS_S = 15.0
 """Served seconds that a compile may take behind the phase of the failure."""
 LEAST_DEADLINE_S = 60.0
+LEAST_LOOK_S = 60.0
+"""The server's start alone takes a dozen seconds on a busy machine; a smaller budget would end before any answer."""
 
 
 class Ladder:
@@ -61,7 +63,7 @@ class Ladder:
         found, asker = self._found, self._ask
         usual, is_done = asker.limits, False
         carried = [text for s in starts if s.graph for text in s.graph.settings.get("sources", ())]
-        asker.ends = self.ends or time.monotonic() + budget_s
+        asker.ends = self.ends or time.monotonic() + max(budget_s, LEAST_LOOK_S)
         for begins in (self._begins, self._is_flaky, self._begins_cold):
             for start in starts:
                 if is_done and (start.level in ("aten", "values", self._level) or self._is_good()):

@@ -100,7 +100,7 @@ def minimize(
     """Reduce what a run directory recorded; a reduction that fails says in its notes how far it came.
 
     ``budget_s`` is wall-clock time of the reduction, from the first program that shows the failure; looking for that
-    one, for at most as long, and the proof at the end come on top.
+    one, for at most as long or a minute, and the proof at the end come on top.
     """
     folder = case.run_path / FOLDER
     if not resume:
@@ -153,6 +153,7 @@ def _until_proved(
             return
         _leave(folder, found)
         say("proving the repro in fresh processes")
+        usual = asker.limits
         # what is proved is what leaves: redaction may change a text, and with it what the program does
         job.finished = _finished(case, asker, found)
         text = redactor.text(job.finished)
@@ -163,6 +164,7 @@ def _until_proved(
             break
         if not is_same and asker.is_cold:
             break
+        asker.limits = usual
         if is_same:
             job.go_patient((found.proof.hits + 1) / (found.proof.runs + found.proof.tries))
         else:
@@ -183,7 +185,7 @@ def _finished(case: Case, asker: Oracle, found: Minimized) -> str:
     elif asker.limits.sizes:
         part = oracle.part(case.verdict.phase or "")
         is_built = costs.CHILDREN in part
-        asker.limits = dataclasses.replace(asker.limits, stop=None)  # it compiles more than one graph
+        asker.limits = dataclasses.replace(asker.limits.eased(), stop=None)  # it compiles more than one graph
         if growth := asker.once(text).seen.growth:
             ratio = costs.allowed(growth, part, sized.least_s(is_built))
             text = sized.looped(text, asker.limits.knob, asker.limits.sizes, ratio, is_built)

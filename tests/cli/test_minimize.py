@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -306,12 +307,26 @@ def test_a_pack_is_replayed_and_checked(captured: Done, tmp_path: Path, write: A
     assert reprokit("check", bug, "--same-as", pack, "--exit-zero-if", "good", *unusable).status == 125
 
 
-def test_a_pack_that_no_longer_fails_is_told(tmp_path: Path, write: Any) -> None:
+@pytest.fixture(scope="module")
+def unreduced(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """One capture that did not minimize, on a machine without the script; its backend is slow, and can be mended."""
+
+    def make(place: Path) -> Done:
+        slow = "    import os, time\n    time.sleep(float(os.environ.get('SLOW', 0)))\n    if 'MENDED' not in os.environ and any("
+        script = place / "script.py"
+        script.write_text(SCRIPT.replace("    if any(", slow))
+        done = reprokit("capture", "--json", "--output-dir", place / "out", "--", sys.executable, script)
+        script.unlink()
+        return done
+
+    done = shared(tmp_path_factory, "unreduced", make)
+    assert done.json["minimized"] is None and done.json["pack"], done.err
+    return done
+
+
+def test_a_pack_that_no_longer_fails_is_told(unreduced: Done) -> None:
     """Where the failure is mended, replay says not reproduced; where nothing is compiled, that nobody can tell."""
-    mended = SCRIPT.replace("    if any(", "    import os\n    if 'MENDED' not in os.environ and any(")
-    script = write("script.py", mended)
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
-    pack = done.json["pack"]
+    pack = unreduced.json["pack"]
     done = reprokit("replay", pack, "--yes", "--json", env=clean_environ(MENDED="1"))
     assert done.status == 1 and done.json["answer"] == "passes"
     assert reprokit("replay", pack, "--yes", env=clean_environ(TORCH_COMPILE_DISABLE="1")).status == 3
@@ -338,13 +353,9 @@ def test_a_strangers_pack_is_shown_and_asked_about(captured: Done) -> None:
     assert child.returncode == 2 and "def picky(" in err and "nothing was run" in err
 
 
-def test_a_pack_is_minimized_where_it_was_not_made(tmp_path: Path, write: Any) -> None:
+def test_a_pack_is_minimized_where_it_was_not_made(unreduced: Done, tmp_path: Path) -> None:
     """Of a capture that did not minimize, on a machine without the script: the graphs in the pack are enough."""
-    script = write("script.py", SCRIPT)
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
-    assert done.json["minimized"] is None
-    script.unlink()
-    small = reprokit("minimize", done.json["pack"], "--yes", "--json", "--output-dir", tmp_path / "again")
+    small = reprokit("minimize", unreduced.json["pack"], "--yes", "--json", "--output-dir", tmp_path / "again")
     assert small.status == 0, small.err
     text = repro_of(small)
     assert operations(text) == 1
@@ -353,16 +364,12 @@ def test_a_pack_is_minimized_where_it_was_not_made(tmp_path: Path, write: Any) -
     assert text.strip() in reprokit("show", small.json["pack"], "--file", "issue.md").out
 
 
-def test_an_interrupted_reduction_keeps_the_best_and_goes_on(tmp_path: Path, write: Any) -> None:
+def test_an_interrupted_reduction_keeps_the_best_and_goes_on(unreduced: Done, tmp_path: Path) -> None:
     """Ctrl-C leaves a repro that shows the failure; --resume ends the work with fewer probes."""
-    slow = SCRIPT.replace("    if any(", "    import time\n    time.sleep(0.5)\n    if any(")
-    done = reprokit(
-        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", slow)
-    )
-    run_dir = done.json["run_dir"]
+    run_dir = str(shutil.copytree(unreduced.run_dir, tmp_path / "run"))
     child = subprocess.Popen(
         reprokit_command("minimize", run_dir, "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=clean_environ(), preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        env=clean_environ(SLOW="0.5"), preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     answers = Path(run_dir) / "minimize" / "probes.jsonl"
     assert wait_until(lambda: answers.exists() and answers.read_text().count("\n") >= 4, 60)
@@ -380,20 +387,17 @@ def test_an_interrupted_reduction_keeps_the_best_and_goes_on(tmp_path: Path, wri
     assert answers.read_text().count("\n") >= before
 
 
-def test_a_reprokit_that_is_killed_leaves_nothing_running(tmp_path: Path, write: Any) -> None:
+def test_a_reprokit_that_is_killed_leaves_nothing_running(unreduced: Done, tmp_path: Path) -> None:
     """SIGKILL in the middle of a reduction: server, probe and all are gone, and the best so far is on disk."""
     mark = f"killed-{os.getpid()}-{time.monotonic_ns()}"
-    slow = SCRIPT.replace("    if any(", "    import time\n    time.sleep(1)\n    if any(")
-    done = reprokit(
-        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", slow)
-    )
+    run_dir = shutil.copytree(unreduced.run_dir, tmp_path / "run")
     child = subprocess.Popen(
-        reprokit_command("minimize", done.json["run_dir"]),
+        reprokit_command("minimize", run_dir),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=clean_environ(MARK=mark),
+        env=clean_environ(MARK=mark, SLOW="1"),
     )
-    folder = Path(done.json["run_dir"]) / "minimize"
+    folder = run_dir / "minimize"
     assert wait_until(lambda: (folder / "best.py").exists(), 60)
     child.kill()
     child.wait()

@@ -21,9 +21,10 @@ from reprokit.host.triage import ledger, page, suite
 from reprokit.host.triage import night as nights_of
 
 from ..browser import open_page, screenshot
-from ..conftest import ROOT, Done, clean_environ, reprokit, reprokit_command, shared, survivors, wait_until
+from ..conftest import Done, clean_environ, reprokit, reprokit_command, shared, survivors, wait_until
 from ..host.triage.nights import failing, healthy, new_ledger, result
 from ..host.triage.nights import night as one_night
+from .test_minimize import SMALL
 
 MARKED = """
 import os, pathlib, sys, time
@@ -53,19 +54,19 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Done:
     """One night with a bug in two cells, a healthy command, and an environment that is not there."""
 
     def make(folder: Path) -> Done:
-        shutil.copy(ROOT / "samples" / "exception_inductor.py", folder / "softmax.py")
+        (folder / "erf.py").write_text(SMALL)
         (folder / "suite.toml").write_text(
             """
 [suite]
 name = "small"
 retries = 0
-budget_s = 15
+budget_s = 60
 [environments.here]
 python = "python"
 [environments.gone]
 python = "/nowhere/python"
 [[targets]]
-target = "softmax.py:make"
+target = "erf.py:make"
 matrix = { dynamic = [false, "default"], environment = ["here"] }
 [[targets]]
 command = ["{python}", "-c", "print('healthy')"]
@@ -91,15 +92,15 @@ def test_a_night_says_what_is_new(night: Done) -> None:
     told = night.json
     assert night.status == 3
     (bug,) = told["groups"]["new"]
-    assert bug["title"].startswith("exception: codegen | KeyError: 'buf#' @ torch/_inductor/")
+    assert bug["title"].startswith("exception: backend | NotImplementedError: erf is too hard @ <user>:picky")
     assert (bug["tonight"], bug["hits"], bug["is_news"]) == (2, 2, True)
-    assert "torch.compile(repro" in bug["repro"] and bug["repro_lines"] < 12
+    assert "torch.compile(repro" in bug["repro"] and bug["repro_lines"] < 20, bug["repro"]
     assert archive.read(place_of(night) / "reprokit-nightly" / bug["pack"]).json("verdict.json")["kind"] == "exception"
     assert told["healthy"] == 1
     (lost,) = told["lost"]
     assert "environment gone: python /nowhere/python: there is no such program" in lost["why"]
     # the second cell of the same bug, one core at a time, knew of the repro already
-    jobs = sorted((place_of(night) / "reprokit-nightly" / "nights").glob("*/jobs/*softmax*"))
+    jobs = sorted((place_of(night) / "reprokit-nightly" / "nights").glob("*/jobs/*erf*"))
     assert [(j / "minimized.json").exists() for j in jobs].count(True) == 1
 
 
@@ -109,7 +110,7 @@ def test_the_report_again_and_what_people_say(night: Done) -> None:
     where = place_of(night)
     told = reprokit("nightly", "report", cwd=where)
     assert told.status == 3
-    assert re.search(r"New\n  bug 1  exception: codegen \| KeyError", told.out)
+    assert re.search(r"New\n  bug 1  exception: backend \| NotImplementedError", told.out)
     assert "environment gone" in told.out and "repro of" in told.out
     digest = (where / "reprokit-nightly" / "digest.md").read_text()
     assert "### New (1)" in digest and "```python" in digest and "### Lost (1)" not in digest
@@ -148,8 +149,8 @@ def test_the_page_in_a_browser(night: Done, tmp_path: Path) -> None:
         return found[1] if found else "no answer"
 
     assert shown("") == "1 bugs"
-    assert shown("words.value = 'keyerror softmax.py';") == "1 bugs"
-    assert shown("words.value = 'keyerror nonsense';") == "0 of 1 bugs"
+    assert shown("words.value = 'notimplemented erf.py';") == "1 bugs"
+    assert shown("words.value = 'notimplemented nonsense';") == "0 of 1 bugs"
     assert shown("status.value = 'fixed';") == "0 of 1 bugs"
     assert len(screenshot(page, tmp_path / "page.png")) > 20_000
 

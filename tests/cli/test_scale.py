@@ -13,16 +13,17 @@ from ..conftest import ROOT, Done, clean_environ, reprokit
 
 # A backend with so many units of work of its own, so that the law is known.
 TARGET = """
-import torch
+import time, torch
 def make(n=1, units=1):
     def backend(gm, inputs):
+        while units > 1000 and print("at work") is None: time.sleep(0.1)  # until the deadline, at no cost
         for _ in range(units):
-            sum(range(400_000))
+            sum(range(200_000))
             print("at work")  # without a word, a backend that computes for a minute is a hang
         return gm.forward
     return {"model": lambda x: x + n, "calls": [((torch.zeros(2),), {})], "compile": {"backend": backend}}
 def steep(n=1): return make(n, 2 ** n)
-def line(n=1): return make(n, 10 * n)
+def line(n=1): return make(n, 20 * n)
 def picky(n=1, layers=1):
     if n > 2: raise torch.cuda.OutOfMemoryError("CUDA out of memory, out of memory")
     return make(n, 20 * layers)
@@ -78,7 +79,7 @@ def shown(done: Done) -> str:
 def test_an_exponential_compile_is_named_and_a_deadline_is_told(target: Path, tmp_path: Path) -> None:
     """Phase, law and frame; the size that met its deadline is left out of the fit and is where the stacks are from."""
     done = reprokit(
-        "scale", f"{target}:steep", "--set", "n=3,5,7,8,20", "--at", "20", "--timeout", "12", "--budget", "10", "--output-dir", tmp_path / "out", "--json",
+        "scale", f"{target}:steep", "--set", "n=3,5,7,8,20", "--at", "20", "--timeout", "45", "--budget", "20", "--output-dir", tmp_path / "out", "--json",
         env=clean_environ(REPROKIT_MINIMIZE="1"),
     )  # fmt: skip
     found = done.json

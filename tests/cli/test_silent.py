@@ -11,7 +11,7 @@ import pytest
 
 from reprokit.core.programs import checked
 
-from ..conftest import ROOT, Done, clean_environ, reprokit
+from ..conftest import ROOT, Done, clean_environ, reprokit, shared
 
 SAMPLES = ROOT / "samples"
 
@@ -22,12 +22,10 @@ def capture(*words: str | Path, **more: str) -> Done:
 
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """One capture of a wrong result, with all that follows it."""
-    out = tmp_path_factory.mktemp("wrong")
-    return capture(
-        SAMPLES / "wrong_result.py:make", "--output-dir", out, "--budget", "40",
-        REPROKIT_MINIMIZE="1", REPROKIT_ABLATE="1",
-    )  # fmt: skip
+    """One capture of a wrong result, with all that follows it, for all workers."""
+    words = (SAMPLES / "wrong_result.py:make", "--budget", "12", "--output-dir")
+    environ = {"REPROKIT_MINIMIZE": "1", "REPROKIT_ABLATE": "1"}
+    return shared(tmp_path_factory, "wrong", lambda place: capture(*words, place / "out", **environ))
 
 
 @pytest.mark.slow
@@ -169,23 +167,8 @@ def test_an_integer_of_a_cache_is_the_guard_that_fails(tmp_path: Path) -> None:
     assert (fixed.status, fixed.kind) == (0, "ok"), fixed.out
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("limit", "calls", "kind", "words"),
-    [
-        (2, 3, "recompile-limit", "fail_on_recompile_limit_hit"),
-        (64, 7, "recompile-storm", "'compiled again and again'"),
-    ],
-)
-def test_recompiles_are_reduced_to_the_attribute_that_changes(
-    limit: int, calls: int, kind: str, words: str, write: Any, tmp_path: Path
-) -> None:
-    """What is left recompiles for the same reason, and fails by itself."""
-    text = f"""
+COUNTING = """
 import torch
-import torch._dynamo
-
-torch._dynamo.config.recompile_limit = {limit}
 
 class Net(torch.nn.Module):
     def __init__(self):
@@ -195,24 +178,37 @@ class Net(torch.nn.Module):
     def forward(self, x):
         self.steps += 1
         return x.sin() * self.steps
-
-def make():
-    return {{"model": Net(), "calls": [((torch.ones(3),), {{}})] * {calls}, "compile": {{"backend": "eager"}}}}
 """
-    done = capture(
-        f"{write('steps.py', text)}:make",
-        "--budget",
-        "10",
-        "--output-dir",
-        tmp_path / "out",
-        REPROKIT_COMPARE="0",
-        REPROKIT_MINIMIZE="1",
-    )
-    assert done.kind == kind
+
+
+@pytest.mark.slow
+def test_recompiles_are_reduced_to_the_attribute_that_changes(write: Any, tmp_path: Path) -> None:
+    """What is left recompiles for the same reason, and fails by itself."""
+    made = '{"model": Net(), "calls": [((torch.ones(3),), {})] * 7, "compile": {"backend": "eager"}}'
+    file = write("steps.py", f"{COUNTING}\ntorch._dynamo.config.recompile_limit = 64\ndef make(): return {made}\n")
+    words = ("--budget", "10", "--output-dir", tmp_path / "out")
+    done = capture(f"{file}:make", *words, REPROKIT_COMPARE="0", REPROKIT_MINIMIZE="1")
+    assert done.kind == "recompile-storm"
     found = done.json["minimized"]
     assert found["proof"]["answer"] == "same" and found["proof"]["hits"] == found["proof"]["runs"], found
     text = Path(done.json["repro"]).read_text()
-    assert "steps" in text and words in text and found["lines"] <= 18, text
+    assert "steps" in text and "'compiled again and again'" in text and found["lines"] <= 18, text
+
+
+@pytest.mark.slow
+def test_a_recompile_limit_that_a_repro_makes_an_error_is_the_same_failure(write: Any, tmp_path: Path) -> None:
+    """torch's own error, which ends the program, has the name of the limit that was only passed."""
+    text = f"{COUNTING}\nnet = torch.compile(Net(), backend='eager')\nfor _ in range(3):\n    net(torch.ones(3))\n"
+    text = text.replace("import torch\n", "import torch\ntorch._dynamo.config.recompile_limit = 2\n", 1)
+    loud = checked.loud(text, "recompile-limit")
+    seen = [
+        capture(
+            "--output-dir", tmp_path / name, "--", sys.executable, write(f"{name}.py", source), REPROKIT_COMPARE="0"
+        )
+        for name, source in (("still", text), ("loud", loud))
+    ]
+    assert [done.kind for done in seen] == ["recompile-limit"] * 2, seen[1].out
+    assert seen[0].json["signature"] == seen[1].json["signature"]
 
 
 @pytest.mark.slow
