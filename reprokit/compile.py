@@ -158,9 +158,8 @@ def rehearse(
 
     import torch
 
-    from .core import costs
     from .core.records import BadInput
-    from .host import capture, observe
+    from .host import capture
     from .host.launch import Request
     from .host.target import Target
 
@@ -180,8 +179,7 @@ def rehearse(
             captured = capture.capture(request, Path(folder) / "out", _unsaid)
         except BadInput as problem:
             return Rehearsal(False, f"it cannot be rehearsed: {problem}", was_tried=False)
-        phases, _ = costs.of_journals(observe.read_journals(captured.run_path).by_pid, captured.seen.cpu_s)
-        cpu_s = round(sum(phases.values()), 2)
+        cpu_s = round(sum(captured.phases.values()), 2)
         if captured.verdict.kind == "ok":
             _share(Path(folder) / "cache")
             return Rehearsal(True, cpu_s=cpu_s)

@@ -24,7 +24,6 @@ import pytest
 from reprokit.host import warmth
 
 ROOT = Path(__file__).resolve().parents[1]
-QUICK = ROOT / "tests" / "quick"
 CALL_TIMEOUT_S = 400
 
 
@@ -86,8 +85,7 @@ def clean_environ(**more: str) -> dict[str, str]:
     # tests that are about minimization ask for it
     plain = {"REPROKIT_MINIMIZE": "0", "REPROKIT_ABLATE": "0", "REPROKIT_COMPARE": "0"}
     threads = {"OMP_NUM_THREADS": "1"}  # those that wait for work spin on the processors of other tests
-    path = os.pathsep.join([str(QUICK), *filter(None, [kept.get("PYTHONPATH")])])
-    return {**kept, **plain, **threads, "PYTHONPATH": path, "TORCHINDUCTOR_CACHE_DIR": str(warm_cache()), **more}
+    return {**kept, **plain, **threads, "TORCHINDUCTOR_CACHE_DIR": str(warm_cache()), **more}
 
 
 def reprokit(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, **more: Any) -> Done:

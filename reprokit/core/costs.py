@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,25 +51,28 @@ class Cost:
     """Graph nodes by level, over all graphs."""
 
 
-def of_journals(by_pid: Mapping[int, Iterable[Event]], cpu_s: float) -> tuple[dict[str, float], dict[str, float]]:
-    """CPU seconds by compiler phase and by event; ``cpu_s`` is what the whole process tree used.
+def of_journals(
+    by_pid: Mapping[int, Iterable[Event]], cpu_s: float, cpu_by_pid: Mapping[str, float]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """CPU seconds by compiler phase and by event; ``cpu_s`` is what the whole process tree used, and ``cpu_by_pid`` what
+    single processes of it did until they were gone.
 
     An event's own time is that in which it was the innermost. The clock is that of the process: what passed between two
-    events belongs to the thread that wrote the second, or where that had nothing open, to the one that has.
+    events belongs to the thread that wrote the second, or where that had nothing open, to the one that has. What a process
+    did after its last event belongs to what was open when it was ended; after its exit, Python takes itself down.
     """
     by_phase: dict[str, float] = {}
     by_event: dict[str, float] = {}
     own = 0.0
-    for events in by_pid.values():
+    for pid, events in by_pid.items():
         stacks: dict[Any, list[str]] = {}
-        before = 0.0
-        for event in events:
-            cpu = event.get("cpu")
-            if event["ev"] not in ("begin", "end") or not isinstance(cpu, (int, float)):
-                own += max(float(event.get("cpu_s") or 0.0) - before, 0.0) if event["ev"] == "exit" else 0.0
+        before, is_down = 0.0, False
+        for event in itertools.chain(events, ({"ev": "gone", "cpu": cpu_by_pid.get(str(pid))},)):
+            cpu, is_down = event.get("cpu_s" if event["ev"] == "exit" else "cpu"), is_down or event["ev"] == "exit"
+            if event["ev"] not in ("begin", "end", "exit", "gone") or not isinstance(cpu, (int, float)):
                 continue
             stack = stacks.setdefault(event.get("tid"), [])
-            charged = stack or next((s for s in reversed(stacks.values()) if s), [])
+            charged = [] if is_down else stack or next((s for s in reversed(stacks.values()) if s), [])
             named = phases.of_events(charged)
             if named and named[0] in phases.COMPILE_PHASES and cpu > before:
                 by_phase[named[0]] = by_phase.get(named[0], 0.0) + cpu - before
@@ -77,7 +81,7 @@ def of_journals(by_pid: Mapping[int, Iterable[Event]], cpu_s: float) -> tuple[di
             name = str(event.get("name"))
             if event["ev"] == "begin":
                 stack.append(name)
-            elif name in stack:
+            elif event["ev"] == "end" and name in stack:
                 while stack.pop() != name:
                     pass
     if cpu_s > own:

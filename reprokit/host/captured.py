@@ -72,7 +72,7 @@ class Captured:
 
 def phases_of(journals: Journals, outcome: Outcome) -> dict[str, float]:
     """CPU seconds of the compile by phase, the largest first."""
-    by_phase, _ = costs.of_journals(journals.by_pid, outcome.cpu_s)
+    by_phase, _ = costs.of_journals(journals.by_pid, outcome.cpu_s, outcome.cpu_by_pid)
     return {name: round(cost, 4) for name, cost in sorted(by_phase.items(), key=lambda row: -row[1])}
 
 

@@ -185,7 +185,7 @@ class Server:
         return Outcome(
             exit_status=status if end == "ended" else None, is_timed_out=end == "deadline", is_stalled=False,
             is_interrupted=False, quiet_s=limits.deadline_s, last_progress="", seconds=round(time.time() - started, 3),
-            cpu_s=float(said["cpu_s"]), peak_rss_bytes=int(said["peak_rss_bytes"]), started=started, ended=time.time(),
+            cpu_s=float(said["cpu_s"]), cpu_by_pid={}, peak_rss_bytes=int(said["peak_rss_bytes"]), started=started, ended=time.time(),
             main_pid=pid, stacks=stacks, oom_evidence="", watch_cpu_s=0.0, last_output=0.0, missing=(),
         )  # fmt: skip
 

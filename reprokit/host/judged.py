@@ -149,7 +149,7 @@ def judged(
         float(e["t"]) for events in journals.by_pid.values() for e in events if isinstance(e.get("t"), (int, float))
     ]
     healthy_s = max(0.0, max(times, default=outcome.started) - outcome.started)
-    by_phase = costs.of_journals(journals.by_pid, outcome.cpu_s)[0] if is_measured else {}
+    by_phase = costs.of_journals(journals.by_pid, outcome.cpu_s, outcome.cpu_by_pid)[0] if is_measured else {}
     return Judged(answer, verdict, signature, outcome.seconds, outcome.cpu_s, healthy_s, seen, phases=by_phase)
 
 

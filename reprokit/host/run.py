@@ -10,10 +10,12 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+import psutil
 
 from ..core import results
 from ..core.processes import from_json
@@ -40,6 +42,8 @@ class Outcome:
     last_progress: str
     seconds: float
     cpu_s: float
+    cpu_by_pid: Mapping[str, float]
+    """Of single processes, as far as they were seen; the root's is exact."""
     peak_rss_bytes: int
     started: float
     ended: float
@@ -133,7 +137,7 @@ def _execute(
     finally:
         own_cpu_s = _own_cpu_s() - own_before  # before the target is reaped, whose seconds would count as ours
         with interrupts.unheard():
-            status, usage, stubborn = _end(child, run_id)
+            status, usage, stubborn, root_cpu_s = _end(child, run_id)
         for pump in pumps:
             pump.join(DRAIN_S)
         lookout.close()
@@ -154,6 +158,7 @@ def _execute(
         last_progress=lookout.last_progress,
         seconds=round(ended - started, 3),
         cpu_s=round(max(usage.ru_utime + usage.ru_stime if usage else 0.0, lookout.watch.cpu_s), 3),
+        cpu_by_pid={**lookout.watch.cpu_by_pid, str(child.pid): root_cpu_s},
         peak_rss_bytes=max(samples.peak_rss_bytes, usage.ru_maxrss * 1024 if usage else 0),
         started=started,
         ended=ended,
@@ -193,15 +198,22 @@ def _wait(pid: int, began: float, request: Request, lookout: Lookout, show: Show
     return "ended"
 
 
-def _end(child: subprocess.Popen[bytes], run_id: str) -> tuple[int | None, resource.struct_rusage | None, list[int]]:
-    """End the whole tree and reap the root: its exit status, what it used, and the pids that would not go."""
+def _end(
+    child: subprocess.Popen[bytes], run_id: str
+) -> tuple[int | None, resource.struct_rusage | None, list[int], float]:
+    """End the whole tree and reap the root: its exit status, what it used with those that it waited for, the pids that
+    would not go, and what it used itself."""
     stubborn = tree.kill_all(child.pid, run_id)
     warmth.mend_headers()
+    own_s = 0.0
+    with contextlib.suppress(psutil.Error):  # of a process that is not reaped the kernel still tells
+        times = psutil.Process(child.pid).cpu_times()
+        own_s = round(times.user + times.system, 3)
     pid, raw, usage = os.wait4(child.pid, os.WNOHANG if child.pid in stubborn else 0)
     if not pid:
-        return None, None, stubborn
+        return None, None, stubborn, own_s
     child.returncode = os.waitstatus_to_exitcode(raw)
-    return child.returncode, usage, stubborn
+    return child.returncode, usage, stubborn, own_s
 
 
 def read_run(run_path: Path) -> dict[str, Any]:
@@ -225,7 +237,7 @@ def restore(run_path: Path) -> tuple[Request, Outcome, dict[str, Any]]:
     blank = Outcome(
         exit_status=None, is_timed_out=end in ("deadline", "stalled"), is_stalled=end == "stalled",
         is_interrupted=was_cut and end not in ("deadline", "stalled"), quiet_s=0.0, last_progress="",
-        seconds=round(max(max(times) - began, 0.0), 3), cpu_s=0.0, peak_rss_bytes=0, ended=max(began, *times),
+        seconds=round(max(max(times) - began, 0.0), 3), cpu_s=0.0, cpu_by_pid={}, peak_rss_bytes=0, ended=max(began, *times),
         started=began, main_pid=0, stacks=Stacks(), oom_evidence="", last_output=0.0, watch_cpu_s=0.0,
         missing=(Missing("clean end", "reprokit ended before the target did; this is what was on disk"),) if was_cut else (),
     )  # fmt: skip

@@ -101,7 +101,7 @@ def _run(request: Request, size: int, place: rundir.RunDir, show: run.Show | Non
     missing = [*outcome.missing]
     seen = capture.look_back(request, outcome, place.path, journals, missing)
     verdict = capture.judged(seen, missing)
-    by_phase, by_pass = costs.of_journals(journals.by_pid, outcome.cpu_s)
+    by_phase, by_pass = costs.of_journals(journals.by_pid, outcome.cpu_s, outcome.cpu_by_pid)
     nodes: dict[str, int] = {}
     for graph in seen.graphs:
         nodes[graph.level] = nodes.get(graph.level, 0) + graph.nodes

@@ -331,7 +331,7 @@ def test_a_rank_that_hangs_under_torchrun(write: Any, tmp_path: Path) -> None:
         "capture",
         "--json",
         "--timeout",
-        "24",
+        "45",
         "--output-dir",
         tmp_path / "out",
         "--",

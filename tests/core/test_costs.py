@@ -26,7 +26,7 @@ def test_nested_events_cost_their_own_time() -> None:
         event("end", "pass.x.y", 4.5), event("end", "GraphLowering.run", 5.0), event("end", "dynamo", 5.25),
         event("end", "stage:call-0", 9.0), {"ev": "exit", "cpu_s": 9.5},
     ]  # fmt: skip
-    by_phase, by_pass = costs.of_journals({7: events, 8: [{"ev": "process"}]}, 12.0)
+    by_phase, by_pass = costs.of_journals({7: events, 8: [{"ev": "process"}]}, 12.0, {})
     assert by_phase == {"dynamo-trace": 0.75, "lowering": 1.5, "fx-passes": 0.5, "cpp-build": 2.5}
     assert by_pass == {"dynamo": 0.75, "GraphLowering.run": 1.5, "pass.x.y": 0.5}
 
@@ -37,15 +37,26 @@ def test_two_threads_share_one_clock() -> None:
         event("begin", "GraphLowering.run", 1.0), event("begin", "triton_key", 4.0, tid=2), event("end", "triton_key", 5.0, tid=2),
         event("end", "GraphLowering.run", 6.0),
     ]  # fmt: skip
-    by_phase, _ = costs.of_journals({7: events}, 6.0)
+    by_phase, _ = costs.of_journals({7: events}, 6.0, {})
     assert by_phase["lowering"] == 4.0
     assert sum(by_phase.values()) <= 5.0
 
 
 def test_an_open_event_and_a_cut_journal_are_no_error() -> None:
     """A run that was ended leaves phases open."""
-    assert costs.of_journals({7: [event("begin", "dynamo", 1.0), {"ev": "end"}]}, 0.0) == ({}, {})
-    assert costs.of_journals({}, 0.0) == ({}, {})
+    assert costs.of_journals({7: [event("begin", "dynamo", 1.0), {"ev": "end"}]}, 0.0, {}) == ({}, {})
+    assert costs.of_journals({}, 0.0, {}) == ({}, {})
+
+
+def test_a_killed_process_paid_for_what_was_open_and_a_finished_one_for_nothing_more() -> None:
+    """No other process did what one did after its last event; what others did is still the C++ compiler's."""
+    open_ = [event("begin", "dynamo", 1.0), event("begin", "backend_compile", 1.5)]
+    by_phase, by_pass = costs.of_journals({7: open_}, 9.0, {"7": 7.5, "9": 1.5})
+    assert by_phase == {"dynamo-trace": 0.5, "backend": 6.0, "cpp-build": 1.5} and by_pass["backend_compile"] == 6.0
+    ended = [event("begin", "dynamo", 1.0), event("end", "dynamo", 2.0), {"ev": "exit", "cpu_s": 2.0}]
+    assert costs.of_journals({7: ended}, 3.1, {"7": 3.1}) == ({"dynamo-trace": 1.0}, {"dynamo": 1.0})
+    exits = [event("begin", "dynamo", 1.0), {"ev": "exit", "cpu_s": 2.0}]
+    assert costs.of_journals({7: exits}, 3.0, {"7": 3.0}) == ({}, {})
 
 
 def stack(*names: str) -> tuple[Frame, ...]:
