@@ -27,6 +27,15 @@ ROOT = Path(__file__).resolve().parents[1]
 CALL_TIMEOUT_S = 400
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests stand first in the share of each worker: what is left at the end, for whoever has nothing to do, is quick."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    quick = [item for item in items if not item.get_closest_marker("slow")]
+    shares = ((rows, number) for number in range(workers) for rows in (slow, quick))
+    items[:] = [row for rows, n in shares for row in rows[len(rows) * n // workers : len(rows) * (n + 1) // workers]]
+
+
 @dataclass
 class Done:
     """How one call of reprokit ended."""
@@ -83,7 +92,7 @@ def clean_environ(**more: str) -> dict[str, str]:
     drop = ("TORCH", "REPROKIT", "INDUCTOR")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(drop)}
     # tests that are about minimization ask for it
-    plain = {"REPROKIT_MINIMIZE": "0", "REPROKIT_ABLATE": "0", "REPROKIT_COMPARE": "0"}
+    plain = {"REPROKIT_MINIMIZE": "0", "REPROKIT_ABLATE": "0", "REPROKIT_COMPARE": "0", "REPROKIT_PROOFS": "1"}
     threads = {"OMP_NUM_THREADS": "1"}  # those that wait for work spin on the processors of other tests
     return {**kept, **plain, **threads, "TORCHINDUCTOR_CACHE_DIR": str(warm_cache()), **more}
 

@@ -183,6 +183,7 @@ def read_request(
         "minimizes": options["minimize"],
         "rungs": "few" if options["ablate"] else "none",
         "budget_s": options["budget"],
+        "proofs": options["proofs"],
     }
     if command is not None:
         _refuse_with_command(ctx)

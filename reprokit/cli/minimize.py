@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import click
 
 from . import consent, screen
-from .options import SECONDS
+from .options import PROOFS, SECONDS
 
 
 @click.command(epilog="Exit codes: 0 a repro was found and proved, 1 none was found, 2 wrong usage, 130 interrupted.")
@@ -21,6 +22,7 @@ from .options import SECONDS
     show_default=True,
     help="Seconds of reduction; the best so far is kept.",
 )
+@PROOFS
 @click.option("--resume", is_flag=True, help="Go on where an earlier reduction of this RUN_DIR ended.")
 @click.option(
     "--python", help="Interpreter for the probes; default: the one that failed, or for a pack reprokit's own."
@@ -44,6 +46,7 @@ def minimize(
     ctx: click.Context,
     what: str,
     budget: float,
+    proofs: int,
     resume: bool,
     python: str | None,
     yes: bool,
@@ -69,17 +72,17 @@ def minimize(
         if place.is_dir():
             if output_dir:
                 raise BadInput("--output-dir is for a PACK or a TARGET; the pack of a RUN_DIR is left beside it")
-            status, told = _of_run(place, budget, resume, python, ablate, live)
+            status, told = _of_run(place, budget, proofs, resume, python, ablate, live)
         elif resume:
             raise BadInput(
                 f"--resume goes on with a run directory, and {what} is none; name the run-NNN of the first try"
             )
         elif place.is_file() and not what.endswith(".py"):
-            status, told = _of_pack(place, budget, python, yes, output_dir, live, as_json)
+            status, told = _of_pack(place, budget, proofs, python, yes, output_dir, live, as_json)
         elif not place.exists() and (what.endswith(".gz") or ("/" in what and ":" not in what)):
             raise BadInput(f"there is no pack or run directory {what}")
         else:
-            status, told = _of_target(what, budget, python, output_dir, ablate, live)
+            status, told = _of_target(what, budget, proofs, python, output_dir, ablate, live)
     if as_json:
         screen.print_json(told)
     else:
@@ -88,32 +91,40 @@ def minimize(
 
 
 def _of_run(
-    place: Path, budget: float, resume: bool, python: str | None, ablate: bool, live: screen.Live
+    place: Path, budget: float, proofs: int, resume: bool, python: str | None, ablate: bool, live: screen.Live
 ) -> tuple[int, dict[str, Any]]:
     from ..host import capture as line
     from ..host import interpreter
 
     captured = line.repack(
-        place, live.say, budget, resume, live.show_status, interpreter.check(python) if python else None, ablate
+        place, live.say, budget, resume, live.show_status, interpreter.check(python) if python else None, ablate, proofs
     )
     return _status(captured.minimized), _told(captured.to_json())
 
 
 def _of_target(
-    what: str, budget: float, python: str | None, output_dir: Path | None, ablate: bool, live: screen.Live
+    what: str, budget: float, proofs: int, python: str | None, output_dir: Path | None, ablate: bool, live: screen.Live
 ) -> tuple[int, dict[str, Any]]:
     from ..host import capture as line
     from ..host import interpreter
     from ..host.launch import Request
     from ..host.target import parse
 
-    request = Request(parse(what), python=interpreter.check(python), budget_s=budget, rungs="few" if ablate else "none")
+    rungs = "few" if ablate else "none"
+    request = Request(parse(what), python=interpreter.check(python), budget_s=budget, proofs=proofs, rungs=rungs)
     captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
     return _status(captured.minimized), _told(captured.to_json())
 
 
 def _of_pack(
-    place: Path, budget: float, python: str | None, yes: bool, output_dir: Path | None, live: screen.Live, as_json: bool
+    place: Path,
+    budget: float,
+    proofs: int,
+    python: str | None,
+    yes: bool,
+    output_dir: Path | None,
+    live: screen.Live,
+    as_json: bool,
 ) -> tuple[int, dict[str, Any]]:
     from ..core.records import BadInput
     from ..host import again, interpreter, interrupts, rundir
@@ -127,7 +138,7 @@ def _of_pack(
     with interrupts.held():
         run = rundir.create(output_dir, f"minimize-{opened.verdict.kind}")
         try:
-            case = again.case_of_pack(opened, run, checked)
+            case = dataclasses.replace(again.case_of_pack(opened, run, checked), proofs=proofs)
             with interrupts.heard():
                 consent.ask(place, again.what_would_run(case), checked, yes, live)
             with reducer.server_of(case) as server:

@@ -93,6 +93,15 @@ WATCHING = _together(
 )
 """When a run is over."""
 
+PROOFS = click.option(
+    "--proofs",
+    type=click.IntRange(1, 100),
+    default=3,
+    envvar="REPROKIT_PROOFS",
+    show_envvar=True,
+    show_default=True,
+    help="How many fresh processes prove the repro; of a flaky failure at least 8.",
+)
 REDUCING = _together(
     click.option(
         "--minimize/--no-minimize",
@@ -108,6 +117,7 @@ REDUCING = _together(
         show_default=True,
         help="Seconds for minimizing; the best so far is kept.",
     ),
+    PROOFS,
 )
 """Whether a failure is made small."""
 

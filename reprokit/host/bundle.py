@@ -185,6 +185,8 @@ def command_line(request: Request, growth: dict[str, Any] | None = None) -> str:
         words.append("--no-minimize")
     elif request.budget_s != Request.budget_s:
         words += ["--budget", f"{request.budget_s:g}"]
+    if request.minimizes and request.proofs != Request.proofs:
+        words += ["--proofs", str(request.proofs)]
     if request.logs:
         words += ["--logs", ",".join(request.logs)]
     if not request.has_trace:

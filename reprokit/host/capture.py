@@ -139,7 +139,7 @@ def examine(study: Study, resume: bool = False) -> None:
 
 def repack(
     run_path: Path, say: Say, budget_s: float = 0.0, resume: bool = False, show: Callable[[Standing], None] | None = None,
-    python: str | None = None, ablates: bool = False,
+    python: str | None = None, ablates: bool = False, proofs: int = Request.proofs,
 ) -> Captured:  # fmt: skip
     """Judge and pack a run directory once more, after minimizing it when there is a budget for that.
 
@@ -158,7 +158,9 @@ def repack(
             seen = own_kernel(request, seen, judged(seen, missing), journals, place.path, missing)
             verdict = judged(seen, missing)
             rungs = "none" if not ablates else "few" if request.rungs == "none" else request.rungs
-            asked = dataclasses.replace(request, budget_s=budget_s or request.budget_s, minimizes=True, rungs=rungs)
+            if budget_s:
+                request = dataclasses.replace(request, budget_s=budget_s, proofs=proofs)
+            asked = dataclasses.replace(request, minimizes=True, rungs=rungs)
             study = Study(asked, verdict, seen, journals, place, missing, say, show, python)
             if budget_s:
                 examine(study, resume)

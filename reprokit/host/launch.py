@@ -67,6 +67,8 @@ class Request:
     """Look for the smallest program that shows the same failure."""
     budget_s: float = 300.0
     """Wall-clock seconds for that."""
+    proofs: int = 3
+    """Fresh processes that prove it."""
     cwd: Path | None = None
     """Where the target runs; None: where reprokit does."""
     look_every_s: float = 0.0
@@ -91,6 +93,7 @@ def describe(request: Request) -> dict[str, Any]:
         "rungs": request.rungs,
         "minimizes": request.minimizes,
         "budget_s": request.budget_s,
+        "proofs": request.proofs,
         "logs": list(request.logs),
         "knobs": {k: v for k, v in request.knobs.items() if v is not None},
         "compile": request.compile,
@@ -119,6 +122,7 @@ def restore(told: dict[str, Any]) -> Request:
         "rungs",
         "minimizes",
         "budget_s",
+        "proofs",
         "knobs",
         "compile",
         "train",

@@ -62,6 +62,7 @@ class Case:
     line_repeats: int = Request.line_repeats
     gpu: Mapping[str, Any] | None = None
     """It was compiled for a GPU that is not there."""
+    proofs: int = Request.proofs
 
 
 def case_of(
@@ -76,8 +77,9 @@ def case_of(
     is_training = request.train or bool(journals.last("target").get("train"))
     is_fake = journals.last("weights").get("kind") == "fake"
     return Case(
-        verdict, signature, seen, run_path, python, source, is_training, is_fake, request.line_repeats, request.gpu
-    )
+        verdict, signature, seen, run_path, python, source, is_training, is_fake, request.line_repeats, request.gpu,
+        request.proofs,
+    )  # fmt: skip
 
 
 def why_not(verdict: Verdict) -> str:
@@ -157,16 +159,19 @@ def _until_proved(
         # what is proved is what leaves: redaction may change a text, and with it what the program does
         job.finished = _finished(case, asker, found)
         text = redactor.text(job.finished)
-        found.proof = proof.prove(text, case.python, folder / "proof", case.signature, asker.limits, asker.rate)
+        place, wanted = folder / "proof", case.signature
+        found.proof = proof.prove(text, case.python, place, wanted, asker.limits, asker.rate, case.proofs)
         is_same = found.proof.answer == oracle.SAME
         is_always = found.proof.hits == found.proof.runs and found.proof.tries == 1
+        rate = (found.proof.hits + 1) / (found.proof.runs + found.proof.tries)
         if is_spent or time.monotonic() > job.ends or (is_same and (is_always or asker.rate < 1.0)):
+            asker.rate = min(asker.rate, rate) if is_same and found.proof.hits else asker.rate
             break
         if not is_same and asker.is_cold:
             break
         asker.limits = usual
         if is_same:
-            job.go_patient((found.proof.hits + 1) / (found.proof.runs + found.proof.tries))
+            job.go_patient(rate)
         else:
             job.go_cold()
     if not found.is_complete:

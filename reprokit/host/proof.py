@@ -23,7 +23,6 @@ SILENT = frozenset(
     {"wrong-result", "recompile-limit", "recompile-storm", "graph-break", "superlinear-compile", "cudagraph-skip"}
 )
 """Kinds that end no program: a plain run shows one only when the program checks for it itself."""
-RUNS = 3
 FLAKY_RUNS = 8
 WATCHED_RUNS = 4
 """A first fresh run that passes may be a flaky failure's."""
@@ -60,8 +59,10 @@ class Ending:
     seconds: float
 
 
-def prove(text: str, python: str, folder: Path, wanted: Signature, limits: Limits, rate: float = 1.0) -> Proof:
-    """Run ``text`` below ``folder``; raises KeyboardInterrupt when interrupted."""
+def prove(
+    text: str, python: str, folder: Path, wanted: Signature, limits: Limits, rate: float = 1.0, runs: int = 3
+) -> Proof:
+    """Run ``text`` below ``folder``, once watched and ``runs`` times as anyone would; raises KeyboardInterrupt."""
     most, tries = max(min(oracle.patience(rate), FLAKY_RUNS), WATCHED_RUNS), 0
     while tries < most:
         tries += 1
@@ -76,7 +77,7 @@ def prove(text: str, python: str, folder: Path, wanted: Signature, limits: Limit
         limit_s = limits.deadline_s
     elif judged.verdict.kind == "hang":
         limit_s = judged.seconds + 5
-    count = RUNS if rate >= 1.0 else FLAKY_RUNS
+    count = runs if rate >= 1.0 else max(runs, FLAKY_RUNS)
     turns = [count] if judged.verdict.kind == "hang" and not limits.is_slow else [1] * count  # waiting costs nobody
     for ending in (e for turn in turns for e in run_plain(python, file, folder, limit_s, turn, gpu=limits.gpu)):
         proof.runs += 1

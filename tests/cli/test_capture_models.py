@@ -56,6 +56,7 @@ def test_other_models_with_real_weights(model: str, tmp_path: Path) -> None:
     assert len(calls) == (5 if model == "llama-decode" else 1)
 
 
+@pytest.mark.slow
 def test_flags_reach_torch_compile_and_the_model(tmp_path: Path) -> None:
     """dtype, sizes, backend, dynamic and fullgraph, and the command line that says them again."""
     words = ["--model", "llama-tiny", "--layers", "1", "--batch-size", "3", "--sequence-length", "5", "--dtype", "bfloat16",

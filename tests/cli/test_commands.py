@@ -226,6 +226,7 @@ def test_logs_go_to_files_and_unknown_names_are_told(write: Any, tmp_path: Path)
     assert len(recompiles) == 2 and recompiles[0]["function"] == "<lambda>" and recompiles[0]["reasons"]
 
 
+@pytest.mark.slow
 def test_the_targets_own_torch_logs_still_reach_its_stderr(write: Any, tmp_path: Path) -> None:
     """What the user switched on stays where the user wants it."""
     script = write("train.py", COMPILES.format(backend="'eager'"))

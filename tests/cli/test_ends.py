@@ -141,6 +141,7 @@ def test_a_run_directory_in_use_is_refused(write: Any, tmp_path: Path) -> None:
     assert process.wait(120) == 130
 
 
+@pytest.mark.slow
 def test_a_compile_that_advances_is_slow_not_hung(write: Any, tmp_path: Path) -> None:
     """New graphs until the deadline: slow-compile, with the phase it was in."""
     script = write(

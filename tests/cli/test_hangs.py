@@ -100,6 +100,7 @@ def test_several_ranks(kind: str, tmp_path: Path) -> None:
         assert "rank 0 waits in all_reduce" in verdict["path"][1]
 
 
+@pytest.mark.slow
 def test_a_factory_that_hangs_is_asked_more(tmp_path: Path) -> None:
     """Eager time, whether backend="eager" hangs: what maintainers ask first, in the issue; --no-escalate leaves it out."""
     sample = KINDS.parents[2] / "samples" / "hang.py"

@@ -96,6 +96,7 @@ def test_a_configuration_file_and_weights_that_do_not_fit(tmp_path: Path) -> Non
     assert done.json["peak_rss_bytes"] < 4 << 30
 
 
+@pytest.mark.slow
 @needs_it
 def test_models_tells_the_types_and_the_knobs(tmp_path: Path) -> None:
     """All types; of one type the class, its size, and which fields the options set."""

@@ -18,12 +18,12 @@ def make(n=1, units=1):
     def backend(gm, inputs):
         while units > 1000 and print("at work") is None: time.sleep(0.1)  # until the deadline, at no cost
         for _ in range(units):
-            sum(range(200_000))
+            sum(range(100_000))
             print("at work")  # without a word, a backend that computes for a minute is a hang
         return gm.forward
     return {"model": lambda x: x + n, "calls": [((torch.zeros(2),), {})], "compile": {"backend": backend}}
 def steep(n=1): return make(n, 2 ** n)
-def line(n=1): return make(n, 20 * n)
+def line(n=1): return make(n, 40 * n)
 def picky(n=1, layers=1):
     if n > 2: raise torch.cuda.OutOfMemoryError("CUDA out of memory, out of memory")
     return make(n, 20 * layers)
@@ -79,23 +79,23 @@ def shown(done: Done) -> str:
 def test_an_exponential_compile_is_named_and_a_deadline_is_told(target: Path, tmp_path: Path) -> None:
     """Phase, law and frame; the size that met its deadline is left out of the fit and is where the stacks are from."""
     done = reprokit(
-        "scale", f"{target}:steep", "--set", "n=3,5,7,8,20", "--at", "20", "--timeout", "45", "--budget", "20", "--output-dir", tmp_path / "out", "--json",
+        "scale", f"{target}:steep", "--set", "n=3,6,9,20", "--at", "20", "--timeout", "45", "--budget", "20", "--output-dir", tmp_path / "out", "--json",
         env=clean_environ(REPROKIT_MINIMIZE="1"),
     )  # fmt: skip
     found = done.json
     assert (done.status, done.kind) == (1, "superlinear-compile"), done.out + done.err
     assert found["signature"]["title"].startswith("superlinear-compile: backend | exponential @ torch/_dynamo/")
     growth = found["growth"]
-    assert [row["verdict"] for row in growth["sizes"]] == ["ok"] * 4 + ["slow-compile"]
+    assert [row["verdict"] for row in growth["sizes"]] == ["ok"] * 3 + ["slow-compile"]
     assert growth["left_out"] == ["n=20 ended as slow-compile and is left out of the fit"]
     assert growth["worst"]["phase"] == "backend" and found["verdict"]["cause"].startswith("exponential, x")
     pack = archive.read(Path(found["pack"]))
     assert pack.json("growth.json")["sizes"][0]["nodes"] == {"dynamo": 3}
-    assert "reprokit scale --at 20 --set n=3,5,7,8,20" in pack.files["command.txt"].decode()
+    assert "reprokit scale --at 20 --set n=3,6,9,20" in pack.files["command.txt"].decode()
     small, text = found["minimized"], Path(found["repro"]).read_text()
     assert small["proof"]["answer"] == "same" and small["proof"]["eager"] == "passes", small
-    assert small["proof"]["hits"] == small["proof"]["runs"] == 3, text
-    assert "for n in (3, 5, 7, 8):" in text and "assert seconds" in text  # it measures itself
+    assert small["proof"]["hits"] == small["proof"]["runs"] == 1, text
+    assert "for n in (3, 6, 9):" in text and "assert seconds" in text  # it measures itself
     issue, page = pack.files["issue.md"].decode(), pack.files["report.html"].decode()
     for text in (issue, page, shown(done)):
         assert "exponential, x" in text and "left out of the fit" in text and "at 20" in text
@@ -133,7 +133,7 @@ def test_too_few_sizes_that_run_give_no_law(target: Path, tmp_path: Path) -> Non
 def test_the_chain_of_the_samples_is_exponential(tmp_path: Path) -> None:
     """Each value used twice: Inductor on torch 2.13 writes the whole chain out for each of them."""
     sample = ROOT / "samples" / "superlinear_compile.py"
-    done = reprokit("scale", f"{sample}:make", "--set", "n=6,8,10", "--at", "11", "--output-dir", tmp_path, "--json")
+    done = reprokit("scale", f"{sample}:make", "--set", "n=4,7,10", "--at", "11", "--output-dir", tmp_path, "--json")
     assert (done.status, done.kind) == (1, "superlinear-compile"), done.out + done.err
     assert (
         done.json["signature"]["title"]

@@ -115,6 +115,7 @@ def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
     assert again.returncode == 0 and again.stdout.count("tensor(") == 2, again.stderr
 
 
+@pytest.mark.slow
 def test_what_cannot_be_split_is_one_line(write: Any, tmp_path: Path) -> None:
     """Too few GPUs, a command, one rank; a model without a plan runs and is told."""
     (tmp_path / "plain.py").write_text("import torch\ndef make(): return torch.nn.Linear(2, 2), (torch.ones(1, 2),)\n")

@@ -122,6 +122,7 @@ def test_each_probe_has_a_compiler_cache_of_its_own(server: forked.Server) -> No
     assert server.run(look, Limits(60.0))[0].exit_status == 0
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_is_started_again(tmp_path: Path) -> None:
     """The probe in flight is lost, told so, and the next one runs."""
     with forked.Server(tmp_path, sys.executable, "aot") as server:
