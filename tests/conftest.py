@@ -72,10 +72,11 @@ def _place() -> Path:
     place = Path(tempfile.mkdtemp(prefix="reprokit-tests-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     kept = warmth.kept(sys.executable)
-    if not kept.exists():
-        environ = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(place / "first")}
-        subprocess.run([sys.executable, "-c", _WARM_UP], env=environ, check=True)
-        warmth.keep(place / "first", kept)
+    with filelock.FileLock(Path(tempfile.gettempdir()) / "reprokit-tests.lock"):
+        if not kept.exists():
+            environ = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(place / "first")}
+            subprocess.run([sys.executable, "-c", _WARM_UP], env=environ, check=True)
+            warmth.keep(place / "first", kept)
     warmth.copy(kept, place / "warm")
     return place
 
