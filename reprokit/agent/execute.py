@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import inspect
 import time
@@ -22,6 +23,7 @@ def run(spec: dict[str, Any]) -> None:
     with _stage("import"):
         torch = _import_torch()
         library = hf_config.load() if spec["kind"] == "hf" else None
+        gc.freeze()  # nothing here is the target's, and looking through it, at the end above all, costs a second
     if simulate.problem:
         raise BadTarget(simulate.problem)
     if not spec["every_rank"] or tensor_parallel.is_real():
