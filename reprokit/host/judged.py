@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ class Limits:
 
     def eased(self) -> Limits:
         """For another run of a program that kept to these."""
-        return replace(self, least_s=EASE * self.least_s, least_ratio=1 + EASE * (self.least_ratio - 1))
+        return dataclasses.replace(self, least_s=EASE * self.least_s, least_ratio=1 + EASE * (self.least_ratio - 1))
 
     @property
     def wall_s(self) -> float:

@@ -43,7 +43,7 @@ class Outcome:
     seconds: float
     cpu_s: float
     cpu_by_pid: Mapping[str, float]
-    """Of single processes, as far as they were seen; the root's is exact."""
+    """Of the processes that keep a journal, as far as they were seen; the root's is exact."""
     peak_rss_bytes: int
     started: float
     ended: float

@@ -62,8 +62,9 @@ class Watch:
         self._kept: dict[int, deque[_Row]] = {}
         self._last: dict[int, _Row] = {}
         self._before: dict[int, _Row] = {}
-        self._began, self._next_row = time.monotonic(), 0.0
-        self._gone: list[tuple[int, float]] = []
+        self._began, self._next_row, self._gone_cpu_s = time.monotonic(), 0.0, 0.0
+        self._gone: dict[int, float] = {}
+        self._journals = path.parent / "journal"
         self._shares: dict[int, float] = {}
         self._io = self._io_before = 0
         self._file: IO[str] | None = None
@@ -94,7 +95,10 @@ class Watch:
                     (now, process.pid, process.ppid(), name, process.status(), rss, round(row.cpu_s, 2), want, process.num_threads(), "")
                 )  # fmt: skip
         for pid in [p for p in self._kept if p not in self._last]:
-            self._gone.append((pid, self._kept.pop(pid)[-1].cpu_s))
+            cpu_s = self._kept.pop(pid)[-1].cpu_s
+            self._gone_cpu_s += cpu_s
+            if self._has_journal(pid):  # others come by the thousand
+                self._gone[pid] = cpu_s
         self._shares = {
             pid: (after.ran_s + after.waited_s - before.ran_s - before.waited_s) / max(after.at - before.at, 1e-3)
             for pid, before, after in self._pairs()
@@ -121,14 +125,16 @@ class Watch:
     def cpu_s(self) -> float:
         """Processor seconds of every process that was ever sampled: what the kernel tells of a root leaves out
         children that nobody waited for."""
-        return sum(cpu_s for _, cpu_s in self._gone) + sum(rows[-1].cpu_s for rows in self._kept.values())
+        return self._gone_cpu_s + sum(rows[-1].cpu_s for rows in self._kept.values())
 
     @property
     def cpu_by_pid(self) -> dict[str, float]:
-        """Processor seconds of each process when it was sampled last; of a number that was given twice, of the last."""
-        return {
-            str(pid): cpu_s for pid, cpu_s in (*self._gone, *((p, rows[-1].cpu_s) for p, rows in self._kept.items()))
-        }
+        """Processor seconds of each process that keeps a journal, when it was sampled last."""
+        here = {pid: rows[-1].cpu_s for pid, rows in self._kept.items() if self._has_journal(pid)}
+        return {str(pid): cpu_s for pid, cpu_s in {**self._gone, **here}.items()}
+
+    def _has_journal(self, pid: int) -> bool:
+        return (self._journals / f"{pid}.jsonl").exists()
 
     def served(self) -> float:
         """Share of the wanted processor time that the tree got between the last two samples; 1.0 when it wanted none."""
