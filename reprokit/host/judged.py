@@ -32,8 +32,9 @@ START_S = 5.0
 """To start a process and import torch."""
 KEPT_SHARE = 0.5
 """A smaller program whose compile grows must cost so much of what the whole cost."""
-EASE = 0.7
-"""A reduction goes to the edge of what must grow, and the next run of what it found is a little quicker or slower."""
+EASE_S, EASE_RATIO = 0.3, 0.9
+"""A reduction goes to the edge of what must grow, and what it found runs again where it is quiet, or on a machine three
+times as fast: the seconds are a share of what they were, the ratio's logarithm is."""
 DEAR_S = 15.0
 """A size that costs more is asked only where too few others are known."""
 
@@ -70,7 +71,7 @@ class Limits:
 
     def eased(self) -> Limits:
         """For another run of a program that kept to these."""
-        return dataclasses.replace(self, least_s=EASE * self.least_s, least_ratio=1 + EASE * (self.least_ratio - 1))
+        return dataclasses.replace(self, least_s=EASE_S * self.least_s, least_ratio=self.least_ratio**EASE_RATIO)
 
     @property
     def wall_s(self) -> float:

@@ -56,7 +56,7 @@ def replay(
 
     ``limit_s`` without progress ends a run; ``growth`` and the simulated ``gpu`` are the pack's, where it has them.
     """
-    limits = limits_for(wanted.title.partition(":")[0], limit_s, growth, wants_stacks=True, gpu=gpu)
+    limits = limits_for(wanted.title.partition(":")[0], limit_s, growth, wants_stacks=True, gpu=gpu).eased()
     if limits.sizes and not sized.at_size(text, limits.knob, max(limits.sizes)):
         text = sized.with_size(polish.flatten(text), limits.knob) or text
     runs: list[Judged] = []

@@ -97,7 +97,7 @@ class Study:
             self.missing.append(Missing("minimization", why))
 
     def _ladder(self, case: minimize.Case, server: Server, program: Request | str) -> ablate.Ladder:
-        limits = minimize.limits_of(case)
+        limits = minimize.limits_of(case).eased()
         if not isinstance(program, str) and self.verdict.kind != "hang":  # the whole target takes as long as it took
             limits = dataclasses.replace(limits, deadline_s=max(limits.deadline_s, SLOWER * self.seen.seconds))
         return ablate.Ladder(server, program, case.signature, limits, case.python)
