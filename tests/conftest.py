@@ -25,6 +25,10 @@ from reprokit.host import warmth
 
 ROOT = Path(__file__).resolve().parents[1]
 CALL_TIMEOUT_S = 400
+SITE = ROOT / "tests" / "site"
+"""Interpreters that find it on PYTHONPATH end quickly."""
+
+os.environ["PYTHONPATH"] = os.pathsep.join([str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import ROOT, clean_environ
+from .conftest import ROOT, SITE, clean_environ
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,7 @@ def told_by(body: str, folder: Path) -> dict[str, Any]:
     (folder / "nets.py").write_text(NETS)
     script = folder / "program.py"
     script.write_text(f"{HEAD}{body}\nprint(json.dumps(told))\n")
-    environ = clean_environ(PYTHONPATH=str(ROOT), TORCHINDUCTOR_CACHE_DIR=str(folder / "cache"))
+    environ = clean_environ(PYTHONPATH=f"{SITE}:{ROOT}", TORCHINDUCTOR_CACHE_DIR=str(folder / "cache"))
     done = subprocess.run(
         [sys.executable, script], cwd=folder, capture_output=True, text=True, env=environ, check=False
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ..conftest import ROOT, clean_environ
+from ..conftest import ROOT, SITE, clean_environ
 
 PROGRAM = """
 import os
@@ -64,7 +64,7 @@ f(x, y)
 def departs(wrong: str, place: Path) -> list[dict[str, Any]]:
     file = place / "program.py"
     file.write_text(PROGRAM)
-    environ = clean_environ(PLACE=str(place), WRONG=wrong, PYTHONPATH=str(ROOT))
+    environ = clean_environ(PLACE=str(place), WRONG=wrong, PYTHONPATH=f"{SITE}:{ROOT}")
     done = subprocess.run([sys.executable, file], capture_output=True, text=True, env=environ, check=False)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for path in place.glob("journal/*.jsonl") for line in path.read_text().splitlines()]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import ROOT, clean_environ
+from ..conftest import ROOT, SITE, clean_environ
 
 PROGRAM = """
 import copy, json, os
@@ -80,7 +80,7 @@ def test_the_program_gets_what_it_would_get_and_both_sides_record_alike(tmp_path
     (tmp_path / "journal").mkdir()
     told = {}
     for role in ("eager", "compiled", "again", "float64"):
-        environ = clean_environ(ROLE=role, PLACE=str(tmp_path), PYTHONPATH=str(ROOT))
+        environ = clean_environ(ROLE=role, PLACE=str(tmp_path), PYTHONPATH=f"{SITE}:{ROOT}")
         done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environ, check=False)
         assert done.returncode == 0, done.stderr
         told[role] = json.loads(done.stdout.splitlines()[-1])
@@ -124,7 +124,7 @@ print(sum(row["name"].startswith("gradient") for row in rows))
 def test_inputs_that_are_held_for_their_gradients_do_not_pile_up(tmp_path: Path) -> None:
     """A training loop makes new inputs all the time: no more of them stay than fit, and what is left out is told."""
     (tmp_path / "journal").mkdir()
-    environ = clean_environ(PLACE=str(tmp_path), PYTHONPATH=str(ROOT))
+    environ = clean_environ(PLACE=str(tmp_path), PYTHONPATH=f"{SITE}:{ROOT}")
     done = subprocess.run([sys.executable, "-c", MANY_INPUTS], capture_output=True, text=True, env=environ, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["3", "3"], done.stdout
