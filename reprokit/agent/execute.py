@@ -78,6 +78,8 @@ def _run(torch: Any, library: Any, spec: dict[str, Any]) -> None:
         if spec.get("measure_s") and not is_fake:
             with _stage("measure"):
                 _measure(torch, target, compiled, is_train, float(spec["measure_s"]))
+        if mesh is not None and tensor_parallel.is_real():
+            tensor_parallel.leave()
 
 
 _NO_VALUES = "on a simulated GPU tensors hold no values, and no call reaches a device: leave such calls out, or run without --gpu where there is one"

@@ -64,6 +64,16 @@ def join(torch: Any, device: str, count: int) -> Any:
         return init_device_mesh(kind, (count,))
 
 
+def leave() -> None:
+    """Leave the process group: threads of Gloo's that still hold a tensor abort a process that Python takes down.
+
+    https://github.com/pytorch/pytorch/pull/179291
+    """
+    import torch.distributed as dist
+
+    dist.destroy_process_group()
+
+
 def split(torch: Any, model: Any, mesh: Any) -> None:
     """Split ``model`` over ``mesh`` in place, as its ``tp_plan`` says; what a factory has split already is left as it is."""
     from torch.distributed.tensor import DTensor, Replicate, parallel
