@@ -28,7 +28,8 @@ def show(told: dict[str, Any], output_dir: Path) -> None:
         out.print(f"\n[bold {colours[group]}]{title.capitalize()}[/]")
         for bug in found[:20]:
             line(f"  bug {bug['id']}  {bug['title']}")
-            about = [bug["reason"], bug["cause"], f"{bug['tonight']} cells tonight", ", ".join(bug["torch"])]
+            cells = f"{bug['tonight']} cell{'s' if bug['tonight'] != 1 else ''} tonight"
+            about = [bug["reason"], bug["cause"], cells, ", ".join(bug["torch"])]
             if before := bug["healthy_before"]:
                 is_other = before["torch"] and before["torch"] != before["then_torch"]
                 about += [

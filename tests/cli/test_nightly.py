@@ -148,10 +148,10 @@ def test_the_page_in_a_browser(night: Done, tmp_path: Path) -> None:
         found = re.search(r'id="found"[^>]*>([^<]*)<', open_page(copy, "--dump-dom"))
         return found[1] if found else "no answer"
 
-    assert shown("") == "1 bugs"
-    assert shown("words.value = 'notimplemented erf.py';") == "1 bugs"
-    assert shown("words.value = 'notimplemented nonsense';") == "0 of 1 bugs"
-    assert shown("status.value = 'fixed';") == "0 of 1 bugs"
+    assert shown("") == "1 bug"
+    assert shown("words.value = 'notimplemented erf.py';") == "1 bug"
+    assert shown("words.value = 'notimplemented nonsense';") == "0 of 1 bug"
+    assert shown("status.value = 'fixed';") == "0 of 1 bug"
     assert len(screenshot(page, tmp_path / "page.png")) > 20_000
 
 
