@@ -206,7 +206,7 @@ def _with_main(source: str, request: Request, journals: Journals, needs_ranks: b
     calls = _BACKWARD.format(call=call).splitlines() if is_train else ["with torch.no_grad():", f"    print({call})"]
     rows += [loop, *(f"    {row}" for row in calls)] if loop else calls
     if request.tensor_parallel and needs_ranks:
-        rows.append("dist.destroy_process_group()")  # else a thread of Gloo's may abort a healthy program at its end
+        rows.append(process_group.LEAVE)
     if not _imports_torch(source):
         rows.insert(0, "import torch")
     body = "\n".join(f"    {row}" if row else "" for row in rows)

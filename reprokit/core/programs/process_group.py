@@ -18,6 +18,8 @@ STYLES = {
     "colwise_gather_output": ("ColwiseParallel", "Replicate"),
 }
 """What a ``tp_plan`` calls a style -> the class of ``torch.distributed.tensor.parallel``, and its ``output_layouts``."""
+LEAVE = "dist.destroy_process_group()"
+"""The last line of a program that joined the group of a launcher; else a thread of Gloo's may abort a healthy one at its end."""
 TENSORS = "from torch.distributed.tensor import Replicate, Shard, distribute_tensor"
 _SPEAKS = re.compile(r"_c10d_functional|torch\.distributed|\b(redistribute|to_local|full_tensor)\(")
 _PLACEMENT = re.compile(r"Shard\((dim=)?-?\d+\)|Replicate\(\)")
