@@ -73,9 +73,8 @@ def test_nothing_is_left_of_a_tree_that_tries_to_leave(write: Any, tmp_path: Pat
     )
     env = clean_environ(HANG_MARK=uuid.uuid4().hex)
     script = write("hang.py", HANGS_IN_BACKEND.format(before=before, mark=str(tmp_path / "m"), body=BODIES["sleep"]))
-    done = reprokit(
-        "capture", "--json", "--timeout", "25", "--output-dir", tmp_path / "out", "--", sys.executable, script, env=env
-    )
+    options = ("--json", "--stall", "5", "--timeout", "100", "--output-dir", tmp_path / "out")
+    done = reprokit("capture", *options, "--", sys.executable, script, env=env)
     assert done.kind == "hang"
     assert survivors(env["HANG_MARK"]) == []
 
