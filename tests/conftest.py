@@ -146,7 +146,7 @@ def survivors(mark: str) -> list[psutil.Process]:
     return found
 
 
-def wait_until(claim: Any, limit_s: float = 60) -> bool:
+def wait_until(claim: Any, limit_s: float = 180) -> bool:
     """Poll until ``claim()`` holds; False when it never did."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:

@@ -117,7 +117,7 @@ def test_sigkill_of_reprokit_leaves_no_orphan_and_loses_nothing(write: Any, tmp_
     env = clean_environ(HANG_MARK=uuid.uuid4().hex)
     process = start_hang(tmp_path, write, env)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
     assert wait_until(lambda: not survivors(env["HANG_MARK"])), survivors(env["HANG_MARK"])
     run = tmp_path / "out" / "run-001"
     events = [json.loads(line) for p in (run / "journal").glob("*.jsonl") for line in p.read_text().splitlines()]

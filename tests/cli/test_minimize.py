@@ -209,7 +209,7 @@ def test_hangs_and_crashes_are_reduced_too(kind: str, does: str, tmp_path: Path,
     assert done.kind == kind and found["proof"]["answer"] == "same", found
     assert found["proof"]["hits"] == found["proof"]["runs"] and found["proof"]["eager"] == "passes"
     assert found["lines"] < found["began_lines"]
-    assert wait_until(lambda: not survivors(mark), 10)
+    assert wait_until(lambda: not survivors(mark), 30)
 
 
 @pytest.mark.slow
@@ -353,7 +353,7 @@ def test_a_strangers_pack_is_shown_and_asked_about(captured: Done) -> None:
         env=clean_environ(),
     )
     os.write(main, b"n\n")
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=200)
     os.close(main)
     os.close(other)
     assert child.returncode == 2 and "def picky(" in err and "nothing was run" in err
@@ -380,7 +380,7 @@ def test_an_interrupted_reduction_keeps_the_best_and_goes_on(unreduced: Done, tm
         env=clean_environ(SLOW="0.5"), preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     answers = Path(run_dir) / "minimize" / "probes.jsonl"
-    assert wait_until(lambda: answers.exists() and answers.read_text().count("\n") >= 4, 60)
+    assert wait_until(lambda: answers.exists() and answers.read_text().count("\n") >= 4)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=120)
     told = json.loads(out)
@@ -407,10 +407,10 @@ def test_a_reprokit_that_is_killed_leaves_nothing_running(unreduced: Done, tmp_p
         env=clean_environ(MARK=mark, SLOW="1"),
     )
     folder = run_dir / "minimize"
-    assert wait_until(lambda: (folder / "best.py").exists(), 60)
+    assert wait_until(lambda: (folder / "best.py").exists())
     child.kill()
     child.wait()
-    assert wait_until(lambda: not survivors(mark), 15), survivors(mark)
+    assert wait_until(lambda: not survivors(mark), 30), survivors(mark)
     assert "erf" in (folder / "best.py").read_text()
 
 

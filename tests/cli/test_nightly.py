@@ -171,12 +171,12 @@ def started(folder: Path, *more: str, **variables: str) -> Iterator[subprocess.P
 def test_a_killed_night_goes_on(tmp_path: Path) -> None:
     """SIGKILL ends all that runs; the next start runs what is left, and nothing that was done."""
     folder, mark = tmp_path, uuid.uuid4().hex
-    marked(folder, ("a", 0), ("b", 0), ("c", 30), ("d", 0))
+    marked(folder, ("a", 0), ("b", 0), ("c", 300), ("d", 0))
     with started(folder, "--cores", "1", NIGHT_MARK=mark) as child:
         assert wait_until(lambda: "c" in marks(folder))
         child.send_signal(signal.SIGKILL)
         child.wait()
-        assert wait_until(lambda: not survivors(mark), 20)
+        assert wait_until(lambda: not survivors(mark), 30)
     assert marks(folder) == {"a": 1, "b": 1, "c": 1}
     (folder / "mark.py").write_text(MARKED.replace("time.sleep(seconds)", ""))
     done = reprokit(
@@ -191,13 +191,13 @@ def test_a_killed_night_goes_on(tmp_path: Path) -> None:
 def test_an_interrupted_night_goes_on(tmp_path: Path) -> None:
     """Ctrl-C ends what runs, exits with 130 and leaves a report of what there was."""
     folder, mark = tmp_path, uuid.uuid4().hex
-    marked(folder, ("a", 0), ("b", 30))
+    marked(folder, ("a", 0), ("b", 300))
     with started(folder, "--cores", "1", "--json", NIGHT_MARK=mark) as child:
         assert wait_until(lambda: "b" in marks(folder))
         child.send_signal(signal.SIGTERM)  # heard as Ctrl-C is, which what runs in the background may not hear
-        out, _ = child.communicate(timeout=60)
+        out, _ = child.communicate(timeout=200)
         assert child.returncode == 130
-        assert wait_until(lambda: not survivors(mark), 20)
+        assert wait_until(lambda: not survivors(mark), 30)
     told = json.loads(out)
     assert told["is_interrupted"] and told["night"]["runs"] == 1
     assert (folder / "reprokit-nightly" / "report.html").exists()
@@ -206,7 +206,7 @@ def test_an_interrupted_night_goes_on(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_nights_at_once(tmp_path: Path) -> None:
     """The second gets one line and exit code 2; a report reads the ledger meanwhile."""
-    marked(tmp_path, ("a", 30))
+    marked(tmp_path, ("a", 300))
     with started(tmp_path):
         assert wait_until(lambda: marks(tmp_path))
         second = reprokit("nightly", "run", "suite.toml", cwd=tmp_path)
@@ -350,8 +350,8 @@ def test_an_interrupt_leaves_no_daemon(tmp_path: Path) -> None:
     with started(tmp_path, NIGHT_MARK=mark) as child:
         assert wait_until(lambda: "daemon" in marks(tmp_path))
         child.send_signal(signal.SIGTERM)  # heard as Ctrl-C is, which what runs in the background may not hear
-        child.communicate(timeout=60)
-        assert wait_until(lambda: not survivors(mark), 20)
+        child.communicate(timeout=200)
+        assert wait_until(lambda: not survivors(mark), 30)
 
 
 def test_nothing_is_pruned_of_open_bugs(tmp_path: Path) -> None:

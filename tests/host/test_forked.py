@@ -100,7 +100,7 @@ def test_children_that_leave_the_group_are_ended(server: forked.Server) -> None:
         f"pid = os.fork()\nif pid == 0:\n    os.setsid(); os.environ['MARK'] = '{mark}'\n    os.execvp('sleep', ['sleep', '1000'])\n"
     )
     assert ask(server, text).verdict.kind == "ok"
-    assert wait_until(lambda: not survivors(mark), 10)
+    assert wait_until(lambda: not survivors(mark), 30)
 
 
 def test_a_probe_that_fills_the_disk_or_the_memory_meets_a_limit(
