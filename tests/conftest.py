@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import compileall
 import dataclasses
 import functools
 import json
@@ -29,6 +30,10 @@ SITE = ROOT / "tests" / "site"
 """Interpreters that find it on PYTHONPATH end quickly."""
 
 os.environ["PYTHONPATH"] = os.pathsep.join([str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+if "PYTEST_XDIST_WORKER" not in os.environ and sys.dont_write_bytecode:
+    # else each of some thousand starts would compile all rooms again
+    compileall.compile_dir(ROOT / "reprokit", quiet=1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
