@@ -23,7 +23,7 @@ def capture(*words: str | Path, **more: str) -> Done:
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> Done:
     """One capture of a wrong result, with all that follows it, for all workers."""
-    words = (SAMPLES / "wrong_result.py:make", "--budget", "30", "--output-dir")
+    words = (SAMPLES / "wrong_result.py:make", "--budget", "12", "--output-dir")
     environ = {"REPROKIT_MINIMIZE": "1", "REPROKIT_ABLATE": "1"}
     return shared(tmp_path_factory, "wrong", lambda place: capture(*words, place / "out", **environ))
 
