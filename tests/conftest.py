@@ -151,6 +151,12 @@ def survivors(mark: str) -> list[psutil.Process]:
     return found
 
 
+def stragglers(mark: str) -> list[psutil.Process]:
+    """Survivors that are still there after half a minute; what a target sleeps is longer."""
+    wait_until(lambda: not survivors(mark), 30)
+    return survivors(mark)
+
+
 def wait_until(claim: Any, limit_s: float = 180) -> bool:
     """Poll until ``claim()`` holds; False when it never did."""
     end = time.monotonic() + limit_s

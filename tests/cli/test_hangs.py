@@ -17,7 +17,7 @@ import pytest
 
 from reprokit.host import archive
 
-from ..conftest import Done, clean_environ, reprokit, reprokit_command, survivors, wait_until
+from ..conftest import Done, clean_environ, reprokit, reprokit_command, stragglers, survivors, wait_until
 from ..hangs.kinds import EXPECTED
 
 KINDS = Path(__file__).resolve().parents[1] / "hangs" / "kinds.py"
@@ -188,7 +188,7 @@ def test_reprokit_killed_in_a_hang_can_be_packed(write: Any, tmp_path: Path) -> 
     assert wait_until(lambda: any('"hang"' in p.read_text() for p in looks.glob("*-py-spy-*.json")))
     process.kill()
     process.wait()
-    assert wait_until(lambda: not survivors(env["HANG_MARK"]), 30), survivors(env["HANG_MARK"])
+    assert stragglers(env["HANG_MARK"]) == []
     assert wait_until(
         lambda: not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", seconds]], 30
     )

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ..conftest import ROOT, Done, clean_environ, reprokit, reprokit_command, shared, survivors, wait_until
+from ..conftest import ROOT, Done, clean_environ, reprokit, reprokit_command, shared, stragglers, wait_until
 
 BACKEND = """
 import torch
@@ -209,7 +209,7 @@ def test_hangs_and_crashes_are_reduced_too(kind: str, does: str, tmp_path: Path,
     assert done.kind == kind and found["proof"]["answer"] == "same", found
     assert found["proof"]["hits"] == found["proof"]["runs"] and found["proof"]["eager"] == "passes"
     assert found["lines"] < found["began_lines"]
-    assert wait_until(lambda: not survivors(mark), 30)
+    assert stragglers(mark) == []
 
 
 @pytest.mark.slow
@@ -410,7 +410,7 @@ def test_a_reprokit_that_is_killed_leaves_nothing_running(unreduced: Done, tmp_p
     assert wait_until(lambda: (folder / "best.py").exists())
     child.kill()
     child.wait()
-    assert wait_until(lambda: not survivors(mark), 30), survivors(mark)
+    assert stragglers(mark) == []
     assert "erf" in (folder / "best.py").read_text()
 
 

@@ -21,7 +21,7 @@ from reprokit.host.triage import ledger, page, suite
 from reprokit.host.triage import night as nights_of
 
 from ..browser import open_page, screenshot
-from ..conftest import Done, clean_environ, reprokit, reprokit_command, shared, survivors, wait_until
+from ..conftest import Done, clean_environ, reprokit, reprokit_command, shared, stragglers, wait_until
 from ..host.triage.nights import failing, healthy, new_ledger, result
 from ..host.triage.nights import night as one_night
 from .test_minimize import SMALL
@@ -176,7 +176,7 @@ def test_a_killed_night_goes_on(tmp_path: Path) -> None:
         assert wait_until(lambda: "c" in marks(folder))
         child.send_signal(signal.SIGKILL)
         child.wait()
-        assert wait_until(lambda: not survivors(mark), 30)
+        assert stragglers(mark) == []
     assert marks(folder) == {"a": 1, "b": 1, "c": 1}
     (folder / "mark.py").write_text(MARKED.replace("time.sleep(seconds)", ""))
     done = reprokit(
@@ -197,7 +197,7 @@ def test_an_interrupted_night_goes_on(tmp_path: Path) -> None:
         child.send_signal(signal.SIGTERM)  # heard as Ctrl-C is, which what runs in the background may not hear
         out, _ = child.communicate(timeout=200)
         assert child.returncode == 130
-        assert wait_until(lambda: not survivors(mark), 30)
+        assert stragglers(mark) == []
     told = json.loads(out)
     assert told["is_interrupted"] and told["night"]["runs"] == 1
     assert (folder / "reprokit-nightly" / "report.html").exists()
@@ -351,7 +351,7 @@ def test_an_interrupt_leaves_no_daemon(tmp_path: Path) -> None:
         assert wait_until(lambda: "daemon" in marks(tmp_path))
         child.send_signal(signal.SIGTERM)  # heard as Ctrl-C is, which what runs in the background may not hear
         child.communicate(timeout=200)
-        assert wait_until(lambda: not survivors(mark), 30)
+        assert stragglers(mark) == []
 
 
 def test_nothing_is_pruned_of_open_bugs(tmp_path: Path) -> None:

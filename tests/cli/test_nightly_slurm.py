@@ -19,7 +19,7 @@ from reprokit.host.triage import cluster as engine
 from reprokit.host.triage import ledger, morning, night, suite
 from reprokit.host.triage import slurm as commands
 
-from ..conftest import clean_environ, reprokit, reprokit_command, survivors, wait_until
+from ..conftest import clean_environ, reprokit, reprokit_command, stragglers
 from ..slurm import Cluster, cluster, wait_for
 from .test_nightly import marked, marks
 
@@ -125,7 +125,7 @@ def test_preempted_and_requeued(slurm: Cluster, tmp_path: Path) -> None:
     assert child.returncode == 0, err
     assert json.loads(out)["healthy"] == 1
     assert marks(tmp_path) == {"a": 2}
-    assert wait_until(lambda: not survivors(mark), 30)
+    assert stragglers(mark) == []
 
 
 def test_a_node_that_fails(slurm: Cluster, tmp_path: Path) -> None:

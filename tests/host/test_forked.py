@@ -18,7 +18,7 @@ from reprokit.core.signature import ALGORITHM
 from reprokit.host import cold, forked
 from reprokit.host.judged import Judged, Limits
 
-from ..conftest import survivors, wait_until
+from ..conftest import stragglers
 
 NOTHING = Signature("", "", ALGORITHM)
 COMPILE = "import torch\ndef backend(gm, inputs):\n    {}\n    return gm\ntorch.compile(lambda x: x.relu() + 1, backend=backend)(torch.randn(8))\n"
@@ -100,7 +100,7 @@ def test_children_that_leave_the_group_are_ended(server: forked.Server) -> None:
         f"pid = os.fork()\nif pid == 0:\n    os.setsid(); os.environ['MARK'] = '{mark}'\n    os.execvp('sleep', ['sleep', '1000'])\n"
     )
     assert ask(server, text).verdict.kind == "ok"
-    assert wait_until(lambda: not survivors(mark), 30)
+    assert stragglers(mark) == []
 
 
 def test_a_probe_that_fills_the_disk_or_the_memory_meets_a_limit(
