@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ..core import responsibility
 from ..core.causes import EXPLAIN
 from . import screen
 
@@ -160,7 +161,7 @@ def captured_run(captured: Any) -> None:
     ):
         if path:
             row(name, str(path))
-    if captured.url and verdict.kind not in ("ok", "error-in-eager", "unknown"):
+    if captured.url and responsibility.repository(verdict):
         row("file it", captured.url)
     for missing in captured.missing:
         row("missing", f"{missing.what}: {missing.why}")

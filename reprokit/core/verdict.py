@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from . import causes, facts, phases, rank_graphs, ranks, signals, silent, where
+from . import causes, facts, phases, rank_graphs, ranks, responsibility, signals, silent, where
 from . import frames as fr
 from .records import Observation, Raised, Verdict
 from .signature import blamed, fatal, is_compilers
@@ -49,7 +49,11 @@ def judge(seen: Observation) -> Verdict:
             verdict = dataclasses.replace(verdict, reason=f"{verdict.reason} In what was compiled, {parted.says}.")
         evidence += (seen.graphs_differ,)
     evidence += seen.beside
-    return dataclasses.replace(verdict, simulated=seen.simulated, work=work, evidence=evidence)
+    verdict = dataclasses.replace(verdict, simulated=seen.simulated, work=work, evidence=evidence)
+    found = responsibility.decide(verdict, seen)
+    return dataclasses.replace(
+        verdict, responsible=found.party, responsible_because=found.because, responsible_place=found.place
+    )
 
 
 def _ended(seen: Observation) -> Verdict:

@@ -76,6 +76,7 @@ def open_pack(path: Path) -> Opened:
     verdict = Verdict(
         str(told["kind"]), _text(told.get("phase")), _text(told.get("cause")), str(told.get("reason") or ""),
         work={str(k): str(v) for k, v in (work or {}).items()},
+        responsible=_text(told.get("responsible")) or "", responsible_place=_text(told.get("responsible_place")) or "",
     )  # fmt: skip
     return Opened(found, verdict, Signature(str(signed["id"]), str(signed.get("title") or ""), ALGORITHM))
 

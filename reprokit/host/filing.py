@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from ..core import duplicates
+from ..core import duplicates, responsibility
 from . import pack, render
 from .again import Opened
 
@@ -22,11 +22,6 @@ TRITON = {
     "Environment details": ("issue/versions.md",),
 }
 """The fields of each form, and the files of a pack that go there."""
-NO_BUG = {
-    "ok": "nothing failed",
-    "error-in-eager": "the program fails without torch.compile too",
-    "unknown": "no failure of the compiler could be shown",
-}
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ class Filing:
 
 def why_not(opened: Opened) -> str:
     """Why this pack is no bug to file; empty when it is one."""
-    return NO_BUG.get(opened.verdict.kind, "")
+    return responsibility.why_not_filed(opened.verdict)
 
 
 def filing(opened: Opened) -> Filing:

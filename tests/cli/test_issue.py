@@ -21,7 +21,9 @@ EVIL = "https://evil.example/"
 def make(path: Path, kind: str = "exception", title: str = TITLE, drop: str = "", **more: Any) -> Path:
     """A pack as capture leaves it, with an address of its own in it."""
     draft = packing.Draft()
-    draft.add_json("verdict.json", {"kind": kind, "phase": "codegen", "cause": None, "reason": "it was raised"})
+    party = "triton" if more.get("kernel") else "torch"
+    verdict = {"kind": kind, "phase": "codegen", "cause": None, "reason": "it was raised", "responsible": party}
+    draft.add_json("verdict.json", verdict)
     draft.add_json("signature.json", {"id": "0" * 12, "title": title, "algorithm": ALGORITHM})
     draft.add_json("observation.json", more)
     for name in ("describe", "error_logs", "versions"):
