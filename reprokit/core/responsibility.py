@@ -18,6 +18,7 @@ _NO_FAILURE = ("ok", "idle")
 _NOT_UPSTREAM = {
     "ok": "nothing failed",
     "idle": "the program waits; nothing failed",
+    "error-in-eager": "the failure does not need the compiler",
     "unknown": "no failure of the compiler could be shown",
 }
 
