@@ -157,7 +157,7 @@ def read_request(
     from ..core.records import BadInput
     from ..core.zoo import ZOO
     from ..host import devices, interpreter
-    from ..host.launch import Request
+    from ..host.launch import DEADLINE_S, Request
     from ..host.target import parse, parse_command
 
     command = ctx.meta.get("command")
@@ -174,8 +174,10 @@ def read_request(
     if options["fullgraph"]:
         compile_with["fullgraph"] = True
     watching = {
-        "deadline_s": options["timeout"],
+        "deadline_s": options["timeout"] or (DEADLINE_S if command is None else None),
         "stall_s": options["stall"],
+        "on_stall": options["on_stall"] or "",
+        "grace_s": options["grace"],
         "line_repeats": options["line_repeats"],
         "escalate": options["escalate"],
         "most_breaks": options["graph_breaks"],

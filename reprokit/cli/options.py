@@ -77,18 +77,28 @@ WATCHING = _together(
     click.option(
         "--timeout",
         type=SECONDS,
-        default=600.0,
-        show_default=True,
         envvar="TORCH_COMPILE_TIMEOUT",
         show_envvar=True,
-        help="Deadline in seconds.",
+        help="Deadline in seconds; default: 600 for a factory, none for a command.",
     ),
     click.option(
         "--stall",
         type=SECONDS,
         default=60.0,
         show_default=True,
-        help="No progress for so many seconds is a hang and ends the run.",
+        help="No progress for this many seconds is a stall.",
+    ),
+    click.option(
+        "--on-stall",
+        type=click.Choice(["report", "end"]),
+        help="What a stall does: report prints the stacks once and lets the program go on, end ends it. Default: end in the compiler, in compiled code and for a factory; report elsewhere.",
+    ),
+    click.option(
+        "--grace",
+        type=click.FloatRange(min=0),
+        default=10.0,
+        show_default=True,
+        help="Seconds that a program has to end after Ctrl-C, SIGTERM, a deadline or a stall, before it is killed.",
     ),
 )
 """When a run is over."""

@@ -15,6 +15,7 @@ from .rank_graphs import GraphRecord
 from .recompiles import GraphBreak, Recompiled
 from .remarks import Remark
 from .results import Comparison
+from .stalls import Stall
 
 SCHEMA = 1
 """Version of every JSON document reprokit writes. It rises when a key changes its meaning."""
@@ -134,7 +135,8 @@ class Observation:
     is_interrupted: bool = False
     is_stalled: bool = False
     """The watchdog ended the run before its deadline: there was no progress for ``quiet_limit_s``."""
-    deadline_s: float = 0.0
+    deadline_s: float | None = None
+    """None: there was no deadline."""
     started: float = 0.0
     """Seconds since the epoch; 0 when it is not known."""
     seconds: float = 0.0
@@ -162,8 +164,14 @@ class Observation:
     """Exceptions that left the compiler, whether or not the program caught them."""
     faults: tuple[Fault, ...] = ()
     dumps: tuple[Dump, ...] = ()
+    still_from: int = 0
+    """The first round of dumps since the last progress; 0 when that is not known. Earlier rounds say nothing of motion."""
     evidence: Evidence = field(default_factory=Evidence)
     """What the kernel said of the processes while the dumps were taken."""
+    stalls: tuple[Stall, ...] = ()
+    """Times without progress that did not end the run."""
+    on_stall: str = ""
+    """What the user asked for: ``report``, ``end``, or empty for the default."""
     ranks: dict[str, int] = field(default_factory=dict)
     """Rank of a distributed program -> the pid of its process."""
     world_size: int = 0

@@ -105,8 +105,7 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
     if verdict.kind == "hang" and seen.endless_line:
         return "endless unrolling", ["the line belongs to the user; that Dynamo unrolls a loop without end is the bug"]
     if verdict.kind == "hang":
-        # a look taken early, when it was only slow, is of somewhere else
-        return _of_stacks(recent(seen), verdict.phase == "kernel-run")
+        return _of_stacks(seen, verdict.phase == "kernel-run")
     if verdict.kind == "crash":
         return _of_crash(verdict, seen)
     if verdict.kind in ("recompile-limit", "recompile-storm") and seen.recompiled:
@@ -173,7 +172,7 @@ def _inside(frames: Sequence[Frame]) -> tuple[str, list[str]]:
 
 
 def _of_stacks(seen: Observation, is_running: bool) -> tuple[str, list[str]]:
-    stable = fr.stable_part(main_stacks(seen))
+    stable = still_frames(seen)
     if is_running and any(fr.enters_compiled(f) for f in stable):
         what, why = _inside(stable)
         return what, [f"{len(stable)} frames did not move between the dumps", *why]
@@ -211,6 +210,11 @@ def fatal(seen: Observation) -> Fault | None:
     """The fatal signal's stack: of the process whose story is told, if it left one."""
     own = [f for f in seen.faults if f.frames and f.pid == seen.main_pid]
     return next(iter(own), next((f for f in seen.faults if f.frames), None))
+
+
+def still_frames(seen: Observation) -> tuple[Frame, ...]:
+    """The frames of the thread at work, innermost first, that did not move since the last progress."""
+    return fr.stable_part(main_stacks(recent(seen)))
 
 
 def main_stacks(seen: Observation) -> list[tuple[Frame, ...]]:

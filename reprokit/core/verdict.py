@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from . import causes, facts, phases, rank_graphs, ranks, responsibility, signals, silent, where
+from . import causes, facts, phases, rank_graphs, ranks, responsibility, signals, silent, stalls, waiting, where
 from . import frames as fr
 from .records import Observation, Raised, Verdict
 from .signature import blamed, fatal, is_compilers
@@ -48,7 +48,7 @@ def judge(seen: Observation) -> Verdict:
         if parted := rank_graphs.of_graphs(seen.graphs):
             verdict = dataclasses.replace(verdict, reason=f"{verdict.reason} In what was compiled, {parted.says}.")
         evidence += (seen.graphs_differ,)
-    evidence += seen.beside
+    evidence += (*seen.beside, *(sentence(stall.says) for stall in seen.stalls))
     verdict = dataclasses.replace(verdict, simulated=seen.simulated, work=work, evidence=evidence)
     found = responsibility.decide(verdict, seen)
     return dataclasses.replace(
@@ -82,7 +82,7 @@ def _deadline(seen: Observation) -> Verdict | None:
     if not seen.is_timed_out or seen.raised is not None:
         return None  # an exception that came before a shutdown that hangs is the story
     phase, evidence = where.at_work(seen)
-    limit = f"the {seen.deadline_s:.0f} s deadline"
+    limit = f"the {seen.deadline_s:.0f} s deadline" if seen.deadline_s else "the deadline"
     if seen.eager == "hangs":
         why = f"The target does not finish without torch.compile either: {seen.eager_detail}."
         return Verdict("error-in-eager", "eager", "hang", why, (*evidence, seen.eager_detail))
@@ -110,6 +110,12 @@ def _deadline(seen: Observation) -> Verdict | None:
         why = f"{limit} came while the target was still running outside the compiler ({phase or 'no phase'}); raise --timeout"
         return found("unknown", "deadline", why)
     still = f"no progress for {quiet:.0f} s" if quiet is not None else "no progress at all"
+    if seen.is_command and not seen.is_stalled and seen.on_stall != stalls.END:
+        stall = waiting.classify(seen)
+        if stall.state != stalls.INSIDE:
+            how = f"idle: {stall.detail}" if stall.state == stalls.IDLE else f"outside the compiler, {told}"
+            why = f"{limit} came with {still}, {how}; a command that waits outside the compiler is no hang of the compiler"
+            return found("unknown", "idle" if stall.state == stalls.IDLE else "deadline", why)
     at = "" if seen.is_stalled else f" at {limit}"
     return found("hang", cause.name, f"{still}{at}, {told}")
 

@@ -7,9 +7,9 @@ import re
 
 from . import frames as fr
 from . import phases
-from .facts import stacks_of
+from .facts import recent, stacks_of
 from .records import Frame, Link, Observation, Raised
-from .signature import is_same, main_stacks, stacks_by_tool, telling_line
+from .signature import is_same, main_stacks, stacks_by_tool, still_frames, telling_line
 
 
 def at_work(seen: Observation) -> tuple[str | None, tuple[str, ...]]:
@@ -83,10 +83,10 @@ def motion(seen: Observation) -> tuple[str, ...]:
     if seen.quiet_s is not None:
         last = f"; the last was: {seen.last_progress}" if seen.last_progress else ""
         rows.append(f"no progress for {seen.quiet_s:.1f} s (limit {seen.quiet_limit_s:.0f} s){last}")
-    stacks = main_stacks(seen)
+    stacks = main_stacks(recent(seen))
     if len(stacks) < 2:
         return tuple(rows)
-    stable = fr.stable_part(stacks)
+    stable = still_frames(seen)
     inner = sorted({fr.show(s[len(s) - len(stable) - 1]) for s in stacks if len(s) > len(stable)})
     if not inner:
         rows.append(f"over {len(stacks)} dumps nothing moved: {len(stable)} frames stayed the same")

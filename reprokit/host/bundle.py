@@ -12,7 +12,7 @@ from ..core.ablation import Ablation
 from ..core.records import Missing, Observation, Signature, Verdict, to_json
 from ..core.redact import Redactor
 from . import again, environment, files, observe, pack, private, render, report, repro, rundir
-from .launch import Request
+from .launch import DEADLINE_S, Request
 from .minimized import Minimized
 
 
@@ -173,10 +173,15 @@ def command_line(request: Request, growth: dict[str, Any] | None = None) -> str:
         words += ["--tensor-parallel-gpus", str(request.tensor_parallel)]
     if request.weights != "auto":
         words += ["--weights", request.weights]
-    if request.deadline_s != Request.deadline_s:
+    usual = None if request.target.kind == "command" else DEADLINE_S
+    if request.deadline_s is not None and request.deadline_s != usual:
         words += ["--timeout", f"{request.deadline_s:g}"]
     if request.stall_s != Request.stall_s:
         words += ["--stall", f"{request.stall_s:g}"]
+    if request.on_stall:
+        words += ["--on-stall", request.on_stall]
+    if request.grace_s != Request.grace_s:
+        words += ["--grace", f"{request.grace_s:g}"]
     if request.line_repeats != Request.line_repeats:
         words += ["--line-repeats", str(request.line_repeats)]
     if request.escalate is not None:

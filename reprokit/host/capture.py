@@ -65,7 +65,7 @@ def capture(
             if warmth.mend_headers():
                 say("removed half a precompiled header of a killed g++: C++ builds took several times as long")
             say(f"running {request.target.words} in {place.path}")
-            outcome = run_target(compared.watched(request, place.path), place.path, show, echo)
+            outcome = run_target(compared.watched(request, place.path), place.path, show, echo, say)
             journals = observe.read_journals(place.path)
             refuse_bad_target(journals, place.path)
             missing = [*outcome.missing]
@@ -222,11 +222,11 @@ def attempt(what: str, missing: list[Missing], step: Callable[[], T], otherwise:
 
 
 def run_target(
-    request: Request, run_path: Path, show: run.Show | None, echo: tuple[IO[bytes], IO[bytes]] | None
+    request: Request, run_path: Path, show: run.Show | None, echo: tuple[IO[bytes], IO[bytes]] | None, say: Say
 ) -> Outcome:
     """Run it; a place that cannot be written to is the user's to mend."""
     try:
-        return run.run(request, run_path, show, echo)
+        return run.run(request, run_path, show, echo, say)
     except OSError as problem:
         if problem.errno in (errno.ENOEXEC, errno.E2BIG, errno.ENOENT):
             raise BadInput(

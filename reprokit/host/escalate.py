@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core import frames
+from ..core import frames, stalls
 from ..core.phases import COMPILE_PHASES
 from ..core.records import Answer, Observation, Verdict
 from . import files, observe, run, rundir
@@ -81,13 +81,16 @@ def ask(
     """Ask every question that is open, one short run each, below ``run_path/escalate``."""
     answers = []
     stall_s = min(request.stall_s, SHORT_STALL_S)
-    deadline_s = min(request.deadline_s, 2 * max(first.seconds - first.quiet_s, 0.0) + stall_s + 30)
+    deadline_s = 2 * max(first.seconds - first.quiet_s, 0.0) + stall_s + 30
+    deadline_s = min(request.deadline_s or deadline_s, deadline_s)
     for question in QUESTIONS:
         if not question.is_open(verdict):
             continue
         folder = run_path / "escalate" / question.name
         rundir.make_folders(folder)
-        shorter = dataclasses.replace(request, stall_s=stall_s, deadline_s=deadline_s, has_trace=False)
+        shorter = dataclasses.replace(
+            request, stall_s=stall_s, on_stall=stalls.END, deadline_s=deadline_s, has_trace=False
+        )
         outcome = run.run(question.change(shorter, folder), folder, show)
         seen = observe.observe(shorter, outcome, folder, observe.read_journals(folder))
         answers.append(Answer(question.asks, _answer(question, seen, outcome, folder), outcome.seconds))

@@ -23,8 +23,8 @@ import psutil
 
 from ..core.processes import Evidence
 from . import files, interrupts, launch, rundir, tree, warmth
+from .gather import Stacks
 from .judged import RESULTS, Limits
-from .lookout import Stacks
 from .run import Outcome
 from .stacks import Dumper
 
@@ -259,7 +259,8 @@ def _dump(folder: Path, pid: int) -> Stacks:
     dumper = Dumper(folder)
     try:
         for _ in range(ROUNDS):
-            dumper.round([pid], frozenset({pid}), ask_inside=True)
+            dumper.round([pid])
+            dumper.ask_inside([pid], dumper.number)
             time.sleep(GAP_S)
         return Stacks(tuple(dumper.dumps), Evidence(), dumper.problems())
     finally:

@@ -13,10 +13,13 @@ from types import FrameType
 
 _is_heard = False
 _is_waiting = False
+last = int(signal.SIGINT)
+"""The number of the signal that came last."""
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    global _is_waiting
+    global _is_waiting, last
+    last = number
     _is_waiting = True  # until somebody has caught it: what is raised in a finalizer, Python only prints
     if _is_heard:
         raise KeyboardInterrupt

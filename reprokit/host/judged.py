@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..core import costs, oracle
+from ..core import costs, oracle, stalls
 from ..core.programs import sized
 from ..core.records import Observation, Signature, Verdict
 from ..core.signature import sign
@@ -135,7 +135,7 @@ def request_for(file: Path, python: str, limits: Limits) -> Request:
     command = Target("command", command=(python, str(file)))
     return Request(
         command, python=python, deadline_s=limits.wall_s, stall_s=limits.deadline_s,
-        line_repeats=limits.line_repeats, has_trace=False, most_breaks=limits.most_breaks,
+        on_stall=stalls.END, line_repeats=limits.line_repeats, has_trace=False, most_breaks=limits.most_breaks,
     )  # fmt: skip
 
 

@@ -24,6 +24,10 @@ OURS = (
 """How the variables begin that reach the target's environment from here; others of that prefix are somebody else's."""
 
 
+DEADLINE_S = 600.0
+"""Of a factory."""
+
+
 @dataclass(frozen=True)
 class Request:
     """What to run and how; everything that the user may choose."""
@@ -31,9 +35,14 @@ class Request:
     target: Target
     python: str = sys.executable
     """Interpreter for a factory target; a command names its own."""
-    deadline_s: float = 600.0
+    deadline_s: float | None = DEADLINE_S
+    """Wall-clock seconds after which the run is ended; None: never. A command has none unless the user asks for one."""
     stall_s: float = 60.0
-    """No progress for so long is a hang, and ends the run."""
+    """No progress for this long is a stall: see ``core/stalls.py``."""
+    on_stall: str = ""
+    """What a stall does: ``report``, ``end``, or empty for the default."""
+    grace_s: float = 10.0
+    """How long a program that is asked to end has for that, before it is killed."""
     line_repeats: int = 20_000
     """A user line that Dynamo traces more often than this, in one frame, is no more progress."""
     knobs: dict[str, Any] = field(default_factory=dict)
@@ -76,6 +85,11 @@ class Request:
     variables: dict[str, str] = field(default_factory=dict)
     """More environment variables for the target, for the questions of a second run."""
 
+    @property
+    def quiet_limit_s(self) -> float:
+        """A run that was quiet for longer than this at its deadline did not advance."""
+        return min(self.stall_s, self.deadline_s / 4) if self.deadline_s is not None else self.stall_s
+
 
 def describe(request: Request) -> dict[str, Any]:
     """The request as JSON values."""
@@ -85,6 +99,8 @@ def describe(request: Request) -> dict[str, Any]:
         "python": request.python,
         "deadline_s": request.deadline_s,
         "stall_s": request.stall_s,
+        "on_stall": request.on_stall,
+        "grace_s": request.grace_s,
         "line_repeats": request.line_repeats,
         "escalate": request.escalate,
         "most_breaks": request.most_breaks,
@@ -114,8 +130,9 @@ def restore(told: dict[str, Any]) -> Request:
     target = told["target"]
     names: tuple[str, ...] = (
         "python",
-        "deadline_s",
         "stall_s",
+        "on_stall",
+        "grace_s",
         "line_repeats",
         "escalate",
         "compares",
@@ -135,6 +152,8 @@ def restore(told: dict[str, Any]) -> Request:
     parsed = Target(str(target.get("kind")), str(target.get("place") or ""), str(target.get("name") or ""), command)
     if isinstance(told.get("gpu"), dict):
         kept["gpu"] = told["gpu"]
+    if told.get("deadline_s") is None or isinstance(told["deadline_s"], (int, float)):
+        kept["deadline_s"] = told.get("deadline_s")
     logs = tuple(map(str, told["logs"])) if isinstance(told.get("logs"), list) else ()
     most_breaks = told.get("most_breaks") if isinstance(told.get("most_breaks"), int) else None
     return Request(parsed, logs=logs, most_breaks=most_breaks, has_trace=bool(told.get("trace", True)), **kept)

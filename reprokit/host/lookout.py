@@ -1,4 +1,4 @@
-"""Decide from outside whether a run still advances, and gather what says why it does not.
+"""Decide from outside whether a run still advances, and what to do when it does not.
 
 Progress is a phase event, a traced line, a lowered node, a graph, a compiler's stack that moves, or a child at
 work below the target. A stall is no progress for ``--stall`` seconds of a clock that runs slower while
@@ -7,23 +7,20 @@ the target is starved of a processor: on a machine with six times the work it ca
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from ..core import causes, facts, phases, where
-from ..core.frames import normalise_file
+from ..core import facts, phases, waiting, where
 from ..core.processes import BUSY_SHARE, Evidence
-from ..core.records import Dump, Observation, to_json
+from ..core.records import Dump, Observation
 from ..core.signature import main_stacks
+from ..core.stalls import INSIDE, OUTSIDE, Stall
 from ..core.story import Teller
-from . import files, stacks, tree, waits
-from .evidence import Sampler
 from .follow import Follower
+from .gather import ROUNDS, Gatherer, Stacks
 from .watch import Watch
 
 LOOK_EVERY_S = 10.0
@@ -31,22 +28,10 @@ MOST_TICK_S = 2.0
 """A watchdog that was kept from running, or a machine that slept, saw nothing in between."""
 COMPILER_PATIENCE = 5
 """A child compiler that works in silence is believed for so many times ``--stall``."""
-ROUNDS = 3
-GAP_S = 0.7
-EVIDENCE = "evidence.json"
-
-
-@dataclass(frozen=True)
-class Stacks:
-    """What was dumped at the end, and what the kernel said at the same time."""
-
-    dumps: tuple[Dump, ...] = ()
-    evidence: Evidence = field(default_factory=Evidence)
-    problems: tuple[str, ...] = ()
-    seconds_to_stacks: float = 0.0
-    """From the decision to the first stack of the process whose story is told."""
-    seconds: float = 0.0
-    """From the decision to the last of the evidence; judging it takes milliseconds."""
+BRIEF_ROUNDS, BRIEF_GAP_S = 2, 0.25
+"""Before a signal of the user's is forwarded, which must not wait."""
+MOST_ALARM_S = 600.0
+"""A stall that was reported is looked at again after twice the time, and at least this often."""
 
 
 @dataclass
@@ -65,15 +50,16 @@ class Lookout:
 
     def __init__(
         self, run_path: Path, root_pid: int, limit_s: float, line_repeats: int, last_output: Callable[[], float],
-        look_every_s: float = 0.0,
+        look_every_s: float = 0.0, stall_s: float = 60.0,
     ) -> None:  # fmt: skip
-        """``limit_s``: how long without progress is no more healthy. ``look_every_s``: see ``launch.Request``."""
+        """``limit_s``: how long without progress is no more healthy. Others: see ``launch.Request``."""
         self._run_path, self._root, self._limit = run_path, root_pid, limit_s
         self._last_output, self._heard = last_output, 0.0
         self._look_every, self._sampled = look_every_s, 0.0
         self.watch = Watch(run_path / "samples.csv", root_pid)
         self.follower = Follower(run_path / "journal", line_repeats)
-        self._dumper = stacks.Dumper(run_path)
+        self._gatherer = Gatherer(run_path, root_pid, self.follower, self.watch)
+        self._dumper = self._gatherer.dumper
         self._look: list[Dump] = []
         self._look_at = 0.0
         self._phase: str | None = None
@@ -84,6 +70,11 @@ class Lookout:
         self.quiet_s = 0.0
         """Seconds without progress, less those in which the target was starved."""
         self.last_progress = ""
+        self.stalls: list[Stall] = []
+        """Stalls that did not end the run."""
+        self._began, self._has_open_stall = time.monotonic(), False
+        self._stall_s = self._alarm_s = self._alarm_every_s = stall_s
+        self._still_from = 0
         self._shown, self._teller = "", Teller(root_pid)
 
     def tick(self) -> None:
@@ -102,7 +93,7 @@ class Lookout:
         teller = self.follower.teller(self._root)
         if self._look_every and self.follower.has_begun and now - self._sampled >= self._look_every:
             self._sampled = now
-            self._dumper.round([teller.pid], frozenset(), ask_inside=False)
+            self._dumper.round([teller.pid])
         if not news and now - self._looked >= self._look_after():
             self._looked = now
             news = self._moved(teller)
@@ -116,54 +107,104 @@ class Lookout:
         else:
             self.quiet_s += passed * served
 
-    def take(self, is_stall: bool = False) -> Stacks | None:
-        """Dump every process of the tree three times, and ask the kernel about each.
+    @property
+    def is_stalled(self) -> bool:
+        """There was no progress for ``--stall`` seconds, or for longer where a stall was reported already."""
+        return self.follower.has_begun and self.quiet_s >= self._alarm_s
 
-        None for a stall that was none: the compiler's stack moved while it was dumped.
+    def examine(self) -> Stall | None:
+        """Look at a stall without disturbing the program; None where something moved meanwhile, so that it was none."""
+        try:
+            return self._examine()
+        except Exception as problem:
+            self.problems.add(f"the stall could not be examined: {problem!r}")
+            return Stall(OUTSIDE, cause="unknown", detail="it could not be examined", seconds=self.quiet_s)
+
+    def _examine(self) -> Stall | None:
+        teller = self.follower.teller(self._root)
+        self._gatherer.quietly(teller)
+        if self._has_moved():
+            return None
+        evidence = self._gatherer.evidence(self._advanced)
+        seen = dataclasses.replace(self._seen(teller, self._dumper.dumps), evidence=evidence)
+        others = [self.follower.tell(p) for p in self.watch.pids if p in self.follower.can_dump and p != teller.pid]
+        began_s = round(max(self._advanced - self._began, 0.0), 1)
+        found = waiting.classify(seen, others)
+        if found.state != INSIDE and (self._last_output() != self._heard or waiting.is_running(seen)):
+            self._progress("it went on while it was looked at")
+            return None
+        return dataclasses.replace(found, began_s=began_s, seconds=round(self.quiet_s, 1))
+
+    def note(self, stall: Stall) -> bool:
+        """Keep a stall that is only reported; True where it says something new."""
+        self._alarm_every_s = min(2 * self._alarm_every_s, max(MOST_ALARM_S, self._alarm_every_s))
+        self._alarm_s = self.quiet_s + self._alarm_every_s
+        last = self.stalls[-1] if self.stalls else None
+        is_same = last is not None and (last.state, last.stack) == (stall.state, stall.stack)
+        if self._has_open_stall:
+            self.stalls.pop()
+        self.stalls.append(stall)
+        self._has_open_stall = True
+        return not is_same
+
+    def conclude(self) -> Stacks | None:
+        """The evidence of a stall that ends the run, after :meth:`examine`; None where signals showed that it advances.
+
+        A process that no tool could see from outside is asked by a signal. One that waited moves only because the
+        signal interrupted it, so its motion counts as nothing.
         """
         try:
-            return self._take(is_stall)
+            teller = self.follower.teller(self._root)
+            unseen = self._gatherer.unseen
+            if teller.pid in unseen and not self._is_endless(teller):
+                if self._gatherer.wants(teller.pid) < facts.SOME_SHARE:
+                    evidence = self._gatherer.evidence(self._advanced)
+                    self._dumper.ask_inside(unseen, self._gatherer.first_round)
+                    return self._told(evidence)
+                self._gatherer.by_signal(unseen)
+                if self._has_moved():
+                    return None
+            return self._loudly(teller, unseen)
+        except Exception as problem:
+            self.problems.add(f"the evidence is incomplete: {problem!r}")
+            return self.so_far()
+
+    def take(self, is_brief: bool = False) -> Stacks:
+        """The evidence of a run that ends now: at its deadline, or briefly before a signal of the user's is forwarded."""
+        try:
+            teller = self.follower.teller(self._root)
+            if is_brief:
+                self._gatherer.quietly(teller, BRIEF_ROUNDS, BRIEF_GAP_S)
+                return self._told(self._gatherer.evidence(self._advanced))
+            self._gatherer.quietly(teller)
+            return self._loudly(teller, [])
         except Exception as problem:
             self.problems.add(f"the evidence is incomplete: {problem!r}")
             return self.so_far()
 
     def so_far(self) -> Stacks:
         """The dumps there are, without evidence."""
-        return Stacks(tuple(self._dumper.dumps), Evidence(), (*self.problems, *self._dumper.problems()))
+        problems = (*self.problems, *self._dumper.problems())
+        return Stacks(tuple(self._dumper.dumps), Evidence(), problems, still_from=self._still_from)
 
-    def _take(self, is_stall: bool) -> Stacks | None:
-        began = time.monotonic()
-        self._dumper.try_all_again()
-        teller = self.follower.teller(self._root)
-        family = [p.pid for p in tree.family(self._root)]
-        can_dump = frozenset(self.follower.can_dump)
-        pythons = sorted((p for p in family if p in can_dump or _is_python(p)), key=lambda p: (p != teller.pid, p))
-        sampler = Sampler()
-        waited = time.monotonic() - began
-        self._dumper.seconds_to_first = 0.0
-        for number in range(ROUNDS):
-            self._look = self._dumper.round(pythons, can_dump, ask_inside=True)
-            if number < ROUNDS - 1:
-                sampler.sample(family)
-                time.sleep(GAP_S)
-        sampler.sample([p.pid for p in tree.family(self._root)])  # a compiler may have been started since
-        if is_stall and self._has_moved():
-            return None
-        self.follower.look()
-        memory = self.watch.memory(self._advanced)
-        evidence = sampler.evidence(memory, self.follower.gil_ages(), self.watch.gpus.last)
-        evidence = self._asked_more(evidence, teller)
-        with contextlib.suppress(OSError):
-            files.write_json(self._run_path / EVIDENCE, to_json(evidence))
-        seconds = (round(s, 3) for s in (waited + self._dumper.seconds_to_first, time.monotonic() - began))
-        return Stacks(tuple(self._dumper.dumps), evidence, (*self.problems, *self._dumper.problems()), *seconds)
+    def _loudly(self, teller: Teller, asked: list[int]) -> Stacks:
+        evidence = self._gatherer.evidence(self._advanced)
+        evidence = self._gatherer.loudly(evidence, self._seen(teller, self._dumper.dumps))
+        self._gatherer.ask_all_inside(asked)
+        return self._told(evidence)
+
+    def _told(self, evidence: Evidence) -> Stacks:
+        self._gatherer.keep(evidence)
+        return self._gatherer.stacks(evidence, sorted(self.problems), self._still_from)
 
     def _has_moved(self) -> bool:
-        """The last rounds show a compiler's stack that moves: what looked like a stall was none."""
+        """Something advanced while the last rounds were taken: what looked like a stall was none."""
+        if news := self.follower.look():
+            self._progress(news[-1])
+            return True
         teller = self.follower.teller(self._root)
         seen = facts.recent(self._seen(teller, self._dumper.dumps), ROUNDS)
-        phase, _ = where.at_work(seen)
-        if phase not in phases.COMPILE_PHASES or not where.has_moved(seen, phase) or self._is_endless(teller):
+        if self._is_endless(teller) or not where.has_moved(seen, where.at_work(seen)[0]):
             return False
         self._progress("the stack moved while it was dumped")
         return True
@@ -178,10 +219,16 @@ class Lookout:
 
     def close(self) -> None:
         """Close what is open."""
-        self._dumper.close()
+        self._gatherer.close()
         self.watch.close()
 
     def _progress(self, what: str) -> None:
+        if self._has_open_stall:
+            self.stalls[-1] = dataclasses.replace(self.stalls[-1], seconds=round(self.quiet_s, 1))
+            self._has_open_stall = False
+        self._alarm_s = self._alarm_every_s = self._stall_s
+        # the last round may be of a moment before: only one in which something moved is later
+        self._still_from = self._dumper.number + (not what.startswith("the stack"))
         self.quiet_s = self._excused = 0.0
         self._advanced, self.last_progress = time.monotonic(), what[:300]
 
@@ -225,7 +272,7 @@ class Lookout:
         pids.sort(key=lambda p: p != teller.pid)  # only so many are looked at
         # what moved before the last progress, and was counted then, is not counted again
         before = self._look if self._look_at >= self._advanced else []
-        self._look, self._look_at = self._dumper.round(pids, can_dump, ask_inside=False), time.monotonic()
+        self._look, self._look_at = self._dumper.round(pids), time.monotonic()
         seen = self._seen(teller, self._look)
         self._phase, _ = where.at_work(seen)
         inner = [f for stack in main_stacks(seen)[-1:] for f in stack[:2]]
@@ -241,48 +288,6 @@ class Lookout:
 
     def _seen(self, teller: Teller, dumps: list[Dump]) -> Observation:
         return Observation(
-            main_pid=teller.pid, working_tid=teller.tid, open_events=teller.open_events, dumps=tuple(dumps)
-        )
-
-    def _asked_more(self, evidence: Evidence, teller: Teller) -> Evidence:
-        """Native frames, the lock file and the generated line, where the cause may depend on them."""
-        seen = dataclasses.replace(self._seen(teller, self._dumper.dumps), evidence=evidence)
-        process = evidence.process(teller.pid)
-        thread = next((t for t in process.threads if t.tid == (teller.tid or teller.pid)), None) if process else None
-        if process is None or thread is None:
-            return evidence
-        cause = causes.diagnose(seen).name
-        if cause in _NATIVE_TELLS and not set(process.states) & {"T", "t"}:
-            native = self._dumper.native(teller.pid)
-            threads = tuple(dataclasses.replace(t, native=native.get(t.tid, ())) for t in process.threads)
-            changed = dataclasses.replace(process, threads=threads)
-            processes = tuple(changed if p.pid == process.pid else p for p in evidence.processes)
-            evidence = dataclasses.replace(evidence, processes=processes)
-        lock_file = self._dumper.lock_file(teller.pid) if cause == "file-lock" else ""
-        paths = [lock_file, thread.waits_for] if cause == "file-lock" else []
-        locks = waits.held_locks(teller.pid, (p.pid for p in evidence.processes), paths) if cause == "file-lock" else ()
-        return dataclasses.replace(
-            evidence, lock_file=lock_file, locks=locks, generated_lines=_generated_lines(self._look)
-        )
-
-
-_NATIVE_TELLS = frozenset({"lock-deadlock", "native-wait", "native-loop", "native-loop-holding-gil", "gil-blocked"})
-"""Causes that native frames confirm, change or name better."""
-
-
-def _generated_lines(dumps: list[Dump]) -> dict[str, str]:
-    """The source text of generated code on the stack: the files are gone after the run."""
-    found = {}
-    for dump in dumps:
-        for frame in (f for t in dump.threads for f in t.frames):
-            if normalise_file(frame.file) == "<generated>" and frame.file.startswith("/"):
-                rows = files.read_text(Path(frame.file), 4 << 20).splitlines()
-                if 0 < frame.line <= len(rows):
-                    found[f"{frame.file}:{frame.line}"] = rows[frame.line - 1].strip()[:300]
-    return found
-
-
-def _is_python(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return "python" in os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-    return False
+            main_pid=teller.pid, working_tid=teller.tid, open_events=teller.open_events, dumps=tuple(dumps),
+            still_from=self._still_from,
+        )  # fmt: skip

@@ -45,6 +45,11 @@ class Journals:
         found = [e for events in self.by_pid.values() for e in events if e["ev"] == name]
         return sorted(found, key=_time)
 
+    def until(self, when: float) -> Journals:
+        """What had happened at ``when``, in seconds since the epoch."""
+        kept = {pid: [e for e in events if _time(e) <= when] for pid, events in self.by_pid.items()}
+        return Journals(kept, self.bad_lines, self.now)
+
     def last(self, name: str) -> Event:
         """The latest event called ``name``, or an empty one."""
         found = self.all(name)
@@ -69,6 +74,8 @@ def read_journals(run_path: Path) -> Journals:
 
 def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journals) -> Observation:
     """Make the observation; what a run did not leave stays at its default."""
+    if outcome.is_timed_out or outcome.is_interrupted:
+        journals = journals.until(outcome.ended)  # what it did when it was asked to end is no evidence
     stderr_tail = files.read_tail(run_path / "logs" / "stderr.txt", STDERR_TAIL_BYTES)
     raised, raiser = _ending_exception(outcome, journals, stderr_tail)
     alive = {p.pid for p in outcome.stacks.evidence.processes}  # those that were there when it was ended
@@ -92,7 +99,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         cpu_s=outcome.cpu_s,
         peak_rss_bytes=outcome.peak_rss_bytes,
         quiet_s=outcome.quiet_s if journals.by_pid else None,
-        quiet_limit_s=min(request.stall_s, request.deadline_s / 4),
+        quiet_limit_s=request.quiet_limit_s,
         last_progress=outcome.last_progress,
         endless_line=now.repeated if is_endless else "",
         endless_count=now.repeats if is_endless else 0,
@@ -103,6 +110,9 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         compile_failures=tuple(_raised(e) for e in journals.all("compile_failed")),
         faults=tuple(_faults(run_path, stderr_tail)),
         dumps=outcome.stacks.dumps,
+        still_from=outcome.still_from,
+        stalls=outcome.stalls,
+        on_stall=request.on_stall,
         evidence=outcome.stacks.evidence,
         main_pid=pid,
         working_tid=told.tid,

@@ -11,9 +11,9 @@ from typing import Any
 
 from ..core import causes, ranks
 from ..core import frames as fr
-from ..core.facts import is_service, place, threads_of
+from ..core.facts import is_service, place, recent, threads_of
 from ..core.records import SCHEMA, Observation, Signature, Verdict
-from ..core.signature import main_stacks
+from ..core.signature import main_stacks, still_frames
 from . import files, flame, stacks, timeline
 from .observe import Journals
 
@@ -74,7 +74,8 @@ def _stacks(seen: Observation) -> list[Model]:
             rows.append({"who": who, "told": group[0].told, "frames": _frames(group[0].frames)})
         return rows
     rows = []
-    stable = {fr.show(f) for f in fr.stable_part(main_stacks(seen))}
+    is_compared = len(main_stacks(recent(seen))) > 1
+    stable = {fr.show(f) for f in still_frames(seen)} if is_compared else None
     last = threads_of(seen, seen.main_pid or 0)[-1:]
     threads = sorted(last[0], key=lambda t: (t.tid != seen.working_tid, not t.is_main)) if last else []
     for thread in threads:

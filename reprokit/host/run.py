@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import resource
 import shutil
+import signal
 import subprocess
 import time
 import uuid
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import psutil
-
-from ..core import results
+from ..core import results, stalls
 from ..core.processes import from_json
 from ..core.records import Answer, BadInput, Frame, Link, Missing, Raised, to_json
-from . import files, interrupts, launch, oom, output, stacks, tree, warmth
+from ..core.stalls import Stall
+from . import ending, files, interrupts, launch, oom, output, stacks, tree
+from .gather import EVIDENCE, Stacks
 from .launch import Request
-from .lookout import EVIDENCE, Lookout, Progress, Stacks
+from .lookout import Lookout, Progress
 
 POLL_S = 0.05
 DRAIN_S = 2.0
@@ -55,18 +55,24 @@ class Outcome:
     last_output: float
     """When the target last wrote to stdout or stderr; 0 when it never did."""
     missing: tuple[Missing, ...]
+    stalls: tuple[Stall, ...] = ()
+    """Times without progress that did not end the run."""
+    still_from: int = 0
+    """The first round of stacks since the last progress."""
 
 
 Show = Callable[[Progress], None]
+Say = Callable[[str], None]
 
 
 def run(
-    request: Request, run_path: Path, show: Show | None = None, echo: tuple[IO[bytes], IO[bytes]] | None = None
-) -> Outcome:
+    request: Request, run_path: Path, show: Show | None = None, echo: tuple[IO[bytes], IO[bytes]] | None = None,
+    say: Say = lambda text: None,
+) -> Outcome:  # fmt: skip
     """Run the target to its end, its deadline or an interrupt; afterwards its whole tree is gone.
 
     ``run_path`` must have the folders of a run directory. ``echo`` takes the target's stdout and stderr
-    live, beside the copies in ``logs/``.
+    live, beside the copies in ``logs/``. ``say`` takes a line on what happens meanwhile.
     """
     run_id = uuid.uuid4().hex
     with contextlib.ExitStack() as stack:
@@ -79,7 +85,7 @@ def run(
         stack.callback(launch.dismiss, guardian)
         # The compiler's private cache can be hundreds of megabytes and proves nothing that the trace does not.
         stack.callback(shutil.rmtree, run_path / "cache", ignore_errors=True)
-        outcome = _execute(request, run_path, argv, environ, run_id, missing, show, echo)
+        outcome = _execute(request, run_path, argv, environ, run_id, missing, show, echo, say)
     ending = {f.name: to_json(getattr(outcome, f.name)) for f in dataclasses.fields(outcome) if f.name != "stacks"}
     ending["seconds_to_stacks"] = outcome.stacks.seconds_to_stacks
     ending["seconds_to_verdict"] = outcome.stacks.seconds
@@ -97,6 +103,7 @@ def _execute(
     missing: list[Missing],
     show: Show | None,
     echo: tuple[IO[bytes], IO[bytes]] | None,
+    say: Say,
 ) -> Outcome:
     end, dumped = "", Stacks()
     ended: float | None = None
@@ -112,10 +119,10 @@ def _execute(
     )
     _tell(run_path, main_pid=child.pid, started=started)
     pumps = output.pump(child, run_path / "logs", echo)
-    limit = min(request.stall_s, request.deadline_s / 4)
+    limit = request.quiet_limit_s
     lookout = Lookout(
         run_path, child.pid, limit, request.line_repeats, lambda: max(pump.last_output for pump in pumps),
-        request.look_every_s,
+        request.look_every_s, request.stall_s,
     )  # fmt: skip
     began = time.monotonic()
     try:
@@ -126,27 +133,41 @@ def _execute(
             except KeyboardInterrupt:
                 end = "interrupted"
             ended = time.time()
-            if end != "ended":
-                # A second Ctrl-C ends the dump, never the clean-up below.
-                with contextlib.suppress(KeyboardInterrupt), interrupts.heard():
-                    _tell(run_path, end=end, quiet_s=round(lookout.quiet_s, 3))  # should we not live to tell more
-                    taken = lookout.take(is_stall=end == "stalled")
-                    end, dumped = (end, taken) if taken is not None else ("", Stacks())
-                if end and not dumped.dumps:
-                    dumped = lookout.so_far()
+            if end == "ended":
+                break
+            if end == "stalled" and not _is_to_end(request, lookout, run_path, say):
+                end = ""
+                continue
+            _tell(run_path, end=end, quiet_s=round(lookout.quiet_s, 3))  # should we be killed before the end
+            # A second Ctrl-C ends the dump and the waiting, never the clean-up below.
+            with contextlib.suppress(KeyboardInterrupt), interrupts.heard():
+                if end == "interrupted":
+                    dumped = lookout.take(is_brief=True)
+                    ending.politely(child.pid, run_id, interrupts.last, request.grace_s, say)
+                    continue
+                taken = lookout.take() if end == "deadline" else lookout.conclude()
+                end, dumped = (end, taken) if taken is not None else ("", dumped)
+                if not end:
+                    _tell(run_path, end="")
+                elif ending.can_answer(dumped.evidence, child.pid):
+                    ending.politely(child.pid, run_id, signal.SIGTERM, request.grace_s, say)
+        if end != "ended" and not dumped.dumps:
+            dumped = lookout.so_far()
     finally:
         own_cpu_s = _own_cpu_s() - own_before  # before the target is reaped, whose seconds would count as ours
+        is_own_end = tree.has_ended(child.pid)
         with interrupts.unheard():
-            status, usage, stubborn, root_cpu_s = _end(child, run_id)
+            left = ending.finish(child, run_id)
         for pump in pumps:
             pump.join(DRAIN_S)
         lookout.close()
     ended = ended or time.time()
     missing += [Missing("stacks", p) for p in dumped.problems]
-    if stubborn:
-        why = f"processes {stubborn} are in an uninterruptible wait and could not be ended"
+    if left.stubborn:
+        why = f"processes {left.stubborn} are in an uninterruptible wait and could not be ended"
         missing.append(Missing("clean end", why))
-    if end != "ended":
+    status, usage = left.status, left.usage
+    if end != "ended" and not (end == "interrupted" and is_own_end and (status or 0) >= 0):
         status = None  # the signal that ended it was ours
     samples = lookout.watch.samples
     return Outcome(
@@ -158,7 +179,7 @@ def _execute(
         last_progress=lookout.last_progress,
         seconds=round(ended - started, 3),
         cpu_s=round(max(usage.ru_utime + usage.ru_stime if usage else 0.0, lookout.watch.cpu_s), 3),
-        cpu_by_pid={**lookout.watch.cpu_by_pid, str(child.pid): root_cpu_s},
+        cpu_by_pid={**lookout.watch.cpu_by_pid, str(child.pid): left.root_cpu_s},
         peak_rss_bytes=max(samples.peak_rss_bytes, usage.ru_maxrss * 1024 if usage else 0),
         started=started,
         ended=ended,
@@ -168,7 +189,26 @@ def _execute(
         last_output=max(pump.last_output for pump in pumps),
         oom_evidence=oom.evidence(oom_before, status, samples),
         missing=tuple(missing),
+        stalls=tuple(lookout.stalls),
+        still_from=dumped.still_from,
     )
+
+
+def _is_to_end(request: Request, lookout: Lookout, run_path: Path, say: Say) -> bool:
+    """Look at a stall, and end the run for it or report it."""
+    with interrupts.unheard():  # an interrupt is raised where the run is waited for
+        stall = lookout.examine()
+    if stall is None:
+        return False
+    if stalls.ends_program(stall, request.on_stall, request.target.kind == "command"):
+        return True
+    if lookout.note(stall):
+        _tell(run_path, stalls=to_json(lookout.stalls))
+        goes_on = "the program goes on (--on-stall end ends it)"
+        say(f"{stall.says}; {'this is not a hang, and ' * (stall.state == stalls.IDLE)}{goes_on}")
+        for row in stall.stack:
+            say(f"    {row}")
+    return False
 
 
 def _tell(run_path: Path, **facts: Any) -> None:
@@ -188,32 +228,14 @@ def _wait(pid: int, began: float, request: Request, lookout: Lookout, show: Show
         interrupts.check()
         lookout.tick()
         elapsed = time.monotonic() - began
-        if elapsed >= request.deadline_s:
+        if request.deadline_s is not None and elapsed >= request.deadline_s:
             return "deadline"
-        if lookout.follower.has_begun and lookout.quiet_s >= request.stall_s:
+        if lookout.is_stalled:
             return "stalled"
         if show:
             show(lookout.progress(elapsed))
         time.sleep(POLL_S)
     return "ended"
-
-
-def _end(
-    child: subprocess.Popen[bytes], run_id: str
-) -> tuple[int | None, resource.struct_rusage | None, list[int], float]:
-    """End the whole tree and reap the root: its exit status, what it used with those that it waited for, the pids that
-    would not go, and what it used itself."""
-    stubborn = tree.kill_all(child.pid, run_id)
-    warmth.mend_headers()
-    own_s = 0.0
-    with contextlib.suppress(psutil.Error):  # of a process that is not reaped the kernel still tells
-        times = psutil.Process(child.pid).cpu_times()
-        own_s = round(times.user + times.system, 3)
-    pid, raw, usage = os.wait4(child.pid, os.WNOHANG if child.pid in stubborn else 0)
-    if not pid:
-        return None, None, stubborn, own_s
-    child.returncode = os.waitstatus_to_exitcode(raw)
-    return child.returncode, usage, stubborn, own_s
 
 
 def read_run(run_path: Path) -> dict[str, Any]:
@@ -249,6 +271,8 @@ def restore(run_path: Path) -> tuple[Request, Outcome, dict[str, Any]]:
     if isinstance(told.get("missing"), list):
         rows = [m for m in told["missing"] if isinstance(m, dict)]
         kept["missing"] = tuple(Missing(str(m.get("what")), str(m.get("why"))) for m in rows)
+    if isinstance(told.get("stalls"), list):
+        kept["stalls"] = tuple(found for row in told["stalls"] if (found := stalls.read(row)) is not None)
     outcome = dataclasses.replace(blank, **kept)
     if outcome.is_timed_out or outcome.is_interrupted:  # else there were looks at the stacks, and no end to explain
         evidence = from_json(files.read_object(run_path / EVIDENCE))

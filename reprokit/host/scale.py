@@ -92,7 +92,7 @@ def _run(request: Request, size: int, place: rundir.RunDir, show: run.Show | Non
     warmth.copy(kept, cache)
     asked = dataclasses.replace(request, variables={"TORCHINDUCTOR_CACHE_DIR": str(cache)})
     try:
-        outcome = capture.run_target(asked, place.path, show, None)
+        outcome = capture.run_target(asked, place.path, show, None, lambda text: None)
         warmth.keep(cache, kept)
     finally:
         shutil.rmtree(cache, ignore_errors=True)

@@ -1,7 +1,8 @@
 """Take the stacks of processes, from outside (py-spy) and from inside (faulthandler).
 
-Both work while native code holds the GIL; py-spy reads memory without stopping the process
-(``--nonblocking``), so it works on stopped and uninterruptible ones too. Every tool has a hard timeout.
+Both work while native code holds the GIL. py-spy reads memory without stopping the process (``--nonblocking``), so
+it disturbs nothing and works on stopped and uninterruptible processes too. faulthandler needs a signal, which ends some
+system calls early (libc's ``sleep``), so it comes last: :meth:`Dumper.ask_inside`. Every tool has a hard timeout.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class Dumper:
         self._looks: list[int] = []
         self._left_out = 0
 
-    def round(self, pids: Iterable[int], can_dump: frozenset[int], ask_inside: bool) -> list[Dump]:
-        """One dump of each process: from outside, and from inside where asked or where the outside has failed."""
+    def round(self, pids: Iterable[int]) -> list[Dump]:
+        """One dump of each process from outside, which disturbs none of them."""
         self.number += 1
         self._looks.append(self.number)
         if len(self._looks) > MOST_LOOK_FILES:
@@ -70,24 +71,33 @@ class Dumper:
         self._left_out = len(asked) - len(chosen)
         number, tool, began = self.number, self._tool, time.monotonic()
         jobs = [self._pool.submit(_py_spy, tool, self._folder, number, pid) for pid in chosen if pid not in self._slow]
-        inside = [pid for pid in chosen if pid in can_dump and pid not in self._mute]
-        if ask_inside:
-            jobs += [self._pool.submit(_faulthandler, self._folder, number, pid) for pid in inside]
         taken = []
         for job in as_completed(jobs):
             dump = job.result()
             taken.append(dump)
             if dump.threads and not self.seconds_to_first:
                 self.seconds_to_first = round(time.monotonic() - began, 3)
-        if not ask_inside:
-            seen = {d.pid for d in taken if d.threads}
-            failed = [pid for pid in inside if pid not in seen]
-            taken += [_faulthandler(self._folder, number, pid) for pid in failed]
         # one that did not answer once would cost every further round its timeout
-        self._mute |= {d.pid for d in taken if d.tool == "faulthandler" and d.problem}
-        self._slow |= {d.pid for d in taken if d.tool == "py-spy" and TOO_SLOW in d.problem}
+        self._slow |= {d.pid for d in taken if TOO_SLOW in d.problem}
+        return self._keep(taken)
+
+    def ask_inside(self, pids: Iterable[int], number: int) -> list[Dump]:
+        """One dump of each process by itself, as a part of round ``number``.
+
+        A signal asks for it, and a system call that the process waits in may end early. ``pids`` must be able to dump
+        (``Follower.can_dump``).
+        """
+        began = time.monotonic()
+        chosen = [pid for pid in list(pids)[:MOST_PROCESSES] if pid not in self._mute]
+        taken = list(self._pool.map(lambda pid: _faulthandler(self._folder, number, pid), chosen))
+        if not self.seconds_to_first and any(d.threads for d in taken):
+            self.seconds_to_first = round(time.monotonic() - began, 3)
+        self._mute |= {d.pid for d in taken if d.problem}
+        return self._keep(taken)
+
+    def _keep(self, taken: list[Dump]) -> list[Dump]:
         taken.sort(key=lambda d: (d.tool, d.pid))
-        self.dumps += taken
+        self.dumps = sorted([*self.dumps, *taken], key=lambda d: d.number)
         old = self.number - MOST_LOOKS_KEPT
         self.dumps = [d for d in self.dumps if d.number > old]
         return taken
@@ -224,7 +234,9 @@ def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
     try:
         before = path.stat().st_size
         if not _catches_usr2(pid):
-            return Dump(number, "faulthandler", pid, problem="the process has taken SIGUSR2 for itself")
+            has_ended = "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+            why = "the process had ended" if has_ended else "the process has taken SIGUSR2 for itself"
+            return Dump(number, "faulthandler", pid, problem=why)
         os.kill(pid, signal.SIGUSR2)
         deadline, size = time.monotonic() + FAULTHANDLER_TIMEOUT_S, before
         while time.monotonic() < deadline:

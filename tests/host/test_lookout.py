@@ -14,7 +14,7 @@ import pytest
 from reprokit.core.causes import diagnose
 from reprokit.core.journal import Now, encode, encode_now
 from reprokit.core.records import Dump, Observation, ThreadStack
-from reprokit.host import lookout, observe, rundir, stacks, waits, watch
+from reprokit.host import gather, lookout, observe, rundir, stacks, waits, watch
 from reprokit.host.follow import Follower
 from reprokit.host.lookout import MOST_TICK_S, Lookout
 
@@ -171,7 +171,7 @@ def test_a_proc_that_cannot_be_read_costs_only_the_answer(run_path: Path, monkey
     journal(run_path, ev="process", can_dump=False)
     watcher.tick()
     monkeypatch.setattr(waits, "read", lambda path: "")
-    monkeypatch.setattr(lookout, "GAP_S", 0.01)
+    monkeypatch.setattr(gather, "GAP_S", 0.01)
     taken = watcher.take()
     assert taken.dumps and not taken.evidence.processes
     seen = Observation(main_pid=os.getpid(), dumps=taken.dumps, evidence=taken.evidence)
@@ -217,7 +217,7 @@ def test_looks_and_samples_do_not_fill_the_disk(run_path: Path, monkeypatch: pyt
     dumper = stacks.Dumper(run_path)
     monkeypatch.setattr(stacks, "_py_spy", fake_py_spy)
     for _ in range(1000):
-        dumper.round([7], frozenset(), ask_inside=False)
+        dumper.round([7])
     kept = stacks.read(run_path, most_rounds=10_000)
     assert len(kept) <= stacks.MOST_LOOK_FILES + 1
     assert [d.number for d in kept][-20:] == list(range(981, 1001)) and kept[0].number < 200

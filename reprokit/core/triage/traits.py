@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .. import frames as fr
 from .. import signature
-from ..facts import recent
 from ..records import Frame, Observation, Signature, Verdict
 from .likeness import Traits
 
@@ -28,7 +27,7 @@ def of(verdict: Verdict, seen: Observation, signed: Signature, rung: str = "") -
 
 def _frames(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
     if verdict.kind in ("hang", "slow-compile", "superlinear-compile"):
-        return fr.stable_part(signature.main_stacks(recent(seen)))
+        return signature.still_frames(seen)
     if verdict.kind == "crash":
         fault = signature.fatal(seen)
         return fr.normalise(fault.frames) if fault else ()

@@ -77,6 +77,7 @@ def capture_words(cell: Cell, python: str) -> tuple[list[str], list[str]]:
         f"{limits.stall_s:g}",
     ]
     if cell.command:
+        words += ["--on-stall", "end"]  # a job has to end
         return words, ["--", *(python if word == "{python}" else word for word in cell.command)]
     for name, value in cell.settings.items():
         if name == "environment":
