@@ -13,7 +13,7 @@ from typing import Any
 from ...core.devices import Gpu
 from .. import settings
 from ..hooks import wrap
-from . import attention
+from . import attention, gaps
 
 
 class Replacing:
@@ -21,20 +21,30 @@ class Replacing:
 
     def __init__(self) -> None:
         self.missing: list[str] = []
+        self.done: list[str] = []
+        """What was replaced, as ``torch.cuda.is_available``."""
 
-    def put(self, owner: Any, name: str, value: Any, is_new: bool = False) -> None:
-        """Replace ``owner.name``; ``is_new`` where builds without CUDA do not have it."""
-        if not is_new and not hasattr(owner, name):
-            self.missing.append(f"{getattr(owner, '__name__', type(owner).__name__)}.{name}")
-            return
-        setattr(owner, name, value)
+    def put(self, owner: Any, name: str, value: Any, is_new: bool = False, is_optional: bool = False) -> None:
+        """Replace ``owner.name``; ``is_new`` where builds without CUDA do not have it, ``is_optional`` where only they
+        may lack it."""
+        if hasattr(owner, name) or is_new:
+            setattr(owner, name, value)
+            self.done.append(f"{label(owner)}.{name}")
+        elif not is_optional:
+            self.missing.append(f"{label(owner)}.{name}")
 
     def around(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         """Replace a function by one that calls it."""
         if hasattr(owner, name):
             wrap(owner, name, make)
+            self.done.append(f"{label(owner)}.{name}")
         else:
-            self.missing.append(f"{getattr(owner, '__name__', type(owner).__name__)}.{name}")
+            self.missing.append(f"{label(owner)}.{name}")
+
+
+def label(owner: Any) -> str:
+    """The name of a module or class."""
+    return str(getattr(owner, "__name__", type(owner).__name__))
 
 
 def install(torch: Any, gpu: Gpu, count: int = 1) -> list[str]:
@@ -55,6 +65,8 @@ def install(torch: Any, gpu: Gpu, count: int = 1) -> list[str]:
     _triton(torch, put, gpu)
     attention.install(torch, gpu.capability)
     _forget(torch)
+    if not put.missing:
+        gaps.seal(torch, frozenset(put.done))
     return put.missing
 
 
@@ -66,7 +78,7 @@ def _cuda(torch: Any, put: Replacing, gpu: Gpu, properties: Any, count: int) -> 
         "get_device_capability": lambda device=None: (gpu.major, gpu.minor), "get_device_name": lambda device=None: gpu.name,
         "is_bf16_supported": lambda including_emulation=True: gpu.major >= 8, "is_tf32_supported": lambda: gpu.major >= 8,
         "synchronize": lambda device=None: None, "set_device": lambda device: None, "_exchange_device": lambda device: 0,
-        "_maybe_exchange_device": lambda device: 0, "memory_allocated": lambda device=None: 0,
+        "_maybe_exchange_device": lambda device: 0, "is_current_stream_capturing": lambda: False, "memory_allocated": lambda device=None: 0,
         "max_memory_allocated": lambda device=None: 0, "reset_peak_memory_stats": lambda device=None: None,
         "_lazy_init": lambda: None, "empty_cache": lambda: None, "get_rng_state": lambda device="cuda": random,
         "set_rng_state": lambda state, device="cuda": None,
@@ -74,6 +86,8 @@ def _cuda(torch: Any, put: Replacing, gpu: Gpu, properties: Any, count: int) -> 
     }  # fmt: skip
     for name, answer in answers.items():
         put.put(torch.cuda, name, answer)
+    put.put(torch.cuda.graphs, "is_current_stream_capturing", lambda: False)
+    put.put(torch._C, "_cuda_getDeviceCount", lambda: count, is_optional=True)
     put.put(torch._C, "_cuda_cudaCachingAllocator_is_enabled", lambda: True, is_new=True)
     put.put(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, is_new=True)
 

@@ -1,0 +1,73 @@
+"""Gaps in reprokit's own simulation of a GPU: which failures of a simulated run are one, and what each names."""
+
+from __future__ import annotations
+
+import re
+
+from . import frames as fr
+from .records import Link, Observation
+
+CAUSE = "simulation-gap"
+_SAYS = "reprokit does not simulate "
+_NAMED = (
+    re.compile(rf"{_SAYS}(?P<symbol>[\w.<>]+)"),
+    re.compile(r"module '(?P<owner>torch\._C)' has no attribute '(?P<symbol>_[Cc][Uu][Dd][Aa]\w*)'"),
+    re.compile(r"'(?P<owner>Simulated\w+)' object has no attribute '(?P<symbol>\w+)'"),
+    re.compile(r"Tried to instantiate dummy base class (?P<symbol>_?\w*[Cc][Uu][Dd][Aa]\w*)"),
+)
+"""Messages that name what is missing. A build of torch without CUDA raises the second and the fourth."""
+_UNNAMED = (
+    "CUDA driver version is insufficient",
+    "CUDA driver initialization failed",
+    "CUDA error: ",
+    "CUDA unknown error",
+    "Found no NVIDIA driver",
+    "No CUDA GPUs are available",
+    "Torch not compiled with CUDA enabled",
+    "PyTorch is not linked with support for cuda devices",
+    "Cannot initialize CUDA without ATen_cuda library",
+    "no NVIDIA driver on your system",
+    "libcuda.so cannot found",
+    "active drivers ([",
+)
+"""Messages of C++ code and of Triton that reach for a driver."""
+
+
+def refusal(symbol: str) -> str:
+    """The message with which the agent refuses a call that would reach a driver."""
+    return f"{_SAYS}{symbol}, which reaches the CUDA driver"
+
+
+def of_message(message: str) -> tuple[bool, str]:
+    """Whether a message is that of a gap, and the symbol that it names; empty where it names none."""
+    for pattern in _NAMED:
+        if found := pattern.search(message):
+            owner = found.groupdict().get("owner")
+            return True, f"{owner}.{found['symbol']}" if owner else found["symbol"]
+    return any(words in message for words in _UNNAMED), ""
+
+
+def of_links(chain: tuple[Link, ...]) -> str:
+    """The symbol that an exception is a gap for: the one its message names, or the innermost function of torch."""
+    for place in reversed(range(len(chain))):
+        is_gap, symbol = of_message(chain[place].message)
+        if is_gap:
+            return symbol or _innermost(chain[: place + 1])
+    return ""
+
+
+def of_crash(seen: Observation) -> str:
+    """The same of a process that the C++ runtime ended."""
+    is_gap, symbol = of_message(fr.parse_terminate(seen.stderr_tail) or "")
+    if not is_gap:
+        return ""
+    frames = [f for fault in seen.faults for f in fault.frames]
+    return symbol or _innermost((Link("", "", tuple(frames)),))
+
+
+def _innermost(chain: tuple[Link, ...]) -> str:
+    for link in reversed(chain):
+        for frame in fr.normalise(link.frames):
+            if frame.file.startswith(("torch/", "triton/")):
+                return fr.show(frame)
+    return "a function of C++ code"
