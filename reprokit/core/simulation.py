@@ -14,8 +14,11 @@ _NAMED = (
     re.compile(r"module '(?P<owner>torch\._C)' has no attribute '(?P<symbol>_[Cc][Uu][Dd][Aa]\w*)'"),
     re.compile(r"'(?P<owner>Simulated\w+)' object has no attribute '(?P<symbol>\w+)'"),
     re.compile(r"Tried to instantiate dummy base class (?P<symbol>_?\w*[Cc][Uu][Dd][Aa]\w*)"),
+    re.compile(r"'NoneType' object has no attribute '(?P<symbol>cuda[A-Z]\w*)'"),
+    re.compile(r"name '(?P<symbol>_get_device_properties)' is not defined"),
+    re.compile(r"Could not run '(?P<symbol>aten::[\w.]+)' with arguments from the 'CUDA' backend"),
 )
-"""Messages that name what is missing. A build of torch without CUDA raises the second and the fourth."""
+"""Messages that name what is missing; all but the first and the third come from a torch without CUDA."""
 _UNNAMED = (
     "CUDA driver version is insufficient",
     "CUDA driver initialization failed",
@@ -24,6 +27,8 @@ _UNNAMED = (
     "Found no NVIDIA driver",
     "No CUDA GPUs are available",
     "Torch not compiled with CUDA enabled",
+    "PyTorch was compiled without CUDA support",
+    "libcudart functions unavailable",
     "PyTorch is not linked with support for cuda devices",
     "Cannot initialize CUDA without ATen_cuda library",
     "no NVIDIA driver on your system",
