@@ -60,7 +60,6 @@ def install(torch: Any, gpu: Gpu, count: int = 1) -> list[str]:
     _autotuning(put)
     _triton(torch, put, gpu)
     attention.install(torch, gpu.capability)
-    _forget(torch)
     if not put.missing:
         gaps.seal(torch, frozenset(put.done))
     return put.missing
@@ -181,19 +180,3 @@ def _triton(torch: Any, put: Replacing, gpu: Gpu) -> None:
             return torch.cuda
 
     put.put(driver, "_active", SimulatedDriver())
-
-
-def _forget(torch: Any) -> None:
-    """Ask again what was answered before there was a GPU."""
-    import torch._inductor.utils as inductor
-    import torch.utils._triton as probes
-    from torch._inductor.runtime.hints import DeviceProperties
-
-    for module in (inductor, probes):
-        for value in list(vars(module).values()):
-            if hasattr(value, "cache_clear"):
-                value.cache_clear()
-    create = DeviceProperties.create
-    for cached in (create, getattr(create, "__func__", None)):
-        if clear := getattr(cached, "cache_clear", None):
-            clear()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from ...core.simulation import refusal
+from ...core.simulation import of_message, refusal
 from .. import journal
 
 STATE_ONLY = frozenset(
@@ -35,6 +35,15 @@ CLASSES = ("Stream", "ExternalStream", "Event", "CUDAGraph", "MemPool")
 
 class SimulationGap(RuntimeError):
     """The simulation has no answer to a call; the message names it."""
+
+
+def is_gap(error: BaseException | None) -> bool:
+    """Whether an exception, or what caused it, is a gap of the simulation of a GPU."""
+    while error is not None:
+        if of_message(str(error), is_gpu=True)[0]:
+            return True
+        error = error.__cause__
+    return False
 
 
 def seal(torch: Any, replaced: frozenset[str]) -> None:

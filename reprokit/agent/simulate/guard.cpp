@@ -37,6 +37,10 @@ struct CUDAHooks : at::CUDAHooksInterface {
   bool hasPrimaryContext(DeviceIndex) const override { return false; }
   DeviceIndex deviceCount() const override { return kDevices; }
   DeviceIndex getCurrentDevice() const override { return 0; }
+  // no override: some versions of torch have fewer of them
+  long versionCuDNN() const { return 0; }
+  long versionRuntimeCuDNN() const { return 0; }
+  long versionCuDNNFrontend() const { return 0; }
 };
 C10_REGISTER_CLASS_WITH_PRIORITY(CUDAHooksRegistry, CUDAHooks, c10::REGISTRY_PREFERRED, CUDAHooks);
 }  // namespace at
