@@ -17,7 +17,7 @@ _OURS = (
 _NAMED = (
     *_OURS,
     re.compile(r"module '(?P<owner>torch\._C)' has no attribute '(?P<symbol>_[Cc][Uu][Dd][Aa]\w*)'"),
-    re.compile(r"Tried to instantiate dummy base class (?P<symbol>_?\w*[Cc][Uu][Dd][Aa]\w*)"),
+    re.compile(r"Tried to instantiate dummy base class (?P<symbol>\w*[Cc][Uu][Dd][Aa]\w*|_MemPool|_graph_pool_handle)"),
     re.compile(r"'NoneType' object has no attribute '(?P<symbol>cuda[A-Z]\w*)'"),
     re.compile(r"name '(?P<symbol>_get_device_properties)' is not defined"),
     re.compile(r"Could not run '(?P<symbol>aten::[\w.]+)' with arguments from the 'CUDA' backend"),

@@ -231,7 +231,7 @@ def calls():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "symbol"), [("builds", "torch._C._cuda_getCurrentStream"), ("calls", "_CudaStreamBase")]
+    ("name", "symbol"), [("builds", "torch._C._cuda_getCurrentStream"), ("calls", "torch.cuda.Stream")]
 )
 def test_a_call_that_would_reach_a_driver_is_our_gap(name: str, symbol: str, write: Any, tmp_path: Path) -> None:
     """One line names it, reprokit is responsible, nothing is minimized, and there is nothing to file."""

@@ -48,6 +48,9 @@ def is_gap(error: BaseException | None) -> bool:
 
 def seal(torch: Any, replaced: frozenset[str]) -> None:
     """Have each entry point of CUDA that is not ``replaced`` (such as ``torch._C._cuda_init``) raise a gap."""
+    for name in CLASSES:
+        if owner := getattr(torch.cuda, name, None):
+            owner.__new__ = staticmethod(_refusing(owner.__new__, f"torch.cuda.{name}"))
     if not hasattr(torch._C, "_cuda_init"):
         return  # a build without CUDA
     refusing: dict[int, Callable[..., Any]] = {}
@@ -62,9 +65,6 @@ def seal(torch: Any, replaced: frozenset[str]) -> None:
         for name, value in list(vars(module).items()):
             if id(value) in refusing:  # an import of the function
                 setattr(module, name, refusing[id(value)])
-    for name in CLASSES:
-        if owner := getattr(torch.cuda, name, None):
-            owner.__new__ = staticmethod(_refusing(owner.__new__, f"torch.cuda.{name}"))
 
 
 def _refusing(real: Callable[..., Any], symbol: str) -> Callable[..., Any]:
