@@ -22,7 +22,7 @@ import filelock
 import psutil
 import pytest
 
-from reprokit.host import warmth
+from reprokit.host import observe, repro, run, warmth
 
 ROOT = Path(__file__).resolve().parents[1]
 CALL_TIMEOUT_S = 400
@@ -136,6 +136,13 @@ def shared(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Do
             place.mkdir()
             kept.write_text(json.dumps(dataclasses.asdict(make(place))))
         return Done(**json.loads(kept.read_text()))
+
+
+def program_of(run_dir: Path) -> str:
+    """The program that would show a failure of the run; an ``ok`` run leaves none."""
+    request, outcome, _ = run.restore(run_dir)
+    journals = observe.read_journals(run_dir)
+    return repro.make(request, observe.observe(request, outcome, run_dir, journals), journals, run_dir)[0]
 
 
 def survivors(mark: str) -> list[psutil.Process]:

@@ -38,7 +38,7 @@ def install() -> None:
             kernels.note(path, real)
         except Exception as problem:
             journal.write("agent_problem", hook="kernels", problem=repr(problem))
-        return _Unloaded(key, path)
+        return SimulatedModule(key, path)
 
     settings = {
         "wrap_inductor_compiled_regions": True,  # fake outputs come from metadata, not from a call
@@ -86,8 +86,8 @@ def _move(torch: Any) -> None:
     torch.nn.Module._apply = _apply
 
 
-class _Unloaded(SimpleNamespace):
-    """Stands where the generated module would be."""
+class SimulatedModule(SimpleNamespace):
+    """Takes the place of the generated module; ``core.simulation`` knows it by its name."""
 
     def __init__(self, key: str, path: str) -> None:
         runner = None

@@ -13,6 +13,7 @@ from typing import Any
 from ..core import zoo
 from . import factory, hf, hf_config, instrument, journal, memory, results, simulate, speed, tensor_parallel
 from .factory import BadTarget, Target
+from .simulate import gaps
 
 FREE_SHARE = 0.8
 """Real weights are taken when they need less than this share of the free memory."""
@@ -57,6 +58,8 @@ def _run(torch: Any, library: Any, spec: dict[str, Any]) -> None:
             except BadTarget as bad:
                 if not spec["gpu"]:
                     raise
+                if bad.__cause__ is not None and gaps.is_gap(bad.__cause__):
+                    raise bad.__cause__ from None
                 raise BadTarget(f"{bad}; {_NO_VALUES}") from bad.__cause__
             if mesh is not None:
                 tensor_parallel.split(torch, target.model, mesh)

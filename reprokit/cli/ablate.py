@@ -60,14 +60,12 @@ def _of_target(
 
 
 def _of_pack(place: Path, python: str | None, yes: bool, output_dir: Path | None, live: screen.Live) -> dict[str, Any]:
-    from ..core.records import BadInput
     from ..host import ablate as climber
     from ..host import again, minimize
     from ..host.oracle import Standing
 
     opened = again.open_pack(place)
-    if not opened.repro.strip():
-        raise BadInput(f"{place} holds no repro.py, so there is nothing to ablate")
+    again.require_program(opened, "ablate")
     with consent.agreed(opened, "ablate", python, yes, output_dir, live) as (case, server, run_path):
         ladder = climber.Ladder(server, opened.repro, opened.signature, minimize.limits_of(case), case.python)
         with contextlib.closing(ladder):

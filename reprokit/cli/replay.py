@@ -35,13 +35,11 @@ def replay(
       reprokit replay reprokit-train-exception-1f2e3d4c5b6a.tar.gz
       reprokit replay PACK --python ~/nightly/bin/python -n 5 --yes
     """
-    from ..core.records import BadInput
     from ..host import again, interpreter, interrupts
     from ..host import replay as player
 
     opened = again.open_pack(pack)
-    if not opened.repro.strip():
-        raise BadInput(f"{pack} holds no repro.py, so there is nothing to replay")
+    again.require_program(opened, "replay")
     checked = interpreter.check(python)
     with screen.Live(is_quiet=as_json) as live, tempfile.TemporaryDirectory(prefix="reprokit-replay-") as folder:
         consent.ask(pack, opened.repro, checked, yes, live)

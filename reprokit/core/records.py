@@ -200,6 +200,8 @@ class Observation:
     has_finished: bool = False
     """The agent reported that every call of a factory target returned."""
     is_command: bool = False
+    has_fake_tensors: bool = False
+    """The weights were fake, or the GPU was simulated: nothing was executed."""
     eager: str = ""
     """The same target without compile: ``passes``, ``fails``, ``hangs`` or empty (not asked)."""
     eager_detail: str = ""
@@ -215,6 +217,8 @@ class Observation:
     """The first graph, and in it the first operator, that departs from eager by itself, as words; empty when not known."""
     kernels: int = 0
     """How many programs of Triton kernels were looked at."""
+    kernels_compiled: int = 0
+    """How many of them compiled, now or before with the same Triton."""
     kernel: str = ""
     """The one that was compiled alone, and whose story this is."""
     failing_kernels: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from . import simulation
 from .records import Observation, Verdict
 
 PARTIES = ("user", "torch", "triton", "driver", "machine", "reprokit", "unknown")
@@ -39,6 +40,8 @@ def decide(verdict: Verdict, seen: Observation) -> Responsible:
     """Name the party that is responsible for ``verdict``; pure, so the same evidence always gets the same answer."""
     if verdict.kind in _NO_FAILURE:
         return Responsible("")
+    if verdict.cause == simulation.CAUSE:
+        return Responsible("reprokit", (verdict.reason,), verdict.detail)
     if verdict.kind == "unknown":
         return Responsible("unknown", (verdict.reason,))
     if verdict.kind == "error-in-eager":
@@ -55,7 +58,7 @@ def repository(verdict: Verdict) -> str:
 
 def why_not_filed(verdict: Verdict) -> str:
     """Why ``verdict`` should not be filed upstream, as a clause; empty where it can be filed."""
-    if verdict.kind in _NOT_UPSTREAM:
+    if verdict.kind in _NOT_UPSTREAM and verdict.responsible != "reprokit":
         return _NOT_UPSTREAM[verdict.kind]
     if verdict.responsible in UPSTREAM:
         return ""

@@ -13,11 +13,11 @@ import re
 from collections.abc import Sequence
 
 from . import frames as fr
-from . import results
+from . import results, simulation
 from .facts import recent
 from .records import Fault, Frame, Observation, Raised, Signature, Verdict
 
-ALGORITHM = 7
+ALGORITHM = 8
 """Rises whenever a title could change for the same evidence; ids of different algorithms never compare."""
 
 MESSAGE_CHARS = 160
@@ -96,6 +96,8 @@ def sign(verdict: Verdict, seen: Observation) -> Signature:
 def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
     if verdict.kind == "ok":
         return "", ["a healthy run has no more identity than its kind"]
+    if verdict.cause == simulation.CAUSE:
+        return f"{simulation.CAUSE} {verdict.detail}", ["what reprokit does not simulate"]
     if verdict.kind == "slow-compile":
         return "", ["it was still advancing: where the deadline met it is chance, only the phase is kept"]
     if verdict.kind == "superlinear-compile":

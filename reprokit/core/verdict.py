@@ -8,13 +8,26 @@ from __future__ import annotations
 
 import dataclasses
 
-from . import causes, facts, phases, rank_graphs, ranks, responsibility, signals, silent, stalls, waiting, where
+from . import (
+    causes,
+    facts,
+    finished,
+    phases,
+    rank_graphs,
+    ranks,
+    responsibility,
+    signals,
+    silent,
+    simulation,
+    stalls,
+    waiting,
+    where,
+)
 from . import frames as fr
 from .records import Observation, Raised, Verdict
 from .signature import blamed, fatal, is_compilers
 from .where import sentence
 
-NOTHING_COMPILED = "no graph was recorded"
 _OOM_TYPES = {"MemoryError", "OutOfMemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError"}
 _OOM_WORDS = (
     "CUDA out of memory",
@@ -29,6 +42,7 @@ def judge(seen: Observation) -> Verdict:
     """Give the verdict on one run; pure, so the same evidence always gets the same answer."""
     questions = (
         _interrupted,
+        _simulation_gap,
         _eager_fails,
         _grows,
         _deadline,
@@ -38,7 +52,7 @@ def judge(seen: Observation) -> Verdict:
         *silent.QUESTIONS,
         _exception,
         _swallowed,
-        _finished,
+        finished.question,
     )
     answers = (question(seen) for question in questions)
     verdict = next((answer for answer in answers if answer is not None), None) or _ended(seen)
@@ -76,6 +90,21 @@ def _interrupted(seen: Observation) -> Verdict | None:
         sentence(f"the run was interrupted after {seen.seconds:.0f} s, {where.doing(phase, seen)}"),
         evidence,
     )
+
+
+def _simulation_gap(seen: Observation) -> Verdict | None:
+    """A failure of reprokit's own simulation; a gap that the program or torch caught, and went on from, is none."""
+    raised, symbol, evidence = blamed(seen), "", tuple[str, ...]()
+    has_gone_on = seen.exit_status == 0 and seen.is_command and not seen.compile_failures
+    if raised is not None and not has_gone_on:
+        symbol, evidence = simulation.of_links(raised.chain, bool(seen.simulated)), where.exception_evidence(raised)
+    elif seen.simulated and signals.of(seen):
+        symbol, evidence = simulation.of_crash(seen), (f"stderr: {fr.parse_terminate(seen.stderr_tail)[:300]}",)
+    if not symbol:
+        return None
+    phase = where.of_exception(raised, seen) if raised is not None else where.of_open_events(seen)
+    why = f"a gap in reprokit's simulation{' of a GPU' if seen.simulated else ''}: {symbol} is not simulated"
+    return Verdict("unknown", phase, simulation.CAUSE, sentence(why), evidence, detail=symbol)
 
 
 def _deadline(seen: Observation) -> Verdict | None:
@@ -258,28 +287,6 @@ def _grows(seen: Observation) -> Verdict | None:
         sentence(told["says"]),
         (f"{worst['phase']}: {rise}", *told["left_out"]),
         work={name: worst[name] for name in ("frame", "event") if worst[name]},
-    )
-
-
-def _finished(seen: Observation) -> Verdict | None:
-    if seen.exit_status != 0 or not (seen.is_command or seen.has_finished):
-        return None
-    compiled = [g for g in seen.graphs if g.level == "dynamo"]
-    by_rank = {g.rank for g in compiled if g.rank}
-    on_each = f" on {len(by_rank)} ranks" if len(by_rank) > 1 else ""
-    told = silent.notes(seen)
-    if not compiled:
-        return Verdict(
-            "ok", None, None, "The target finished, and nothing in it was compiled.", (NOTHING_COMPILED, *told)
-        )
-    return Verdict(
-        "ok",
-        None,
-        None,
-        sentence(seen.growth["says"])
-        if seen.growth
-        else f"The target finished; {len(compiled)} graph{'s were' if len(compiled) > 1 else ' was'} compiled{on_each}.",
-        told,
     )
 
 

@@ -81,6 +81,13 @@ def open_pack(path: Path) -> Opened:
     return Opened(found, verdict, Signature(str(signed["id"]), str(signed.get("title") or ""), ALGORITHM))
 
 
+def require_program(opened: Opened, word: str) -> None:
+    """Refuse a pack that holds no program for ``word``, a command; raises BadInput."""
+    if not opened.repro.strip():
+        why = "nothing failed in that run" if opened.verdict.kind == "ok" else "it holds no repro.py"
+        raise BadInput(f"{opened.pack.path}: {why}, so there is nothing to {word}")
+
+
 def what_would_run(case: Case) -> str:
     """The programs that a reduction begins with; what it runs are parts of these and smaller inputs."""
     starts = starts_of(case)

@@ -19,7 +19,7 @@ from packaging.version import Version
 from ..core import bisection, oracle
 from ..core.bisection import BAD, GOOD, SKIP
 from ..core.records import BadInput
-from . import files, interpreter, interpreters, replay
+from . import again, files, interpreter, interpreters, replay
 from .again import Opened
 from .candidates import Candidate, Plan, Say
 from .interpreters import CannotInstall, Installed, Options
@@ -78,8 +78,7 @@ class Bisected:
 
 def check_pack(opened: Opened) -> None:
     """Refuse a pack whose failure no run can be compared with; raises BadInput."""
-    if not opened.repro.strip():
-        raise BadInput(f"{opened.pack.path} holds no repro.py, so there is nothing to run")
+    again.require_program(opened, "bisect")
     if opened.verdict.kind in NOT_COMPARED:
         raise BadInput(f"{opened.pack.path} is of kind {opened.verdict.kind}, which has no failure to look for")
 

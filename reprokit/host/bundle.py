@@ -48,10 +48,13 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     redactor = Redactor(private.gather())
     draft = pack.gather(place.path, redactor)
     missing += draft.missing
-    try:
-        script, about, why = repro.make(story.request, story.seen, story.journals, place.path)
-    except Exception as problem:  # the journal may hold anything
-        script, about, why = "", "", [Missing("repro.py", f"it could not be made: {problem!r}")]
+    has_failed = story.verdict.kind != "ok"
+    script, about, why = "", "", list[Missing]()
+    if has_failed:
+        try:
+            script, about, why = repro.make(story.request, story.seen, story.journals, place.path)
+        except Exception as problem:  # the journal may hold anything
+            why = [Missing("repro.py", f"it could not be made: {problem!r}")]
     small = story.minimized
     if small is not None:
         draft.add_json("minimize.json", redactor.value(again.about(small)))
@@ -68,16 +71,8 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
         missing += why
     known = redactor.value(story.environment.facts)
     facts = _facts(story, known, script, about, missing, ladder, redactor)
-    try:
-        issue = render.issue(facts)
-    except Exception as problem:  # a pack without an issue is better than none
-        missing.append(Missing("issue.md", f"it could not be rendered: {problem!r}"))
-    else:
-        made.url = issue.url
-        draft.add_text("issue.md", issue.joined)
-        for name in ("describe", "error_logs", "versions"):
-            draft.add_text(f"issue/{name}.md", getattr(issue, name))
-        draft.add_text("issue/url.txt", issue.url + "\n")
+    if has_failed and story.verdict.responsible != "reprokit":
+        made.url = _add_issue(facts, draft, missing)
     try:
         told = report.make(story.verdict, story.signature, story.seen, story.journals, place.path, ladder)
         model = redactor.value(told)
@@ -112,6 +107,20 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
         missing.append(Missing("pack", text))
     made.trimmed = draft.trimmed
     return made
+
+
+def _add_issue(facts: render.Facts, draft: pack.Draft, missing: list[Missing]) -> str:
+    """Add the texts of the issue; gives the short URL of its form, or nothing."""
+    try:
+        issue = render.issue(facts)
+    except Exception as problem:  # a pack without an issue is better than none
+        missing.append(Missing("issue.md", f"it could not be rendered: {problem!r}"))
+        return ""
+    draft.add_text("issue.md", issue.joined)
+    for name in ("describe", "error_logs", "versions"):
+        draft.add_text(f"issue/{name}.md", getattr(issue, name))
+    draft.add_text("issue/url.txt", issue.url + "\n")
+    return issue.url
 
 
 def _facts(

@@ -94,7 +94,8 @@ def check(
         files.write_json(run_path / FILE, [dataclasses.asdict(done[n]) for n in names])
     first = next((n for n in names if n in failed), None)
     if first is None:
-        return dataclasses.replace(seen, kernels=len(names))
+        fine = sum(c.answer in ("compiled", "known") for c in done.values())
+        return dataclasses.replace(seen, kernels=len(names), kernels_compiled=fine)
     _reproducer(run_path, texts[first], python)
     others = tuple(f"{n}: {failed[n].signature.title}" for n in names if n in failed and n != first)
     return dataclasses.replace(

@@ -88,6 +88,8 @@ def why_not(verdict: Verdict) -> str:
         return ""
     if verdict.kind == "ok":
         return "nothing failed"
+    if verdict.responsible == "reprokit":
+        return "it is a gap in reprokit, not a failure of the target"
     if verdict.kind == "error-in-eager":
         return "the target fails without torch.compile too, so there is no compiler bug to isolate"
     if verdict.kind == "rank-mismatch":

@@ -132,6 +132,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         is_watched=bool(journals.all("process")),
         has_finished=bool(journals.all("finished")),
         is_command=request.target.kind == "command",
+        has_fake_tensors=journals.last("weights").get("kind") == "fake",
         comparison=results.of_ranks(journals.all("compared")),
         simulated=_simulated(journals),
         growth=files.read_object(run_path / GROWTH),
@@ -148,6 +149,10 @@ def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Mis
         Missing(f"kernel {e.get('name')}", f"it could not be written down: {e.get('problem')}")
         for e in journals.all("kernel")
         if e.get("problem")
+    ]
+    found += [
+        Missing(f"simulation of {symbol}", "it reaches the CUDA driver and is not simulated, so the call was refused")
+        for symbol in dict.fromkeys(str(e.get("symbol")) for e in journals.all("simulation_gap"))
     ]
     told = journals.last("split")
     if (left_out := told.get("left_out")) and isinstance(left_out, list):

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -250,7 +251,8 @@ def _keep_last_stacks(draft: Draft) -> str:
 
 
 def unpack_beside(draft: Draft, folder: Path) -> None:
-    """Leave the redacted files on disk too, so that a person can read what leaves before it leaves."""
+    """Leave the redacted files on disk too, so that a person can read what leaves before it leaves; no file of an older pack."""
+    shutil.rmtree(folder, ignore_errors=True)
     for name, data in draft.files.items():
         path = folder / name
         with contextlib.suppress(OSError):

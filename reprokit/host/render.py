@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 import jinja2
 
 from .. import __version__
-from ..core import causes
+from ..core import causes, responsibility
 from ..core.records import Frame, Missing, Observation, Signature, Verdict
 from ..core.signature import main_stacks
 from . import picture
@@ -134,7 +134,7 @@ def pack_readme(facts: Facts, contents: list[tuple[str, str]], trimmed: list[str
     """The README that stands first in the pack."""
     return _fill(
         "pack_readme.md.j2", verdict=facts.verdict, signature=facts.signature, version=__version__, command=facts.command,
-        contents=contents, missing=facts.missing, trimmed=trimmed,
+        contents=contents, missing=facts.missing, trimmed=trimmed, not_filed=responsibility.why_not_filed(facts.verdict),
     )  # fmt: skip
 
 

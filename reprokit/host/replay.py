@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..core import oracle
+from ..core.finished import NOTHING_COMPILED
 from ..core.programs import polish, sized
 from ..core.records import Signature
-from ..core.verdict import NOTHING_COMPILED
 from . import interrupts
 from .cold import run_cold
 from .judged import Judged, limits_for

@@ -76,8 +76,9 @@ def test_sample(name: str, tmp_path: Path) -> None:
     }
     assert Path(found["pack"]).name == f"reprokit-{name}-make-{kind}-{found['signature']['id']}.tar.gz"
     pack = archive.read(Path(found["pack"]))
-    for part in ("issue.md", "issue/describe.md", "issue/error_logs.md", "issue/versions.md", "issue/url.txt", "repro.py", "command.txt",
-                 "verdict.json", "signature.json", "observation.json", "run.json", "environment.json", "collect_env.txt"):  # fmt: skip
+    filed = {"issue.md", "issue/describe.md", "issue/error_logs.md", "issue/versions.md", "issue/url.txt", "repro.py"}
+    assert filed & set(pack.files) == (set() if kind == "ok" else filed)
+    for part in ("command.txt", "verdict.json", "signature.json", "observation.json", "run.json", "environment.json", "collect_env.txt"):  # fmt: skip
         assert part in pack.files, part
     for folder in ("logs/", "graphs/", "trace/", "journal/"):
         assert any(n.startswith(folder) for n in pack.files), folder

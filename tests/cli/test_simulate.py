@@ -101,6 +101,8 @@ def test_a_model_is_compiled_for_a_gpu_that_is_not_there(write: Any, tmp_path: P
     assert told[0].startswith("NVIDIA L40S, compute capability 8.9") and len(told) > 4
     compiled = json.loads((first.run_dir / "kernels.json").read_text())
     assert len(compiled) >= 4 and {row["answer"] for row in compiled} <= {"compiled", "known"}, compiled
+    says = f"{len(compiled)} of {len(compiled)} Triton kernels were compiled, each alone; nothing was executed"
+    assert says in first.json["verdict"]["reason"] and first.json["issue"] is first.json["repro"] is None
     programs = sorted((first.run_dir / "kernels").glob("*.py"))
     assert len(programs) == len(compiled) and all("torch" not in p.read_text() for p in programs)
     code = "".join(p.read_text() for p in (first.run_dir / "graphs").glob("*/compiled.py"))
@@ -200,6 +202,58 @@ def test_what_simulation_needs_is_named_where_it_is_missing(write: Any, tmp_path
     elsewhere = clean_environ(XDG_CACHE_HOME=str(tmp_path / "cache"), CXX="no-such-compiler")
     done = reprokit(*words, "--output-dir", tmp_path / "b", env=elsewhere)
     assert done.status == 2 and "no-such-compiler" in done.err and "install a C++ compiler" in done.err, done.err
+
+
+STREAM = """
+import torch
+
+def f(x):
+    try:
+        torch._C._cuda_getCurrentStream(0)
+    except Exception:
+        pass  # as torch does where it only asks
+    return x + 1
+
+def swallows():
+    return f, (torch.ones(8),)
+
+def builds():
+    torch.cuda.current_stream()
+    return f, (torch.ones(8),)
+
+def calls():
+    def call(x):
+        torch.cuda.Stream()
+        return f(x)
+    return torch.compiler.disable(call), (torch.ones(8),)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "symbol"), [("builds", "torch._C._cuda_getCurrentStream"), ("calls", "torch.cuda.Stream")]
+)
+def test_a_call_that_would_reach_a_driver_is_our_gap(name: str, symbol: str, write: Any, tmp_path: Path) -> None:
+    """One line names it, reprokit is responsible, nothing is minimized, and there is nothing to file."""
+    target = f"{write('stream.py', STREAM)}:{name}"
+    done = capture(target, "--gpu", "h100", "--kernels", "none", "--output-dir", tmp_path / "out")
+    verdict = done.json["verdict"]
+    assert (done.status, done.kind, verdict["cause"]) == (3, "unknown", "simulation-gap"), done.out + done.err
+    assert (verdict["responsible"], verdict["responsible_place"]) == ("reprokit", symbol), verdict
+    assert verdict["reason"] == f"A gap in reprokit's simulation of a GPU: {symbol} is not simulated."
+    assert done.json["issue"] is done.json["minimized"] is done.json["ablation"] is None
+    told = reprokit("issue", done.json["pack"])
+    assert told.status == 1 and told.out.strip().endswith(f"reprokit itself is responsible at {symbol}"), told.out
+    assert "reprokit itself is responsible" in archive.read(Path(done.json["pack"])).files["README.md"].decode()
+
+
+@pytest.mark.slow
+def test_a_gap_that_the_program_goes_on_from_is_none(write: Any, tmp_path: Path) -> None:
+    """A caught exception is no failure."""
+    target = f"{write('stream.py', STREAM)}:swallows"
+    words = ("--gpu", "h100", "--kernels", "none", "--backend", "eager", "--output-dir", tmp_path / "out")
+    done = capture(target, *words)
+    assert (done.status, done.kind) == (0, "ok"), done.out + done.err
 
 
 NO_VALUES = """

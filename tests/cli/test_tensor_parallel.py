@@ -12,7 +12,7 @@ import pytest
 
 from reprokit.host import archive
 
-from ..conftest import Done, clean_environ, reprokit
+from ..conftest import Done, clean_environ, program_of, reprokit
 
 NET = """
 import torch
@@ -84,7 +84,7 @@ def test_a_failure_of_one_rank_is_made_small_in_one_process(write: Any, tmp_path
 
 @pytest.mark.slow
 def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
-    """Each has a journal, its part of the weights and the same results; what the repro says launches it."""
+    """Each has a journal, its part of the weights and the same results; the program of a failure is launched in the same way."""
     # in one write, for both ranks say it at once
     says = "import atexit, os\natexit.register(lambda: os.write(1, b'is in: %d;' % dist.is_initialized()))\n"
     file = write("net.py", f"{NET}\n{says}")
@@ -106,6 +106,8 @@ def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
     rows = [json.loads(r) for p in (done.run_dir / "journal").glob("*.jsonl") for r in p.read_text().splitlines()]
     assert {r["rank"] for r in rows if r["ev"] == "process" and r["rank"]} == {"0", "1"}
     assert [r["plan"] for r in rows if r["ev"] == "split"] == [{"up": "colwise", "down": "rowwise"}] * 2
+    program = tmp_path / "program.py"
+    program.write_text(program_of(done.run_dir))
     launch = [
         sys.executable,
         "-m",
@@ -113,7 +115,7 @@ def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
         "--standalone",
         "--nproc-per-node",
         "2",
-        done.json["repro"],
+        str(program),
     ]
     again = subprocess.run(launch, capture_output=True, text=True, env=clean_environ(), check=False)
     assert again.returncode == 0 and again.stdout.count("tensor(") == 2, again.stderr

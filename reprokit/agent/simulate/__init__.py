@@ -55,7 +55,7 @@ def after_torch() -> None:
     except (CannotSimulate, BadTarget, BadInput) as error:
         problem = str(error)
     except Exception as error:  # the next torch may have moved something
-        problem = f"this torch cannot be simulated on: {error!r}; --gpu is for torch 2.10 to 2.13"
+        problem = f"this torch cannot be simulated on: {error!r}; --gpu is for torch 2.10 to 2.15"
     if problem:
         journal.write("agent_problem", hook="simulate", problem=problem)
 
@@ -69,10 +69,6 @@ def _install(asked: dict[str, Any]) -> None:
         raise CannotSimulate(
             f"--gpu needs triton in the target's interpreter ({error}); install the one that goes with torch {torch.__version__}"
         ) from error
-    import torch._dynamo
-    import torch._inductor.compile_fx
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     from .. import codegen_only
     from . import device
 
@@ -80,8 +76,10 @@ def _install(asked: dict[str, Any]) -> None:
     missing = device.install(torch, gpu)
     if missing:
         raise CannotSimulate(
-            f"torch {torch.__version__} with triton {triton.__version__} cannot be simulated on: it has no {', '.join(missing)}; --gpu is for torch 2.10 to 2.13"
+            f"torch {torch.__version__} with triton {triton.__version__} cannot be simulated on: it has no {', '.join(missing)}; --gpu is for torch 2.10 to 2.15"
         )
     codegen_only.install()
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
     FakeTensorMode().__enter__()  # for good
     journal.write("simulated", gpu=asked["gpu"], triton=triton.__version__, differences=list(DIFFERENCES))

@@ -7,13 +7,13 @@ the simulation: nothing is put back.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from ...core.devices import Gpu
 from .. import settings
 from ..hooks import wrap
-from . import attention
+from . import attention, gaps
 
 
 class Replacing:
@@ -21,26 +21,56 @@ class Replacing:
 
     def __init__(self) -> None:
         self.missing: list[str] = []
+        self.done: list[str] = []
+        """What was replaced, as ``torch.cuda.is_available``."""
 
     def put(self, owner: Any, name: str, value: Any, is_new: bool = False) -> None:
         """Replace ``owner.name``; ``is_new`` where builds without CUDA do not have it."""
         if not is_new and not hasattr(owner, name):
-            self.missing.append(f"{getattr(owner, '__name__', type(owner).__name__)}.{name}")
+            self.missing.append(f"{label(owner)}.{name}")
             return
+        if isinstance(value, FunctionType):  # a graph names the functions that it calls
+            value.__module__, value.__name__, value.__qualname__ = label(owner), name, name
         setattr(owner, name, value)
+        self.done.append(f"{label(owner)}.{name}")
 
     def around(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         """Replace a function by one that calls it."""
         if hasattr(owner, name):
             wrap(owner, name, make)
+            self.done.append(f"{label(owner)}.{name}")
         else:
-            self.missing.append(f"{getattr(owner, '__name__', type(owner).__name__)}.{name}")
+            self.missing.append(f"{label(owner)}.{name}")
+
+
+def label(owner: Any) -> str:
+    """The name of a module or class."""
+    return str(getattr(owner, "__name__", type(owner).__name__))
 
 
 def install(torch: Any, gpu: Gpu, count: int = 1) -> list[str]:
-    """Let ``count`` GPUs be there; gives the names of what this torch or Triton does not have."""
+    """Let ``count`` GPUs be there; gives the names of what this torch or Triton does not have.
+
+    ``torch.cuda`` comes first: Dynamo keeps the functions that it finds there when it is imported.
+    """
     put = Replacing()
-    properties = SimpleNamespace(
+    _cuda(torch, put, gpu, count)
+    _fake_tensors(put)
+    _inductor(torch, put)
+    _autotuning(put)
+    _triton(torch, put, gpu)
+    attention.install(torch, gpu.capability)
+    if not put.missing:
+        gaps.seal(torch, frozenset(put.done))
+    return put.missing
+
+
+class SimulatedProperties(SimpleNamespace):
+    """What ``torch.cuda.get_device_properties`` gives."""
+
+
+def _cuda(torch: Any, put: Replacing, gpu: Gpu, count: int) -> None:
+    properties = SimulatedProperties(
         name=gpu.name, major=gpu.major, minor=gpu.minor, multi_processor_count=gpu.multi_processor_count,
         regs_per_multiprocessor=gpu.regs_per_multiprocessor, warp_size=gpu.warp_size, max_threads_per_block=1024,
         max_threads_per_multi_processor=gpu.max_threads_per_multi_processor, total_memory=gpu.total_memory,
@@ -48,53 +78,26 @@ def install(torch: Any, gpu: Gpu, count: int = 1) -> list[str]:
         shared_memory_per_multiprocessor=gpu.shared_memory_per_block_optin + 1024, L2_cache_size=gpu.L2_cache_size,
         is_integrated=False, is_multi_gpu_board=False, gcnArchName="", uuid="simulated", pci_bus_id=0,
     )  # fmt: skip
-    _cuda(torch, put, gpu, properties, count)
-    _dynamo(torch, put, properties, count)
-    _inductor(torch, put)
-    _autotuning(put)
-    _triton(torch, put, gpu)
-    attention.install(torch, gpu.capability)
-    _forget(torch)
-    return put.missing
-
-
-def _cuda(torch: Any, put: Replacing, gpu: Gpu, properties: Any, count: int) -> None:
-    random = torch.zeros(16, dtype=torch.uint8)
     answers: dict[str, Callable[..., Any]] = {
-        "is_available": lambda: True, "device_count": lambda: count, "current_device": lambda: 0,
-        "is_initialized": lambda: False, "get_device_properties": lambda device=None: properties,
-        "get_device_capability": lambda device=None: (gpu.major, gpu.minor), "get_device_name": lambda device=None: gpu.name,
-        "is_bf16_supported": lambda including_emulation=True: gpu.major >= 8, "is_tf32_supported": lambda: gpu.major >= 8,
-        "synchronize": lambda device=None: None, "set_device": lambda device: None, "_exchange_device": lambda device: 0,
-        "_maybe_exchange_device": lambda device: 0, "memory_allocated": lambda device=None: 0,
-        "max_memory_allocated": lambda device=None: 0, "reset_peak_memory_stats": lambda device=None: None,
-        "_lazy_init": lambda: None, "empty_cache": lambda: None, "get_rng_state": lambda device="cuda": random,
-        "set_rng_state": lambda state, device="cuda": None,
-        "mem_get_info": lambda device=None: (gpu.total_memory, gpu.total_memory), "_is_in_bad_fork": lambda: False,
+        "device_count": lambda: count, "current_device": lambda: 0, "get_device_properties": lambda device=None: properties, "synchronize": lambda device=None: None,
+        "set_device": lambda device: None, "_exchange_device": lambda device: 0, "_maybe_exchange_device": lambda device: 0,
+        "is_current_stream_capturing": lambda: False, "reset_peak_memory_stats": lambda device=None: None,
+        "_lazy_init": lambda: None, "get_rng_state": lambda device="cuda": torch.zeros(16, dtype=torch.uint8),
+        "mem_get_info": lambda device=None: (gpu.total_memory, gpu.total_memory),
     }  # fmt: skip
     for name, answer in answers.items():
         put.put(torch.cuda, name, answer)
+    put.put(torch.cuda.graphs, "is_current_stream_capturing", lambda: False)
+    put.put(torch._C, "_cuda_getDeviceCount", lambda: count, is_new=True)
     put.put(torch._C, "_cuda_cudaCachingAllocator_is_enabled", lambda: True, is_new=True)
     put.put(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, is_new=True)
 
 
-def _dynamo(torch: Any, put: Replacing, properties: Any, count: int) -> None:
-    from torch._dynamo import device_interface
+def _fake_tensors(put: Replacing) -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    answers: dict[str, Callable[..., Any]] = {
-        "current_device": lambda: 0, "set_device": lambda device: None, "device_count": lambda: count,
-        "synchronize": lambda device=None: None, "get_device_properties": lambda device=None: properties,
-        "exchange_device": lambda device: 0, "maybe_exchange_device": lambda device: 0,
-        "memory_allocated": lambda device=None: 0, "is_bf16_supported": lambda including_emulation=False: properties.major >= 8,
-        "get_raw_stream": lambda index: 0,
-    }  # fmt: skip
-    for name, answer in answers.items():
-        put.put(device_interface.CudaInterface, name, staticmethod(answer))
     # a fake tensor mode asks when it is made whether it may touch the device
     put.put(FakeTensorMode, "avoid_device_init", property(lambda self: True))
-    for name in ("caching_worker_device_properties", "caching_worker_current_devices"):
-        put.put(device_interface, name, {})
 
 
 def _inductor(torch: Any, put: Replacing) -> None:
@@ -144,7 +147,7 @@ def _triton(torch: Any, put: Replacing, gpu: Gpu) -> None:
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
 
-    class Utils:
+    class SimulatedUtils:
         def get_device_properties(self, device: int) -> dict[str, int]:
             return {
                 "max_shared_mem": gpu.shared_memory_per_block_optin, "multiprocessor_count": gpu.multi_processor_count,
@@ -152,10 +155,10 @@ def _triton(torch: Any, put: Replacing, gpu: Gpu) -> None:
                 "mem_clock_rate": 2_619_000, "mem_bus_width": 5_120,
             }  # fmt: skip
 
-    class Driver:
-        """Stands where Triton's CUDA driver would be."""
+    class SimulatedDriver:
+        """Triton asks it what its CUDA driver would answer."""
 
-        utils = Utils()
+        utils = SimulatedUtils()
         launcher_cls = None
 
         def get_current_target(self) -> Any:
@@ -176,23 +179,4 @@ def _triton(torch: Any, put: Replacing, gpu: Gpu) -> None:
         def get_device_interface(self) -> Any:
             return torch.cuda
 
-    if hasattr(driver, "set_active"):
-        driver.set_active(Driver())
-    else:
-        put.missing.append("triton.runtime.driver.set_active")
-
-
-def _forget(torch: Any) -> None:
-    """Ask again what was answered before there was a GPU."""
-    import torch._inductor.utils as inductor
-    import torch.utils._triton as probes
-    from torch._inductor.runtime.hints import DeviceProperties
-
-    for module in (inductor, probes):
-        for value in list(vars(module).values()):
-            if hasattr(value, "cache_clear"):
-                value.cache_clear()
-    create = DeviceProperties.create
-    for cached in (create, getattr(create, "__func__", None)):
-        if clear := getattr(cached, "cache_clear", None):
-            clear()
+    put.put(driver, "_active", SimulatedDriver())

@@ -1,5 +1,5 @@
-// A CUDA device guard and CUDA hooks that do nothing, for a libtorch that was built without CUDA: fake CUDA tensors then
-// pass device guards, and autograd finds an accelerator. Built once for each torch, loaded before it.
+// A CUDA device guard and CUDA hooks that do nothing: fake CUDA tensors pass device guards, autograd finds an accelerator,
+// and no driver is called. Built once for each torch, loaded before it, and after libtorch_cuda, which has others.
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -37,8 +37,12 @@ struct CUDAHooks : at::CUDAHooksInterface {
   bool hasPrimaryContext(DeviceIndex) const override { return false; }
   DeviceIndex deviceCount() const override { return kDevices; }
   DeviceIndex getCurrentDevice() const override { return 0; }
+  // no override: some versions of torch have fewer of them
+  long versionCuDNN() const { return 0; }
+  long versionRuntimeCuDNN() const { return 0; }
+  long versionCuDNNFrontend() const { return 0; }
 };
-REGISTER_CUDA_HOOKS(CUDAHooks);
+C10_REGISTER_CLASS_WITH_PRIORITY(CUDAHooksRegistry, CUDAHooks, c10::REGISTRY_PREFERRED, CUDAHooks);
 }  // namespace at
 
-extern "C" int reprokit_has_cuda() { return at::detail::getCUDAHooks().hasCUDA(); }
+extern "C" int reprokit_is_in_place() { return dynamic_cast<const at::CUDAHooks*>(&at::detail::getCUDAHooks()) != nullptr; }

@@ -1,7 +1,7 @@
-"""A torch without CUDA has no CUDA device guard, and fake CUDA tensors need one: build one that does nothing and load it.
+"""Fake CUDA tensors need a CUDA device guard and CUDA hooks: build some that do nothing and load them.
 
-``CUDAHooks`` are looked up once, when torch is imported, so this comes before; without them backward ends the process.
-A torch that was built with CUDA has its own.
+A torch without CUDA has none; those of a torch with CUDA call the driver. ``CUDAHooks`` are looked up once, when torch is
+imported, so this comes before; without them backward ends the process.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ class CannotSimulate(Exception):
     """This torch, or this machine, lacks something that simulation needs; the message is one line for the user."""
 
 
-def load(cache: Path) -> bool:
-    """Build the guard for the torch that will be imported, where ``cache`` has none, and load it; False where none is needed."""
+def load(cache: Path) -> None:
+    """Build the guard for the torch that will be imported, where ``cache`` has none, and load it."""
     if "torch._C" in sys.modules:
         raise CannotSimulate("torch was imported before reprokit could prepare the simulation of a GPU")
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        return False  # who imports it says so
+        return  # who imports it says so
     folder = Path(spec.origin).parent
-    if (folder / "lib" / "libtorch_cuda.so").exists():
-        return False
-    library = ctypes.CDLL(str(_built(folder, cache)), mode=ctypes.RTLD_GLOBAL)
-    if not library.reprokit_has_cuda():
+    guard = _built(folder, cache)
+    with_cuda = folder / "lib" / "libtorch_cuda.so"
+    if with_cuda.exists():
+        ctypes.CDLL(str(with_cuda))  # what is registered last is used
+    library = ctypes.CDLL(str(guard), mode=ctypes.RTLD_GLOBAL)
+    if not library.reprokit_is_in_place():
         raise CannotSimulate("the CUDA hooks of the simulation were not taken up by this torch")
-    return True
 
 
 def _built(torch: Path, cache: Path) -> Path:
@@ -49,7 +50,7 @@ def _built(torch: Path, cache: Path) -> Path:
     compiler = os.environ.get("CXX") or "g++"
     if shutil.which(compiler) is None:
         raise CannotSimulate(
-            f"--gpu builds a small library for a torch without CUDA, and there is no {compiler} here; install a C++ compiler, or name one in CXX"
+            f"--gpu builds a small library for torch, and there is no {compiler} here; install a C++ compiler, or name one in CXX"
         )
     cache.mkdir(parents=True, exist_ok=True)
     draft = cache / f".{wanted.name}.{os.getpid()}"

@@ -1,0 +1,175 @@
+"""The simulation of a GPU, with each of its replacements taken away: what is then missing is named as reprokit's own gap."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from reprokit.core import devices
+from reprokit.core.records import Frame, Link, Observation, Raised
+from reprokit.core.responsibility import why_not_filed
+from reprokit.core.verdict import judge
+from reprokit.host.launch import simulation
+
+from ..conftest import ROOT, clean_environ
+
+TARGET = """
+import torch
+torch._C._cuda_getDeviceCount(), torch._C._cuda_getCurrentRawStream(0)
+cuda = torch.cuda
+assert cuda.is_available() and cuda.get_device_capability() == (9, 0) and cuda.is_bf16_supported()
+assert cuda.device_count() == 1, "devices"
+cuda.set_device(cuda.current_device())
+cuda.reset_peak_memory_stats(), cuda.synchronize(), cuda.mem_get_info(), cuda.max_memory_allocated()
+assert not cuda.is_current_stream_capturing() and not cuda.graphs.is_current_stream_capturing()
+cuda.set_rng_state(cuda.get_rng_state().clone())
+with cuda.device(0):
+    pass
+
+from torch._inductor.runtime import triton_helpers
+triton_helpers.set_driver_to_gpu()  # as generated code does
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 64)
+
+    def forward(self, x):
+        twice = torch.ones(64, device="cuda") * torch.full((64,), 2.0, device="cuda")
+        return torch.nn.functional.dropout(self.layer(x).relu().softmax(-1) + twice, 0.1)
+
+net = torch.compile(Net().cuda(), mode="max-autotune")
+net(torch.randn(64, 64, device="cuda")).sum().backward()
+product = torch.compile(lambda a, b: (a @ b).relu() + a * 0, mode="max-autotune")
+product(torch.randn(64, 64, device="cuda"), torch.randn(64, 64, device="cuda"))
+"""
+"""It asks what programs ask of a device, and compiles a model for it, forward and backward."""
+SCRIPT = """
+import contextlib, io, json, os, sys, warnings
+from reprokit.agent import exceptions, simulate
+
+simulate.before_torch()
+import torch
+from reprokit.agent.simulate import device
+
+def run(removed, target):
+    names = []
+
+    def without(real):
+        def replacing(self, owner, name, *args, **more):
+            names.append(f"{device.label(owner)}.{name}")
+            if names[-1] != removed:
+                real(self, owner, name, *args, **more)
+        return replacing
+
+    for word in ("put", "around"):
+        setattr(device.Replacing, word, without(getattr(device.Replacing, word)))
+    if removed == "torch.cuda.device_count":
+        torch.cuda._device_count_nvml = lambda: 7  # as on a machine with seven of them
+    simulate.after_torch()
+    if simulate.problem or not target:
+        return {"names": names, "problem": simulate.problem}
+    try:
+        exec(compile(target, "target.py", "exec"), {})
+    except Exception as error:
+        return exceptions.describe(error)
+    return {"chain": []}
+
+def forked(removed, target):
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        warnings.simplefilter("ignore")
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+            told = json.dumps(run(removed, target))
+        os.close(reading)
+        with open(writing, "w") as file:
+            file.write(told)
+        os._exit(0)
+    os.close(writing)
+    return pid, reading
+
+def heard(child):
+    pid, reading = child
+    with open(reading) as file:
+        told = file.read()
+    _, status = os.waitpid(pid, 0)
+    return json.loads(told) if told else {"status": status}
+
+target = open(sys.argv[1]).read()
+(first,) = [heard(forked(None, ""))]
+assert not first["problem"], first
+names = [None, *dict.fromkeys(first["names"])]
+answers = {}
+for place in range(0, len(names), 2):
+    pair = [(name, forked(name, target)) for name in names[place : place + 2]]
+    answers.update((str(name), heard(child)) for name, child in pair)
+json.dump(answers, sys.stdout)
+"""
+"""Import torch once and run the target in a forked child for each replacement, without it."""
+NO_GAP = {
+    "torch.cuda.device_count": "the real one asks NVML, which is another library: the program sees other devices",
+    "AlgorithmSelectorCache.make_precompile_fn": "torch leaves out the choices that it cannot compile; Python 3.11.8 and older skip it",
+}
+"""Replacements without which no call reaches a driver of CUDA, and why they are there."""
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the target came to, by the replacement that was taken away; ``None`` is the whole simulation."""
+    place = tmp_path_factory.mktemp("gaps")
+    (place / "journal").mkdir()
+    (place / "target.py").write_text(TARGET)
+    (place / "script.py").write_text(SCRIPT)
+    gpu = dataclasses.asdict(devices.GPUS["h100"])
+    told = {"REPROKIT_RUN_DIR": str(place), "OPENBLAS_NUM_THREADS": "1", "TORCHINDUCTOR_BENCHMARK_FUSION": "1"}
+    environ = clean_environ(
+        PYTHONPATH=str(ROOT), TORCHINDUCTOR_CACHE_DIR=str(place / "cache"), **told, **simulation(gpu)
+    )
+    words = [sys.executable, place / "script.py", place / "target.py"]
+    done = subprocess.run(words, capture_output=True, text=True, env=environ, check=False)
+    assert done.returncode == 0, done.stderr[:3_000]
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def seen_of(answer: dict[str, Any]) -> Observation:
+    """The observation of a factory target that ended so."""
+    links = [Link(r["type"], r["message"], tuple(Frame(*f) for f in r["frames"])) for r in answer["chain"]]
+    raised = Raised(tuple(links), "call") if links else None
+    return Observation(exit_status=1 if links else 0, has_finished=not links, simulated=("an H100",), raised=raised)
+
+
+@pytest.mark.slow
+def test_each_replacement_is_needed_and_its_absence_is_one_line(answers: dict[str, Any]) -> None:
+    """Without any one of them the verdict names what is missing, blames reprokit, and offers nothing to file."""
+    assert judge(seen_of(answers.pop("None"))).kind == "ok"
+    assert len(answers) > 20 and set(NO_GAP) <= set(answers)
+    for name, answer in answers.items():
+        if answer.get("problem"):  # seen before anything ran
+            assert name.rpartition(".")[2] in answer["problem"] and "cannot be simulated on" in answer["problem"], (
+                answer
+            )
+            continue
+        verdict = judge(seen_of(answer))
+        if name in NO_GAP:
+            assert verdict.cause != "simulation-gap", f"{name} is no exception any more: {verdict}"
+            continue
+        assert (verdict.kind, verdict.cause, verdict.responsible) == ("unknown", "simulation-gap", "reprokit"), (
+            name,
+            answer,
+        )
+        assert verdict.responsible_place and verdict.responsible_place in verdict.reason, verdict
+        assert "\n" not in verdict.reason and why_not_filed(verdict).startswith("reprokit itself is responsible at")
+
+
+@pytest.mark.slow
+def test_devices_are_counted_by_us(answers: dict[str, Any]) -> None:
+    """Without the replacement a machine's own GPUs are counted."""
+    assert [link["message"] for link in answers["torch.cuda.device_count"]["chain"]] == ["devices"]

@@ -1,0 +1,96 @@
+"""Which failures of a simulated run are gaps in reprokit, and what an ``ok`` run says that it did."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.core.rank_graphs import GraphRecord
+from reprokit.core.records import Frame, Link, Observation, Raised
+from reprokit.core.responsibility import repository, why_not_filed
+from reprokit.core.signature import sign
+from reprokit.core.simulation import refusal
+from reprokit.core.verdict import judge
+
+SITE = "/x/lib/python3.11/site-packages/"
+TORCH = Frame(SITE + "torch/cuda/graphs.py", "is_current_stream_capturing")
+LOWERING = Frame(SITE + "torch/_inductor/graph.py", "GraphLowering.call_function")
+GPU = ("NVIDIA H100 80GB HBM3, compute capability 9.0, is not there",)
+DRIVER = "CUDA error: CUDA driver version is insufficient for CUDA runtime version"
+
+
+def failed(message: str, *frames: Frame, simulated: tuple[str, ...] = GPU, status: int = 1) -> Observation:
+    raised = Raised((Link("RuntimeError", message, frames or (LOWERING,)),))
+    return Observation(exit_status=status, raised=raised, simulated=simulated)
+
+
+@pytest.mark.parametrize(
+    ("message", "symbol"),
+    [
+        (refusal("torch._C._cudart.cudaMemGetInfo"), "torch._C._cudart.cudaMemGetInfo"),
+        ("RuntimeError: " + refusal("torch.cuda.Stream") + "\n\nSet TORCHDYNAMO_VERBOSE=1", "torch.cuda.Stream"),
+        ("module 'torch._C' has no attribute '_cuda_getCurrentStream'", "torch._C._cuda_getCurrentStream"),
+        ("Tried to instantiate dummy base class _CudaStreamBase", "_CudaStreamBase"),
+        ("'SimulatedProperties' object has no attribute 'clock_rate'", "SimulatedProperties.clock_rate"),
+        (
+            "Could not run 'aten::empty.memory_format' with arguments from the 'CUDA' backend.",
+            "aten::empty.memory_format",
+        ),
+    ],
+)
+def test_a_gap_names_its_symbol(message: str, symbol: str) -> None:
+    """It is unknown, reprokit's, in one line, and nothing to file; the symbol is its identity."""
+    seen = failed(message)
+    verdict = judge(seen)
+    assert (verdict.kind, verdict.cause, verdict.responsible) == ("unknown", "simulation-gap", "reprokit")
+    assert verdict.responsible_place == symbol and symbol in verdict.reason and "\n" not in verdict.reason
+    assert not repository(verdict) and why_not_filed(verdict) == f"reprokit itself is responsible at {symbol}"
+    assert sign(verdict, seen).title == f"unknown: lowering | simulation-gap {symbol}"
+
+
+def test_an_error_of_the_driver_names_the_function_of_torch() -> None:
+    """C++ code names no symbol; the innermost frame of torch does."""
+    for seen in (
+        failed(DRIVER, TORCH, LOWERING),
+        Observation(exit_status=-6, simulated=GPU, stderr_tail=f"terminate called after throwing an instance of 'c10::Error'\n  what():  {DRIVER}\n"),
+    ):  # fmt: skip
+        assert judge(seen).responsible == "reprokit", seen
+    assert judge(failed(DRIVER, TORCH, LOWERING)).detail == "torch/cuda/graphs.py:is_current_stream_capturing"
+
+
+def test_what_is_no_gap() -> None:
+    """The same error on a real device, another error on a simulated one, and one that the program went on from."""
+    assert judge(failed(DRIVER, LOWERING, simulated=())).kind == "exception"
+    assert judge(failed("'buf1'")).responsible == "torch"
+    caught = failed(DRIVER, status=0)
+    went_on = Observation(exit_status=0, is_command=True, raised=caught.raised, simulated=GPU)
+    assert judge(went_on).kind == "ok"
+
+
+def graph(level: str) -> GraphRecord:
+    return GraphRecord(0, level, "0/0", 3, is_done=True)
+
+
+@pytest.mark.parametrize(
+    ("seen", "says"),
+    [
+        ({"graphs": (graph("dynamo"), graph("aten"))}, "The target finished; 1 graph was compiled."),
+        (
+            {"graphs": (graph("dynamo"), graph("aten")), "has_fake_tensors": True},
+            "1 graph was compiled to the end of code generation; nothing was executed because the weights are fake.",
+        ),
+        (
+            {"graphs": (graph("dynamo"),) * 2, "has_fake_tensors": True},
+            "2 graphs were traced, and no code was generated; nothing was executed because the weights are fake.",
+        ),
+        (
+            {"graphs": (graph("dynamo"), graph("aten")), "has_fake_tensors": True, "simulated": GPU, "kernels": 3, "kernels_compiled": 2},
+            "1 graph was compiled to the end of code generation for a simulated NVIDIA H100 80GB HBM3; 2 of 3 Triton kernels were compiled, each alone; nothing was executed because the GPU is simulated.",
+        ),
+        ({"has_fake_tensors": True}, "The target finished, and nothing in it was compiled or executed: the tensors are fake."),
+        ({}, "The target finished, and nothing in it was compiled."),
+    ],
+)  # fmt: skip
+def test_an_ok_run_says_what_was_done(seen: dict[str, object], says: str) -> None:
+    """Finished is only what was executed; kernels are told only where they were compiled."""
+    verdict = judge(Observation(exit_status=0, has_finished=True, **seen))  # type: ignore[arg-type]
+    assert (verdict.kind, verdict.reason) == ("ok", says)
