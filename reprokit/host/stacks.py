@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import frames as fr
+from ..core.journal import STACKS_SIGNAL
 from ..core.processes import PYTHON
 from ..core.records import Dump, ThreadStack
 from . import files
@@ -219,13 +219,15 @@ def _is_whole(thread: ThreadStack) -> bool:
 
 
 def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
-    """Ask the process itself: SIGUSR2 makes faulthandler append all threads to its file."""
+    """Ask the process itself: STACKS_SIGNAL makes faulthandler append all threads to its file."""
     path = folder / f"faulthandler-{pid}.txt"
     try:
         before = path.stat().st_size
-        if not _catches_usr2(pid):
-            return Dump(number, "faulthandler", pid, problem="the process has taken SIGUSR2 for itself")
-        os.kill(pid, signal.SIGUSR2)
+        if not _catches_signal(pid):
+            return Dump(
+                number, "faulthandler", pid, problem="the process does not catch the signal that asks for stacks"
+            )
+        os.kill(pid, STACKS_SIGNAL)
         deadline, size = time.monotonic() + FAULTHANDLER_TIMEOUT_S, before
         while time.monotonic() < deadline:
             time.sleep(0.01)
@@ -246,9 +248,9 @@ def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
     return Dump(number, "faulthandler", pid, tuple(fr.parse_faulthandler(text, pid)))
 
 
-def _catches_usr2(pid: int) -> bool:
+def _catches_signal(pid: int) -> bool:
     with open(f"/proc/{pid}/status") as file:
         for line in file:
             if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) & 1 << (signal.SIGUSR2 - 1))
+                return bool(int(line.split()[1], 16) & 1 << (STACKS_SIGNAL - 1))
     return False
