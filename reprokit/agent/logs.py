@@ -140,24 +140,19 @@ def _listen(logger: logging.Logger, level: float, is_asked: bool) -> None:
             if number >= level:
                 _write(copy.copy(record))  # what a formatter leaves in a record, the next one takes
             return record
-        record = _OurRecord(name, number, fn, line, msg, args, exc_info, func, sinfo)
+        record = trace.OurRecord(name, number, fn, line, msg, args, exc_info, func, sinfo)
         _write(record)
         return record
 
-    def filter(record: logging.LogRecord) -> Any:
-        return False if isinstance(record, _OurRecord) else type(logger).filter(logger, record)
-
-    vars(logger).update(isEnabledFor=isEnabledFor, makeRecord=makeRecord, filter=filter)
+    vars(logger).update(
+        isEnabledFor=isEnabledFor, makeRecord=makeRecord, filter=lambda record: trace.drop_ours(logger, record)
+    )
 
 
 def _may_ask(caller: FrameType, is_asked: bool) -> bool:
     """``logging`` asks before each record; torch itself asks before it prepares what only a record needs."""
     name = caller.f_globals.get("__name__", "")
     return bool(name == "logging" or (is_asked and name.startswith("torch.")))
-
-
-class _OurRecord(logging.LogRecord):
-    """A record that the program would not have had."""
 
 
 def _write(record: logging.LogRecord) -> None:
