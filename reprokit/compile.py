@@ -40,7 +40,7 @@ import torch
 
 def make():
     model, args, kwargs = torch.load({file!r}, weights_only=False)
-    return model, args, kwargs
+    return {{"model": model, "calls": [(args, kwargs)], "train": {train!r}}}
 """
 
 
@@ -169,11 +169,12 @@ def rehearse(
             torch.save((model, tuple(args), dict(kwargs or {})), saved)
         except Exception as problem:
             return Rehearsal(False, f"it cannot be saved for a rehearsal: {problem!r}"[:300], was_tried=False)
-        factory.write_text(_FACTORY.format(path=[p or "." for p in sys.path], file=str(saved)), encoding="utf-8")
+        train = bool(getattr(model, "training", False)) and torch.is_grad_enabled()
+        path = [p or "." for p in sys.path]
+        factory.write_text(_FACTORY.format(path=path, file=str(saved), train=train), encoding="utf-8")
         request = Request(
             Target("file", str(factory), "make"), python=sys.executable, deadline_s=timeout_s, compile=options,
-            train=bool(getattr(model, "training", False)) and torch.is_grad_enabled(), compares=False, minimizes=False,
-            rungs="none", escalate=False, variables={"TORCHINDUCTOR_CACHE_DIR": str(Path(folder) / "cache")},
+            compares=False, minimizes=False, rungs="none", escalate=False, variables={"TORCHINDUCTOR_CACHE_DIR": str(Path(folder) / "cache")},
         )  # fmt: skip
         try:
             captured = capture.capture(request, Path(folder) / "out", _unsaid)

@@ -134,3 +134,21 @@ told = {"good": compiled(good), "good_said": good_said, "bad": compiled(bad), "b
     assert told["good"] == [True] * 3 and told["good_said"] == []
     assert told["bad"] == [False] * 2 and "2 layers that run eager" in told["bad_said"][0]
     assert told["whole"]
+
+
+def test_a_model_in_training_mode_whose_output_needs_no_gradient(tmp_path: Path) -> None:
+    """A frozen one is compiled, without a backward pass; where Inductor fails on one, its error is the reason."""
+    told = told_by(
+        """
+import nets
+frozen = nets.Net(1).train().requires_grad_(False)
+with torch.enable_grad():
+    made = library.rehearse(frozen, (x,), timeout_s=200, output_dir="frozen")
+    broken = library.rehearse(nets.Net(1, True).train().requires_grad_(False), (x,), timeout_s=200, output_dir="broken")
+    trained = library.rehearse(nets.Net(1).train(), (x,), timeout_s=200, output_dir="trained")
+told = {"frozen": [made.is_fine, made.why], "broken": [broken.is_fine, broken.why], "trained": [trained.is_fine, trained.why]}
+""",
+        tmp_path,
+    )
+    assert told["frozen"] == [True, ""] and told["trained"] == [True, ""]
+    assert not told["broken"][0] and told["broken"][1].startswith("exception: ") and "KeyError" in told["broken"][1]

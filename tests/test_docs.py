@@ -123,6 +123,7 @@ def test_templates_are_inside_a_built_wheel(tmp_path: Path) -> None:
         f"assert pathlib.Path(reprokit.__file__).is_relative_to({str(site)!r}), reprokit.__file__\n"
         "for n in ('issue/describe.md.j2', 'issue/issue.md.j2', 'pack_readme.md.j2', 'digest.md.j2', 'nightly.html.j2', 'suite.toml'): assert render.read_template(n)\n"
         f"assert not (pathlib.Path({str(site)!r}).parent / 'templates').exists()\n"
+        f"assert (pathlib.Path({str(site)!r}) / 'reprokit' / 'py.typed').is_file()\n"
         "with launch.agent_folder() as f: assert (f / '_reprokit' / 'core' / 'data' / 'frames.json').is_file() and (f / 'sitecustomize.py').is_file()\n"
     )
     done = subprocess.run(

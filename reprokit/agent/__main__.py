@@ -1,4 +1,4 @@
-"""Run a target from inside: ``python -m _reprokit.agent run SPEC.json``, ``... env``, ``... gpus``, ``... models SPEC``,
+"""Run a target from inside: ``python -m _reprokit.agent run SPEC.json``, ``... env``, ``... gpus``, ``... simulates``, ``... models SPEC``,
 ``... kernels FILE`` and ``... launches FILE``."""
 
 from __future__ import annotations
@@ -25,6 +25,13 @@ def main(argv: list[str]) -> int:
         return 0
     if argv[0] == "gpus":
         print(json.dumps(inventory_gpus()))
+        return 0
+    if argv[0] == "simulates":
+        import torch  # noqa: F401 - which is simulated for from then on
+
+        from . import simulate
+
+        print(json.dumps(simulate.problem))
         return 0
     if argv[0] in ("kernels", "launches"):
         return write_kernels(argv[1], argv[0] == "launches")
@@ -64,14 +71,14 @@ def write_kernels(path: str, runs_it: bool) -> int:
 def run_factory(spec: dict[str, Any]) -> int:
     """Run a factory target; gives its exit status."""
     from . import exceptions, execute, journal
-    from .factory import BadTarget
+    from .factory import BadTarget, NoSuchTarget
 
     if spec["kind"] != "module" and sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
         del sys.path[0]  # -m put the working directory there; a folder torch/ in it must not shadow torch
     try:
         execute.run(spec)
     except BadTarget as bad:
-        journal.write("bad_target", message=str(bad))
+        journal.write("bad_target", message=str(bad), has_run=not isinstance(bad, NoSuchTarget))
         if bad.__cause__ is not None:
             traceback.print_exception(bad.__cause__)
         return 2

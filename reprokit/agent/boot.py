@@ -88,8 +88,9 @@ def _before_torch() -> None:
 
 
 def _after_torch() -> None:
-    from . import overrides, results, simulate
+    from . import hooks, overrides, results, simulate, trace
 
+    hooks.attempt(trace.keep_apart)
     overrides.install()
     results.install()
     simulate.after_torch()

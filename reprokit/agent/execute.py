@@ -66,12 +66,14 @@ def _run(torch: Any, library: Any, spec: dict[str, Any]) -> None:
         _describe(torch, target, bool(spec["train"] or target.train))
         compiled = _compile(torch, target, spec) if spec["compile_it"] or results.ROLE else target.model
         is_train = bool(spec["train"] or target.train)
+        # only --train insists: a factory says in which mode its model is, and an eager run only says whether that fails
+        must_train = bool(spec["train"]) and (spec["compile_it"] or bool(results.ROLE))
         if hasattr(target.model, "train"):
             target.model.train(is_train)
         for number, (args, kwargs) in enumerate(target.calls):
             with _stage(f"call-{number}" if spec["compile_it"] else f"eager-{number}"):
                 try:
-                    _call(torch, compiled, args, kwargs, is_train)
+                    _call(torch, compiled, args, kwargs, is_train, must_train)
                 except Exception as error:
                     if is_fake and (operator := _without_fake(error)):
                         raise BadTarget(
@@ -203,7 +205,10 @@ def _compile(torch: Any, target: Target, spec: dict[str, Any]) -> Any:
         raise BadTarget(f"torch.compile refused {options}: {type(problem).__name__}: {text}") from problem
 
 
-def _call(torch: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], is_train: bool) -> None:
+def _call(
+    torch: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], is_train: bool, must_train: bool = False
+) -> None:
+    """Call the model once, and run backward where an output requires a gradient."""
     if not is_train:
         with torch.no_grad():
             model(*args, **kwargs)
@@ -211,7 +216,9 @@ def _call(torch: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
     out = model(*args, **kwargs)
     floats = [t for t in torch.utils._pytree.tree_leaves(out) if isinstance(t, torch.Tensor) and t.requires_grad]
     if not floats:
-        raise BadTarget("--train: no output of the model requires a gradient, so there is nothing to run backward")
+        if must_train:
+            raise BadTarget("--train: no output of the model requires a gradient, so there is nothing to run backward")
+        return
     loss = sum(t.float().pow(2).mean() if not t.is_complex() else t.abs().pow(2).mean() for t in floats)
     loss.backward()
 

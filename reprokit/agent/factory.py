@@ -24,6 +24,10 @@ class BadTarget(Exception):
     """The target cannot be used; the message is one line for the person who named it."""
 
 
+class NoSuchTarget(BadTarget):
+    """The target's name names nothing; none of its code was run."""
+
+
 @dataclass
 class Target:
     """A model or function, ready to be compiled and called."""
@@ -52,9 +56,9 @@ def find(kind: str, place: str, name: str) -> Callable[..., Any]:
             and problem.name
             and place.startswith(problem.name)
         ):
-            raise BadTarget(
+            raise NoSuchTarget(
                 f"there is no module {problem.name!r} that {sys.executable} can import; check the name, or PYTHONPATH"
-            ) from problem
+            ) from None
         raise BadTarget(f"importing {place} failed: {_say(problem, place)}") from problem
     factory = getattr(module, name, None)
     if factory is None:
@@ -63,7 +67,7 @@ def find(kind: str, place: str, name: str) -> Callable[..., Any]:
             for n, v in vars(module).items()
             if callable(v) and not n.startswith("_") and getattr(v, "__module__", None) == module.__name__
         ]
-        raise BadTarget(f"{place} has no {name!r}" + (f"; it has {', '.join(sorted(near)[:8])}" if near else ""))
+        raise NoSuchTarget(f"{place} has no {name!r}" + (f"; it has {', '.join(sorted(near)[:8])}" if near else ""))
     if not callable(factory):
         raise BadTarget(f"{where} is {_a(factory)}, not a function that returns (model, args)")
     return factory  # type: ignore[no-any-return]

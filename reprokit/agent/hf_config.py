@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..core import knobs as core_knobs
-from .factory import BadTarget
+from .factory import BadTarget, NoSuchTarget
 
 LAYERS = (
     "num_hidden_layers n_layer n_layers num_layers num_decoder_layers num_encoder_layers encoder_layers decoder_layers "
@@ -53,7 +53,7 @@ def make(library: Any, place: str, name: str, knobs: dict[str, Any]) -> tuple[An
     name = str(base.get("model_type") or name)
     if name not in library.CONFIG_MAPPING:
         where = f"{place}: " if place else ""
-        raise BadTarget(
+        raise NoSuchTarget(
             f"{where}transformers {library.__version__} of {sys.executable} has no model type {name!r}; "
             f"{core_knobs.near(name, library.CONFIG_MAPPING.keys())}reprokit models hf: lists them all"
         )

@@ -35,14 +35,14 @@ def watch_dynamo() -> None:
         cuda=torch.version.cuda,
         hip=getattr(torch.version, "hip", None),
     )
-    hooks = (_phases, _lines, _graphs, _failures, *recompiles.HOOKS, _dynamo_settings, logs.send_to_file)
+    hooks = (_keep_out, _phases, _lines, _graphs, _failures, *recompiles.HOOKS, _dynamo_settings, logs.send_to_file)
     for hook in hooks:
         attempt(hook)
 
 
 def watch_inductor() -> None:
     """Install the hooks that need ``torch._inductor.compile_fx``."""
-    for hook in (_aten_graphs, _nodes, _calls, _inductor_settings, cudagraphs.watch):
+    for hook in (_aten_graphs, _nodes, _calls, _inductor_settings, cudagraphs.watch, logs.listen):
         attempt(hook)
 
 
@@ -52,11 +52,29 @@ def version(text: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
+def _keep_out() -> None:
+    """Have Dynamo compile nothing of ours: after a graph break the program's own code calls some of it, in its warnings."""
+    from torch._dynamo import trace_rules
+
+    package = __package__.rpartition(".")[0]
+    for name in (
+        "core",
+        "agent.boot",
+        "agent.exceptions",
+        "agent.journal",
+        "agent.logs",
+        "agent.process",
+        "agent.trace",
+    ):
+        trace_rules.add(f"{package}.{name}")
+
+
 def _phases() -> None:
     from torch._dynamo.utils import ChromiumEventLogger
 
     def start(real: Callable[..., Any]) -> Callable[..., Any]:
         def log_event_start(self: Any, event_name: str, *args: Any, **kwargs: Any) -> Any:
+            logs.listen()
             result = real(self, event_name, *args, **kwargs)
             journal.start_heartbeat()
             journal.write("begin", name=event_name, cid=compile_id(), cpu=round(time.process_time(), 4))
@@ -185,6 +203,8 @@ def _failures() -> None:
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def _compile(*args: Any, **kwargs: Any) -> Any:
             settings.note_configs()  # before Dynamo patches some for the time of the compile
+            if "skip" in kwargs:  # frames that Dynamo leaves out of the stacks that it logs, and here is one more
+                kwargs["skip"] += 1
             try:
                 return real(*args, **kwargs)
             except flow as control:
@@ -213,11 +233,17 @@ def _calls() -> None:
     """Count the calls of compiled graphs: a kernel that takes long and one that never returns look alike otherwise."""
     from torch._inductor.output_code import CompiledFxGraph
 
-    def make(real: Callable[..., Any]) -> Callable[..., Any]:
-        def __call__(self: Any, inputs: Any) -> Any:
-            journal.calls += 1
-            return real(self, inputs)
+    CompiledFxGraph.__call__ = _Counted(CompiledFxGraph.__call__)
 
-        return __call__
 
-    wrap(CompiledFxGraph, "__call__", make)
+class _Counted:
+    """Counts when a method is looked up to be called, so that no frame of ours is in the tracebacks of its errors."""
+
+    def __init__(self, real: Callable[..., Any]) -> None:
+        self._real = real
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        if owner is None:
+            return self._real
+        journal.calls += 1
+        return self._real.__get__(owner, kind)

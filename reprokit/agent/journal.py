@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import threading
@@ -75,7 +76,7 @@ def start_heartbeat() -> None:
         return
     try:
         _beat_fd = _open("beat", 0)
-        threading.Thread(target=_beat, args=(_beat_fd,), name="reprokit-heartbeat", daemon=True).start()
+        _thread.start_new_thread(_beat, (_beat_fd,))  # one that the program's list of threads does not show
     except Exception as problem:  # a full disk, or no more threads: the host then asks other tools
         write("agent_problem", hook="start_heartbeat", problem=repr(problem))
 

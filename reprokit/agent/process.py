@@ -17,6 +17,7 @@ import warnings
 from types import TracebackType
 from typing import IO, Any
 
+from ..core.journal import STACKS_SIGNAL
 from . import exceptions, journal
 
 _fault_file: IO[str] | None = None
@@ -60,29 +61,10 @@ def _open_stack_files() -> bool:
     if _is_enabled_by_us or not faulthandler.is_enabled():  # after a fork it still writes to the parent's file
         faulthandler.enable(file=_fault_file, all_threads=True)
         _is_enabled_by_us = True
-    if signal.getsignal(signal.SIGUSR2) is not signal.SIG_DFL:
+    if signal.getsignal(STACKS_SIGNAL) is not signal.SIG_DFL:
         return False
-    faulthandler.register(signal.SIGUSR2, file=_fault_file, all_threads=True, chain=False)
-    _hear_of_handlers()
+    faulthandler.register(STACKS_SIGNAL, file=_fault_file, all_threads=True, chain=False)
     return True
-
-
-def _hear_of_handlers() -> None:
-    """A program may take SIGUSR2 for itself later on, to save a checkpoint for example: then it is never sent."""
-    module: Any = signal
-    real = module.signal
-    if getattr(real, "_reprokit", False):
-        return
-
-    @functools.wraps(real)
-    def told(number: Any, handler: Any) -> Any:
-        before = real(number, handler)
-        if number == signal.SIGUSR2:
-            journal.write("process", can_dump=False)
-        return before
-
-    told._reprokit = True  # type: ignore[attr-defined]
-    module.signal = told
 
 
 def _after_fork() -> None:
@@ -128,7 +110,8 @@ def _hear_exceptions() -> None:
     before = sys.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        journal.write("exception", where="uncaught", **exceptions.describe(error.with_traceback(trace)))
+        with contextlib.suppress(Exception):  # whatever an exception object of the program does when it is looked at
+            journal.write("exception", where="uncaught", **exceptions.describe(error.with_traceback(trace)))
         before(kind, error, trace)
 
     sys.excepthook = excepthook
@@ -136,19 +119,27 @@ def _hear_exceptions() -> None:
 
     def thread_excepthook(args: Any) -> None:
         if args.exc_value is not None:
-            journal.write("exception", where="thread", **exceptions.describe(args.exc_value))
+            with contextlib.suppress(Exception):
+                journal.write("exception", where="thread", **exceptions.describe(args.exc_value))
         thread_before(args)
 
     threading.excepthook = thread_excepthook
 
 
 def _hear_warnings() -> None:
-    before = warnings.showwarning
+    """Journal each warning that Python shows or records, when it makes the object that describes it.
 
-    def showwarning(
-        message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None
-    ) -> None:
-        journal.write("warning", category=category.__name__, message=str(message)[:4000], file=filename, line=lineno)
-        before(message, category, filename, lineno, file, line)
+    ``warnings.showwarning`` stays the program's own, and nothing of ours is on the stack while it is called.
+    """
+    kind = warnings.WarningMessage
+    before = kind.__init__
 
-    warnings.showwarning = showwarning
+    @functools.wraps(before)
+    def __init__(self: Any, message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any) -> None:
+        before(self, message, category, filename, lineno, *rest, **more)
+        if len(rest) == 3:  # with a source: by the interpreter, not by a function that only formats a warning
+            journal.write(
+                "warning", category=category.__name__, message=str(message)[:4000], file=filename, line=lineno
+            )
+
+    kind.__init__ = __init__  # type: ignore[method-assign]

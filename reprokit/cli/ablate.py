@@ -47,12 +47,11 @@ def _of_target(
     what: str, python: str | None, timeout: float, output_dir: Path | None, live: screen.Live
 ) -> dict[str, Any]:
     from ..host import capture as line
-    from ..host import interpreter
     from ..host.launch import Request
     from ..host.target import parse
 
     request = Request(
-        parse(what), python=interpreter.check(python), deadline_s=timeout, minimizes=False, rungs="all"
+        parse(what), python=shared.interpreter(python), deadline_s=timeout, minimizes=False, rungs="all"
     )  # fmt: skip
     captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
     told = captured.to_json()

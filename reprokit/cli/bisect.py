@@ -12,6 +12,7 @@ import click
 
 from ..core.records import BadInput
 from . import consent, screen
+from . import options as shared
 from .options import SECONDS
 
 if TYPE_CHECKING:
@@ -133,11 +134,11 @@ def _refuse(ctx: click.Context) -> None:
 def _ask_one(pack: Path, asking: Asking, yes: bool, live: screen.Live) -> Step:
     """One question, as ``git bisect run`` has it."""
     from ..host import bisect as asker
-    from ..host import interpreter, interrupts
+    from ..host import interrupts
     from ..host.candidates import Candidate
 
     try:
-        python = interpreter.check(asking.options.python)
+        python = shared.interpreter(asking.options.python)
     except BadInput as problem:  # a commit whose build is broken is neither good nor bad
         return asker.Step("", "skip", str(problem))
     with interrupts.heard():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from . import options as shared
 from . import screen
 from .options import SECONDS
 
@@ -28,7 +29,7 @@ SKIP = 125
     type=click.Choice(["bug", "good"]),
     help="bug: 0 when the failure shows, as reducers want it; good: 0 when it does not, as git bisect run does.",
 )
-@click.option("--python", help="Interpreter to run FILE with; default: reprokit's own.")
+@click.option("--python", help=f"Interpreter to run FILE with; default: {shared.USUAL}.")
 @click.option("-n", "--times", type=click.IntRange(1), default=1, show_default=True, help="How many runs at most.")
 @click.option(
     "--stall", type=SECONDS, default=60.0, show_default=True, help="No progress for so many seconds is a hang."
@@ -56,13 +57,13 @@ def check(
     """
     from ..core import oracle
     from ..core.records import BadInput
-    from ..host import again, interpreter, interrupts
+    from ..host import again, interrupts
     from ..host import replay as player
 
     opened = again.open_pack(pack)
     try:
         text = file.read_text(encoding="utf-8")
-        checked = interpreter.check(python)
+        checked = shared.interpreter(python)
     except (OSError, UnicodeDecodeError, BadInput) as problem:
         # a bisection must not take a commit without this file, or with a broken build, for a bad one
         click.echo(f"reprokit: cannot tell: {problem}", err=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..core.records import BadInput
+from . import options as shared
 from . import screen
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def agreed(
     opened: again.Opened, word: str, python: str | None, is_agreed: bool, output_dir: Path | None, live: screen.Live
 ) -> Iterator[tuple[minimize.Case, Server, Path]]:
     """Agree to run the program of a pack for ``word``, a command; gives its case, a server, and where to work."""
-    from ..host import again, interpreter, interrupts, minimize, rundir
+    from ..host import again, interrupts, minimize, rundir
 
     if opened.verdict.kind == "superlinear-compile":
         raise BadInput(
@@ -55,7 +56,7 @@ def agreed(
         raise BadInput(
             f"{opened.pack.path} is of one Triton kernel, which {word} has nothing to ask of; reprokit kernel tries its repro.py for other architectures and ptxas"
         )
-    checked = interpreter.check(python)
+    checked = shared.interpreter(python)
     with interrupts.held():
         run = rundir.create(output_dir, f"{word}-{opened.verdict.kind}")
         try:

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
+from . import options as shared
 from . import screen
 
 
 @click.command()
-@click.option("--python", help="Interpreter to ask; default: reprokit's own.")
+@click.option("--python", help=f"Interpreter to ask; default: {shared.USUAL}.")
 @click.option(
     "--gpu",
     is_flag=True,
@@ -29,9 +30,9 @@ def env(python: str | None, gpu: bool, as_json: bool) -> None:
     """
     from ..core.records import to_json
     from ..core.redact import Redactor
-    from ..host import devices, environment, interpreter, private
+    from ..host import devices, environment, private
 
-    path = interpreter.check(python)
+    path = shared.interpreter(python)
     if gpu:
         screen.print_json(devices.here(path)[0])
         return

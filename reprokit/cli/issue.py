@@ -32,7 +32,7 @@ FILES = {
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 @click.pass_context
 def issue(ctx: click.Context, pack: Path, output_dir: Path | None, as_json: bool) -> None:
-    """Say what goes where when PACK becomes an issue on GitHub.
+    """Say what goes where when PACK, or the pack of a run directory, becomes an issue on GitHub.
 
     Nothing is posted: the form is yours to open, to read once more and to send.
 
@@ -41,8 +41,9 @@ def issue(ctx: click.Context, pack: Path, output_dir: Path | None, as_json: bool
       reprokit issue reprokit-train-exception-1f2e3d4c5b6a.tar.gz
       reprokit issue PACK --output-dir texts
     """
-    from ..host import again, filing
+    from ..host import again, archive, filing
 
+    pack = archive.locate(pack)
     opened = again.open_pack(pack)
     if why := filing.why_not(opened):
         if as_json:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from . import options as shared
 from . import screen
 from .options import SECONDS
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     help="Compile with this ptxas too, beside the one in Triton's package; give it several times for several.",
 )  # fmt: skip
 @click.option("--timeout", type=SECONDS, default=120.0, show_default=True, help="Deadline in seconds of one compile.")
-@click.option("--python", help="Interpreter with Triton; default: reprokit's own.")
+@click.option("--python", help=f"Interpreter with Triton; default: {shared.USUAL}.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 @click.pass_context
 def kernel(
@@ -47,12 +48,12 @@ def kernel(
       reprokit kernel output_code.py:triton_poi_fused_add_0 --arch sm_101a --ptxas /usr/local/cuda/bin/ptxas
     """
     from ..core import architectures
-    from ..host import interpreter, interrupts, matrix
+    from ..host import interrupts, matrix
 
     path, _, name = file.rpartition(":") if ".py:" in file else (file, "", "")
     wanted = architectures.read(archs)
     versions = dict(map(matrix.find_ptxas, tools))
-    checked = interpreter.check(python)
+    checked = shared.interpreter(python)
     with tempfile.TemporaryDirectory(prefix="reprokit-kernel-") as folder, interrupts.held():
         texts = matrix.read_kernels(Path(path), name, checked, Path(folder) / "read")
         with screen.Live(is_quiet=as_json) as live:

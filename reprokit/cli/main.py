@@ -87,6 +87,9 @@ def main() -> None:
     except KeyboardInterrupt:
         status = 130
     except (click.UsageError, BadInput) as problem:
+        if type(problem).__name__ == "NoArgsIsHelpError":  # of click 8.2; before, click printed the help itself
+            click.echo(problem.format_message(), err=True)  # type: ignore[union-attr]
+            sys.exit(2)
         text = problem.format_message() if isinstance(problem, click.UsageError) else str(problem)
         print(f"reprokit: {' '.join(text.split())}", file=sys.stderr)
         status = 2

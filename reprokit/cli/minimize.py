@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from . import consent, screen
+from . import options as shared
 from .options import PROOFS, SECONDS
 
 
@@ -25,7 +26,7 @@ from .options import PROOFS, SECONDS
 @PROOFS
 @click.option("--resume", is_flag=True, help="Go on where an earlier reduction of this RUN_DIR ended.")
 @click.option(
-    "--python", help="Interpreter for the probes; default: the one that failed, or for a pack reprokit's own."
+    "--python", help=f"Interpreter for the probes; default: the one that failed, or for a pack {shared.USUAL}."
 )
 @click.option("--yes", is_flag=True, help="Run what a pack holds without asking.")
 @click.option(
@@ -106,12 +107,11 @@ def _of_target(
     what: str, budget: float, proofs: int, python: str | None, output_dir: Path | None, ablate: bool, live: screen.Live
 ) -> tuple[int, dict[str, Any]]:
     from ..host import capture as line
-    from ..host import interpreter
     from ..host.launch import Request
     from ..host.target import parse
 
     rungs = "few" if ablate else "none"
-    request = Request(parse(what), python=interpreter.check(python), budget_s=budget, proofs=proofs, rungs=rungs)
+    request = Request(parse(what), python=shared.interpreter(python), budget_s=budget, proofs=proofs, rungs=rungs)
     captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
     return _status(captured.minimized), _told(captured.to_json())
 
@@ -127,13 +127,13 @@ def _of_pack(
     as_json: bool,
 ) -> tuple[int, dict[str, Any]]:
     from ..core.records import BadInput
-    from ..host import again, interpreter, interrupts, rundir
+    from ..host import again, interrupts, rundir
     from ..host import minimize as reducer
 
     opened = again.open_pack(place)
     if why := reducer.why_not(opened.verdict):
         raise BadInput(f"{place} cannot be minimized: {why}")
-    checked = interpreter.check(python)
+    checked = shared.interpreter(python)
     consent.require(place, yes)
     with interrupts.held():
         run = rundir.create(output_dir, f"minimize-{opened.verdict.kind}")

@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
+from . import options as shared
 from . import screen
 
 
 @click.command()
 @click.argument("target", required=False, metavar="[hf:TYPE]")
-@click.option("--python", help="Interpreter whose transformers is asked; default: reprokit's own.")
+@click.option("--python", help=f"Interpreter whose transformers is asked; default: {shared.USUAL}.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 def models(target: str | None, python: str | None, as_json: bool) -> None:
     """List the models that capture --model knows, with their sizes and what can be set.
@@ -59,10 +60,10 @@ def models(target: str | None, python: str | None, as_json: bool) -> None:
 
 
 def _hf(words: str, python: str | None, as_json: bool) -> None:
-    from ..host import interpreter, library
+    from ..host import library
     from ..host.target import Target, parse
 
-    path = interpreter.check(python)
+    path = shared.interpreter(python)
     target = Target("hf") if words == "hf:" else parse(words)
     with screen.Live(is_quiet=as_json) as live:
         live.say(f"asking the transformers of {path}")

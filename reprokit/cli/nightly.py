@@ -49,13 +49,13 @@ def init(suite: Path, as_json: bool) -> None:
     Example: reprokit nightly init suite.toml
     """
     from ..core.records import BadInput
-    from ..host import files, render
+    from ..host import files
+    from ..host.triage import suite as suites
 
     if suite.exists():
         raise BadInput(f"{suite} exists already; name another file")
-    text = render.read_template("suite.toml").replace('python = "python3"', f"python = {json.dumps(sys.executable)}")
     try:
-        files.write_whole(suite, text)
+        files.write_whole(suite, suites.first())
     except OSError as problem:
         raise BadInput(f"cannot write {suite}: {problem.strerror}") from problem
     if as_json:

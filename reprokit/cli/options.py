@@ -22,6 +22,8 @@ class _Seconds(click.types.FloatParamType):
 
 
 SECONDS = _Seconds()
+USUAL = "reprokit's own, or where that has no torch the one of VIRTUAL_ENV or .venv"
+"""The interpreter where ``--python`` names none."""
 
 
 def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -137,14 +139,14 @@ LEAVING = _together(
         type=click.Path(path_type=Path),
         help="Where the run directory and the pack go; default reprokit-out/<target>-<time>.",
     ),
-    click.option("--python", help="Interpreter for a factory target; default: reprokit's own."),
+    click.option("--python", help=f"Interpreter for a factory target; default: {USUAL}."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."),
 )
 """Which interpreter runs it, and where what it leaves goes."""
 
 ASKING = _together(
     click.argument("what", metavar="PACK|TARGET"),
-    click.option("--python", help="Interpreter to ask; default: reprokit's own."),
+    click.option("--python", help=f"Interpreter to ask; default: {USUAL}."),
     click.option(
         "--timeout", type=SECONDS, default=600.0, show_default=True, help="Deadline in seconds of the first run."
     ),
@@ -153,6 +155,18 @@ ASKING = _together(
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."),
 )
 """What is asked of a pack or of a target that is captured first."""
+
+
+def interpreter(name: str | None) -> str:
+    """The interpreter of ``--python``, or the usual one; says which, on stderr, where that is not reprokit's own."""
+    from ..host import interpreter as interpreters
+
+    if name is not None:
+        return interpreters.check(name)
+    path, why = interpreters.usual()
+    if why:
+        click.echo(f"reprokit: {why}", err=True)
+    return interpreters.check(path)
 
 
 def is_pack(what: str) -> bool:

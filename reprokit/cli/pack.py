@@ -25,11 +25,11 @@ def pack(ctx: click.Context, run_dir: Path, as_json: bool) -> None:
     """
     from ..host import capture as line
     from . import tell
-    from .capture import EXIT_CODES
+    from .capture import exit_code
 
     captured = line.repack(run_dir, (lambda text: None) if as_json else screen.say)
     if as_json:
         screen.print_json(captured.to_json())
     else:
         tell.captured_run(captured)
-    ctx.exit(EXIT_CODES.get(captured.verdict.kind, 1))
+    ctx.exit(exit_code(captured.verdict))

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from . import consent, screen
+from . import options as shared
 from .options import SECONDS
 
 EXIT_CODES = {"same": 0, "other": 1, "passes": 1, "unresolved": 3}
@@ -17,7 +18,7 @@ EXIT_CODES = {"same": 0, "other": 1, "passes": 1, "unresolved": 3}
 
 @click.command(epilog="Exit codes: 0 reproduced, 1 not reproduced, 2 wrong usage, 3 cannot tell, 130 interrupted.")
 @click.argument("pack", type=click.Path(path_type=Path))
-@click.option("--python", help="Interpreter to run it with, such as another environment's; default: reprokit's own.")
+@click.option("--python", help=f"Interpreter to run it with, such as another environment's; default: {shared.USUAL}.")
 @click.option("-n", "--times", type=click.IntRange(1), default=1, show_default=True, help="How many fresh runs.")
 @click.option(
     "--stall", type=SECONDS, default=60.0, show_default=True, help="No progress for so many seconds is a hang."
@@ -35,12 +36,12 @@ def replay(
       reprokit replay reprokit-train-exception-1f2e3d4c5b6a.tar.gz
       reprokit replay PACK --python ~/nightly/bin/python -n 5 --yes
     """
-    from ..host import again, interpreter, interrupts
+    from ..host import again, interrupts
     from ..host import replay as player
 
     opened = again.open_pack(pack)
     again.require_program(opened, "replay")
-    checked = interpreter.check(python)
+    checked = shared.interpreter(python)
     with screen.Live(is_quiet=as_json) as live, tempfile.TemporaryDirectory(prefix="reprokit-replay-") as folder:
         consent.ask(pack, opened.repro, checked, yes, live)
 

@@ -56,13 +56,13 @@ def _of_target(
 ) -> dict[str, Any]:
     from ..core import speed
     from ..host import capture as line
-    from ..host import interpreter, interrupts, minimize, observe
+    from ..host import interrupts, minimize, observe
     from ..host.launch import Request
     from ..host.oracle import Standing
     from ..host.target import parse
     from ..host.workarounds import Tryer
 
-    request = Request(parse(what), python=interpreter.check(python), deadline_s=timeout, minimizes=False)
+    request = Request(parse(what), python=shared.interpreter(python), deadline_s=timeout, minimizes=False)
     captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
     journals = observe.read_journals(captured.run_path)
     told: dict[str, Any] = {

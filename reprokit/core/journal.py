@@ -7,6 +7,7 @@ what does not parse and says how many lines that were.
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ Event = dict[str, Any]
 MAX_LINE_BYTES = 1 << 20
 """Longer events are replaced by a stub: a reader must never be made to hold an endless line."""
 
+STACKS_SIGNAL = int(signal.SIGRTMAX) - 5
+"""Asks a process for its stacks. A program that saves a checkpoint on SIGUSR1 or SIGUSR2 keeps both for itself."""
 
 NOW_BYTES = 1024
 """Size of the one record, overwritten in place, that says what a process is at: its last line or node."""

@@ -6,6 +6,7 @@ names twice, a gigabyte of zeros in a kilobyte.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
@@ -37,6 +38,22 @@ class Pack:
         except (ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) else {}
+
+
+def locate(path: Path) -> Path:
+    """The pack that ``path`` names: itself, or the one beside a run directory that was made of it."""
+    if not (path / "run.json").is_file():
+        return path
+    try:
+        run = (path / "pack" / "run.json").read_bytes()
+        packs = sorted(path.resolve().parent.glob("*.tar.gz"), key=lambda p: p.stat().st_mtime, reverse=True)
+    except OSError:
+        run, packs = b"", []
+    for pack in packs:
+        with contextlib.suppress(BadInput):
+            if read(pack).files.get("run.json") == run:
+                return pack
+    raise BadInput(f"{path} is a run directory without its pack; make it: reprokit pack {path}")
 
 
 def read(path: Path) -> Pack:

@@ -100,6 +100,9 @@ def capture(
             if (request.minimizes or request.rungs != "none") and not outcome.is_interrupted:
                 examine(study)
             return finish(study, outcome)
+        except rundir.NothingRan:
+            place.discard()
+            raise
         finally:
             compared.forget(place.path)
             place.release()
@@ -229,7 +232,7 @@ def run_target(
         return run.run(request, run_path, show, echo, say)
     except OSError as problem:
         if problem.errno in (errno.ENOEXEC, errno.E2BIG, errno.ENOENT):
-            raise BadInput(
+            raise rundir.NothingRan(
                 f"cannot start {request.target.words}: {problem.strerror}; name a program that runs"
             ) from problem
         if problem.errno not in NO_ROOM:
@@ -240,8 +243,10 @@ def run_target(
 
 def refuse_bad_target(journals: observe.Journals, run_path: Path) -> None:
     """A target that cannot be built is the user's to mend: one line, and the full text stays in the run directory."""
-    message = journals.last("bad_target").get("message")
-    if message:
+    told = journals.last("bad_target")
+    if message := told.get("message"):
+        if told.get("has_run") is False:
+            raise rundir.NothingRan(message)
         raise BadInput(f"{message} (all of its output: {run_path / 'logs' / 'stderr.txt'})")
     if not journals.by_pid:
         said = files.read_tail(run_path / "logs" / "stderr.txt", 4_000).strip().splitlines()

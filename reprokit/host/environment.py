@@ -10,8 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +21,9 @@ from typing import Any
 import platformdirs
 import psutil
 
-from ..core.records import Missing
+from ..core.records import BadInput, Missing
 from . import files, interrupts, private, warmth
-from .launch import agent_folder, python_path
+from .launch import agent_folder, python_path, simulation
 
 QUESTION_S = 60.0
 """Deadline of each question that starts a child; collect_env alone took 6.8 s on a loaded machine."""
@@ -188,6 +189,21 @@ def ask_agent(
         return json.loads(text.strip().splitlines()[-1])
     except (ValueError, IndexError) as problem:
         raise NoAnswer(f"{python} gave no answer to {words[0]}; it printed {text[-300:]!r}") from problem
+
+
+def check_simulation(python: str, gpu: Mapping[str, Any]) -> None:
+    """Raise BadInput where the torch of ``python`` cannot be simulated on; one that gives no answer is the run's to tell."""
+
+    def ask() -> str:
+        with tempfile.TemporaryDirectory(prefix="reprokit-") as folder:
+            os.mkdir(os.path.join(folder, "journal"))
+            more = {**simulation(gpu), "REPROKIT_RUN_DIR": folder}
+            if why := ask_agent(python, ["simulates"], QUESTION_S, more=more):
+                raise BadInput(str(why))
+        return "{}"
+
+    with contextlib.suppress(NoAnswer):
+        _remembered("simulates", python, ask, LASTS_S)
 
 
 def _collect_env(python: str) -> str:

@@ -10,6 +10,35 @@ import sys
 
 from ..core.records import BadInput
 
+HAS_TORCH = """
+import importlib.util, sys
+sys.path[:] = filter(None, sys.path)  # a folder torch/ here is not torch
+sys.exit(importlib.util.find_spec("torch") is None)
+"""
+
+
+def usual() -> tuple[str, str]:
+    """The interpreter that is used where none is named, and why it is not reprokit's own; empty where it is.
+
+    An isolated install of reprokit has no torch; the environment that the user works in may have it.
+    """
+    if has_torch(sys.executable):
+        return sys.executable, ""
+    active = os.environ.get("VIRTUAL_ENV")
+    places = [(active, "the active VIRTUAL_ENV")] if active else []
+    for folder, what in (*places, (".venv", "the .venv here")):
+        path = os.path.abspath(os.path.join(folder, "bin", "python"))
+        if os.path.exists(path) and has_torch(path):
+            return path, f"using {path}, {what}: reprokit's own interpreter has no torch"
+    return sys.executable, ""
+
+
+def has_torch(path: str) -> bool:
+    """Whether this interpreter finds torch; it is not imported."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        return subprocess.run([path, "-c", HAS_TORCH], capture_output=True, timeout=30, check=False).returncode == 0
+    return False
+
 
 def check(name: str | None, option: str = "--python") -> str:
     """Check that the interpreter runs and is new enough, before anything is started with it."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,10 @@ from typing import IO
 from ..core.records import BadInput
 
 FOLDERS = ("journal", "graphs", "stacks", "logs", "trace")
+
+
+class NothingRan(BadInput):
+    """What was to be run is not there, so its run directory holds nothing to look at."""
 
 
 @dataclass
@@ -23,6 +29,16 @@ class RunDir:
     path: Path
     """``run-001`` below it: everything the run left, before redaction. Never leaves the machine."""
     _lock: IO[str]
+    _made: tuple[Path, ...] = ()
+    """The folders that were made for it, innermost first."""
+
+    def discard(self) -> None:
+        """Remove what was made for a run of nothing; other files stay."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        (self.output / ".lock").unlink(missing_ok=True)
+        for folder in self._made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def another(self) -> RunDir:
         """A further run directory below the same output, under the same lock."""
@@ -32,13 +48,15 @@ class RunDir:
 
     def release(self) -> None:
         """Let the next capture in; the files stay."""
-        (self.output / ".lock").unlink(missing_ok=True)
+        if self.output.is_dir():
+            (self.output / ".lock").unlink(missing_ok=True)
         self._lock.close()
 
 
 def create(output: Path | None, label: str) -> RunDir:
     """Make a run directory below ``output`` (default ``reprokit-out/<label>-<time>``) or raise BadInput."""
     place = output or Path("reprokit-out") / f"{label}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    made = tuple(p.absolute() for p in (place, *place.parents) if not p.exists())
     try:
         place.mkdir(parents=True, exist_ok=True)
         place = place.resolve()
@@ -51,7 +69,7 @@ def create(output: Path | None, label: str) -> RunDir:
             f"cannot write below {place}: {problem.strerror or problem}; name a writable --output-dir"
             + ("" if output else f" ({where} is not)")
         ) from problem
-    return RunDir(place, path, lock)
+    return RunDir(place, path, lock, made)
 
 
 def reopen(path: Path) -> RunDir:

@@ -79,6 +79,9 @@ def scale(
                 if ran[-1].outcome.is_interrupted:
                     break
             return _finish(ran, knob, at, say, show_status)
+        except rundir.NothingRan:
+            first.discard()
+            raise
         finally:
             first.release()
 

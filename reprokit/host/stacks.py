@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import frames as fr
+from ..core.journal import STACKS_SIGNAL
 from ..core.processes import PYTHON
 from ..core.records import Dump, ThreadStack
 from . import files
@@ -229,15 +229,15 @@ def _is_whole(thread: ThreadStack) -> bool:
 
 
 def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
-    """Ask the process itself: SIGUSR2 makes faulthandler append all threads to its file."""
+    """Ask the process itself: STACKS_SIGNAL makes faulthandler append all threads to its file."""
     path = folder / f"faulthandler-{pid}.txt"
     try:
         before = path.stat().st_size
-        if not _catches_usr2(pid):
+        if not _catches_signal(pid):
             has_ended = "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
-            why = "the process had ended" if has_ended else "the process has taken SIGUSR2 for itself"
+            why = "the process had ended" if has_ended else "the process does not catch the signal that asks for stacks"
             return Dump(number, "faulthandler", pid, problem=why)
-        os.kill(pid, signal.SIGUSR2)
+        os.kill(pid, STACKS_SIGNAL)
         deadline, size = time.monotonic() + FAULTHANDLER_TIMEOUT_S, before
         while time.monotonic() < deadline:
             time.sleep(0.01)
@@ -258,9 +258,9 @@ def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
     return Dump(number, "faulthandler", pid, tuple(fr.parse_faulthandler(text, pid)))
 
 
-def _catches_usr2(pid: int) -> bool:
+def _catches_signal(pid: int) -> bool:
     with open(f"/proc/{pid}/status") as file:
         for line in file:
             if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) & 1 << (signal.SIGUSR2 - 1))
+                return bool(int(line.split()[1], 16) & 1 << (STACKS_SIGNAL - 1))
     return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.records import KINDS, BadInput
-from .. import devices
+from .. import devices, interpreter, render
 from ..target import parse, parse_command
 from .cells import Cell, Environment, Limits, Slurm, Suite
 from .tables import Table, Where
@@ -104,7 +105,16 @@ def _environments(table: Table, folder: Path) -> dict[str, Environment]:
         index = row.take("index_url", str, "an address", "")
         links = tuple(link if "://" in link else str(folder / link) for link in row.texts("find_links"))
         found[name] = Environment(name, python, torch, row.texts("packages"), index, links)
-    return found or {"default": Environment("default", sys.executable)}
+    return found or {"default": Environment("default", interpreter.usual()[0])}
+
+
+def first() -> str:
+    """A suite to begin with, for the usual interpreter; one that has no torch is left to be filled in."""
+    python, _ = interpreter.usual()
+    line = f"python = {json.dumps(python)}"
+    if not interpreter.has_torch(python):
+        line = '# python = "/path/to/python"   # fill in an interpreter that has torch: reprokit\'s own has none'
+    return render.read_template("suite.toml").replace('python = "python3"', line)
 
 
 def _matrix(table: Table, environments: dict[str, Environment]) -> dict[str, list[Any]]:
