@@ -205,6 +205,12 @@ class Observation:
     """The operator whose result is the first that differs; empty when that is not known."""
     departure: str = ""
     """The first graph, and in it the first operator, that departs from eager by itself, as words; empty when not known."""
+    own_backend: str = ""
+    """``FILE:LINE`` of the backend that is the program's own; empty where it is one of torch's."""
+    own_passes: tuple[str, ...] = ()
+    """``FILE:LINE`` of each pass over graphs that is the program's own."""
+    fails_only_with: str = ""
+    """What of the program's own the failure needs, as the ablation found: ``backend``, ``passes`` or empty."""
     kernels: int = 0
     """How many programs of Triton kernels were looked at."""
     kernel: str = ""

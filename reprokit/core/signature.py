@@ -218,8 +218,8 @@ def main_stacks(seen: Observation) -> list[tuple[Frame, ...]]:
     return max(stacks_by_tool(seen).values(), key=len, default=[])
 
 
-def stacks_by_tool(seen: Observation) -> dict[str, list[tuple[Frame, ...]]]:
-    """Normalised stacks of the thread at work, in the order of the dumps, by the tool that took them.
+def stacks_by_tool(seen: Observation, is_raw: bool = False) -> dict[str, list[tuple[Frame, ...]]]:
+    """Stacks of the thread at work, in the order of the dumps, by the tool that took them; normalised unless ``is_raw``.
 
     That is the thread with compiler phases open, else the main one; faulthandler does not tell threads apart.
     """
@@ -231,7 +231,8 @@ def stacks_by_tool(seen: Observation) -> dict[str, list[tuple[Frame, ...]]]:
             t for t in dump.threads if t.frames and (t.tid == seen.working_tid if seen.working_tid else t.is_main)
         ]
         if wanted:
-            found.setdefault(dump.tool, []).append(fr.normalise(wanted[0].frames))
+            frames = wanted[0].frames
+            found.setdefault(dump.tool, []).append(frames if is_raw else fr.normalise(frames))
     return found
 
 

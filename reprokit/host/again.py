@@ -106,6 +106,8 @@ def case_of_pack(opened: Opened, place: rundir.RunDir, python: str) -> Case:
         raised=_raised(told.get("raised")),
         first_rung=opened.verdict.phase or "" if opened.verdict.kind == "wrong-result" else "",
         departs=opened.verdict.work.get("op", ""), growth=opened.growth,
+        own_backend=str(told.get("own_backend") or ""),
+        own_passes=tuple(map(str, told["own_passes"])) if isinstance(told.get("own_passes"), list) else (),
         compile_failures=tuple(r for row in _rows(told.get("compile_failures")) if (r := _raised(row))),
     )  # fmt: skip
     run = opened.pack.json("run.json")
