@@ -150,6 +150,8 @@ class Observation:
     endless_line: str = ""
     """The user line that Dynamo traced more often than its budget; empty when there is none."""
     endless_count: int = 0
+    endless_pace: str = ""
+    """In how many seconds, and how long the rest of the loop would take, in words; empty when it is not known."""
     open_events: tuple[str, ...] = ()
     """Names of the events begun and not ended in the process that failed, outermost first."""
     position: str = ""

@@ -17,7 +17,7 @@ from . import results
 from .facts import recent
 from .records import Fault, Frame, Observation, Raised, Signature, Verdict
 
-ALGORITHM = 7
+ALGORITHM = 8
 """Rises whenever a title could change for the same evidence; ids of different algorithms never compare."""
 
 MESSAGE_CHARS = 160
@@ -103,7 +103,7 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
         what = f"{law} @ {verdict.work['frame']}" if verdict.work.get("frame") else law
         return what, [f"law {verdict.cause}: its numbers depend on the machine and the sizes, its class does not"]
     if verdict.kind == "hang" and seen.endless_line:
-        return "endless unrolling", ["the line belongs to the user; that Dynamo unrolls a loop without end is the bug"]
+        return "unrolled loop", ["the line belongs to the user; that Dynamo traces each iteration of a loop is the bug"]
     if verdict.kind == "hang":
         # a look taken early, when it was only slow, is of somewhere else
         return _of_stacks(recent(seen), verdict.phase == "kernel-run")

@@ -89,7 +89,7 @@ def why_not(verdict: Verdict) -> str:
     if verdict.kind == "ok":
         return "nothing failed"
     if verdict.kind == "error-in-eager":
-        return "the target fails without torch.compile too, so there is no compiler bug to isolate"
+        return f"no failure of the compiler was seen that a smaller program could show: {verdict.reason}"
     if verdict.kind == "rank-mismatch":
         return "it takes several ranks to show; the repro is the target's own source, for torchrun"
     return f"the verdict is {verdict.kind}, and no signature says what a smaller program should show"

@@ -12,7 +12,7 @@ from ..core import frames as fr
 from ..core.journal import NOW_BYTES, Event, Now, decode, decode_now
 from ..core.rank_graphs import CollectiveCall, GraphRecord
 from ..core.records import Fault, Frame, Link, Missing, Observation, Raised
-from . import files
+from . import files, unrolled
 from .launch import Request
 from .run import Outcome
 
@@ -96,6 +96,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         last_progress=outcome.last_progress,
         endless_line=now.repeated if is_endless else "",
         endless_count=now.repeats if is_endless else 0,
+        endless_pace=unrolled.pace(living.get(pid or 0, []), now.repeated, now.repeats) if is_endless else "",
         open_events=names,
         position=now.where if now.where and named and named[0] in phases.FINE_HEARTBEAT else "",
         last_line=str(journals.last_line.get(pid, "")),

@@ -99,10 +99,11 @@ def test_the_ladder_is_a_sentence_and_a_table() -> None:
     assert "| ablation step |" not in render.issue(facts()).joined
 
 
-def test_a_failure_without_compile_says_that_it_is_no_compiler_bug() -> None:
-    """Nobody shall file it by mistake."""
+def test_a_failure_outside_the_compiler_is_not_to_be_filed() -> None:
+    """The banner holds whether the target ran without compile too, or only outside of what the compiler made."""
     text = render.issue(facts(verdict=Verdict("error-in-eager", "eager", "ValueError", "It fails.", ()))).joined
-    assert "not a compiler bug" in text
+    assert "> **Please do not file this:** nothing shows that the compiler is at fault." in text
+    assert "fails without" not in text
 
 
 def test_an_unknown_name_in_a_template_is_an_error() -> None:
