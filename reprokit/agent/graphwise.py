@@ -161,7 +161,10 @@ def _clone(torch: Any, value: Any) -> Any:
 
 
 def _operator(node: Any) -> str:
-    return str(getattr(node.target, "__name__", node.target))
+    """The operator with its namespace, such as ``mylib::op``, where it has one, else the function's name."""
+    target = node.target
+    name = getattr(target, "_qualified_op_name", "") or getattr(getattr(target, "_schema", None), "name", "")
+    return str(name or getattr(target, "__name__", target))
 
 
 def _user_line(node: Any) -> str:

@@ -13,7 +13,8 @@ from . import own, regions
 OVERRIDES: dict[str, Any] = json.loads(os.environ.get("REPROKIT_OVERRIDES") or "{}")
 """``compile``: keyword arguments of ``torch.compile``; ``configs``: settings by their full names; ``region``: which parts
 of a model to compile; ``disallow``: a function of torch to keep out of graphs; ``bisect``: how far a subsystem is applied;
-``graphs``: each graph is compared with eager by itself; ``without_passes``: the program's own passes are left out."""
+``graphs``: each graph is compared with eager by itself; ``without_passes``: the program's own passes are left out; ``fallback``: an
+operator of ATen that Inductor calls as it is instead of lowering it."""
 
 
 def install(overrides: dict[str, Any] | None = None) -> None:
@@ -55,9 +56,14 @@ def install(overrides: dict[str, Any] | None = None) -> None:
 
 
 def before_compile() -> None:
-    """Leave out what the program has set since it began, where it is to be compiled without that."""
+    """Change what the program may set after it has imported the compiler."""
     if OVERRIDES.get("without_passes"):
         own.clear_passes()
+    if name := OVERRIDES.pop("fallback", None):
+        import torch
+        from torch._inductor import lowering
+
+        lowering.make_fallback(getattr(torch.ops.aten, name).default, override_decomp=True)
 
 
 def _bisect(subsystem: str, most: int | None) -> None:

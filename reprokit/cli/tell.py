@@ -145,6 +145,7 @@ def captured_run(captured: Any) -> None:
         row("ablation", captured.ablation.sentence)
     if captured.minimized and captured.minimized.text:
         row("minimized", captured.minimized.say())
+        row("", captured.minimized.spent())
         for note in captured.minimized.notes:
             row("", note)
     if seen.is_command:

@@ -29,6 +29,8 @@ _OF_TORCH = frozenset(
 """Namespaces of operators that torch has."""
 _IN_OPERATOR = re.compile(r"Error in op: torch\.ops\.(?P<space>\w+)\.(?P<name>\w+)")
 """What generated code says where an operator's result has another shape or stride than its fake kernel said."""
+_ON_FAKE = re.compile(r"run FX node with fake tensors: call_\w+ (?P<space>\w+)\.(?P<name>\w+)(?:\.\w+)?\(\*")
+"""What Dynamo says where an operator raises on fake tensors; the exception itself, and its frames, are lost."""
 _OPERATOR = re.compile(r"`(?P<space>\w+)::(?P<name>\w+)`")
 
 
@@ -118,9 +120,10 @@ def stack_of(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
 
 
 def custom_operator(verdict: Verdict, seen: Observation) -> str:
-    """The operator that is not torch's, such as ``mylib::op``, whose fake kernel disagrees with its real result."""
+    """The operator that is not torch's, such as ``mylib::op``, at which the failure is; empty where it is at none."""
     raised = blamed(seen)
-    told = _IN_OPERATOR.search(fr.root(raised).message) if raised is not None else None
+    said = fr.root(raised).message if raised is not None else ""
+    told = _IN_OPERATOR.search(said) or _ON_FAKE.search(said)
     if verdict.kind == "wrong-result":
         told = _OPERATOR.search(seen.departure)
     return f"{told['space']}::{told['name']}" if told and told["space"] not in _OF_TORCH else ""

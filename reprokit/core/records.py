@@ -205,6 +205,8 @@ class Observation:
     """The first rung of the ablation at which it fails; empty when that is not known."""
     departs: str = ""
     """The operator whose result is the first that differs; empty when that is not known."""
+    departs_among: str = ""
+    """What ``departs`` is one of: ``lowerings``, ``post_grad_passes`` ...; empty when that is not known."""
     departure: str = ""
     """The first graph, and in it the first operator, that departs from eager by itself, as words; empty when not known."""
     own_backend: str = ""

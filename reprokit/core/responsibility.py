@@ -139,7 +139,9 @@ def _custom_operator(verdict: Verdict, seen: Observation) -> Responsible | None:
     if not operator:
         return None
     if verdict.kind == "wrong-result":
-        why = f"The results differ first at the custom operator {operator}: its fake kernel, its mutated arguments or its aliases are not those of its real kernel."
+        why = f"The results differ first at the custom operator {operator}: compare its fake kernel, mutated arguments and aliases with its real kernel."
+    elif verdict.phase == "dynamo-trace":
+        why = f"The custom operator {operator} raised on fake tensors: its fake kernel did."
     else:
         why = f"The fake kernel of {operator} disagrees with its real result."
     return Responsible("user", (why,), operator)
@@ -219,5 +221,5 @@ def why_not_filed(verdict: Verdict) -> str:
 def _in_own_code(verdict: Verdict) -> str:
     place = verdict.responsible_place
     if "::" in place:
-        return f"it is the custom operator {place}, which is not torch's"
+        return f"the failure is in the custom operator {place}, which is not torch's"
     return f"the failure is in {ownership.words(place)}"

@@ -149,15 +149,21 @@ def locate(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> tu
     found = in_capture(ladder, seen, show)
     if found.first is None or found.first is EAGER:
         return seen, found
-    part, operator, departure = found.first.part, "", ""
+    part, operator, among, departure = found.first.part, "", "", ""
     with contextlib.suppress(ServerLost):  # then only the part is known
         show("which graph departs first, and which operator in it")
         departure = ladder.departure()
         for subsystem in reversed(SUBSYSTEMS.get(part, ())):
-            operator = operator or re.sub(r"_\d+$", "", ladder.blame(subsystem, show))
-    if operator:
-        found = dataclasses.replace(found, blamed=f"it takes `{operator}`")
-    return dataclasses.replace(seen, first_rung=part, departs=operator, departure=departure), found
+            operator = re.sub(r"_\d+$", "", ladder.blame(subsystem, show))
+            if operator:
+                among, found = subsystem, dataclasses.replace(found, blamed=_one_of(subsystem, operator))
+                break
+    told = {"first_rung": part, "departs": operator, "departs_among": among, "departure": departure}
+    return dataclasses.replace(seen, **told), found
+
+
+def _one_of(subsystem: str, name: str) -> str:
+    return f"it takes one of the {subsystem.replace('_', ' ')}: `{name}`"
 
 
 def load(run_path: Path) -> Ablation | None:
@@ -180,5 +186,5 @@ def everything(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -
     with contextlib.suppress(ServerLost):
         for subsystem in SUBSYSTEMS.get(found.first.part if found.first else "", ()):
             if said := ladder.blame(subsystem, show):
-                return dataclasses.replace(found, blamed=f"it takes one of the {subsystem.replace('_', ' ')}: `{said}`")
+                return dataclasses.replace(found, blamed=_one_of(subsystem, said))
     return found
