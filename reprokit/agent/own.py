@@ -60,6 +60,6 @@ def _place(thing: Any) -> str:
         thing = thing.func
     thing = inspect.unwrap(thing) if callable(thing) else thing
     if not (inspect.isfunction(thing) or inspect.ismethod(thing)):
-        thing = getattr(thing if inspect.isclass(thing) else type(thing), "__call__", None)
+        thing = inspect.getattr_static(thing if inspect.isclass(thing) else type(thing), "__call__", None)
     code = getattr(thing, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""

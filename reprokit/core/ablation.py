@@ -108,12 +108,20 @@ class Ablation:
         return next((r for r in backends if self.answer(r.name) == oracle.SAME), None)
 
     @property
-    def own(self) -> str:
-        """What of the program's own the failure needs: ``backend``, ``passes``, or empty where nothing says so."""
-        if self.answer(OWN_PASSES.name) == oracle.PASSES:
+    def needs(self) -> str:
+        """What it needs: the program's own ``passes`` or ``backend``, nothing but ``torch``, or empty where no step says so."""
+        without = self.answer(OWN_PASSES.name)
+        if without == oracle.PASSES:
             return "passes"
-        is_alone = self.first is None and oracle.PASSES in {s.answer for s in self.steps if s.group == "backends"}
+        if self.first is not None:
+            return "torch" if without in ("", oracle.SAME) else ""
+        is_alone = oracle.PASSES in {s.answer for s in self.steps if s.group == "backends"}
         return "backend" if is_alone and self.answer(OWN_BACKEND.name) == oracle.SAME else ""
+
+    @property
+    def own(self) -> str:
+        """What of the program's own it needs; empty where that is nothing, or not known."""
+        return self.needs if self.needs != "torch" else ""
 
     @property
     def label(self) -> str:

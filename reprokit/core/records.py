@@ -214,7 +214,7 @@ class Observation:
     own_passes: tuple[str, ...] = ()
     """``FILE:LINE`` of each pass over graphs that is the program's own."""
     fails_only_with: str = ""
-    """What of the program's own the failure needs, as the ablation found: ``backend``, ``passes`` or empty."""
+    """What the failure needs, as the ablation found: ``backend``, ``passes``, ``torch`` alone, or empty: not known."""
     kernels: int = 0
     """How many programs of Triton kernels were looked at."""
     kernel: str = ""

@@ -19,6 +19,8 @@ PARTIES = ("user", "torch", "triton", "driver", "machine", "reprokit", "unknown"
 third-party package. ``machine`` is the operating system and its limits: disk, memory, a stopped process."""
 UPSTREAM = {"torch": "pytorch/pytorch", "triton": "triton-lang/triton"}
 """Responsible party -> the repository that takes its issues."""
+_BEFORE_OWN = ("dynamo-trace", "guards")
+"""Phases before any backend or pass of the program's own."""
 _NO_FAILURE = ("ok", "idle")
 _NOT_UPSTREAM = {
     "ok": "nothing failed",
@@ -65,6 +67,7 @@ def decide(verdict: Verdict, seen: Observation) -> Responsible:
         _triton,
         _memory,
         _outside_compiler,
+        _undecided,
     )
     answers = (question(verdict, seen) for question in questions)
     found = next((answer for answer in answers if answer is not None), None)
@@ -101,8 +104,10 @@ def _without_compiler(verdict: Verdict, seen: Observation) -> Responsible | None
         return None
     frames = ownership.stack_of(verdict, seen)
     place = ownership.innermost(frames)
-    is_elsewhere = place is None or (seen.raised is None and not ownership.is_own(frames[0].file))
-    return Responsible("unknown" if is_elsewhere else "user", (verdict.reason,), place.at if place else "")
+    is_elsewhere = seen.raised is None and not ownership.is_own(frames[0].file) if frames else True
+    if place is None or is_elsewhere:
+        return Responsible("unknown", (verdict.reason,))
+    return Responsible("user", (verdict.reason,), place.at)
 
 
 def _different_ranks(verdict: Verdict, seen: Observation) -> Responsible | None:
@@ -132,6 +137,16 @@ def _needs_own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
         why = "It fails with the program's own backend, and with no backend of torch's."
         return Responsible("user", (why,), seen.own_backend)
     return None
+
+
+def _undecided(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """The program's own passes or backend took part, and no run without them gave an answer."""
+    if seen.fails_only_with or not (seen.own_passes or seen.own_backend) or verdict.phase in _BEFORE_OWN:
+        return None
+    if verdict.kind not in ("exception", "crash", "hang", "wrong-result"):
+        return None
+    what = "backend" if seen.own_backend else "passes"
+    return Responsible("unknown", (f"The program's own {what} took part, and nothing shows what happens without.",))
 
 
 def _custom_operator(verdict: Verdict, seen: Observation) -> Responsible | None:

@@ -158,8 +158,8 @@ def locate(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> tu
             if operator:
                 among, found = subsystem, dataclasses.replace(found, blamed=_one_of(subsystem, operator))
                 break
-    told = {"first_rung": part, "departs": operator, "departs_among": among, "departure": departure}
-    return dataclasses.replace(seen, **told), found
+    seen = dataclasses.replace(seen, first_rung=part, departs=operator, departs_among=among, departure=departure)
+    return seen, found
 
 
 def _one_of(subsystem: str, name: str) -> str:

@@ -142,7 +142,11 @@ def about(found: Minimized) -> dict[str, Any]:
     """``minimize.json`` of a pack: how the repro was found, and what proves it."""
     row = to_json(found)
     assert isinstance(row, dict)
-    return {**{k: v for k, v in row.items() if k != "text"}, "says": found.say() if found.text else "", "spent": found.spent()}
+    return {
+        **{k: v for k, v in row.items() if k != "text"},
+        "says": found.say() if found.text else "",
+        "spent": found.spent(),
+    }
 
 
 def _graphs(rows: Any) -> list[GraphRecord]:

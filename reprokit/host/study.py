@@ -91,7 +91,7 @@ class Study:
         """Judge once more with what the ablation says of the program's own passes and backend, and keep the ablation."""
         if self.ablation is None:
             return
-        self.seen = dataclasses.replace(self.seen, fails_only_with=self.ablation.own)
+        self.seen = dataclasses.replace(self.seen, fails_only_with=self.ablation.needs)
         self.verdict = judge(self.seen)
         self.ablation = dataclasses.replace(self.ablation, responsible=self.verdict.responsible)
         files.write_json(self.place.path / ablate.FILE, self.ablation.to_json())

@@ -18,7 +18,9 @@ def pace(events: Sequence[Event], line: str, count: int) -> str:
 
     For example ``in 62 s (1.3 ms each) of 1000000: about 21 min more at this rate``.
     """
-    opened = [e for e in open_events(list(events)) if (phases.of_events((str(e.get("name")),)) or ("",))[0] == "dynamo-trace"]
+    opened = [
+        e for e in open_events(list(events)) if (phases.of_events((str(e.get("name")),)) or ("",))[0] == "dynamo-trace"
+    ]
     began = opened[0].get("t") if opened else None
     told = [e.get("t") for e in events if e["ev"] == "progress" and e.get("unit") == "line"]
     if not isinstance(began, (int, float)) or not told or not isinstance(told[-1], (int, float)) or count < 1:
@@ -38,7 +40,9 @@ def bound(line: str) -> int:
     number = int(found["line"])
     with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, OverflowError):
         tree = ast.parse(files.read_text(Path(found["file"])))
-        loops = [n for n in ast.walk(tree) if isinstance(n, ast.For) and n.lineno <= number <= (n.end_lineno or n.lineno)]
+        loops = [
+            n for n in ast.walk(tree) if isinstance(n, ast.For) and n.lineno <= number <= (n.end_lineno or n.lineno)
+        ]
         if loops:
             return _length(max(loops, key=lambda n: n.lineno).iter, _constants(tree))
     return 0
@@ -72,4 +76,10 @@ def _each(seconds: float) -> str:
 
 
 def _rest(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )
