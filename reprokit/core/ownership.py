@@ -19,6 +19,8 @@ _LIBRARIES = frozenset(
     " functorch torchgen cuda nvidia pybind11".split()
 )
 """Packages that torch itself calls: their caller says whose call it was."""
+_TYPED = ("<user>", "<stdin>", "<ipython-input", "<cell")
+"""Files that are none, and hold what somebody typed."""
 _CALLED_BY_ANYONE = re.compile(r"torch/(fx/(?!experimental/).*|_ops\.py|library\.py|_library/.*)")
 """Torch's interfaces for passes and operators: an error in there is that of the code that calls them."""
 _OF_TORCH = frozenset(
@@ -67,12 +69,24 @@ def words(place: str) -> str:
     return f"{name} (third-party package), at {place}" if name else f"your own code at {place}"
 
 
-def is_own(file: str) -> bool:
-    """Whether a file belongs to the program or to a package that it uses, as opposed to Python, torch and reprokit."""
+def is_own(file: str, roots: Sequence[str] = ()) -> bool:
+    """Whether a file belongs to the program or to a package that it uses, as opposed to Python, torch and reprokit.
+
+    ``roots`` are folders that have a ``torch`` which stands in no ``site-packages``.
+    """
+    if file.startswith("<") and not file.startswith(_TYPED):
+        return False  # made by exec, such as the methods of a dataclass
     normal = fr.normalise_file(file)
     if normal == "<user>":
-        return True
-    return not normal.startswith(("<", "torch/", "triton/")) and package(file) not in _LIBRARIES
+        normal = next((file.removeprefix(root) for root in roots if file.startswith(root)), normal)
+    top = normal.partition("/")[0].removesuffix(".py")
+    return normal == "<user>" or not (normal.startswith("<") or top in ("torch", "triton") or top in _LIBRARIES)
+
+
+def _roots(frames: Sequence[Frame]) -> list[str]:
+    """The folders of the torch that stands in a stack."""
+    named = ((f.file, fr.normalise_file(f.file)) for f in frames)
+    return [file.removesuffix(normal) for file, normal in named if normal.startswith("torch/") and normal != file]
 
 
 def called_by_compiler(frames: Sequence[Frame]) -> Place | None:
@@ -82,6 +96,7 @@ def called_by_compiler(frames: Sequence[Frame]) -> Place | None:
     anything is the compiler's, or where nothing of the compiler is further out.
     """
     found: Place | None = None
+    roots = _roots(frames)
     for raw, frame in zip(frames, fr.normalise(frames), strict=True):
         if fr.RULES.is_sentinel(frame):
             if found is not None and frame.function.endswith("_fn"):
@@ -89,18 +104,19 @@ def called_by_compiler(frames: Sequence[Frame]) -> Place | None:
             return None
         if fr.RULES.is_compiled((frame,)):
             return found
-        if found is not None or frame.file.startswith(("<stdlib>", "<frozen>", "<agent>")) or raw.function == "<torn>":
+        if found is not None or raw.function == "<torn>":
             continue
-        if is_own(raw.file):
+        if is_own(raw.file, roots):
             found = Place(f"{raw.file}:{raw.line}", raw.function)
-        elif package(raw.file) not in _LIBRARIES and not _CALLED_BY_ANYONE.fullmatch(frame.file):
+        elif frame.file.startswith("torch/") and not _CALLED_BY_ANYONE.fullmatch(frame.file):
             return None
     return None
 
 
 def innermost(frames: Sequence[Frame]) -> Place | None:
     """The innermost line of a stack that is not Python's, torch's or a library's, whoever called it."""
-    raw = next((f for f in frames if is_own(f.file)), None)
+    roots = _roots(frames)
+    raw = next((f for f in frames if is_own(f.file, roots)), None)
     return Place(f"{raw.file}:{raw.line}", raw.function) if raw is not None else None
 
 

@@ -44,6 +44,19 @@ FRAMES = {
     "a library that a pass calls": ((SYMPY, MINE, OBSERVER, POST_GRAD, *CALLER), AT),
     "Inductor below a backend that calls it": ((LOWERING, MINE, BACKEND, *CALLER), ""),
     "shapes in a pass": ((SYMBOLIC, MINE, OBSERVER, POST_GRAD, *CALLER), ""),
+    "a dataclass of Inductor's": ((Frame("<string>", "__init__", 3), LOWERING, *CALLER), ""),
+    "a torch that was built here": (
+        (
+            Frame("/work/pytorch/torch/overrides.py", "f", 3),
+            Frame("/work/pytorch/torch/_inductor/ir.py", "g", 3),
+            ENTRY,
+        ),
+        "",
+    ),
+    "a program beside that torch": (
+        (Frame("/work/pytorch/try.py", "f", 3), Frame("/work/pytorch/torch/_inductor/ir.py", "g", 3), ENTRY),
+        "/work/pytorch/try.py:3",
+    ),
     "what called compiled code": ((GENERATED, *CALLER), ""),
     "a function that Dynamo left in eager": ((MINE, DISABLED, *CALLER), ""),
     "a program without the compiler": ((MINE, FORWARD, MAIN), ""),
