@@ -124,7 +124,8 @@ def stack_of(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
     """The frames that say where a failure is, innermost first: the root exception's, the fault's, or what did not move."""
     if verdict.kind in ("hang", "slow-compile"):
         stacks = max(stacks_by_tool(seen, is_raw=True).values(), key=len, default=[])
-        return fr.stable_part(stacks)
+        is_chance = verdict.kind == "slow-compile" and len(stacks) < 2  # it was seen there once
+        return () if is_chance else fr.stable_part(stacks)
     if verdict.kind == "crash" or (verdict.kind == "error-in-eager" and seen.raised is None):
         fault = fatal(seen)
         return fault.frames if fault else ()

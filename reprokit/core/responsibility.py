@@ -57,13 +57,13 @@ def decide(verdict: Verdict, seen: Observation) -> Responsible:
         return Responsible("")
     questions = (
         _machine,
+        _driver,
         _unjudged,
         _without_compiler,
         _different_ranks,
         _own_code,
         _needs_own_code,
         _custom_operator,
-        _driver,
         _triton,
         _memory,
         _outside_compiler,
@@ -119,12 +119,17 @@ def _different_ranks(verdict: Verdict, seen: Observation) -> Responsible | None:
 
 def _own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
     """A pass, backend, lowering, decomposition or operator of the program that raises, dies or hangs."""
-    if verdict.kind not in ("exception", "crash", "hang", "oom"):
+    if verdict.kind not in ("exception", "crash", "hang", "oom", "slow-compile"):
         return None
     place = ownership.called_by_compiler(ownership.stack_of(verdict, seen))
     if place is None:
         return None
-    what = {"exception": "raised", "hang": "did not return", "oom": "ran out of memory"}.get(verdict.kind, "died")
+    what = {
+        "exception": "raised",
+        "hang": "did not return",
+        "oom": "ran out of memory",
+        "slow-compile": "was at work at the deadline",
+    }.get(verdict.kind, "died")
     why = f"torch called {place.function} in {place.words}, and it {what}."
     return Responsible("user", (why,), place.at)
 

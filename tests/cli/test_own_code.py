@@ -63,7 +63,7 @@ print(torch.compile(function, backend=mine)(torch.randn(16, 16)).sum())
 
 def capture(*words: str | Path, **more: str) -> Done:
     environ = {"REPROKIT_ABLATE": "1", "REPROKIT_COMPARE": "1", **more}
-    return reprokit("capture", "--json", "--budget", "60", *words, env=clean_environ(**environ))
+    return reprokit("capture", "--json", "--budget", "90", *words, env=clean_environ(**environ))
 
 
 def assert_not_filed(done: Done, place: str) -> dict[str, Any]:

@@ -88,6 +88,7 @@ ON_FAKE = "Dynamo failed to run FX node with fake tensors: call_function {}(*(Fa
 TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
     "own pass raises": ("exception", "fx-passes", "KeyError", raised(*PASS), "user", AT),
     "own pass hangs": ("hang", "fx-passes", "lock-deadlock", hung(*PASS), "user", AT),
+    "own pass is slow": ("slow-compile", "fx-passes", "python-loop", hung(*PASS), "user", AT),
     "own operator dies": ("crash", "kernel-run", "SIGSEGV", {"faults": (Fault(7, "Segmentation fault", (MINE, OP, GENERATED)),)}, "user", AT),
     "Inductor raises": ("exception", "lowering", "KeyError", raised(LOWERING, *CALLER), "torch", ""),
     "Inductor hangs": ("hang", "lowering", "python-loop", hung(LOWERING, *CALLER), "torch", ""),
@@ -108,6 +109,7 @@ TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
     "eager fails": ("error-in-eager", "eager", "ValueError", raised(MINE, MAIN), "user", AT),
     "eager dies in torch": ("error-in-eager", "eager", "SIGFPE", {"faults": (Fault(7, "x", (Frame(V + "torch/_ops.py", "f", 1), MAIN)),)}, "unknown", ""),
     "the driver is too old": ("exception", "kernel-run", "RuntimeError", raised(GENERATED, message="CUDA driver version is insufficient for CUDA runtime version"), "driver", ""),
+    "the driver is too old for eager": ("error-in-eager", "eager", "RuntimeError", raised(MAIN, message="Found no NVIDIA driver on your system"), "driver", ""),
     "the disk is full": ("unknown", "codegen", "disk-full", {}, "machine", ""),
     "stopped": ("hang", "lowering", "stopped", hung(LOWERING, *CALLER), "machine", ""),
     "a worker is stopped": ("hang", "worker-wait", "compile-worker-stopped", hung(LOWERING, *CALLER), "machine", ""),
