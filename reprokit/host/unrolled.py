@@ -16,7 +16,7 @@ from . import files
 def pace(events: Sequence[Event], line: str, count: int) -> str:
     """What was seen of a loop whose ``line`` was traced ``count`` times, as words; ``events`` are those of its process.
 
-    For example ``in 62 s (1.3 ms each) of 1000000: about 21 min more at this rate``.
+    For example ``in 50 s (2.0 ms each); the loop has 1000000 iterations: about 32 min more at this rate``.
     """
     opened = [
         e for e in open_events(list(events)) if (phases.of_events((str(e.get("name")),)) or ("",))[0] == "dynamo-trace"
@@ -29,7 +29,11 @@ def pace(events: Sequence[Event], line: str, count: int) -> str:
     each = seconds / count
     text = f"in {seconds:.0f} s ({_each(each)} each)"
     most = bound(line)
-    return f"{text} of {most}: about {_rest((most - count) * each)} more at this rate" if most > count else text
+    return (
+        f"{text}; the loop has {most} iterations: about {_rest((most - count) * each)} more at this rate"
+        if most > count
+        else text
+    )
 
 
 def bound(line: str) -> int:

@@ -53,7 +53,7 @@ def test_iterations_so_far_their_pace_and_the_rest(tmp_path: Path) -> None:
     file.write_text(PROGRAM.format(loop="range(N)"))
     assert (
         unrolled.pace(events(50), f"{file}:5 in f", 25_000)
-        == "in 50 s (2.0 ms each) of 1000000: about 32 min more at this rate"
+        == "in 50 s (2.0 ms each); the loop has 1000000 iterations: about 32 min more at this rate"
     )
     assert unrolled.pace(events(50), "gone.py:5 in f", 25_000) == "in 50 s (2.0 ms each)"
     assert unrolled.pace([], "gone.py:5 in f", 25_000) == ""
