@@ -55,6 +55,11 @@ class Place:
         return words(self.at)
 
 
+def is_torchs(namespace: str) -> bool:
+    """Whether operators of this namespace are torch's."""
+    return namespace in _OF_TORCH
+
+
 def package(place: str) -> str:
     """The installed third-party package that a ``FILE:LINE`` belongs to; empty for any other file."""
     file = fr.normalise_file(place.rpartition(":")[0] or place)
@@ -142,5 +147,5 @@ def custom_operator(verdict: Verdict, seen: Observation) -> str:
     said = fr.root(raised).message if raised is not None else ""
     told = _IN_OPERATOR.search(said) or _ON_FAKE.search(said)
     if verdict.kind == "wrong-result":
-        told = _OPERATOR.search(seen.departure)
-    return f"{told['space']}::{told['name']}" if told and told["space"] not in _OF_TORCH else ""
+        told = next((m for m in reversed(list(_OPERATOR.finditer(seen.departure)))), None)
+    return f"{told['space']}::{told['name']}" if told and not is_torchs(told["space"]) else ""

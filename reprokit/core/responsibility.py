@@ -159,7 +159,10 @@ def _custom_operator(verdict: Verdict, seen: Observation) -> Responsible | None:
     if not operator:
         return None
     if verdict.kind == "wrong-result":
-        why = f"The results differ first at the custom operator {operator}: compare its fake kernel, mutated arguments and aliases with its real kernel."
+        _, _, said = seen.departure.partition("; ")
+        why = (
+            f"{said[:1].upper()}{said[1:]}." if said else f"The results differ first at the custom operator {operator}."
+        )
     elif verdict.phase == "dynamo-trace":
         why = f"The custom operator {operator} raised on fake tensors: its fake kernel did."
     else:

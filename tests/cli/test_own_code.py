@@ -43,7 +43,9 @@ def _(x):
     {fake}
 
 def function(x):
-    return torch.ops.mylib.twist(x) * 2
+    y = x * 3
+    z = torch.ops.mylib.twist(y) * 2.0
+    return z, y + 1
 
 def make():
     return function, (torch.randn(16, 8),)
@@ -120,18 +122,23 @@ def test_a_backend_of_its_own(make: str, kind: str, line: int, write: Any, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("real", "fake", "phase"),
+    ("real", "fake", "kind", "phase", "says"),
     [
-        ("x.t().contiguous().t() + 1", "return torch.empty_like(x)", "kernel-run"),
-        ("x + 1", "raise ValueError('three dimensions')", "dynamo-trace"),
+        ("x.t().contiguous().t() + 1", "return torch.empty_like(x)", "exception", "kernel-run", "disagrees with its real result"),
+        ("x + 1", "raise ValueError('three dimensions')", "exception", "dynamo-trace", "raised on fake tensors"),
+        ("(x * 100).int()", "return torch.empty_like(x)", "wrong-result", "inductor", "says float32 [16, 8], and its result is int32 [16, 8]"),
+        ("x.add_(1).sum(0)", "return x.new_empty(8)", "wrong-result", "inductor", "changes its argument x, which its schema does not say"),
     ],
-)
-def test_a_false_fake_kernel_names_the_operator(real: str, fake: str, phase: str, write: Any, tmp_path: Path) -> None:
-    """Whether its result has other strides than it said, or it raises."""
+)  # fmt: skip
+def test_a_false_operator_is_named(
+    real: str, fake: str, kind: str, phase: str, says: str, write: Any, tmp_path: Path
+) -> None:
+    """Its result has other strides or another type than its fake kernel says, it raises, or it changes its argument."""
     file = write("op.py", OPERATOR.format(real=real, fake=fake))
     done = capture(f"{file}:make", "--output-dir", tmp_path / "out")
-    assert (done.kind, done.json["verdict"]["phase"]) == ("exception", phase), done.out
+    assert (done.kind, done.json["verdict"]["phase"]) == (kind, phase), done.out
     assert_not_filed(done, "mylib::twist")
+    assert says in done.json["verdict"]["responsible_because"][0]
 
 
 def test_a_backend_that_was_not_left_out_blames_nobody(write: Any, tmp_path: Path) -> None:

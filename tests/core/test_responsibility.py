@@ -104,6 +104,7 @@ TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
     "torch's operator lies": ("exception", "kernel-run", "AssertionError", raised(GENERATED, message=FAKE.format("aten.sort")), "torch", ""),
     "torch's operator raises": ("exception", "dynamo-trace", "TorchRuntimeError", raised(BACKEND, message=ON_FAKE.format("aten.sort.default")), "torch", ""),
     "it departs at a custom operator": ("wrong-result", "inductor", "values", {"departure": "the first operator in it is `mylib::twist` at a.py:3"}, "user", "mylib::twist"),
+    "a custom operator lies": ("wrong-result", "inductor", "values", {"departure": "the first operator in it is `mul` at a.py:3; the fake kernel of the custom operator `mylib::twist` says float32 [2], and its result is int32 [2]"}, "user", "mylib::twist"),
     "it departs at torch's operator": ("wrong-result", "inductor", "values", {"departure": "the first operator in it is `aten::sin` at a.py:3"}, "torch", ""),
     "ranks differ": ("rank-mismatch", "dynamo-trace", "has no", {}, "user", ""),
     "eager fails": ("error-in-eager", "eager", "ValueError", raised(MINE, MAIN), "user", AT),
