@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import compare, journal
+from .custom_ops import first_false, operator_name
 from .hooks import compile_id, wrap
 from .results import SEED, Recorder
 
@@ -62,8 +63,15 @@ class Watch:
         node = self._first_node(plain, backend, given)
         journal.write(
             "departs", cid=name, nodes=len(_calls(plain)), difference=found[0],
-            op=_operator(node) if node is not None else "", where=_user_line(node) if node is not None else "",
+            op=operator_name(node.target) if node is not None else "", where=_user_line(node) if node is not None else "",
+            custom=self._custom(plain, given),
         )  # fmt: skip
+
+    def _custom(self, plain: Any, given: Sequence[Any]) -> str:
+        """Which custom operator of the graph does something else than it promises; empty when none does."""
+        with contextlib.suppress(Exception):  # then it is not known
+            return first_false(self._torch, plain, tuple(_clone(self._torch, value) for value in given))
+        return ""
 
     def _differences(self, plain: Any, compiled: Callable[..., Any], given: Sequence[Any]) -> list[dict[str, Any]]:
         """In which leaves (outputs, inputs as they were left, gradients) the two differ, and compiled code may be wrong."""
@@ -158,10 +166,6 @@ def _clone(torch: Any, value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     return clone_input(value).detach().requires_grad_(value.requires_grad)
-
-
-def _operator(node: Any) -> str:
-    return str(getattr(node.target, "__name__", node.target))
 
 
 def _user_line(node: Any) -> str:

@@ -202,6 +202,7 @@ def _failures() -> None:
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def _compile(*args: Any, **kwargs: Any) -> Any:
+            overrides.before_compile()
             settings.note_configs()  # before Dynamo patches some for the time of the compile
             if "skip" in kwargs:  # frames that Dynamo leaves out of the stacks that it logs, and here is one more
                 kwargs["skip"] += 1

@@ -8,12 +8,13 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from . import regions
+from . import own, regions
 
 OVERRIDES: dict[str, Any] = json.loads(os.environ.get("REPROKIT_OVERRIDES") or "{}")
 """``compile``: keyword arguments of ``torch.compile``; ``configs``: settings by their full names; ``region``: which parts
 of a model to compile; ``disallow``: a function of torch to keep out of graphs; ``bisect``: how far a subsystem is applied;
-``graphs``: each graph is compared with eager by itself."""
+``graphs``: each graph is compared with eager by itself; ``without_passes``: the program's own passes are left out; ``fallback``: an
+operator of ATen that Inductor calls as it is instead of lowering it."""
 
 
 def install(overrides: dict[str, Any] | None = None) -> None:
@@ -29,7 +30,8 @@ def install(overrides: dict[str, Any] | None = None) -> None:
         Watch(torch).install()
     changes: dict[str, Any] = OVERRIDES.get("compile") or {}
     region, disallowed = OVERRIDES.get("region"), OVERRIDES.get("disallow")
-    if not (changes or region or disallowed):
+    is_without = bool(OVERRIDES.get("without_passes"))
+    if not (changes or region or disallowed or is_without):
         return
     import torch
 
@@ -44,11 +46,24 @@ def install(overrides: dict[str, Any] | None = None) -> None:
 
     def compile(model: Any = None, **options: Any) -> Any:
         options = {**{k: v for k, v in options.items() if k not in gone}, **changes}
+        if is_without and isinstance(given := options.get("options"), dict):
+            options["options"] = {k: v for k, v in given.items() if not own.is_pass(k)} or None
         if region:
             return regions.compile_parts(torch, real, model, region, options)
         return real(model, **options)
 
     torch.compile = compile
+
+
+def before_compile() -> None:
+    """Change what the program may set after it has imported the compiler."""
+    if OVERRIDES.get("without_passes"):
+        own.clear_passes()
+    if name := OVERRIDES.pop("fallback", None):
+        import torch
+        from torch._inductor import lowering
+
+        lowering.make_fallback(getattr(torch.ops.aten, name).default, override_decomp=True)
 
 
 def _bisect(subsystem: str, most: int | None) -> None:

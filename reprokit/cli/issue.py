@@ -23,7 +23,7 @@ FILES = {
 
 
 @click.command(
-    epilog="Exit codes: 0 there is an issue to file, 1 the pack shows no bug of the compiler, 2 wrong usage."
+    epilog="Exit codes: 0 there is an issue to file, 1 neither torch nor Triton is responsible, 2 wrong usage."
 )
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.option(

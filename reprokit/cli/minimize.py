@@ -21,7 +21,7 @@ from .options import PROOFS, SECONDS
     type=SECONDS,
     default=300.0,
     show_default=True,
-    help="Seconds of reduction; the best so far is kept.",
+    help="Seconds for all but the proof: the first search and the reduction; the best so far is kept.",
 )
 @PROOFS
 @click.option("--resume", is_flag=True, help="Go on where an earlier reduction of this RUN_DIR ended.")
@@ -189,7 +189,7 @@ def _print(told: dict[str, Any]) -> None:
         out.print(escape(screen.safe(str(found.get("says")))))
         for note in found.get("notes") or ():
             out.print(escape(screen.safe(note)))
-        out.print(f"{found['probes']} probes, {found['cpu_s']:.0f} CPU-seconds, {found['seconds']:.0f} s")
+        out.print(f"{found['probes']} probes, {found['cpu_s']:.0f} CPU-seconds; {found['spent']}")
         if told.get("repro"):
             text = Path(told["repro"]).read_text(encoding="utf-8")
             if text.count("\n") <= 60:

@@ -136,7 +136,8 @@ def departure(event: Mapping[str, Any]) -> str:
     if event.get("op"):
         at = f" at {event.get('where')}" if event.get("where") else ""
         text += f", and the first operator in it is `{event.get('op')}`{at}"
-    return f"{text}, by its {row.get('name')} ({row.get('what')})" if isinstance(row, dict) else text
+    text += f", by its {row.get('name')} ({row.get('what')})" if isinstance(row, dict) else ""
+    return f"{text}; {event.get('custom')}" if event.get("custom") else text
 
 
 def _difference(row: Mapping[str, Any]) -> Difference:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import oracle, results
-from ..core.ablation import EAGER, RUNGS, Ablation, Rung, Step
+from ..core.ablation import EAGER, OWN_PASSES, RUNGS, Ablation, Rung, Step, of_own
 from ..core.ablation import read as read_ablation
 from ..core.journal import Event
 from ..core.records import Observation, Signature
@@ -29,6 +29,8 @@ SUBSYSTEMS = {
 }
 """What PyTorch's CompilerBisector can switch off, one application after the other."""
 MOST_BISECTIONS = 12
+WHOLE_S = 60.0
+"""Served seconds for a program without its own passes: where those hang, nothing says how long a whole compile takes."""
 FILE = "ablation.json"
 
 
@@ -60,7 +62,8 @@ class Ladder:
     def ask(self, rung: Rung) -> Judged:
         """Judge the program as ``rung`` compiles it."""
         if not self._limits.compares:
-            return self._run("", rung.overrides, is_eager=rung is EAGER)
+            least_s = WHOLE_S if rung is OWN_PASSES else 0.0
+            return self._run("", rung.overrides, is_eager=rung is EAGER, least_s=least_s)
         if self._plain is None:
             shutil.rmtree(self._server.folder / RESULTS, ignore_errors=True)
             self._plain, *_ = [self._run(role, {}, is_eager=True) for role in PLAIN]
@@ -120,17 +123,19 @@ class Ladder:
         overrides: Any,
         is_eager: bool = False,
         read: Callable[[observe.Journals], None] | None = None,
+        least_s: float = 0.0,
     ) -> Judged:
+        limits = dataclasses.replace(self._limits, deadline_s=max(self._limits.deadline_s, least_s))
         if role:
             overrides = {**overrides, "configs": {**overrides.get("configs", {}), **SAME_RANDOM["configs"]}}
         outcome: Outcome
         folder: Path
         if isinstance(self._program, str):
-            outcome, folder = self._server.run(self._program, self._limits, is_eager, role, overrides)
-            request = request_for(folder / "repro.py", self._python, self._limits)
+            outcome, folder = self._server.run(self._program, limits, is_eager, role, overrides)
+            request = request_for(folder / "repro.py", self._python, limits)
         else:
-            outcome, folder = self._server.run_target(self._program, self._limits, is_eager, role, overrides)
-            request = dataclasses.replace(self._program, deadline_s=self._limits.wall_s)
+            outcome, folder = self._server.run_target(self._program, limits, is_eager, role, overrides)
+            request = dataclasses.replace(self._program, deadline_s=limits.wall_s)
         try:
             if read:
                 read(observe.read_journals(folder))
@@ -141,18 +146,24 @@ class Ladder:
 
 def locate(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> tuple[Observation, Ablation]:
     """Give ``seen`` of wrong results with the first part of the compiler, and the operator, with which they begin."""
-    found = ladder.climb(IN_CAPTURE, show)
+    found = in_capture(ladder, seen, show)
     if found.first is None or found.first is EAGER:
         return seen, found
-    part, operator, departure = found.first.part, "", ""
+    part, operator, among, departure = found.first.part, "", "", ""
     with contextlib.suppress(ServerLost):  # then only the part is known
         show("which graph departs first, and which operator in it")
         departure = ladder.departure()
         for subsystem in reversed(SUBSYSTEMS.get(part, ())):
-            operator = operator or re.sub(r"_\d+$", "", ladder.blame(subsystem, show))
-    if operator:
-        found = dataclasses.replace(found, blamed=f"it takes `{operator}`")
-    return dataclasses.replace(seen, first_rung=part, departs=operator, departure=departure), found
+            operator = re.sub(r"_\d+$", "", ladder.blame(subsystem, show))
+            if operator:
+                among, found = subsystem, dataclasses.replace(found, blamed=_one_of(subsystem, operator))
+                break
+    seen = dataclasses.replace(seen, first_rung=part, departs=operator, departs_among=among, departure=departure)
+    return seen, found
+
+
+def _one_of(subsystem: str, name: str) -> str:
+    return f"it takes one of the {subsystem.replace('_', ' ')}: `{name}`"
 
 
 def load(run_path: Path) -> Ablation | None:
@@ -162,16 +173,18 @@ def load(run_path: Path) -> Ablation | None:
     return None
 
 
-def in_capture(ladder: Ladder, show: Callable[[str], None]) -> Ablation:
-    """The rungs that every capture of a failure asks."""
-    return ladder.climb(IN_CAPTURE, show)
+def in_capture(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> Ablation:
+    """The ablation steps that every capture of a failure asks."""
+    return ladder.climb((*of_own(seen), *IN_CAPTURE), show)
 
 
-def everything(ladder: Ladder, show: Callable[[str], None]) -> Ablation:
-    """All rungs, and below the first backend that fails the one pass, decomposition or lowering that it takes."""
-    found = ladder.climb(RUNGS, show)
+def everything(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> Ablation:
+    """All ablation steps, and below the first backend that fails the one pass, decomposition or lowering that it takes."""
+    found = ladder.climb((*of_own(seen), *RUNGS), show)
+    if found.own:
+        return found
     with contextlib.suppress(ServerLost):
         for subsystem in SUBSYSTEMS.get(found.first.part if found.first else "", ()):
             if said := ladder.blame(subsystem, show):
-                return dataclasses.replace(found, blamed=f"it takes one of the {subsystem.replace('_', ' ')}: `{said}`")
+                return dataclasses.replace(found, blamed=_one_of(subsystem, said))
     return found

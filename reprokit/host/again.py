@@ -113,6 +113,9 @@ def case_of_pack(opened: Opened, place: rundir.RunDir, python: str) -> Case:
         raised=_raised(told.get("raised")),
         first_rung=opened.verdict.phase or "" if opened.verdict.kind == "wrong-result" else "",
         departs=opened.verdict.work.get("op", ""), growth=opened.growth,
+        departs_among=str(told.get("departs_among") or ""),
+        own_backend=str(told.get("own_backend") or ""),
+        own_passes=tuple(map(str, told["own_passes"])) if isinstance(told.get("own_passes"), list) else (),
         compile_failures=tuple(r for row in _rows(told.get("compile_failures")) if (r := _raised(row))),
     )  # fmt: skip
     run = opened.pack.json("run.json")
@@ -146,7 +149,11 @@ def about(found: Minimized) -> dict[str, Any]:
     """``minimize.json`` of a pack: how the repro was found, and what proves it."""
     row = to_json(found)
     assert isinstance(row, dict)
-    return {**{k: v for k, v in row.items() if k != "text"}, "says": found.say() if found.text else ""}
+    return {
+        **{k: v for k, v in row.items() if k != "text"},
+        "says": found.say() if found.text else "",
+        "spent": found.spent(),
+    }
 
 
 def _graphs(rows: Any) -> list[GraphRecord]:

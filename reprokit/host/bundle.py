@@ -119,7 +119,8 @@ def _add_issue(facts: render.Facts, draft: pack.Draft, missing: list[Missing]) -
     draft.add_text("issue.md", issue.joined)
     for name in ("describe", "error_logs", "versions"):
         draft.add_text(f"issue/{name}.md", getattr(issue, name))
-    draft.add_text("issue/url.txt", issue.url + "\n")
+    if issue.url:
+        draft.add_text("issue/url.txt", issue.url + "\n")
     return issue.url
 
 

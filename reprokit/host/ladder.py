@@ -30,8 +30,6 @@ ENDLESS_S = 15.0
 LEAST_PASS_S = 15.0
 """Served seconds that a compile may take behind the phase of the failure."""
 LEAST_DEADLINE_S = 60.0
-LEAST_LOOK_S = 60.0
-"""The server's start alone takes a dozen seconds on a busy machine; a smaller budget would end before any answer."""
 
 
 class Ladder:
@@ -44,8 +42,8 @@ class Ladder:
         self._passing: set[str] = set()
         self.finished = ""
         """The program as it leaves, once it has been proved."""
-        self.ends = 0.0
-        """Monotonic time at which the budget ends; 0 until a program has shown the failure."""
+        self.ends = float("inf")
+        """Monotonic time at which the budget ends."""
         asker.on_same = self.keep
 
     def keep(self, text: str) -> None:
@@ -58,12 +56,12 @@ class Ladder:
         with contextlib.suppress(OSError):
             files.write_whole(self._folder / "best.py", text)
 
-    def run(self, starts: list[Start], budget_s: float) -> None:
+    def run(self, starts: list[Start]) -> None:
         """Climb: what each start gives is kept when it is the best; raises Spent when the budget has ended."""
         found, asker = self._found, self._ask
         usual, is_done = asker.limits, False
         carried = [text for s in starts if s.graph for text in s.graph.settings.get("sources", ())]
-        asker.ends = self.ends or time.monotonic() + max(budget_s, LEAST_LOOK_S)
+        asker.ends = self.ends
         for begins in (self._begins, self._is_flaky, self._begins_cold):
             for start in starts:
                 if is_done and (start.level in ("aten", "values", self._level) or self._is_good()):
@@ -74,8 +72,6 @@ class Ladder:
                 asker.begin(start.text, carried, "backend=" if is_own else "")
                 if not begins(start):
                     continue
-                if not self.ends:
-                    self.ends = asker.ends = time.monotonic() + budget_s
                 found.began_lines = found.began_lines or lines_of(start.text)
                 text = start.text if start.graph is None else self._cut(start)
                 if self._verdict.phase in TRACED:

@@ -91,7 +91,7 @@ def why_not(verdict: Verdict) -> str:
     if verdict.responsible == "reprokit":
         return "it is a gap in reprokit, not a failure of the target"
     if verdict.kind == "error-in-eager":
-        return "the target fails without torch.compile too, so there is no compiler bug to isolate"
+        return f"no failure of the compiler was seen that a smaller program could show: {verdict.reason}"
     if verdict.kind == "rank-mismatch":
         return "it takes several ranks to show; the repro is the target's own source, for torchrun"
     return f"the verdict is {verdict.kind}, and no signature says what a smaller program should show"
@@ -103,14 +103,14 @@ def minimize(
 ) -> Minimized:  # fmt: skip
     """Reduce what a run directory recorded; a reduction that fails says in its notes how far it came.
 
-    ``budget_s`` is wall-clock time of the reduction, from the first program that shows the failure; looking for that
-    one, for at most as long or a minute, and the proof at the end come on top.
+    ``budget_s`` is wall-clock time of all but the proof: the start of the server, the search for a first program that
+    shows the failure, and the reduction. How long the proof took is told apart.
     """
     folder = case.run_path / FOLDER
     if not resume:
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(exist_ok=True)
-    found = Minimized()
+    found = Minimized(budget_s=budget_s)
     began = time.monotonic()
     verdict = case.verdict
     starts = starts_of(case)
@@ -119,9 +119,10 @@ def minimize(
         asker = Oracle(folder, server, case.signature, limits_of(case), case.python, show)
         stack.callback(asker.close)
         job = ladder.Ladder(asker, found, folder, verdict, case.seen)
+        job.ends = began + budget_s
         try:
             with interrupts.heard():
-                _until_proved(case, job, asker, found, starts, budget_s, say)
+                _until_proved(case, job, asker, found, starts, say)
         except KeyboardInterrupt:
             found.notes.append("interrupted: this is the best so far; --resume goes on from it")
         except (BadInput, ServerLost, OSError) as problem:
@@ -138,7 +139,7 @@ def minimize(
 
 
 def _until_proved(
-    case: Case, job: ladder.Ladder, asker: Oracle, found: Minimized, starts: list[origins.Start], budget_s: float,
+    case: Case, job: ladder.Ladder, asker: Oracle, found: Minimized, starts: list[origins.Start],
     say: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Reduce and prove; once more when fresh processes say that forked ones misled, or that the failure is flaky."""
@@ -147,7 +148,7 @@ def _until_proved(
     for _ in range(3):
         is_spent, job.finished = False, ""
         try:
-            job.run(starts, budget_s)
+            job.run(starts)
         except Spent:
             is_spent = True
             found.is_complete = False
@@ -157,12 +158,14 @@ def _until_proved(
             return
         _leave(folder, found)
         say("proving the repro in fresh processes")
+        proves = time.monotonic()
         usual = asker.limits
         # what is proved is what leaves: redaction may change a text, and with it what the program does
         job.finished = _finished(case, asker, found)
         text = redactor.text(job.finished)
         place, wanted = folder / "proof", case.signature
         found.proof = proof.prove(text, case.python, place, wanted, asker.limits, asker.rate, case.proofs)
+        found.proof_s = round(found.proof_s + time.monotonic() - proves, 1)
         is_same = found.proof.answer == oracle.SAME
         is_always = found.proof.hits == found.proof.runs and found.proof.tries == 1
         rate = (found.proof.hits + 1) / (found.proof.runs + found.proof.tries)

@@ -28,6 +28,10 @@ class Minimized:
     cpu_s: float = 0.0
     """Processor seconds of the reduction: server, probes and this process, without the proof."""
     seconds: float = 0.0
+    """Of the whole minimization, with the proof."""
+    budget_s: float = 0.0
+    """What all but the proof may take."""
+    proof_s: float = 0.0
     rate: float = 1.0
     is_complete: bool = False
     """Nothing more can be left out; False when the budget ended or somebody did."""
@@ -38,6 +42,10 @@ class Minimized:
     def is_proved(self) -> bool:
         """A fresh process showed the same failure."""
         return self.proof is not None and self.proof.answer == oracle.SAME
+
+    def spent(self) -> str:
+        """What it took, beside the budget."""
+        return f"budget {self.budget_s:g} s: reduction {self.seconds - self.proof_s:.0f} s, proof {self.proof_s:.0f} s"
 
     def say(self) -> str:
         """One line on what the repro is and what proves it."""

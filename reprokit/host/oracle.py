@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import dataclasses
 import hashlib
 import json
 import shutil
@@ -194,8 +195,10 @@ class Oracle:
         return core.OTHER if self.has_failed_eager else core.UNRESOLVED
 
     def _warm(self, text: str, is_eager: bool, role: str = "") -> Judged:
+        left_s = max(self.ends - time.monotonic(), 0.1)
+        limits = dataclasses.replace(self.limits, deadline_s=min(self.limits.deadline_s, left_s))
         try:
-            outcome, folder = self._server.run(text, self.limits, is_eager, role, SAME_RANDOM if role else None)
+            outcome, folder = self._server.run(text, limits, is_eager, role, SAME_RANDOM if role else None)
         except ServerLost as problem:
             self._restarts += 1
             if self._restarts > MOST_RESTARTS:
@@ -203,6 +206,8 @@ class Oracle:
             gone = Verdict("unknown", None, "server", str(problem))
             return Judged(core.UNRESOLVED, gone, Signature("", str(problem), self.wanted.algorithm))
         try:
+            if outcome.is_timed_out and limits.deadline_s < self.limits.deadline_s:
+                raise Spent  # the budget ended it, which says nothing of the program
             request = request_for(folder / "repro.py", self.python, self.limits)
             return judged(request, outcome, folder, self.wanted, bool(self.limits.sizes))
         finally:

@@ -284,7 +284,13 @@ def _asked_before(run_path: Path) -> dict[str, Any]:
     """What other runs had said of this one."""
     seen = files.read_object(run_path / "observation.json")
     before = {k: seen[k] for k in ("eager", "eager_detail") if isinstance(seen.get(k), str)}
-    before.update({k: seen[k] for k in ("first_rung", "departs", "departure") if isinstance(seen.get(k), str)})
+    before.update(
+        {
+            k: seen[k]
+            for k in ("first_rung", "departs", "departs_among", "departure", "fails_only_with")
+            if isinstance(seen.get(k), str)
+        }
+    )
     if isinstance(seen.get("comparison"), dict):
         before["comparison"] = results.read(seen["comparison"])
     with contextlib.suppress(TypeError, ValueError, KeyError):

@@ -62,6 +62,7 @@ class Study:
             is_of_inductor = self.seen.kernel or self.verdict.kind == "cudagraph-skip"
             if self.request.rungs != "none" and not is_of_inductor:
                 self._ablate(case, server, found)
+            self._blame()
 
     def _minimized(self, case: minimize.Case, server: Server, resume: bool) -> Minimized:
         self.say(f"minimizing, for at most {self.request.budget_s:g} s")
@@ -82,18 +83,26 @@ class Study:
             self._check_begin(case, server, program)
         climb = ablate.everything if self.request.rungs == "all" else ablate.in_capture
         if self.ablation is None or self.request.rungs == "all":
-            self.say("climbing the ablation ladder")
+            self.say("compiling in other ways, to see where it begins")
             with contextlib.closing(self._ladder(case, server, program)) as ladder:
-                self.ablation = climb(ladder, self._trying)
+                self.ablation = climb(ladder, self.seen, self._trying)
+
+    def _blame(self) -> None:
+        """Judge once more with what the ablation says of the program's own passes and backend, and keep the ablation."""
+        if self.ablation is None:
+            return
+        self.seen = dataclasses.replace(self.seen, fails_only_with=self.ablation.needs)
+        self.verdict = judge(self.seen)
+        self.ablation = dataclasses.replace(self.ablation, responsible=self.verdict.responsible)
         files.write_json(self.place.path / ablate.FILE, self.ablation.to_json())
 
     def _check_begin(self, case: minimize.Case, server: Server, program: str) -> None:
         """Ask where the small program begins to be wrong: of its candidates only the family was asked."""
         with contextlib.closing(self._ladder(case, server, program)) as ladder:
             first = ladder.climb(ablate.IN_CAPTURE, self._trying).first
-        part = first.part if first else "nowhere"
+        part = first.part if first else ""
         if part != self.seen.first_rung:
-            why = f"the small program begins to be wrong in {part}, the target in {self.seen.first_rung}: look at both"
+            why = f"the small program begins to be wrong in {part or 'no part that was asked'}, the target in {self.seen.first_rung}: look at both"
             self.missing.append(Missing("minimization", why))
 
     def _ladder(self, case: minimize.Case, server: Server, program: Request | str) -> ablate.Ladder:

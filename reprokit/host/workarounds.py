@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core import ablation, oracle, remedies, speed
+from ..core import ablation, frames, oracle, remedies, speed
 from ..core.records import Observation, Signature, Verdict
 from ..core.remedies import Remedy
 from . import ablate, observe
@@ -27,6 +27,7 @@ class Tried:
 
     name: str
     code: str
+    """What the user writes; empty where the remedy does not avoid the failure, or makes another one."""
     answer: str
     """``passes`` when it avoids the failure; else one of ``oracle.ANSWERS``, or empty when it does not apply."""
     why: str = ""
@@ -71,7 +72,7 @@ class Workarounds:
         # of those that are as good, the first is the nearest to what the user wrote
         best = next(t for t in ways if (t.gain.ratio if t.gain else 0.0) >= AS_GOOD * most)
         if best.gain is not None and best.gain.ratio < speed.LEAST_GAIN:
-            return f"{best.name} avoids it and is {best.gain}: run it eager until it is mended."
+            return f"{best.name} avoids it and is {best.gain}: run it eager until it is fixed."
         return f"{best.name} avoids it" + (f" and is {best.gain}." if best.gain else ".")
 
 
@@ -104,15 +105,16 @@ class Tryer:
 
     def _try(self, remedy: Remedy) -> Tried:
         if remedy.overrides.get("region") and isinstance(self._program, str):
-            return Tried(remedy.name, remedy.code, "", "a small program has no layers")
+            return Tried(remedy.name, "", "", "a small program has no layers")
         if remedy.is_eager:
             judged = self._ladder.ask(ablation.EAGER)
-            return Tried(remedy.name, remedy.code, judged.answer, "", judged.cpu_s)
+            code = remedy.code if judged.answer == oracle.PASSES else ""
+            return Tried(remedy.name, code, judged.answer, "", judged.cpu_s)
         judged = self._ladder.ask(ablation.Rung(remedy.name, "remedies", remedy.overrides))
-        if judged.verdict.cause == "bad-target":
-            return Tried(remedy.name, remedy.code, "", judged.verdict.reason)
+        if judged.verdict.cause == "BadTarget" and judged.seen.raised is not None:
+            return Tried(remedy.name, "", "", frames.root(judged.seen.raised).message)
         if judged.answer != oracle.PASSES:
-            return Tried(remedy.name, remedy.code, judged.answer, judged.signature.title, judged.cpu_s)
+            return Tried(remedy.name, "", judged.answer, judged.signature.title, judged.cpu_s)
         told = judged.seen.comparison.says if judged.seen.comparison else ""
         gain, _ = self._measured(remedy.overrides)
         return Tried(remedy.name, remedy.code, judged.answer, "", round(judged.cpu_s, 2), gain, told)

@@ -151,7 +151,7 @@ def test_a_failure_is_cut_out_of_the_model(tmp_path: Path) -> None:
     """A bug in the lowering of one operator is minimized from the recorded graph to a program without transformers."""
     env = clean_environ(BUG="raise", PYTHONPATH=f"{ROOT}:{ROOT / 'benchmarks' / 'inject'}")
     done = reprokit(
-        "capture", "hf:bert", *TINY, "--minimize", "--budget", "60", "--output-dir", tmp_path, "--json", env=env
+        "capture", "hf:bert", *TINY, "--minimize", "--budget", "90", "--output-dir", tmp_path, "--json", env=env
     )
     assert (done.status, done.kind) == (1, "exception"), done.out + done.err
     text = Path(done.json["repro"]).read_text()

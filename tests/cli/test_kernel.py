@@ -132,7 +132,7 @@ def test_a_command_that_needs_triton_alone_is_made_small(write: Any, tmp_path: P
         'for arch in (80, 101): triton.compile(source, target=GPUTarget("cuda", arch, 32)',
     )
     assert text != ADD
-    words = ("--budget", "20", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, write("arch.py", text))
+    words = ("--budget", "60", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, write("arch.py", text))
     done = reprokit("capture", *words, env=clean_environ(REPROKIT_MINIMIZE="1"))
     assert (done.status, done.kind, done.json["verdict"]["phase"]) == (1, "exception", "ptxas"), done.out
     found, repro = done.json["minimized"], Path(done.json["repro"]).read_text()

@@ -200,7 +200,7 @@ def test_hangs_and_crashes_are_reduced_too(kind: str, does: str, tmp_path: Path,
         "8",
         "--no-escalate",
         "--budget",
-        "12",
+        "50",
         "--output-dir",
         tmp_path / "out",
         MARK=mark,
@@ -218,7 +218,7 @@ def test_a_compile_that_goes_on_and_on_is_reduced(tmp_path: Path, write: Any) ->
     working = "import time\n        while print('at work') is None: time.sleep(0.3)"
     target = write("works.py", SMALL.replace('raise NotImplementedError("erf is too hard")', working))
     done = capture(
-        f"{target}:make", "--timeout", "15", "--stall", "10", "--budget", "20", "--output-dir", tmp_path / "out"
+        f"{target}:make", "--timeout", "15", "--stall", "10", "--budget", "65", "--output-dir", tmp_path / "out"
     )
     found = done.json["minimized"]
     assert done.kind == "slow-compile" and found["proof"]["answer"] == "same", found
@@ -238,7 +238,7 @@ def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, write: Any) -> 
     """It shows in two of three runs: a pass is not believed at once, and the pack says k of n."""
     twice = "for _ in range(2):\n    torch._dynamo.reset()\n    torch.compile(f, backend=picky)(torch.randn(8, 16))\n"
     done = capture(
-        "--budget", "45", "--proofs", "3", "--output-dir", tmp_path / "out", "--", sys.executable, write("flaky.py", FLAKY + twice),
+        "--budget", "90", "--proofs", "3", "--output-dir", tmp_path / "out", "--", sys.executable, write("flaky.py", FLAKY + twice),
         COUNT=str(tmp_path / "count"),
     )  # fmt: skip
     found = done.json["minimized"]
@@ -494,3 +494,15 @@ def test_what_cannot_be_minimized_is_told(tmp_path: Path, write: Any) -> None:
     assert any(m["what"] == "minimization" and "without torch.compile" in m["why"] for m in done.json["missing"]), (
         done.json
     )
+
+
+@pytest.mark.slow
+def test_the_budget_is_that_of_all_but_the_proof(tmp_path: Path, write: Any) -> None:
+    """The search for a first program ends with it, too, and what was spent is told beside it."""
+    done = capture(f"{write('short.py', SMALL)}:make", "--budget", "0.5", "--output-dir", tmp_path / "out")
+    found = done.json["minimized"]
+    assert not found["lines"] and found["proof"] is None and found["probes"] <= 1, found
+    assert {"what": "minimization", "why": "the budget ended before any program showed the failure"} in done.json[
+        "missing"
+    ]
+    assert re.fullmatch(r"budget 0.5 s: reduction \d+ s, proof 0 s", found["spent"]), found

@@ -60,7 +60,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Done:
 [suite]
 name = "small"
 retries = 0
-budget_s = 60
+budget_s = 90
 [environments.here]
 python = "python"
 [environments.gone]

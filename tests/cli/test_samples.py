@@ -76,8 +76,10 @@ def test_sample(name: str, tmp_path: Path) -> None:
     }
     assert Path(found["pack"]).name == f"reprokit-{name}-make-{kind}-{found['signature']['id']}.tar.gz"
     pack = archive.read(Path(found["pack"]))
-    filed = {"issue.md", "issue/describe.md", "issue/error_logs.md", "issue/versions.md", "issue/url.txt", "repro.py"}
+    filed = {"issue.md", "issue/describe.md", "issue/error_logs.md", "issue/versions.md", "repro.py"}
     assert filed & set(pack.files) == (set() if kind == "ok" else filed)
+    is_upstream = found["verdict"]["responsible"] in ("torch", "triton")
+    assert ("issue/url.txt" in pack.files) is is_upstream
     for part in ("command.txt", "verdict.json", "signature.json", "observation.json", "run.json", "environment.json", "collect_env.txt"):  # fmt: skip
         assert part in pack.files, part
     for folder in ("logs/", "graphs/", "trace/", "journal/"):
@@ -91,7 +93,14 @@ def test_sample(name: str, tmp_path: Path) -> None:
         )
         assert again.returncode not in (0, 2)
         assert words in again.stderr
+    assert ("issue/url.txt" in pack.files) is (kind in ("exception", "crash"))
     if name == "hang":
+        line = (ROOT / "samples" / "hang.py").read_text().splitlines().index("        with lock, lock:") + 1
+        assert found["verdict"]["responsible"] == "user", found["verdict"]
+        assert found["verdict"]["responsible_place"].endswith(f"hang.py:{line}")
+        assert f"hang.py:{line}. Please do not file it" in pack.files["issue.md"].decode()
+        refused = reprokit("issue", found["pack"])
+        assert refused.status == 1 and "in your own code at" in refused.out
         assert {"py-spy", "faulthandler"} <= {
             n.split("-", 1)[1].rsplit("-", 1)[0] for n in pack.files if n.startswith("stacks/") and n[7].isdigit()
         }

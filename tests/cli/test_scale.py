@@ -79,7 +79,7 @@ def shown(done: Done) -> str:
 def test_an_exponential_compile_is_named_and_a_deadline_is_told(target: Path, tmp_path: Path) -> None:
     """Phase, law and frame; the size that met its deadline is left out of the fit and is where the stacks are from."""
     done = reprokit(
-        "scale", f"{target}:steep", "--set", "n=3,6,9,20", "--at", "20", "--timeout", "45", "--budget", "10", "--output-dir", tmp_path / "out", "--json",
+        "scale", f"{target}:steep", "--set", "n=3,6,9,20", "--at", "20", "--timeout", "45", "--budget", "70", "--output-dir", tmp_path / "out", "--json",
         env=clean_environ(REPROKIT_MINIMIZE="1"),
     )  # fmt: skip
     found = done.json

@@ -23,7 +23,7 @@ def capture(*words: str | Path, **more: str) -> Done:
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> Done:
     """One capture of a wrong result, with all that follows it, for all workers."""
-    words = (SAMPLES / "wrong_result.py:make", "--budget", "60", "--output-dir")
+    words = (SAMPLES / "wrong_result.py:make", "--budget", "100", "--output-dir")
     environ = {"REPROKIT_MINIMIZE": "1", "REPROKIT_ABLATE": "1"}
     return shared(tmp_path_factory, "wrong", lambda place: capture(*words, place / "out", **environ))
 
@@ -186,7 +186,7 @@ def test_recompiles_are_reduced_to_the_attribute_that_changes(write: Any, tmp_pa
     """What is left recompiles for the same reason, and fails by itself."""
     made = '{"model": Net(), "calls": [((torch.ones(3),), {})] * 7, "compile": {"backend": "eager"}}'
     file = write("steps.py", f"{COUNTING}\ntorch._dynamo.config.recompile_limit = 64\ndef make(): return {made}\n")
-    words = ("--budget", "60", "--output-dir", tmp_path / "out")
+    words = ("--budget", "100", "--output-dir", tmp_path / "out")
     done = capture(f"{file}:make", *words, REPROKIT_COMPARE="0", REPROKIT_MINIMIZE="1")
     assert done.kind == "recompile-storm"
     found = done.json["minimized"]

@@ -122,7 +122,7 @@ def test_modes_that_would_time_or_record_something_do_not(tmp_path: Path) -> Non
 def test_a_failure_on_a_simulated_gpu_is_made_small_on_it(write: Any, tmp_path: Path) -> None:
     """The probes and the proof simulate the GPU too."""
     target = f"{write('refusing.py', REFUSING)}:make"
-    done = capture(target, "--gpu", "a100", "--budget", "30", "--output-dir", tmp_path / "out", REPROKIT_MINIMIZE="1")
+    done = capture(target, "--gpu", "a100", "--budget", "75", "--output-dir", tmp_path / "out", REPROKIT_MINIMIZE="1")
     assert (done.status, done.kind, done.json["verdict"]["phase"]) == (1, "exception", "lowering"), done.out + done.err
     found = done.json["minimized"]
     assert found["proof"]["hits"] == 1 and found["lines"] <= 16, found
@@ -135,7 +135,7 @@ def test_a_kernel_that_ptxas_refuses_is_made_small_without_torch(write: Any, tmp
     """The story of the seeds: an architecture that the ptxas at hand does not know."""
     gpu = write("thor.json", json.dumps(THOR))
     target = f"{write('add.py', ADD)}:make"
-    done = capture(target, "--gpu", gpu, "--budget", "10", "--output-dir", tmp_path / "out", REPROKIT_MINIMIZE="1")
+    done = capture(target, "--gpu", gpu, "--budget", "60", "--output-dir", tmp_path / "out", REPROKIT_MINIMIZE="1")
     assert (done.status, done.kind, done.json["verdict"]["phase"]) == (1, "exception", "ptxas"), done.out + done.err
     assert "Value 'sm_101a' is not defined" in done.json["signature"]["title"]
     found, text = done.json["minimized"], Path(done.json["repro"]).read_text()
@@ -148,7 +148,7 @@ def test_a_kernel_that_ptxas_refuses_is_made_small_without_torch(write: Any, tmp
     refused = reprokit("workarounds", done.json["pack"], "--yes")
     assert refused.status == 2 and "reprokit kernel tries its repro.py" in refused.err
     again = reprokit(
-        "minimize", done.json["pack"], "--yes", "--budget", "5", "--json", "--output-dir", tmp_path / "again"
+        "minimize", done.json["pack"], "--yes", "--budget", "45", "--json", "--output-dir", tmp_path / "again"
     )
     assert again.status == 0 and "GPUTarget" in Path(again.json["repro"]).read_text(), again.out + again.err
     assert any(re.fullmatch(r"logs/triton.*\.mlir", n) for n in names) and any(n.startswith("kernels/") for n in names)

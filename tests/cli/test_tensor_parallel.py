@@ -74,7 +74,7 @@ def test_a_rank_that_skips_a_collective_is_named(write: Any, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_a_failure_of_one_rank_is_made_small_in_one_process(write: Any, tmp_path: Path) -> None:
     """A fake process group and distributed tensors stand in the repro; it needs no launcher."""
-    words = ("--tensor-parallel-gpus", "2", "--weights", "fake", "--budget", "8", "--output-dir", tmp_path / "out")
+    words = ("--tensor-parallel-gpus", "2", "--weights", "fake", "--budget", "60", "--output-dir", tmp_path / "out")
     done = capture(f"{write('net.py', NET)}:refused", *words, REPROKIT_MINIMIZE="1")
     assert (done.status, done.kind) == (1, "exception"), done.out + done.err
     found, text = done.json["minimized"], Path(done.json["repro"]).read_text()

@@ -6,6 +6,7 @@ import pytest
 
 from reprokit.core import ablation
 from reprokit.core.ablation import Ablation, Step
+from reprokit.core.records import Observation
 
 BACKENDS = [r for r in ablation.RUNGS if r.group == "backends"]
 
@@ -60,3 +61,41 @@ def test_a_damaged_file_is_refused(told: dict[str, object]) -> None:
     """Rather than told as if it were a ladder."""
     with pytest.raises(TypeError):
         ablation.read(told)
+
+
+def with_own(*answers: tuple[ablation.Rung, str], failing_from: int) -> Ablation:
+    own = tuple(Step(rung.name, rung.group, answer, "", "") for rung, answer in answers)
+    return Ablation((*own, *climbed(failing_from).steps))
+
+
+def test_the_programs_own_passes_are_a_step() -> None:
+    """What passes without them is not torch's: no label, and no cure."""
+    found = with_own((ablation.OWN_PASSES, "passes"), failing_from=4)
+    assert (found.own, found.label, found.cures) == ("passes", "", ())
+    assert "it passes without the program's own passes" in found.sentence and "it is for" not in found.sentence
+    assert with_own((ablation.OWN_PASSES, "same"), failing_from=4).label == "module: inductor"
+    needs = [
+        with_own((ablation.OWN_PASSES, answer), failing_from=4).needs for answer in ("passes", "same", "unresolved")
+    ]
+    assert needs == ["passes", "torch", ""]
+
+
+def test_the_programs_own_backend_is_a_step() -> None:
+    """What fails with it alone is that backend's; what fails with one of torch's, too, is that one's."""
+    found = with_own((ablation.OWN_BACKEND, "same"), failing_from=5)
+    assert (found.own, found.label) == ("backend", "")
+    assert found.sentence.startswith("It fails with the program's own backend and passes with no torch.compile, ")
+    assert with_own((ablation.OWN_BACKEND, "same"), failing_from=4).label == "module: inductor"
+
+
+def test_only_what_the_program_has_is_asked() -> None:
+    """A program with neither has neither step."""
+    assert ablation.of_own(Observation()) == ()
+    assert ablation.of_own(Observation(own_passes=("a.py:1",))) == (ablation.OWN_PASSES,)
+    assert ablation.of_own(Observation(own_backend="a.py:1")) == (ablation.OWN_BACKEND,)
+
+
+def test_a_label_is_for_what_is_torchs() -> None:
+    """The verdict may know better than the ablation steps."""
+    found = Ablation(climbed(4).steps, responsible="user")
+    assert found.label == "" and "it is for" not in found.sentence

@@ -1,0 +1,154 @@
+"""Failures of the program's own passes, backends and operators are not blamed on PyTorch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.host import archive
+
+from ..conftest import Done, clean_environ, reprokit
+
+PASS = """
+import torch, torch._inductor.config
+from torch._inductor.custom_graph_pass import CustomGraphPass
+
+class Mine(CustomGraphPass):
+    def __call__(self, graph):
+        for node in list(graph.nodes):
+            if node.target is torch.ops.aten.relu.default:
+                {change}
+    def uuid(self):
+        return None
+
+def function(x):
+    return torch.relu(x + 1) * 2
+
+def make():
+    torch._inductor.config.post_grad_custom_pre_pass = Mine()
+    return function, (torch.randn(16, 16),)
+"""
+OPERATOR = """
+import torch
+
+@torch.library.custom_op("mylib::twist", mutates_args=())
+def twist(x: torch.Tensor) -> torch.Tensor:
+    return {real}
+
+@twist.register_fake
+def _(x):
+    {fake}
+
+def function(x):
+    y = x * 3
+    z = torch.ops.mylib.twist(y) * 2.0
+    return z, y + 1
+
+def make():
+    return function, (torch.randn(16, 8),)
+"""
+BACKEND = """
+import torch
+
+def mine(gm, inputs):
+    {make}
+
+def function(x):
+    return torch.relu(x + 1) * 2
+
+print(torch.compile(function, backend=mine)(torch.randn(16, 16)).sum())
+"""
+
+
+def capture(*words: str | Path, **more: str) -> Done:
+    environ = {"REPROKIT_ABLATE": "1", "REPROKIT_COMPARE": "1", **more}
+    return reprokit("capture", "--json", "--budget", "90", *words, env=clean_environ(**environ))
+
+
+def assert_not_filed(done: Done, place: str) -> dict[str, Any]:
+    """The verdict names the place, and no text of the pack sends anybody to a repository."""
+    told = done.json
+    verdict = told["verdict"]
+    assert verdict["responsible"] == "user" and verdict["responsible_place"].endswith(place), verdict
+    pack = archive.read(Path(told["pack"]))
+    issue = pack.files["issue.md"].decode()
+    assert "> **This is not a bug of PyTorch:** the failure is in " in issue and "it is for" not in issue
+    assert told["ablation"]["label"] == "" and "issue/url.txt" not in pack.files
+    assert "Do not file it: the failure is in" in pack.files["README.md"].decode()
+    refused = reprokit("issue", told["pack"])
+    assert refused.status == 1 and "the failure is in" in refused.out, refused.out
+    ablation = told["ablation"]
+    assert isinstance(ablation, dict)
+    return ablation
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "kind", "line"),
+    [
+        ("graph.erase_node(node)", "exception", "    graph.erase_node(node)"),
+        ("node.target = torch.ops.aten.neg.default", "wrong-result", "    def __call__(self, graph):"),
+    ],
+)
+def test_a_pass_that_raises_or_rewrites_wrongly(change: str, kind: str, line: str, write: Any, tmp_path: Path) -> None:
+    """The stack names its line, or its absence cures the failure."""
+    file = write("mine.py", PASS.format(change=change))
+    number = next(n for n, row in enumerate(file.read_text().splitlines(), 1) if row.endswith(line))
+    done = capture(f"{file}:make", "--output-dir", tmp_path / "out")
+    assert (done.status, done.kind) == (1, kind), done.out
+    ablation = assert_not_filed(done, f"mine.py:{number}")
+    assert ablation["own"] == "passes" and "it passes without the program's own passes" in ablation["sentence"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "kind", "line"),
+    [
+        ("raise KeyError('no kernel')", "exception", 5),
+        ("return lambda *args: tuple(o + 1 for o in gm(*args))", "wrong-result", 4),
+    ],
+)
+def test_a_backend_of_its_own(make: str, kind: str, line: int, write: Any, tmp_path: Path) -> None:
+    """It is an ablation step of its own; every backend of torch's passes."""
+    script = write("train.py", BACKEND.format(make=make))
+    done = capture("--compare", "--output-dir", tmp_path / "out", "--", sys.executable, script, REPROKIT_MINIMIZE="1")
+    assert (done.status, done.kind) == (1, kind), done.out
+    ablation = assert_not_filed(done, f"train.py:{line}")
+    assert ablation["own"] == "backend" and "It fails with the program's own backend and passes" in ablation["sentence"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("real", "fake", "kind", "phase", "says"),
+    [
+        ("x.t().contiguous().t() + 1", "return torch.empty_like(x)", "exception", "kernel-run", "disagrees with its real result"),
+        ("x + 1", "raise ValueError('three dimensions')", "exception", "dynamo-trace", "raised on fake tensors"),
+        ("(x * 100).int()", "return torch.empty_like(x)", "wrong-result", "inductor", "says float32 [16, 8], and its result is int32 [16, 8]"),
+        ("x.add_(1).sum(0)", "return x.new_empty(8)", "wrong-result", "inductor", "changes its argument x, which its schema does not say"),
+    ],
+)  # fmt: skip
+def test_a_false_operator_is_named(
+    real: str, fake: str, kind: str, phase: str, says: str, write: Any, tmp_path: Path
+) -> None:
+    """Its result has other strides or another type than its fake kernel says, it raises, or it changes its argument."""
+    file = write("op.py", OPERATOR.format(real=real, fake=fake))
+    done = capture(f"{file}:make", "--output-dir", tmp_path / "out")
+    assert (done.kind, done.json["verdict"]["phase"]) == (kind, phase), done.out
+    assert_not_filed(done, "mylib::twist")
+    assert says in done.json["verdict"]["responsible_because"][0]
+
+
+def test_a_backend_that_was_not_left_out_blames_nobody(write: Any, tmp_path: Path) -> None:
+    """Without an ablation nothing says whether torch or the backend is wrong."""
+    script = write("train.py", BACKEND.format(make="return lambda *args: tuple(o + 1 for o in gm(*args))"))
+    done = capture(
+        "--compare", "--output-dir", tmp_path / "out", "--", sys.executable, script,
+        REPROKIT_MINIMIZE="0", REPROKIT_ABLATE="0",
+    )  # fmt: skip
+    assert (done.kind, done.json["verdict"]["responsible"]) == ("wrong-result", "unknown"), done.out
+    issue = Path(done.json["issue"]).read_text()
+    assert "Please do not file this" in issue
+    assert "without `torch.compile`: it ran; its results are what the compiled ones are compared with" in issue

@@ -1,0 +1,170 @@
+"""Who is responsible, as a table from evidence to party; and what may be filed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprokit.core import ownership
+from reprokit.core.processes import Evidence, HeldLock, ProcessState
+from reprokit.core.records import Dump, Fault, Frame, Link, Observation, Raised, ThreadStack, Verdict
+from reprokit.core.responsibility import decide, repository, why_not_filed
+
+V = "/opt/v/lib/python3.11/site-packages/"
+POST_GRAD = Frame(V + "torch/_inductor/fx_passes/post_grad.py", "post_grad_passes", 260)
+LOWERING = Frame(V + "torch/_inductor/lowering.py", "make_pointwise", 9)
+SYMBOLIC = Frame(V + "torch/fx/experimental/symbolic_shapes.py", "evaluate_expr", 4)
+BACKEND = Frame(V + "torch/_dynamo/output_graph.py", "OutputGraph._call_user_compiler", 3119)
+OBSERVER = Frame(V + "torch/fx/passes/graph_transform_observer.py", "apply_graph_pass", 103)
+GENERATED = Frame("/tmp/torchinductor_bob/qa/cqa.py", "Runner.call", 81)
+ENTRY = Frame(V + "torch/_dynamo/eval_frame.py", "compile_wrapper", 1183)
+DISABLED = Frame(V + "torch/_dynamo/eval_frame.py", "DisableContext.__call__.<locals>._fn", 1446)
+ERASE = Frame(V + "torch/fx/graph.py", "Graph.erase_node", 1599)
+OP = Frame(V + "torch/_library/custom_ops.py", "backend_impl", 3)
+TRITON = Frame(V + "triton/compiler/code_generator.py", "visit_Call", 5)
+SYMPY = Frame(V + "sympy/core/expr.py", "__mul__", 5)
+VLLM = Frame(V + "vllm/compilation/fusion.py", "FusionPass.__call__", 77)
+WAIT = Frame("/usr/lib/python3.11/threading.py", "wait", 320)
+MINE = Frame("/home/bob/train.py", "Mine.__call__", 17)
+FORWARD = Frame("/home/bob/train.py", "forward", 90)
+MAIN = Frame("/home/bob/train.py", "<module>", 200)
+CALLER = (FORWARD, ENTRY, MAIN)
+AT = "/home/bob/train.py:17"
+
+FRAMES = {
+    "a pass raises": ((MINE, OBSERVER, POST_GRAD, *CALLER), AT),
+    "a pass calls torch.fx wrongly": ((ERASE, MINE, OBSERVER, POST_GRAD, *CALLER), AT),
+    "a pass waits": ((WAIT, MINE, OBSERVER, POST_GRAD, *CALLER), AT),
+    "a backend raises": ((MINE, BACKEND, *CALLER), AT),
+    "the kernel of a custom operator": ((MINE, DISABLED, OP, GENERATED, *CALLER), AT),
+    "a package's pass": ((VLLM, OBSERVER, POST_GRAD, *CALLER), V + "vllm/compilation/fusion.py:77"),
+    "Inductor itself": ((LOWERING, *CALLER), ""),
+    "a library that Inductor calls": ((SYMPY, LOWERING, *CALLER), ""),
+    "a library that a pass calls": ((SYMPY, MINE, OBSERVER, POST_GRAD, *CALLER), AT),
+    "Inductor below a backend that calls it": ((LOWERING, MINE, BACKEND, *CALLER), ""),
+    "shapes in a pass": ((SYMBOLIC, MINE, OBSERVER, POST_GRAD, *CALLER), ""),
+    "a dataclass of Inductor's": ((Frame("<string>", "__init__", 3), LOWERING, *CALLER), ""),
+    "a torch that was built here": (
+        (
+            Frame("/work/pytorch/torch/overrides.py", "f", 3),
+            Frame("/work/pytorch/torch/_inductor/ir.py", "g", 3),
+            ENTRY,
+        ),
+        "",
+    ),
+    "a program beside that torch": (
+        (Frame("/work/pytorch/try.py", "f", 3), Frame("/work/pytorch/torch/_inductor/ir.py", "g", 3), ENTRY),
+        "/work/pytorch/try.py:3",
+    ),
+    "what called compiled code": ((GENERATED, *CALLER), ""),
+    "a function that Dynamo left in eager": ((MINE, DISABLED, *CALLER), ""),
+    "a program without the compiler": ((MINE, FORWARD, MAIN), ""),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_own_code_is_what_the_compiler_called(name: str) -> None:
+    """The innermost frame that says something decides; the caller of the compiler and its libraries do not."""
+    frames, place = FRAMES[name]
+    found = ownership.called_by_compiler(frames)
+    assert (found.at if found else "") == place
+
+
+def raised(*frames: Frame, type: str = "KeyError", message: str = "'x'") -> dict[str, Any]:
+    return {"raised": Raised((Link(type, message, frames),)), "exit_status": 1}
+
+
+def hung(*frames: Frame, **more: Any) -> dict[str, Any]:
+    dumps = tuple(Dump(n, "py-spy", 7, (ThreadStack(7, "MainThread", frames, True, tid=7),)) for n in (1, 2))
+    return {"dumps": dumps, "main_pid": 7, "is_timed_out": True, **more}
+
+
+PASS = (MINE, OBSERVER, POST_GRAD, *CALLER)
+LOCKED = Evidence(processes=(ProcessState(7),), locks=(HeldLock("/tmp/lock", 99),))
+FAKE = "expected size 16==16, stride 1==8 at dim=0\nError in op: torch.ops.{}.default\nThis error most often comes from a fake kernel"
+ON_FAKE = "Dynamo failed to run FX node with fake tensors: call_function {}(*(FakeTensor(..., size=(16, 8)),), **{{}}): got ValueError('3-d')"
+
+TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
+    "own pass raises": ("exception", "fx-passes", "KeyError", raised(*PASS), "user", AT),
+    "own pass hangs": ("hang", "fx-passes", "lock-deadlock", hung(*PASS), "user", AT),
+    "own pass is slow": ("slow-compile", "fx-passes", "python-loop", hung(*PASS), "user", AT),
+    "own operator dies": ("crash", "kernel-run", "SIGSEGV", {"faults": (Fault(7, "Segmentation fault", (MINE, OP, GENERATED)),)}, "user", AT),
+    "Inductor raises": ("exception", "lowering", "KeyError", raised(LOWERING, *CALLER), "torch", ""),
+    "Inductor hangs": ("hang", "lowering", "python-loop", hung(LOWERING, *CALLER), "torch", ""),
+    "compiled code dies": ("crash", "kernel-run", "SIGSEGV", {"faults": (Fault(7, "Segmentation fault", (GENERATED, *CALLER)),)}, "torch", ""),
+    "only with own passes": ("wrong-result", "inductor", "values", {"fails_only_with": "passes", "own_passes": (AT,)}, "user", AT),
+    "only with own backend": ("wrong-result", None, "values", {"fails_only_with": "backend", "own_backend": AT}, "user", AT),
+    "own passes do not matter": ("wrong-result", "inductor", "values", {"own_passes": (AT,), "fails_only_with": "torch"}, "torch", ""),
+    "own passes were not asked": ("wrong-result", "inductor", "values", {"own_passes": (AT,)}, "unknown", ""),
+    "own backend was not asked": ("crash", "kernel-run", "SIGSEGV", {"own_backend": AT}, "unknown", ""),
+    "before own passes": ("exception", "dynamo-trace", "KeyError", {**raised(BACKEND), "own_passes": (AT,)}, "torch", ""),
+    "a fake kernel lies": ("exception", "kernel-run", "AssertionError", raised(GENERATED, message=FAKE.format("mylib.twist")), "user", "mylib::twist"),
+    "a fake kernel raises": ("exception", "dynamo-trace", "TorchRuntimeError", raised(BACKEND, message=ON_FAKE.format("mylib.twist")), "user", "mylib::twist"),
+    "torch's operator lies": ("exception", "kernel-run", "AssertionError", raised(GENERATED, message=FAKE.format("aten.sort")), "torch", ""),
+    "torch's operator raises": ("exception", "dynamo-trace", "TorchRuntimeError", raised(BACKEND, message=ON_FAKE.format("aten.sort.default")), "torch", ""),
+    "it departs at a custom operator": ("wrong-result", "inductor", "values", {"departure": "the first operator in it is `mylib::twist` at a.py:3"}, "user", "mylib::twist"),
+    "a custom operator lies": ("wrong-result", "inductor", "values", {"departure": "the first operator in it is `mul` at a.py:3; the fake kernel of the custom operator `mylib::twist` says float32 [2], and its result is int32 [2]"}, "user", "mylib::twist"),
+    "it departs at torch's operator": ("wrong-result", "inductor", "values", {"departure": "the first operator in it is `aten::sin` at a.py:3"}, "torch", ""),
+    "ranks differ": ("rank-mismatch", "dynamo-trace", "has no", {}, "user", ""),
+    "eager fails": ("error-in-eager", "eager", "ValueError", raised(MINE, MAIN), "user", AT),
+    "eager dies in torch": ("error-in-eager", "eager", "SIGFPE", {"faults": (Fault(7, "x", (Frame(V + "torch/_ops.py", "f", 1), MAIN)),)}, "unknown", ""),
+    "the driver is too old": ("exception", "kernel-run", "RuntimeError", raised(GENERATED, message="CUDA driver version is insufficient for CUDA runtime version"), "driver", ""),
+    "the driver is too old for eager": ("error-in-eager", "eager", "RuntimeError", raised(MAIN, message="Found no NVIDIA driver on your system"), "driver", ""),
+    "the disk is full": ("unknown", "codegen", "disk-full", {}, "machine", ""),
+    "stopped": ("hang", "lowering", "stopped", hung(LOWERING, *CALLER), "machine", ""),
+    "a worker is stopped": ("hang", "worker-wait", "compile-worker-stopped", hung(LOWERING, *CALLER), "machine", ""),
+    "in the kernel": ("hang", "cpp-build", "uninterruptible", hung(LOWERING, *CALLER), "machine", ""),
+    "somebody holds the lock": ("hang", "cpp-build", "file-lock", hung(LOWERING, *CALLER, evidence=LOCKED), "machine", ""),
+    "nobody holds the lock": ("hang", "cpp-build", "file-lock", hung(LOWERING, *CALLER), "torch", ""),
+    "killed": ("crash", "lowering", "SIGKILL", {"exit_status": -9}, "machine", ""),
+    "no memory for data": ("oom", "run", "MemoryError", {}, "machine", ""),
+    "no memory for the compiler": ("oom", "lowering", "MemoryError", {}, "torch", ""),
+    "the compiler grows": ("hang", "fx-passes", "memory-runaway", hung(LOWERING, *CALLER), "torch", ""),
+    "a kernel of Triton's": ("exception", "ptxas", "PTXASError", {"kernel": "softmax.py"}, "triton", ""),
+    "Triton's compiler": ("exception", "ttir", "CompilationError", raised(TRITON, LOWERING, *CALLER), "triton", ""),
+    "own code outside": ("hang", "eager", "lock-deadlock", hung(WAIT, FORWARD, MAIN), "user", "/home/bob/train.py:90"),
+    "torch's code outside": ("hang", "eager", "gpu-wait", hung(Frame(V + "torch/cuda/__init__.py", "synchronize", 9), MAIN), "unknown", ""),
+    "a graph break": ("graph-break", "dynamo-trace", "x", {}, "torch", ""),
+    "a recompile limit": ("recompile-limit", "guards", "recompile_limit", {}, "torch", ""),
+    "not judged": ("unknown", None, "deadline", {}, "unknown", ""),
+    "nothing failed": ("ok", None, "", {}, "", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_evidence_names_the_party(name: str) -> None:
+    """Each party has its evidence, in words; where there is none, torch is what is left of a compile that failed."""
+    kind, phase, cause, evidence, party, place = TABLE[name]
+    found = decide(Verdict(kind, phase, cause, "What was seen."), Observation(**evidence))
+    assert (found.party, found.place) == (party, place), found
+    assert all(text.endswith(".") for text in found.because) and bool(found.because) is bool(party)
+
+
+def test_a_simulated_gpu_has_no_driver() -> None:
+    """Its driver's words are a gap of the simulation."""
+    seen = Observation(**raised(GENERATED, message="CUDA driver version is insufficient"), simulated=("H100",))
+    assert decide(Verdict("exception", "kernel-run", "RuntimeError", "Seen."), seen).party != "driver"
+
+
+@pytest.mark.parametrize(
+    ("kind", "party", "place", "why"),
+    [
+        ("exception", "torch", "", ""),
+        ("exception", "triton", "", ""),
+        ("hang", "user", AT, f"the failure is in your own code at {AT}"),
+        ("hang", "user", V + "vllm/a.py:3", f"the failure is in vllm (third-party package), at {V}vllm/a.py:3"),
+        ("exception", "user", "mylib::twist", "the failure is in the custom operator mylib::twist, which is not torch's"),
+        ("oom", "machine", "", "the machine is responsible, not the compiler"),
+        ("exception", "driver", "", "the driver of the GPU is responsible, not the compiler"),
+        ("hang", "unknown", "", "nothing shows who is responsible"),
+        ("error-in-eager", "user", AT, "nothing shows that the compiler is at fault"),
+        ("ok", "", "", "nothing failed"),
+    ],
+)  # fmt: skip
+def test_only_what_is_torchs_or_tritons_is_filed(kind: str, party: str, place: str, why: str) -> None:
+    """All else has a reason, which names the place."""
+    verdict = Verdict(kind, None, None, "Seen.", responsible=party, responsible_place=place)
+    assert why_not_filed(verdict) == why
+    upstream = {"torch": "pytorch/pytorch", "triton": "triton-lang/triton"}
+    assert repository(verdict) == ("" if why else upstream[party])

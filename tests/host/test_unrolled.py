@@ -1,0 +1,59 @@
+"""How fast a loop is traced, and how much of it is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprokit.core.journal import Event
+from reprokit.host import unrolled
+
+PROGRAM = """N = 1_000_000
+def f(x):
+    for i in range(3):
+        for _ in {loop}:
+            x = x + 1
+    while True:
+        x = x + 2
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "line", "most"),
+    [
+        ("range(N)", 5, 1_000_000),
+        ("range(10, 100, 2)", 5, 45),
+        ("range(5)", 3, 3),
+        ("range(len(x))", 5, 0),
+        ("x", 5, 0),
+        ("range(1, 2, 0)", 5, 0),
+        ("range(N)", 7, 0),
+    ],
+)
+def test_the_bound_is_read_from_the_loops_text(loop: str, line: int, most: int, tmp_path: Path) -> None:
+    """That of the innermost ``for`` around the line; anything but a plain range says nothing."""
+    file = tmp_path / "model.py"
+    file.write_text(PROGRAM.format(loop=loop))
+    assert unrolled.bound(f"{file}:{line} in f") == most
+
+
+def events(seconds: float) -> list[Event]:
+    return [
+        {"ev": "begin", "name": "dynamo", "t": 10.0, "tid": 1},
+        {"ev": "begin", "name": "bytecode_tracing", "t": 10.0, "tid": 1},
+        {"ev": "progress", "unit": "line", "t": 10.0 + seconds, "tid": 1},
+    ]
+
+
+def test_iterations_so_far_their_pace_and_the_rest(tmp_path: Path) -> None:
+    """What was seen comes first; an estimate is made only where the bound is known."""
+    file = tmp_path / "model.py"
+    file.write_text(PROGRAM.format(loop="range(N)"))
+    assert (
+        unrolled.pace(events(50), f"{file}:5 in f", 25_000)
+        == "in 50 s (2.0 ms each); the loop has 1000000 iterations: about 32 min more at this rate"
+    )
+    assert unrolled.pace(events(50), "gone.py:5 in f", 25_000) == "in 50 s (2.0 ms each)"
+    assert unrolled.pace([], "gone.py:5 in f", 25_000) == ""
