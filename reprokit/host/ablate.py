@@ -30,6 +30,8 @@ SUBSYSTEMS = {
 """What PyTorch's CompilerBisector can switch off, one application after the other."""
 MOST_BISECTIONS = 12
 FILE = "ablation.json"
+Show = Callable[[str], None]
+"""Hears what is tried now."""
 
 
 class Ladder:
@@ -41,7 +43,7 @@ class Ladder:
         self._plain: Judged | None = None
         """The eager run, when the results that the rungs are compared with lie there."""
 
-    def climb(self, rungs: Iterable[Rung], show: Callable[[str], None] = lambda name: None) -> Ablation:
+    def climb(self, rungs: Iterable[Rung], show: Show = lambda name: None) -> Ablation:
         """Ask every rung; one whose server is lost has no answer."""
         steps = []
         for rung in rungs:
@@ -72,7 +74,7 @@ class Ladder:
         """Delete what the runs gave, which is the user's."""
         shutil.rmtree(self._server.folder / RESULTS, ignore_errors=True)
 
-    def blame(self, subsystem: str, show: Callable[[str], None] = lambda name: None) -> str:
+    def blame(self, subsystem: str, show: Show = lambda name: None) -> str:
         """The one application of ``subsystem`` (``lowerings``, ``post_grad_passes`` ...) with which the failure begins.
 
         Empty when the failure does not depend on it. The hooks are those of PyTorch's CompilerBisector.
@@ -139,7 +141,7 @@ class Ladder:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def locate(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> tuple[Observation, Ablation]:
+def locate(ladder: Ladder, seen: Observation, show: Show) -> tuple[Observation, Ablation]:
     """Give ``seen`` of wrong results with the first part of the compiler, and the operator, with which they begin."""
     found = ladder.climb(IN_CAPTURE, show)
     if found.first is None or found.first is EAGER:
@@ -162,12 +164,12 @@ def load(run_path: Path) -> Ablation | None:
     return None
 
 
-def in_capture(ladder: Ladder, show: Callable[[str], None]) -> Ablation:
+def in_capture(ladder: Ladder, show: Show) -> Ablation:
     """The rungs that every capture of a failure asks."""
     return ladder.climb(IN_CAPTURE, show)
 
 
-def everything(ladder: Ladder, show: Callable[[str], None]) -> Ablation:
+def everything(ladder: Ladder, show: Show) -> Ablation:
     """All rungs, and below the first backend that fails the one pass, decomposition or lowering that it takes."""
     found = ladder.climb(RUNGS, show)
     with contextlib.suppress(ServerLost):
