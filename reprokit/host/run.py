@@ -249,5 +249,7 @@ def restore(run_path: Path) -> tuple[Request, Outcome]:
         rows = [m for m in told["missing"] if isinstance(m, dict)]
         kept["missing"] = tuple(Missing(str(m.get("what")), str(m.get("why"))) for m in rows)
     outcome = dataclasses.replace(blank, **kept)
-    evidence = from_json(files.read_object(run_path / EVIDENCE))
-    return request, dataclasses.replace(outcome, stacks=Stacks(tuple(stacks.read(run_path)), evidence))
+    if outcome.is_timed_out or outcome.is_interrupted:  # else there were looks at the stacks, and no end to explain
+        evidence = from_json(files.read_object(run_path / EVIDENCE))
+        outcome = dataclasses.replace(outcome, stacks=Stacks(tuple(stacks.read(run_path)), evidence))
+    return request, outcome
