@@ -184,6 +184,7 @@ def _failures() -> None:
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def _compile(*args: Any, **kwargs: Any) -> Any:
+            overrides.before_compile()
             settings.note_configs()  # before Dynamo patches some for the time of the compile
             try:
                 return real(*args, **kwargs)

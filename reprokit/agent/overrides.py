@@ -5,15 +5,16 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import regions
+from ..core import ablation
+from . import own, regions
 
 OVERRIDES: dict[str, Any] = json.loads(os.environ.get("REPROKIT_OVERRIDES") or "{}")
 """``compile``: keyword arguments of ``torch.compile``; ``configs``: settings by their full names; ``region``: which parts
 of a model to compile; ``disallow``: a function of torch to keep out of graphs; ``bisect``: how far a subsystem is applied;
-``graphs``: each graph is compared with eager by itself."""
+``graphs``: each graph is compared with eager by itself; ``without_passes``: the program's own passes are left out."""
 
 
 def install(overrides: dict[str, Any] | None = None) -> None:
@@ -29,7 +30,8 @@ def install(overrides: dict[str, Any] | None = None) -> None:
         Watch(torch).install()
     changes: dict[str, Any] = OVERRIDES.get("compile") or {}
     region, disallowed = OVERRIDES.get("region"), OVERRIDES.get("disallow")
-    if not (changes or region or disallowed):
+    is_without = bool(OVERRIDES.get("without_passes"))
+    if not (changes or region or disallowed or is_without):
         return
     import torch
 
@@ -44,6 +46,8 @@ def install(overrides: dict[str, Any] | None = None) -> None:
 
     def compile(model: Any = None, **options: Any) -> Any:
         options = {**{k: v for k, v in options.items() if k not in gone}, **changes}
+        if is_without and isinstance(given := options.get("options"), dict):
+            options["options"] = {k: v for k, v in given.items() if not own.is_pass(k)} or None
         if region:
             return regions.compile_parts(torch, real, model, region, options)
         return real(model, **options)
@@ -51,8 +55,17 @@ def install(overrides: dict[str, Any] | None = None) -> None:
     torch.compile = compile
 
 
-def _bisect(subsystem: str, most: int | None) -> None:
-    """Apply the first ``most`` of a subsystem's steps only, and journal each step's number; the one at ``most`` in words."""
+def before_compile() -> None:
+    """Leave out what the program has set since it began, where it is to be compiled without that."""
+    if OVERRIDES.get("without_passes"):
+        own.clear_passes()
+
+
+def _bisect(subsystem: str, most: int | None = None, only: str = "", without: Sequence[str] = ()) -> None:
+    """Apply the first ``most`` of a subsystem's steps, or those of the operator ``only``, and nothing of those ``without``.
+
+    Each step's number is journalled; the one at ``most`` in words.
+    """
     from torch._inductor.compiler_bisector import CompilerBisector
 
     from . import journal
@@ -61,10 +74,14 @@ def _bisect(subsystem: str, most: int | None) -> None:
 
     def disable_subsystem(backend: str, name: str, debug_info: Callable[[], str] | None = None) -> bool:
         nonlocal count
+        if name in without:
+            return True
         if name != subsystem:
             return False
         count += 1
-        said = debug_info() if debug_info is not None and count == most else ""
+        said = debug_info() if debug_info is not None and (only or count == most) else ""
+        if only:
+            return ablation.operator(said) != only
         journal.write("bisected", n=count, info=said[:500])
         return most is not None and count > most
 

@@ -13,7 +13,7 @@ import sys
 import textwrap
 from typing import Any
 
-from . import collectives, journal
+from . import collectives, journal, own
 
 CONFIGS = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
 NOT_THE_COMPILERS = frozenset(
@@ -59,8 +59,11 @@ def describe(compiler_fn: Any) -> dict[str, Any]:
     found["dynamic"] = getattr(wrapper, "dynamic", None)
     name = getattr(wrapper, "compiler_name", None)
     function = getattr(wrapper, "compiler_fn", compiler_fn)
+    options = (getattr(wrapper, "config", None) or {}) if name == "inductor" else {}
+    if compiler_fn is not None:
+        own.note(None if name == "inductor" else function, options)
     if name == "inductor":
-        for key, value in (getattr(wrapper, "config", None) or {}).items():
+        for key, value in options.items():
             if (said := write.text(key, value)) is not None:
                 found["options"][str(key)] = said
     elif isinstance(name, str) and _is_registered(name):

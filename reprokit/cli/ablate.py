@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from . import options as shared
 _SAYS = {"same": "the same failure", "other": "another failure", "passes": "passes", "unresolved": "no answer"}
 
 
-@click.command(epilog="Exit codes: 0 no rung fails, 1 one does, 2 wrong usage, 3 unknown, 130 interrupted.")
+@click.command(epilog="Exit codes: 0 no step fails, 1 one does, 2 wrong usage, 3 unknown, 130 interrupted.")
 @shared.ASKING
 @click.pass_context
 def ablate(
@@ -23,7 +24,7 @@ def ablate(
 ) -> None:
     """Compile in every other way, and say with which it fails, where it begins, and what avoids it.
 
-    The rungs: backends from eager to inductor, modes, dynamic, fullgraph, caches, threads, fusion, and below the first
+    The ablation steps: the program's own backend, without its own passes, backends from eager to inductor, modes, dynamic, fullgraph, caches, threads, fusion, and below the first
     backend that fails the one pass or lowering that it takes. A target is captured first, and leaves a pack.
 
     \b
@@ -71,7 +72,8 @@ def _of_pack(place: Path, python: str | None, yes: bool, output_dir: Path | None
     with consent.agreed(opened, "ablate", python, yes, output_dir, live) as (case, server, run_path):
         ladder = climber.Ladder(server, opened.repro, opened.signature, minimize.limits_of(case), case.python)
         with contextlib.closing(ladder):
-            found = climber.everything(ladder, lambda name: live.show_status(Standing(trying=name)))
+            found = climber.everything(ladder, case.seen, lambda name: live.show_status(Standing(trying=name)))
+    found = dataclasses.replace(found, responsible=opened.verdict.responsible)
     signature = {"id": opened.signature.id, "title": opened.signature.title}
     return {"schema": 1, "signature": signature, "ablation": found.to_json(), "run_dir": str(run_path)}
 
@@ -93,10 +95,10 @@ def _print(told: dict[str, Any]) -> None:
     if not found:
         for row in told.get("missing") or ():
             if row["what"] in ("ablation", "minimization"):
-                out.print(escape(screen.safe(f"no rung was asked: {row['why']}")))
+                out.print(escape(screen.safe(f"no ablation step was asked: {row['why']}")))
         return
     table = Table(box=None, pad_edge=False)
-    for title in ("rung", "result", "CPU s", "what it did instead"):
+    for title in ("ablation step", "result", "CPU s", "what it did instead"):
         table.add_column(title, justify="right" if title == "CPU s" else "left")
     for step in found["steps"]:
         instead = step["title"] if step["answer"] in ("other", "unresolved") else ""

@@ -32,6 +32,8 @@ def report(out: Console, model: dict[str, Any]) -> None:
     for text in (model.get("explain"), *(f"also {row}" for row in _rows(model, "also"))):
         if text:
             line(text)
+    if model.get("not_filed"):
+        line(f"do not file it: {model.get('not_filed')}")
     for name, value in _dict(model.get("work")).items():
         line(f"{name}: {value}")
     for answer in _dicts(model, "answers"):
@@ -161,8 +163,12 @@ def captured_run(captured: Any) -> None:
     ):
         if path:
             row(name, str(path))
-    if captured.url and responsibility.repository(verdict):
+    if captured.url:
         row("file it", captured.url)
+    elif verdict.kind != "ok":
+        row("not filed", responsibility.why_not_filed(verdict))
+        for because in verdict.responsible_because if verdict.responsible in ("user", "driver", "machine") else ():
+            row("", because)
     for missing in captured.missing:
         row("missing", f"{missing.what}: {missing.why}")
     for trimmed in captured.trimmed:

@@ -1,13 +1,14 @@
-"""The ablation ladder: which part of the compiler is the first with which it fails, and which switch avoids it."""
+"""The ablation: which part of the compiler is the first with which it fails, and which switch avoids it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import oracle
-from .records import to_json
+from .records import Observation, to_json
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Rung:
 
     name: str
     group: str
-    """``backends``, in the order in which each does more than the one before; ``modes``; ``switches``."""
+    """``own``; ``backends``, in the order in which each does more than the one before; ``modes``; ``switches``."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """What is changed: ``compile`` (arguments of ``torch.compile``), ``configs`` (settings by their full names)."""
     part: str = ""
@@ -36,6 +37,8 @@ def _switch(name: str, compile: Mapping[str, Any] | None = None, **configs: Any)
     return Rung(name, "switches", {"compile": dict(compile or {}), "configs": full})
 
 
+OWN_BACKEND = Rung("the program's own backend", "own")
+OWN_PASSES = Rung("without the program's own passes", "own", {"without_passes": True})
 EAGER = Rung("no torch.compile", "backends", part="eager")
 RUNGS = (
     EAGER,
@@ -56,7 +59,7 @@ RUNGS = (
     _switch("rounding as eager does", _inductor__config__emulate_precision_casts=True),
     _switch("no layout optimization", _inductor__config__layout_optimization=False),
 )
-"""All rungs; a capture asks those of ``backends`` and ``dynamic=False``."""
+"""All ablation steps but those of the program's own code; a capture asks those of ``backends`` and ``dynamic=False``."""
 
 LABELS = {
     "dynamo": "module: dynamo", "aot": "module: pt2-dispatcher", "decompositions": "module: pt2-dispatcher",
@@ -65,9 +68,19 @@ LABELS = {
 """The label that the maintainers' triage gives a failure that begins in this part."""
 
 
+def operator(told: str) -> str:
+    """The pass, operator or lowering that torch told, without the number that FX gives to each node."""
+    return re.sub(r"_\d+$", "", told)
+
+
+def of_own(seen: Observation) -> tuple[Rung, ...]:
+    """The ablation steps for what of the compile is the program's own; they are asked first."""
+    return (OWN_BACKEND,) * bool(seen.own_backend) + (OWN_PASSES,) * bool(seen.own_passes)
+
+
 @dataclass(frozen=True)
 class Step:
-    """What one rung came to."""
+    """What one ablation step came to."""
 
     name: str
     group: str
@@ -82,14 +95,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Ablation:
-    """What the ladder came to."""
+    """What the ablation came to."""
 
     steps: tuple[Step, ...] = ()
     blamed: str = ""
     """What is known of the single pass, lowering or operator that it takes; empty where nothing is."""
+    responsible: str = "torch"
+    """The verdict's responsible party: only a failure of torch's gets a label."""
 
     def answer(self, name: str) -> str:
-        """The answer of a rung; empty when it was not asked."""
+        """The answer of an ablation step; empty when it was not asked."""
         return next((s.answer for s in self.steps if s.name == name), "")
 
     @property
@@ -99,8 +114,18 @@ class Ablation:
         return next((r for r in backends if self.answer(r.name) == oracle.SAME), None)
 
     @property
+    def own(self) -> str:
+        """What of the program's own the failure needs: ``backend``, ``passes``, or empty where nothing says so."""
+        if self.answer(OWN_PASSES.name) == oracle.PASSES:
+            return "passes"
+        is_alone = self.first is None and oracle.PASSES in {s.answer for s in self.steps if s.group == "backends"}
+        return "backend" if is_alone and self.answer(OWN_BACKEND.name) == oracle.SAME else ""
+
+    @property
     def label(self) -> str:
-        """The maintainers' label; empty when no rung shows the failure, or eager itself does."""
+        """The maintainers' label; empty when torch is not responsible, no step shows the failure, or eager itself does."""
+        if self.own or self.responsible != "torch":
+            return ""
         if self.answer("dynamic=False") == oracle.PASSES and self.first is not None:
             return "module: dynamic shapes"
         return LABELS.get(self.first.part, "") if self.first else ""
@@ -108,26 +133,27 @@ class Ablation:
     @property
     def cures(self) -> tuple[str, ...]:
         """Modes and switches with which the program passes."""
-        return tuple(s.name for s in self.steps if s.group != "backends" and s.answer == oracle.PASSES)
+        return tuple(s.name for s in self.steps if s.group not in ("own", "backends") and s.answer == oracle.PASSES)
 
     def to_json(self) -> dict[str, Any]:
         """The object that packs and ``--json`` have."""
         return {
             "sentence": self.sentence, "first": self.first.name if self.first else None, "label": self.label,
-            "blamed": self.blamed, "cures": list(self.cures), "steps": [to_json(s) for s in self.steps],
+            "blamed": self.blamed, "own": self.own, "responsible": self.responsible, "cures": list(self.cures), "steps": [to_json(s) for s in self.steps],
         }  # fmt: skip
 
     @property
     def sentence(self) -> str:
         """Where it begins, with the evidence, as a triager would write it."""
-        first = self.first
+        first = OWN_BACKEND if self.own == "backend" else self.first
         if first is None:
-            return "No rung of the ladder shows the same failure." if self.steps else ""
+            return "No ablation step shows the same failure." if self.steps else ""
         if first is EAGER:
             return "It fails without torch.compile too."
         before = [s.name for s in self.steps if s.group == "backends" and s.answer == oracle.PASSES]
         text = f"It fails with {first.name}"
         text += f" and passes with {_and(before)}" if before else ""
+        text += f"; it passes {OWN_PASSES.name}" if self.own == "passes" else ""
         text += f", so it is for `{self.label}`" if self.label else ""
         text += f"; {self.blamed}" if self.blamed else ""
         if self.cures:
@@ -144,7 +170,7 @@ def read(told: Mapping[str, Any]) -> Ablation:
             isinstance(n, (int, float)) for n in (step.seconds, step.cpu_s)
         ):
             raise TypeError(f"{step} is no step")
-    return Ablation(steps, str(told.get("blamed") or ""))
+    return Ablation(steps, str(told.get("blamed") or ""), str(told.get("responsible") or "torch"))
 
 
 def _and(words: list[str]) -> str:

@@ -189,7 +189,8 @@ def _detail(seen: Observation, name: str, facts: Facts) -> str:
     thread, top = facts.thread, facts.top
     share = f"{thread.want:.0%} of a processor" if thread.want is not None else "a processor"
     if name == "python-loop" and facts.endless:
-        return f"the user line {seen.endless_line} was traced {seen.endless_count} times: a loop that Dynamo unrolls without end"
+        pace = f" {seen.endless_pace}" if seen.endless_pace else ""
+        return f"Dynamo unrolls a loop: the user line {seen.endless_line} was traced {seen.endless_count} times so far{pace}"
     if name == "lock-deadlock":
         others = _other_threads(seen, facts)
         blocked = [f"thread {t.thread} waits at {place(t.frames)}" for t, is_blocked in others if is_blocked]

@@ -92,6 +92,10 @@ class FrameRules:
                     break
         return kept, why
 
+    def is_sentinel(self, frame: Frame) -> bool:
+        """True where what called the compiler, or the code that it made, begins; ``frame`` is normalised."""
+        return bool(_first(self._sentinels, frame))
+
     def root(self, chain: Sequence[Link]) -> Link:
         """The innermost exception that says something of its own."""
         return next((link for link in reversed(chain) if not self.is_relay(link)), chain[-1])

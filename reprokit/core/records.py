@@ -150,6 +150,8 @@ class Observation:
     endless_line: str = ""
     """The user line that Dynamo traced more often than its budget; empty when there is none."""
     endless_count: int = 0
+    endless_pace: str = ""
+    """In how many seconds, and how long the rest of the loop would take, in words; empty when it is not known."""
     open_events: tuple[str, ...] = ()
     """Names of the events begun and not ended in the process that failed, outermost first."""
     position: str = ""
@@ -203,8 +205,16 @@ class Observation:
     """The first rung of the ablation at which it fails; empty when that is not known."""
     departs: str = ""
     """The operator whose result is the first that differs; empty when that is not known."""
+    departs_in: str = ""
+    """What that operator is an application of: a name of PyTorch's CompilerBisector, such as ``lowerings``."""
     departure: str = ""
     """The first graph, and in it the first operator, that departs from eager by itself, as words; empty when not known."""
+    own_backend: str = ""
+    """``FILE:LINE`` of the backend that is the program's own; empty where it is one of torch's."""
+    own_passes: tuple[str, ...] = ()
+    """``FILE:LINE`` of each pass over graphs that is the program's own."""
+    fails_only_with: str = ""
+    """What of the program's own the failure needs, as the ablation found: ``backend``, ``passes`` or empty."""
     kernels: int = 0
     """How many programs of Triton kernels were looked at."""
     kernel: str = ""

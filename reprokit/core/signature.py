@@ -17,7 +17,7 @@ from . import results
 from .facts import recent
 from .records import Fault, Frame, Observation, Raised, Signature, Verdict
 
-ALGORITHM = 7
+ALGORITHM = 8
 """Rises whenever a title could change for the same evidence; ids of different algorithms never compare."""
 
 MESSAGE_CHARS = 160
@@ -103,7 +103,7 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
         what = f"{law} @ {verdict.work['frame']}" if verdict.work.get("frame") else law
         return what, [f"law {verdict.cause}: its numbers depend on the machine and the sizes, its class does not"]
     if verdict.kind == "hang" and seen.endless_line:
-        return "endless unrolling", ["the line belongs to the user; that Dynamo unrolls a loop without end is the bug"]
+        return "unrolled loop", ["the line belongs to the user; that Dynamo traces each iteration of a loop is the bug"]
     if verdict.kind == "hang":
         # a look taken early, when it was only slow, is of somewhere else
         return _of_stacks(recent(seen), verdict.phase == "kernel-run")
@@ -218,8 +218,8 @@ def main_stacks(seen: Observation) -> list[tuple[Frame, ...]]:
     return max(stacks_by_tool(seen).values(), key=len, default=[])
 
 
-def stacks_by_tool(seen: Observation) -> dict[str, list[tuple[Frame, ...]]]:
-    """Normalised stacks of the thread at work, in the order of the dumps, by the tool that took them.
+def stacks_by_tool(seen: Observation, is_raw: bool = False) -> dict[str, list[tuple[Frame, ...]]]:
+    """Stacks of the thread at work, in the order of the dumps, by the tool that took them; normalised unless ``is_raw``.
 
     That is the thread with compiler phases open, else the main one; faulthandler does not tell threads apart.
     """
@@ -231,7 +231,8 @@ def stacks_by_tool(seen: Observation) -> dict[str, list[tuple[Frame, ...]]]:
             t for t in dump.threads if t.frames and (t.tid == seen.working_tid if seen.working_tid else t.is_main)
         ]
         if wanted:
-            found.setdefault(dump.tool, []).append(fr.normalise(wanted[0].frames))
+            frames = wanted[0].frames
+            found.setdefault(dump.tool, []).append(frames if is_raw else fr.normalise(frames))
     return found
 
 

@@ -160,7 +160,7 @@ def _eager_fails(seen: Observation) -> Verdict | None:
         "error-in-eager",
         "eager",
         _short_cause(seen),
-        sentence(f"the target fails without torch.compile too, so this is no compiler bug: {seen.eager_detail}"),
+        sentence(f"the target fails without torch.compile too: {seen.eager_detail}"),
         (seen.eager_detail,),
     )
 
@@ -184,12 +184,12 @@ def _crash(seen: Observation) -> Verdict | None:
                 "error-in-eager",
                 "eager",
                 name,
-                f"The target died of {name} outside anything that torch.compile made.",
+                f"The target was killed by {name} outside anything that torch.compile made{_not_compared(seen)}.",
                 tuple(evidence),
             )
     if seen.is_watched and not seen.has_instrumentation and phase not in phases.COMPILE_PHASES:
         evidence.append("no process imported torch._dynamo")
-        why = f"The target died of {name} before anything was compiled, so this is no compiler bug."
+        why = f"The target was killed by {name} before anything was compiled{_not_compared(seen)}."
         return Verdict("error-in-eager", "eager", name, why, tuple(evidence))
     said = fr.parse_terminate(seen.stderr_tail)
     if phase is None and said and fr.names_generated(seen.stderr_tail):
@@ -219,7 +219,7 @@ def _exception(seen: Observation) -> Verdict | None:
     phase = where.of_exception(raised, seen)
     is_ours = is_compilers(raised, seen) or phase in phases.COMPILE_PHASES
     if not is_ours and seen.eager != "passes":
-        why = f"{short} was raised outside anything that torch.compile made, so this is no compiler bug: {said}"
+        why = f"{short} was raised outside anything that torch.compile made{_not_compared(seen)}: {said}"
         return Verdict("error-in-eager", "eager", short, sentence(why), evidence)
     return Verdict(
         "exception", phase, short, sentence(f"{short} was raised, {where.doing(phase, seen)}: {said}"), evidence
@@ -279,6 +279,14 @@ def _finished(seen: Observation) -> Verdict | None:
 
 def _raised(seen: Observation) -> tuple[Raised, ...]:
     return (seen.raised,) if seen.raised else (seen.compile_failures if seen.exit_status != 0 else ())
+
+
+def _not_compared(seen: Observation) -> str:
+    """What was not done, where nothing was run without torch.compile."""
+    if seen.eager:
+        return ""
+    once = "the command ran once; " if seen.is_command else ""
+    return f" ({once}it was not run without torch.compile)"
 
 
 def _short_cause(seen: Observation) -> str | None:

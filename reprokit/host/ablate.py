@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..core import oracle, results
-from ..core.ablation import EAGER, RUNGS, Ablation, Rung, Step
+from ..core.ablation import EAGER, OWN_PASSES, RUNGS, Ablation, Rung, Step, of_own
 from ..core.ablation import read as read_ablation
 from ..core.journal import Event
 from ..core.records import Observation, Signature
@@ -23,12 +22,14 @@ from .launch import Request
 from .run import Outcome
 
 IN_CAPTURE = tuple(r for r in RUNGS if r.group == "backends" or r.name == "dynamic=False")
+GRAPH_PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
 SUBSYSTEMS = {
-    "inductor": ("pre_grad_passes", "joint_graph_passes", "post_grad_passes", "lowerings"),
-    "decompositions": ("decomposition",),
-}
-"""What PyTorch's CompilerBisector can switch off, one application after the other."""
+    "inductor": (*GRAPH_PASSES, "lowerings"), "fx-passes": GRAPH_PASSES, "decompositions": ("decomposition",),
+}  # fmt: skip
+"""What PyTorch's CompilerBisector can switch off, one application after the other, in the order of a compile."""
 MOST_BISECTIONS = 12
+WHOLE_S = 60.0
+"""Served seconds for a program without its own passes: where those hang, nothing says how long a whole compile takes."""
 FILE = "ablation.json"
 Show = Callable[[str], None]
 """Hears what is tried now."""
@@ -62,7 +63,8 @@ class Ladder:
     def ask(self, rung: Rung) -> Judged:
         """Judge the program as ``rung`` compiles it."""
         if not self._limits.compares:
-            return self._run("", rung.overrides, is_eager=rung is EAGER)
+            least_s = WHOLE_S if rung is OWN_PASSES else 0.0
+            return self._run("", rung.overrides, is_eager=rung is EAGER, least_s=least_s)
         if self._plain is None:
             shutil.rmtree(self._server.folder / RESULTS, ignore_errors=True)
             self._plain, *_ = [self._run(role, {}, is_eager=True) for role in PLAIN]
@@ -74,14 +76,18 @@ class Ladder:
         """Delete what the runs gave, which is the user's."""
         shutil.rmtree(self._server.folder / RESULTS, ignore_errors=True)
 
-    def blame(self, subsystem: str, show: Show = lambda name: None) -> str:
+    def blame(self, subsystem: str, show: Show = lambda name: None, without: Sequence[str] = ()) -> str:
         """The one application of ``subsystem`` (``lowerings``, ``post_grad_passes`` ...) with which the failure begins.
 
-        Empty when the failure does not depend on it. The hooks are those of PyTorch's CompilerBisector.
+        Empty when the failure does not depend on it. The hooks are those of PyTorch's CompilerBisector. Nothing of the
+        subsystems in ``without`` is applied.
         """
         show(f"whether it is one of the {subsystem}")
-        count, _ = self._bisected(subsystem, None)
-        if not count or self._answer_at(subsystem, 0) != oracle.PASSES:
+        asked = {"subsystem": subsystem, "without": list(without)}
+        count, _ = self._bisected(asked, None)
+        if not count or self._answer_at(asked, 0) != oracle.PASSES:
+            return ""
+        if without and self._answer_at(asked, count) != oracle.SAME:
             return ""
         low, high = 0, count  # passes with the first ``low`` of them, fails with ``high``
         for _ in range(MOST_BISECTIONS):
@@ -89,21 +95,26 @@ class Ladder:
                 break
             middle = (low + high) // 2
             show(f"which of {high - low} {subsystem}")
-            if self._answer_at(subsystem, middle) == oracle.SAME:
+            if self._answer_at(asked, middle) == oracle.SAME:
                 high = middle
             else:
                 low = middle
-        return self._bisected(subsystem, high)[1] if high - low == 1 else ""
+        return self._bisected(asked, high)[1] if high - low == 1 else ""
 
-    def _answer_at(self, subsystem: str, most: int) -> str:
-        return self.ask(Rung("", "", {"bisect": {"subsystem": subsystem, "most": most}})).answer
+    def _answer_at(self, asked: Mapping[str, Any], most: int) -> str:
+        return self.ask(Rung("", "", {"bisect": {**asked, "most": most}})).answer
 
-    def _bisected(self, subsystem: str, most: int | None) -> tuple[int, str]:
-        """How often the subsystem is applied, and what stood at number ``most``."""
+    def _bisected(self, asked: Mapping[str, Any], most: int | None) -> tuple[int, str]:
+        """How often the subsystem is applied, and what was applied at number ``most``."""
         role = "compiled" if self._limits.compares else ""
-        found = self._heard("bisected", role, {"bisect": {"subsystem": subsystem, "most": most}})
+        found = self._heard("bisected", role, {"bisect": {**asked, "most": most}})
         told = next((str(e.get("info")) for e in found if e.get("n") == most), "")
         return max((int(e.get("n") or 0) for e in found), default=0), told
+
+    @property
+    def is_whole(self) -> bool:
+        """It is the user's whole target, whose lines the user knows."""
+        return not isinstance(self._program, str)
 
     def departure(self) -> str:
         """The first graph that departs from eager by itself, and the first operator in it, as words."""
@@ -122,39 +133,25 @@ class Ladder:
         overrides: Any,
         is_eager: bool = False,
         read: Callable[[observe.Journals], None] | None = None,
+        least_s: float = 0.0,
     ) -> Judged:
+        limits = dataclasses.replace(self._limits, deadline_s=max(self._limits.deadline_s, least_s))
         if role:
             overrides = {**overrides, "configs": {**overrides.get("configs", {}), **SAME_RANDOM["configs"]}}
         outcome: Outcome
         folder: Path
         if isinstance(self._program, str):
-            outcome, folder = self._server.run(self._program, self._limits, is_eager, role, overrides)
-            request = request_for(folder / "repro.py", self._python, self._limits)
+            outcome, folder = self._server.run(self._program, limits, is_eager, role, overrides)
+            request = request_for(folder / "repro.py", self._python, limits)
         else:
-            outcome, folder = self._server.run_target(self._program, self._limits, is_eager, role, overrides)
-            request = dataclasses.replace(self._program, deadline_s=self._limits.wall_s)
+            outcome, folder = self._server.run_target(self._program, limits, is_eager, role, overrides)
+            request = dataclasses.replace(self._program, deadline_s=limits.wall_s)
         try:
             if read:
                 read(observe.read_journals(folder))
             return judged(request, outcome, folder, self._wanted)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def locate(ladder: Ladder, seen: Observation, show: Show) -> tuple[Observation, Ablation]:
-    """Give ``seen`` of wrong results with the first part of the compiler, and the operator, with which they begin."""
-    found = ladder.climb(IN_CAPTURE, show)
-    if found.first is None or found.first is EAGER:
-        return seen, found
-    part, operator, departure = found.first.part, "", ""
-    with contextlib.suppress(ServerLost):  # then only the part is known
-        show("which graph departs first, and which operator in it")
-        departure = ladder.departure()
-        for subsystem in reversed(SUBSYSTEMS.get(part, ())):
-            operator = operator or re.sub(r"_\d+$", "", ladder.blame(subsystem, show))
-    if operator:
-        found = dataclasses.replace(found, blamed=f"it takes `{operator}`")
-    return dataclasses.replace(seen, first_rung=part, departs=operator, departure=departure), found
 
 
 def load(run_path: Path) -> Ablation | None:
@@ -164,14 +161,16 @@ def load(run_path: Path) -> Ablation | None:
     return None
 
 
-def in_capture(ladder: Ladder, show: Show) -> Ablation:
-    """The rungs that every capture of a failure asks."""
-    return ladder.climb(IN_CAPTURE, show)
+def in_capture(ladder: Ladder, seen: Observation, show: Show) -> Ablation:
+    """The ablation steps that every capture of a failure asks."""
+    return ladder.climb((*of_own(seen), *IN_CAPTURE), show)
 
 
-def everything(ladder: Ladder, show: Show) -> Ablation:
-    """All rungs, and below the first backend that fails the one pass, decomposition or lowering that it takes."""
-    found = ladder.climb(RUNGS, show)
+def everything(ladder: Ladder, seen: Observation, show: Show) -> Ablation:
+    """All ablation steps, and below the first backend that fails the one pass, decomposition or lowering that it takes."""
+    found = ladder.climb((*of_own(seen), *RUNGS), show)
+    if found.own:
+        return found
     with contextlib.suppress(ServerLost):
         for subsystem in SUBSYSTEMS.get(found.first.part if found.first else "", ()):
             if said := ladder.blame(subsystem, show):

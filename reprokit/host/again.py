@@ -105,7 +105,9 @@ def case_of_pack(opened: Opened, place: rundir.RunDir, python: str) -> Case:
         endless_line=str(told.get("endless_line") or ""), graphs=tuple(_graphs(told.get("graphs"))),
         raised=_raised(told.get("raised")),
         first_rung=opened.verdict.phase or "" if opened.verdict.kind == "wrong-result" else "",
-        departs=opened.verdict.work.get("op", ""), growth=opened.growth,
+        departs=opened.verdict.work.get("op", ""), departs_in=str(told.get("departs_in") or ""), growth=opened.growth,
+        own_backend=str(told.get("own_backend") or ""),
+        own_passes=tuple(map(str, told["own_passes"])) if isinstance(told.get("own_passes"), list) else (),
         compile_failures=tuple(r for row in _rows(told.get("compile_failures")) if (r := _raised(row))),
     )  # fmt: skip
     run = opened.pack.json("run.json")

@@ -77,7 +77,8 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
         draft.add_text("issue.md", issue.joined)
         for name in ("describe", "error_logs", "versions"):
             draft.add_text(f"issue/{name}.md", getattr(issue, name))
-        draft.add_text("issue/url.txt", issue.url + "\n")
+        if issue.url:
+            draft.add_text("issue/url.txt", issue.url + "\n")
     try:
         told = report.make(story.verdict, story.signature, story.seen, story.journals, place.path, ladder)
         model = redactor.value(told)

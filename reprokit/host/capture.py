@@ -168,7 +168,7 @@ FOLLOW_UP = Step(
     "questions", runs.follow_up_hang, lambda s: escalate.is_wanted(s.request, s.verdict, s.ended), "answers.json",
     may=_may_run,
 )  # fmt: skip
-LOCATE = Step("location", study.locate, study.can_locate, "location.json", may=_may_study, why_not=NOT_STUDIED)
+LOCATE = Step("location", study.locate_begin, study.can_locate, "location.json", may=_may_study, why_not=NOT_STUDIED)
 REFUSE = Step("minimization", study.say_why_not, study.cannot_minimize)
 MINIMIZE = Step(
     "minimization", study.minimize, study.can_minimize, load=study.load_minimized, may=_may_study, why_not=NOT_STUDIED

@@ -64,8 +64,8 @@ def why_not(opened: Opened) -> str:
 
 def filing(opened: Opened) -> Filing:
     """What to open, paste, attach and search for."""
-    is_triton = bool(opened.kernel)
-    repository = "triton-lang/triton" if is_triton else "pytorch/pytorch"
+    repository = responsibility.repository(opened.verdict)
+    is_triton = repository == render.TRITON
     fields = []
     for name, wanted in (TRITON if is_triton else PYTORCH).items():
         held = tuple(file for file in wanted if file in opened.pack.files)
@@ -74,7 +74,7 @@ def filing(opened: Opened) -> Filing:
     title = opened.signature.title
     return Filing(
         "triton" if is_triton else "pytorch",
-        render.url(title, opened.kernel),
+        render.url(title, repository),
         tuple(fields),
         opened.pack.path.stat().st_size,
         duplicates.query(title, repository),

@@ -93,7 +93,7 @@ class Follower:
         self._said[path] = data
         now = self.now[int(path.stem)] = decode_now(data)
         if now.repeats > self.line_repeats:
-            return []  # a loop that is unrolled without end is no progress
+            return []  # another iteration of a loop that is unrolled is no progress
         return [f"{now.unit} {now.where}"]
 
     def _read_beat(self, path: Path) -> list[str]:

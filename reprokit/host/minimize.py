@@ -22,7 +22,7 @@ from ..core import costs, oracle
 from ..core.programs import checked, polish, sized
 from ..core.records import BadInput, Observation, Signature, Verdict
 from ..core.redact import Redactor
-from . import files, interrupts, ladder, origins, private, proof, repro
+from . import files, interrupts, ladder, locate, origins, private, proof, repro
 from .forked import Server, ServerLost
 from .judged import Limits, limits_for
 from .launch import Request
@@ -89,7 +89,7 @@ def why_not(verdict: Verdict) -> str:
     if verdict.kind == "ok":
         return "nothing failed"
     if verdict.kind == "error-in-eager":
-        return "the target fails without torch.compile too, so there is no compiler bug to isolate"
+        return f"no failure of the compiler was seen that a smaller program could show: {verdict.reason}"
     if verdict.kind == "rank-mismatch":
         return "it takes several ranks to show; the repro is the target's own source, for torchrun"
     return f"the verdict is {verdict.kind}, and no signature says what a smaller program should show"
@@ -119,7 +119,8 @@ def minimize(
         job = ladder.Ladder(asker, found, folder, verdict, case.seen)
         try:
             with interrupts.heard():
-                _until_proved(case, job, asker, found, starts, budget_s, say)
+                _leave_out_others(case, asker, starts)
+                _until_proved(case, job, asker, server, found, starts, budget_s, say)
         except KeyboardInterrupt:
             found.notes.append("interrupted: this is the best so far; --resume goes on from it")
         except (BadInput, ServerLost, OSError) as problem:
@@ -136,8 +137,8 @@ def minimize(
 
 
 def _until_proved(
-    case: Case, job: ladder.Ladder, asker: Oracle, found: Minimized, starts: list[origins.Start], budget_s: float,
-    say: Callable[[str], None],
+    case: Case, job: ladder.Ladder, asker: Oracle, server: Server, found: Minimized, starts: list[origins.Start],
+    budget_s: float, say: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Reduce and prove; once more when fresh processes say that forked ones misled, or that the failure is flaky."""
     folder = case.run_path / FOLDER
@@ -156,11 +157,18 @@ def _until_proved(
         _leave(folder, found)
         say("proving the repro in fresh processes")
         usual = asker.limits
+        asker.limits = dataclasses.replace(usual, alone={})  # all that is wrong in it is at work
         # what is proved is what leaves: redaction may change a text, and with it what the program does
         job.finished = _finished(case, asker, found)
         text = redactor.text(job.finished)
         place, wanted = folder / "proof", case.signature
-        found.proof = proof.prove(text, case.python, place, wanted, asker.limits, asker.rate, case.proofs)
+        confirm = locate.Confirm(server, text, wanted, asker.limits, case.python)
+        found.proof = proof.prove(
+            text, case.python, place, wanted, asker.limits, asker.rate, case.proofs, confirm=confirm
+        )
+        if confirm.is_elsewhere:
+            found.notes.append(f"the smallest program is wrong elsewhere in the compiler: {found.proof.title}")
+            break
         is_same = found.proof.answer == oracle.SAME
         is_always = found.proof.hits == found.proof.runs and found.proof.tries == 1
         rate = (found.proof.hits + 1) / (found.proof.runs + found.proof.tries)
@@ -176,6 +184,24 @@ def _until_proved(
             job.go_cold()
     if not found.is_complete:
         found.notes.append("the budget ended: this is the best so far; --resume goes on from it")
+
+
+def _leave_out_others(case: Case, asker: Oracle, starts: list[origins.Start]) -> None:
+    """Have each candidate compiled so that only what the signature names can be wrong, where a first program shows it so.
+
+    Of two wrong operators in one graph, the reduction then keeps the one that was signed.
+    """
+    if not asker.limits.compares:
+        return
+    usual = asker.limits
+    for overrides in locate.alone(case.seen):
+        asker.limits = dataclasses.replace(usual, alone=overrides)
+        for start in starts:
+            asker.status.trying = "whether what the signature names is wrong alone"
+            asker.begin(start.text)
+            if asker.holds(start.text):
+                return
+    asker.limits = usual
 
 
 def _finished(case: Case, asker: Oracle, found: Minimized) -> str:
@@ -233,7 +259,8 @@ def starts_of(case: Case) -> list[origins.Start]:
         return origins.find_sized(case.source, str(case.seen.growth.get("knob") or ""))
     if case.seen.kernel:
         return origins.find_kernel(case.run_path, case.seen.kernel)
-    starts = origins.find(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
+    is_wrong = case.verdict.kind == "wrong-result"
+    starts = origins.find(case.seen, case.run_path, case.source, case.is_training, case.is_fake, is_wrong)
     # what takes long is much of the same, which a loop in the source says in few lines; and each question takes long, too
     return sorted(starts, key=lambda s: lines_of(s.text)) if case.verdict.kind == "slow-compile" else starts
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core import cudagraphs, phases, rank_graphs, ranks, recompiles, remarks, results, story
+from ..core import cudagraphs, ownership, phases, rank_graphs, ranks, recompiles, remarks, results, story
 from ..core import frames as fr
 from ..core.journal import NOW_BYTES, Event, Now, decode, decode_now
 from ..core.rank_graphs import CollectiveCall, GraphRecord
 from ..core.records import Fault, Frame, Link, Missing, Observation, Raised
-from . import files
+from . import files, unrolled
 from .launch import Request
 from .run import Outcome
 
@@ -96,6 +96,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         last_progress=outcome.last_progress,
         endless_line=now.repeated if is_endless else "",
         endless_count=now.repeats if is_endless else 0,
+        endless_pace=unrolled.pace(living.get(pid or 0, []), now.repeated, now.repeats) if is_endless else "",
         open_events=names,
         position=now.where if now.where and named and named[0] in phases.FINE_HEARTBEAT else "",
         last_line=str(journals.last_line.get(pid, "")),
@@ -123,6 +124,8 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         has_finished=bool(journals.all("finished")),
         is_command=request.target.kind == "command",
         comparison=results.of_ranks(journals.all("compared")),
+        own_backend=next(iter(_own(journals, "backend")), ""),
+        own_passes=_own(journals, "passes"),
         simulated=_simulated(journals),
         growth=files.read_object(run_path / GROWTH),
         stderr_tail=stderr_tail,
@@ -169,6 +172,14 @@ def _simulated(journals: Journals) -> tuple[str, ...]:
         return tuple(found)
     what = f"{gpu.get('name')}, compute capability {gpu.get('major')}.{gpu.get('minor')}, is not there"
     return (what, *map(str, told.get("differences") or ()), *found)
+
+
+def _own(journals: Journals, what: str) -> tuple[str, ...]:
+    """Where the program's own backend or passes are defined; torch's and Python's are left out."""
+    told = (event.get(what) for event in journals.all("own"))
+    places = [place for value in told for place in (value if isinstance(value, list) else [value])]
+    own = [p for p in places if isinstance(p, str) and p and ownership.is_own(p.rpartition(":")[0])]
+    return tuple(dict.fromkeys(own))
 
 
 def _time(event: Event) -> float:

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 import jinja2
 
 from .. import __version__
-from ..core import causes
+from ..core import causes, responsibility
 from ..core.records import Frame, Missing, Observation, Signature, Verdict
 from ..core.signature import main_stacks
 from . import picture
@@ -28,8 +28,7 @@ URL_CHARS = 8_000
 """GitHub answers 414 to longer URLs (about 8,192 bytes)."""
 MOST_REMARKS = 4
 """The report has them all."""
-NEW_ISSUE = "https://github.com/pytorch/pytorch/issues/new"
-NEW_TRITON = "https://github.com/triton-lang/triton/issues/new"
+TRITON = responsibility.UPSTREAM["triton"]
 
 
 @dataclass(frozen=True)
@@ -106,6 +105,7 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         no_repro=no_repro,
         configs=cut(_configs(facts.configs), 3_000),
         ablation=facts.ablation,
+        why_not_filed=responsibility.why_not_filed(facts.verdict),
     )
     stack, stack_about = _stack(seen)
     error_logs = _fill(
@@ -123,11 +123,12 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         facts=cut(json.dumps(facts.environment, indent=1, default=repr), env_chars // 2),
         variables=cut("\n".join(f"{k}={v}" for k, v in facts.variables.items()), 3_000),
     )
-    form = "triton" if seen.kernel else "issue"
+    repository = responsibility.repository(facts.verdict)
+    form = "triton" if seen.kernel or repository == TRITON else "issue"
     joined = _fill(
         f"issue/{form}.md.j2", describe=describe.strip(), error_logs=error_logs.strip(), versions=versions.strip()
     )
-    return Issue(describe, error_logs, versions, joined, url(facts.signature.title, seen.kernel))
+    return Issue(describe, error_logs, versions, joined, url(facts.signature.title, repository))
 
 
 def pack_readme(facts: Facts, contents: list[tuple[str, str]], trimmed: list[str]) -> str:
@@ -135,6 +136,7 @@ def pack_readme(facts: Facts, contents: list[tuple[str, str]], trimmed: list[str
     return _fill(
         "pack_readme.md.j2", verdict=facts.verdict, signature=facts.signature, version=__version__, command=facts.command,
         contents=contents, missing=facts.missing, trimmed=trimmed,
+        why_not_filed=responsibility.why_not_filed(facts.verdict),
     )  # fmt: skip
 
 
@@ -150,14 +152,15 @@ def report(model: dict[str, Any]) -> str:
     )  # fmt: skip
 
 
-def url(title: str, kernel: str = "") -> str:
-    """A short URL that opens the form with its title; the form's fields have no ids to prefill.
+def url(title: str, repository: str) -> str:
+    """A short URL that opens the form of ``repository`` with its title; the form's fields have no ids to prefill.
 
-    A kernel that Triton alone fails to compile is for Triton's maintainers.
+    Empty where there is no repository in which the failure can be filed.
     """
-    form, template, head = (
-        (NEW_TRITON, "bug.yml", "") if kernel else (NEW_ISSUE, "pt2-bug-report.yml", "[torch.compile] ")
-    )
+    if not repository:
+        return ""
+    form = f"https://github.com/{repository}/issues/new"
+    template, head = ("bug.yml", "") if repository == TRITON else ("pt2-bug-report.yml", "[torch.compile] ")
     most = 200
     while True:
         query = urlencode({"template": template, "title": head + _one_line(title, most)})
@@ -177,6 +180,8 @@ def cut(text: str, most: int) -> str:
 
 
 def _eager(seen: Observation) -> str:
+    if seen.comparison is not None:
+        return "it ran; its results are what the compiled ones are compared with"
     if seen.eager == "passes" and seen.eager_detail:
         return seen.eager_detail
     said = {"passes": "it passes", "fails": "it fails as well", "hangs": "it does not finish either"}.get(seen.eager)

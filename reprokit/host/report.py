@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..core import causes, ranks
+from ..core import causes, ranks, responsibility
 from ..core import frames as fr
 from ..core.facts import is_service, place, threads_of
 from ..core.records import SCHEMA, Observation, Signature, Verdict
@@ -40,6 +40,9 @@ def make(
         "reason": verdict.reason,
         "explain": causes.explain(verdict),
         "detail": verdict.detail,
+        "responsible": verdict.responsible,
+        "responsible_because": list(verdict.responsible_because),
+        "not_filed": responsibility.why_not_filed(verdict) if verdict.kind != "ok" else "",
         "also": causes.explain_also(verdict),
         "path": list(verdict.path),
         "work": verdict.work,

@@ -7,7 +7,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from ..core.ablation import Ablation
-from . import ablate, files, interrupts
+from ..core.verdict import judge
+from . import ablate, files, interrupts, locate
 from . import minimize as reducer
 from .forked import Server
 from .launch import Request
@@ -16,6 +17,7 @@ from .oracle import Standing
 if TYPE_CHECKING:
     from .state import State
 
+NO_WRONG_PART = "no recorded graph, and no source that stands alone, gives the wrong results by itself"
 NO_PARTS = "a whole command is run again only in small parts, and there are none"
 SLOWER = 4.0
 """One step of the ablation may take so much longer than the run that failed."""
@@ -68,16 +70,27 @@ def is_wanted(state: State) -> bool:
 
 def can_locate(state: State) -> bool:
     """Wrong results have no identity until it is known where in the compiler they begin."""
-    return is_wanted(state) and state.verdict.kind == "wrong-result" and not state.is_command
+    return is_wanted(state) and state.verdict.kind == "wrong-result"
 
 
-def locate(state: State) -> State:
-    """Ask where in the compiler wrong results begin."""
+def locate_begin(state: State) -> State:
+    """Ask where in the compiler wrong results begin: of the target, or of the first part of a command that shows them."""
     state.callbacks.say("asking where in the compiler it begins")
-    with interrupts.heard(), contextlib.closing(state.study.ladder(state, state.request)) as ladder:
-        seen, ablation = ablate.locate(ladder, state.seen, _trying(state))
-    _keep(state, ablation)
-    return dataclasses.replace(state, seen=seen, ablation=ablation)
+    with interrupts.heard():
+        program = _first_wrong(state) if state.is_command else state.request
+        if not program:
+            return state.lacks("location", NO_WRONG_PART)
+        with contextlib.closing(state.study.ladder(state, program)) as ladder:
+            seen, ablation = locate.locate(ladder, state.seen, _trying(state))
+    return _with_ablation(dataclasses.replace(state, seen=seen), ablation)
+
+
+def _first_wrong(state: State) -> str:
+    case = state.study.case(state)
+    return locate.first_wrong(
+        reducer.starts_of(case), state.study.server(case), case.signature, reducer.limits_of(case), case.python,
+        _trying(state),
+    )  # fmt: skip
 
 
 def cannot_minimize(state: State) -> bool:
@@ -134,16 +147,22 @@ def do_ablate(state: State) -> State:
     program = _to_ablate(state)
     if program is None:
         return state.lacks("ablation", NO_PARTS)
-    if state.ablation is not None and isinstance(program, str):
-        state = _check_begin(state, program)
     if state.ablation is not None and state.request.rungs != "all":
         return state
     climb = ablate.everything if state.request.rungs == "all" else ablate.in_capture
     state.callbacks.say("asking with which backends it fails")
     with interrupts.heard(), contextlib.closing(state.study.ladder(state, program)) as ladder:
-        ablation = climb(ladder, _trying(state))
-    _keep(state, ablation)
-    return dataclasses.replace(state, ablation=ablation)
+        ablation = climb(ladder, state.seen, _trying(state))
+    return _with_ablation(state, ablation)
+
+
+def _with_ablation(state: State, ablation: Ablation) -> State:
+    """The state with what an ablation says, also of the program's own backend and passes."""
+    seen = dataclasses.replace(state.seen, fails_only_with=ablation.own)
+    ablation = dataclasses.replace(ablation, responsible=judge(seen).responsible)
+    if state.may_study:
+        files.write_json(state.run_path / ablate.FILE, ablation.to_json())
+    return dataclasses.replace(state, seen=seen, ablation=ablation)
 
 
 def load_ablation(state: State) -> State | None:
@@ -153,7 +172,7 @@ def load_ablation(state: State) -> State | None:
     found = ablate.load(state.run_path)
     if found is None:
         return state.lacks("ablation", NO_PARTS) if _to_ablate(state) is None else None
-    return dataclasses.replace(state, ablation=found)
+    return _with_ablation(state, found)
 
 
 def _to_ablate(state: State) -> Request | str | None:
@@ -162,21 +181,6 @@ def _to_ablate(state: State) -> Request | str | None:
     if found is not None and found.is_proved:
         return found.text
     return None if state.is_command else state.request
-
-
-def _check_begin(state: State, program: str) -> State:
-    """Ask where the small program begins to be wrong: of its candidates only the family was asked."""
-    with interrupts.heard(), contextlib.closing(state.study.ladder(state, program)) as ladder:
-        first = ladder.climb(ablate.IN_CAPTURE, _trying(state)).first
-    part = first.part if first else "nowhere"
-    if part == state.seen.first_rung:
-        return state
-    why = f"the small program begins to be wrong in {part}, the target in {state.seen.first_rung}: look at both"
-    return state.lacks("minimization", why)
-
-
-def _keep(state: State, ablation: Ablation) -> None:
-    files.write_json(state.run_path / ablate.FILE, ablation.to_json())
 
 
 def _trying(state: State) -> ablate.Show:

@@ -80,7 +80,7 @@ def test_cause_and_phase(kind: str, tmp_path: Path) -> None:
     if kind == "filelock":
         assert "held.lock" in verdict["detail"] and "holds it" in verdict["detail"]
     if kind == "unroll_calls":
-        assert "kinds.py" in verdict["detail"] and "unrolls without end" in verdict["detail"]
+        assert "kinds.py" in verdict["detail"] and "unrolls a loop" in verdict["detail"]
     if verdict["phase"] == "fx-passes":
         assert verdict["work"]["pass"] == "post_grad_custom_post_pass"
 

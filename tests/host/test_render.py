@@ -81,7 +81,7 @@ def test_logs_are_cut_in_the_middle() -> None:
 @settings(max_examples=50, deadline=None)
 def test_the_url_is_short_and_sets_no_labels(title: str) -> None:
     """labels= is a 404 for those without rights; over 8,192 bytes is a 414."""
-    url = render.url(title)
+    url = render.url(title, "pytorch/pytorch")
     assert len(url) < 8_192
     assert url.startswith("https://github.com/pytorch/pytorch/issues/new?template=pt2-bug-report.yml&title=")
     assert "labels=" not in url
@@ -96,13 +96,14 @@ def test_the_ladder_is_a_sentence_and_a_table() -> None:
     told = {"sentence": "It fails with inductor.", "steps": steps}
     text = render.issue(facts(ablation=told)).joined
     assert "**It fails with inductor.**" in text and '| backend="eager" | passes | 0.5 |' in text
-    assert "| rung |" not in render.issue(facts()).joined
+    assert "| ablation step |" not in render.issue(facts()).joined
 
 
-def test_a_failure_without_compile_says_that_it_is_no_compiler_bug() -> None:
-    """Nobody shall file it by mistake."""
+def test_a_failure_outside_the_compiler_is_not_to_be_filed() -> None:
+    """The banner holds whether the target ran without compile too, or only outside of what the compiler made."""
     text = render.issue(facts(verdict=Verdict("error-in-eager", "eager", "ValueError", "It fails.", ()))).joined
-    assert "not a compiler bug" in text
+    assert "> **Please do not file this:** nothing shows that the compiler is at fault." in text
+    assert "fails without" not in text
 
 
 def test_an_unknown_name_in_a_template_is_an_error() -> None:
