@@ -119,7 +119,7 @@ def minimize(
         job = ladder.Ladder(asker, found, folder, verdict, case.seen)
         try:
             with interrupts.heard():
-                _leave_out_others(case, asker, starts)
+                locate.leave_out_others(asker, case.seen, starts)
                 _until_proved(case, job, asker, server, found, starts, budget_s, say)
         except KeyboardInterrupt:
             found.notes.append("interrupted: this is the best so far; --resume goes on from it")
@@ -184,24 +184,6 @@ def _until_proved(
             job.go_cold()
     if not found.is_complete:
         found.notes.append("the budget ended: this is the best so far; --resume goes on from it")
-
-
-def _leave_out_others(case: Case, asker: Oracle, starts: list[origins.Start]) -> None:
-    """Have each candidate compiled so that only what the signature names can be wrong, where a first program shows it so.
-
-    Of two wrong operators in one graph, the reduction then keeps the one that was signed.
-    """
-    if not asker.limits.compares:
-        return
-    usual = asker.limits
-    for overrides in locate.alone(case.seen):
-        asker.limits = dataclasses.replace(usual, alone=overrides)
-        for start in starts:
-            asker.status.trying = "whether what the signature names is wrong alone"
-            asker.begin(start.text)
-            if asker.holds(start.text):
-                return
-    asker.limits = usual
 
 
 def _finished(case: Case, asker: Oracle, found: Minimized) -> str:
