@@ -145,10 +145,10 @@ def can_ablate(state: State) -> bool:
 def do_ablate(state: State) -> State:
     """Compile the small program, which is quick, in other ways; or the target where there is no small program."""
     program = _to_ablate(state)
+    if state.ablation is not None and (program is None or state.request.rungs != "all"):
+        return state  # it was made to locate wrong results
     if program is None:
         return state.lacks("ablation", NO_PARTS)
-    if state.ablation is not None and state.request.rungs != "all":
-        return state
     climb = ablate.everything if state.request.rungs == "all" else ablate.in_capture
     state.callbacks.say("asking with which backends it fails")
     with interrupts.heard(), contextlib.closing(state.study.ladder(state, program)) as ladder:
