@@ -13,7 +13,6 @@ itself would print), top3 (the innermost frames, normalised), and the evidence t
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import re
@@ -36,7 +35,11 @@ from reprokit.core import signature
 from reprokit.core.facts import recent
 from reprokit.core.records import Frame, Observation, Raised
 from reprokit.core.verdict import judge
-from reprokit.host import observe, run
+from reprokit.host import rundir
+from reprokit.host.capture import JUDGE, reopened
+from reprokit.host.state import Callbacks
+from reprokit.host.steps import follow
+from reprokit.host.study import Study
 
 USUAL = ("capture", "--json", "--no-minimize", "--no-escalate", "--no-trace", "--stall", "20")
 MESSAGE_CHARS = 2_000
@@ -178,9 +181,12 @@ def capture(name: str, case: Case, variant: Variant, python: str, folder: Path) 
 
 def seen_in(run_path: Path) -> Observation:
     """The observation of a run, with stacks and chains as records."""
-    request, outcome, before = run.restore(run_path)
-    seen = observe.observe(request, outcome, run_path, observe.read_journals(run_path))
-    return dataclasses.replace(seen, **before)
+    place = rundir.reopen(run_path)
+    try:
+        state = reopened(place, Callbacks(lambda text: None), Study())
+        return follow(state, JUDGE).seen
+    finally:
+        place.release()
 
 
 def innermost(raised: Raised | None) -> tuple[str, tuple[Frame, ...]]:

@@ -35,32 +35,42 @@ def journal_what_differs(folder: str) -> None:
     """Compare what lies in ``folder`` as soon as both sides do, and journal it as ``compared``."""
     import torch
 
-    eager, compiled, again, wide = (_load(torch, folder, role) for role in ROLES)
+    told = {role: _load(torch, folder, role) for role in ROLES}
+    eager, compiled, again, wide = (_rows(told[role]) for role in ROLES)
     if eager is None or compiled is None:
         return
     found = differences(torch, eager, compiled, wide or {})
     unsteady = [d["name"] for d in differences(torch, eager, again, {})] if again is not None else []
     order = ("compiled", "unknown", "unclear", "eager")
-    told = sorted(found, key=lambda d: order.index(d["side"]))
+    rows = sorted(found, key=lambda d: order.index(d["side"]))
     journal.write(
         "compared",
-        differences=told[:MOST_TOLD],
-        count=len(told),
+        differences=rows[:MOST_TOLD],
+        count=len(rows),
         leaves=len(eager),
         tensors=sum(r["tensor"] is not None for r in eager.values()),
         is_random=any(r["is_random"] for r in eager.values()),
         unsteady=unsteady[:MOST_TOLD],
         has_again=again is not None,
         has_reference=wide is not None,
+        skipped_calls=_skipped(told, "calls"),
+        skipped_tensors=_skipped(told, "tensors"),
         ranks=process.ranks(),
     )
 
 
-def _load(torch: Any, folder: str, role: str) -> dict[tuple[int, str], Row] | None:
+def _load(torch: Any, folder: str, role: str) -> dict[str, Any] | None:
     path = os.path.join(folder, f"{role}.pt")
-    if not os.path.exists(path):
-        return None
-    return {(r["call"], r["name"]): r for r in torch.load(path, weights_only=True)}
+    return dict(torch.load(path, weights_only=True)) if os.path.exists(path) else None
+
+
+def _rows(told: dict[str, Any] | None) -> dict[tuple[int, str], Row] | None:
+    return None if told is None else {(r["call"], r["name"]): r for r in told["rows"]}
+
+
+def _skipped(told: dict[str, dict[str, Any] | None], what: str) -> int:
+    """How many one side left out; what either left out is not compared."""
+    return max(int(one["skipped"][what]) for role in ("eager", "compiled") if (one := told[role]) is not None)
 
 
 def differences(

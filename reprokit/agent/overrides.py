@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core import ablation
 from . import own, regions
 
 OVERRIDES: dict[str, Any] = json.loads(os.environ.get("REPROKIT_OVERRIDES") or "{}")
@@ -66,8 +67,11 @@ def before_compile() -> None:
         lowering.make_fallback(getattr(torch.ops.aten, name).default, override_decomp=True)
 
 
-def _bisect(subsystem: str, most: int | None) -> None:
-    """Apply the first ``most`` of a subsystem's steps only, and journal each step's number; the one at ``most`` in words."""
+def _bisect(subsystem: str, most: int | None = None, only: str = "", without: Sequence[str] = ()) -> None:
+    """Apply the first ``most`` of a subsystem's steps, or those of the operator ``only``, and nothing of those ``without``.
+
+    Each step's number is journalled; the one at ``most`` in words.
+    """
     from torch._inductor.compiler_bisector import CompilerBisector
 
     from . import journal
@@ -76,10 +80,14 @@ def _bisect(subsystem: str, most: int | None) -> None:
 
     def disable_subsystem(backend: str, name: str, debug_info: Callable[[], str] | None = None) -> bool:
         nonlocal count
+        if name in without:
+            return True
         if name != subsystem:
             return False
         count += 1
-        said = debug_info() if debug_info is not None and count == most else ""
+        said = debug_info() if debug_info is not None and (only or count == most) else ""
+        if only:
+            return ablation.operator(said) != only
         journal.write("bisected", n=count, info=said[:500])
         return most is not None and count > most
 

@@ -19,8 +19,9 @@ from . import journal, process
 ROLE = os.environ.get("REPROKIT_RESULTS", "")
 FOLDER = os.environ.get("REPROKIT_RESULTS_DIR", "")
 MOST_BYTES = 1 << 30
-"""Of tensors that one run keeps; what does not fit is not compared, and the journal says so."""
+"""Of tensors that one run keeps; what does not fit is not compared, and the comparison says so."""
 MOST_CALLS = 200
+"""Later calls are not compared, and the comparison says so."""
 SEED = 20
 _recorder: Recorder | None = None
 
@@ -72,7 +73,7 @@ class Recorder:
         self.role, self.folder = role, folder
         self.rows: list[dict[str, Any]] = []
         self.left_bytes = self.left_held_bytes = MOST_BYTES
-        self.skipped = self.calls = 0
+        self.calls = self.skipped_calls = self.skipped_tensors = 0
         self._torch, self.real = torch, torch.compile
         self._modules: dict[int, tuple[str, Any]] = {}
         self._leaves: dict[int, tuple[str, Any]] = {}
@@ -121,7 +122,7 @@ class Recorder:
                 out = inner(*args, **kwargs)
             is_random = not torch.equal(before, torch.get_rng_state())
             if given is None:
-                self.skipped += 1
+                self.skipped_calls += 1
             else:
                 self._safely(lambda: self.note_call(number, out, given, is_random))
             return out
@@ -148,7 +149,7 @@ class Recorder:
             ):
                 size = leaf.numel() * leaf.element_size()
                 if size > self.left_held_bytes:  # held to the end for its gradient, the program's inputs would pile up
-                    self.skipped += 1
+                    self.skipped_tensors += 1
                 else:
                     self.left_held_bytes -= size
                     self._leaves[id(leaf)] = name, leaf
@@ -192,7 +193,7 @@ class Recorder:
                     plain = plain.to_dense()
                 size = plain.numel() * plain.element_size()
                 if size > self.left_bytes or type(plain) is not torch.Tensor:
-                    self.skipped += 1
+                    self.skipped_tensors += 1
                 else:
                     self.left_bytes -= size
                     row["tensor"] = (
@@ -214,11 +215,10 @@ class Recorder:
                     self._note(-1, f"gradient of {name}.{_plain(key)}", parameter.grad, "", False)
             for key, buffer in model.named_buffers():
                 self._note(-1, f"buffer {name}.{_plain(key)}", buffer, "", False)
-        if self.skipped:
-            journal.write("results_skipped", role=self.role, count=self.skipped, most_bytes=MOST_BYTES)
         path = os.path.join(self.folder, f"{self.role}.pt")
         os.makedirs(self.folder, exist_ok=True)
-        torch.save(self.rows, f"{path}.part")
+        skipped = {"calls": self.skipped_calls, "tensors": self.skipped_tensors}
+        torch.save({"rows": self.rows, "skipped": skipped}, f"{path}.part")
         os.replace(f"{path}.part", path)
 
 

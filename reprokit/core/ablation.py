@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,6 +66,11 @@ LABELS = {
     "inductor": "module: inductor",
 }  # fmt: skip
 """The label that the maintainers' triage gives a failure that begins in this part."""
+
+
+def operator(told: str) -> str:
+    """The pass, operator or lowering that torch told, without the number that FX gives to each node."""
+    return re.sub(r"_\d+$", "", told)
 
 
 def of_own(seen: Observation) -> tuple[Rung, ...]:

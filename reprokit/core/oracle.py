@@ -67,7 +67,7 @@ def patience(rate: float) -> int:
 
 
 def is_as_wrong(one: Signature, two: Signature) -> bool:
-    """Both are wrong results of one family; where in the compiler they begin is asked once, not of every candidate."""
+    """Both are wrong results of one family. Where they begin is asked of the program that is proved, not of each candidate."""
     told = []
     for title in (one.title, two.title):
         kind, phase, what = _parts(title)
@@ -77,6 +77,24 @@ def is_as_wrong(one: Signature, two: Signature) -> bool:
         return False
     is_one_phase = phase == other_phase or "no phase" in (phase, other_phase)
     return is_one_phase and (op == other_op or not (op and other_op))
+
+
+def is_located(signature: Signature) -> bool:
+    """It is known where in the compiler wrong results begin."""
+    kind, phase = head(signature)
+    return kind == "wrong-result" and phase != "no phase"
+
+
+def begins_alike(wanted: Signature, found: Signature) -> bool:
+    """Wrong results of ``found``, whose begin is known, begin where those of ``wanted`` do: one phase, one operator.
+
+    Where the operator of ``wanted`` is not known, the phase decides.
+    """
+    (kind, phase, what), (other_kind, other_phase, other_what) = _parts(wanted.title), _parts(found.title)
+    family, _, op = what.partition(" @ ")
+    other_family, _, other_op = other_what.partition(" @ ")
+    is_one_kind = (kind, phase, family) == (other_kind, other_phase, other_family)
+    return is_one_kind and found.algorithm == wanted.algorithm and (not op or op == other_op)
 
 
 def is_as_slow(one: Signature, two: Signature) -> bool:

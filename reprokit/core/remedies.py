@@ -52,16 +52,16 @@ def of(verdict: Verdict, seen: Observation, compile: Mapping[str, Any]) -> tuple
         ]
     if verdict.kind == "graph-break":
         found.append(_config("scalars in the graph", _dynamo__config__capture_scalar_outputs=True))
-    if seen.departs and seen.departs_among.endswith("passes"):
+    if seen.departs and seen.departs_in.endswith("passes"):
         found.append(_config(f"without the pass {seen.departs}", _inductor__config__disabled_passes=seen.departs))
-    if seen.departs and seen.departs_among == "lowerings":
+    if seen.departs and seen.departs_in == "lowerings":
         found.append(
             Remedy(
                 f"without the lowering of {seen.departs}",
                 f"torch._inductor.lowering.make_fallback(torch.ops.aten.{seen.departs}.default)", {"fallback": seen.departs},
             )
         )  # fmt: skip
-    if seen.departs and seen.departs_among == "lowerings" and not compile.get("fullgraph"):  # which forbids it
+    if seen.departs and seen.departs_in == "lowerings" and not compile.get("fullgraph"):  # which forbids it
         found.append(
             Remedy(
                 f"graph break at {seen.departs}", f"torch._dynamo.disallow_in_graph(torch.{seen.departs})",

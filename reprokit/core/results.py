@@ -73,6 +73,10 @@ class Comparison:
     has_reference: bool = False
     ranks: tuple[int, ...] = ()
     """Where there are several: those on which compiled results are wrong, or the one that this is about."""
+    skipped_calls: int = 0
+    """Calls whose results were not kept, and so not compared: they were too many."""
+    skipped_tensors: int = 0
+    """Tensors that were not kept, and so not compared: they were too large, or no plain tensors."""
 
     @property
     def wrong(self) -> tuple[Difference, ...]:
@@ -86,8 +90,20 @@ class Comparison:
         return tuple(d for d in self.differences if d.side != "eager" and d.name not in self.unsteady)
 
     @property
+    def skipped(self) -> str:
+        """How much was not compared, as a clause; empty where everything was."""
+        counts = ((self.skipped_calls, "call"), (self.skipped_tensors, "tensor"))
+        told = " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n)
+        is_one = self.skipped_calls + self.skipped_tensors == 1
+        return f"{told} {'was' if is_one else 'were'} not compared" if told else ""
+
+    @property
     def says(self) -> str:
         """One sentence for a run whose results are not wrong."""
+        return self._says + (f"; {self.skipped}" if self.skipped else "")
+
+    @property
+    def _says(self) -> str:
         if self.unsteady:
             return f"eager itself gives another {self.unsteady[0]} each time, so results cannot be compared"
         if eager := [d for d in self.differences if d.side == "eager"]:
@@ -116,6 +132,7 @@ def read(event: Mapping[str, Any]) -> Comparison:
         tuple(told), number("count"), number("leaves"), number("tensors"), bool(event.get("is_random")),
         tuple(map(str, _list(event.get("unsteady")))), bool(event.get("has_again")), bool(event.get("has_reference")),
         tuple(r for r in _list(event.get("ranks")) if isinstance(r, int)),
+        number("skipped_calls"), number("skipped_tensors"),
     )  # fmt: skip
 
 

@@ -24,7 +24,8 @@ def _wrong_result(seen: Observation) -> Verdict | None:
     why = f"compiled code gives other results than eager{on}: {wrong[0]}"
     more = (f"{seen.comparison.count - 1} more results differ",) if seen.comparison.count > 1 else ()
     departs = (seen.departure,) if seen.departure else ()
-    evidence = (known[wrong[0].side], *departs, *map(str, wrong[1:6]), *more)
+    skipped = (seen.comparison.skipped,) if seen.comparison.skipped else ()
+    evidence = (known[wrong[0].side], *departs, *map(str, wrong[1:6]), *more, *skipped)
     work = {"op": seen.departs} if seen.departs else {}
     return Verdict("wrong-result", seen.first_rung or None, wrong[0].what, sentence(why), evidence, work=work)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +22,17 @@ from .launch import Request
 from .run import Outcome
 
 IN_CAPTURE = tuple(r for r in RUNGS if r.group == "backends" or r.name == "dynamic=False")
+GRAPH_PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
 SUBSYSTEMS = {
-    "inductor": ("pre_grad_passes", "joint_graph_passes", "post_grad_passes", "lowerings"),
-    "decompositions": ("decomposition",),
-}
-"""What PyTorch's CompilerBisector can switch off, one application after the other."""
+    "inductor": (*GRAPH_PASSES, "lowerings"), "fx-passes": GRAPH_PASSES, "decompositions": ("decomposition",),
+}  # fmt: skip
+"""What PyTorch's CompilerBisector can switch off, one application after the other, in the order of a compile."""
 MOST_BISECTIONS = 12
 WHOLE_S = 60.0
 """Served seconds for a program without its own passes: where those hang, nothing says how long a whole compile takes."""
 FILE = "ablation.json"
+Show = Callable[[str], None]
+"""Hears what is tried now."""
 
 
 class Ladder:
@@ -43,7 +44,7 @@ class Ladder:
         self._plain: Judged | None = None
         """The eager run, when the results that the rungs are compared with lie there."""
 
-    def climb(self, rungs: Iterable[Rung], show: Callable[[str], None] = lambda name: None) -> Ablation:
+    def climb(self, rungs: Iterable[Rung], show: Show = lambda name: None) -> Ablation:
         """Ask every rung; one whose server is lost has no answer."""
         steps = []
         for rung in rungs:
@@ -75,14 +76,18 @@ class Ladder:
         """Delete what the runs gave, which is the user's."""
         shutil.rmtree(self._server.folder / RESULTS, ignore_errors=True)
 
-    def blame(self, subsystem: str, show: Callable[[str], None] = lambda name: None) -> str:
+    def blame(self, subsystem: str, show: Show = lambda name: None, without: Sequence[str] = ()) -> str:
         """The one application of ``subsystem`` (``lowerings``, ``post_grad_passes`` ...) with which the failure begins.
 
-        Empty when the failure does not depend on it. The hooks are those of PyTorch's CompilerBisector.
+        Empty when the failure does not depend on it. The hooks are those of PyTorch's CompilerBisector. Nothing of the
+        subsystems in ``without`` is applied.
         """
         show(f"whether it is one of the {subsystem}")
-        count, _ = self._bisected(subsystem, None)
-        if not count or self._answer_at(subsystem, 0) != oracle.PASSES:
+        asked = {"subsystem": subsystem, "without": list(without)}
+        count, _ = self._bisected(asked, None)
+        if not count or self._answer_at(asked, 0) != oracle.PASSES:
+            return ""
+        if without and self._answer_at(asked, count) != oracle.SAME:
             return ""
         low, high = 0, count  # passes with the first ``low`` of them, fails with ``high``
         for _ in range(MOST_BISECTIONS):
@@ -90,21 +95,26 @@ class Ladder:
                 break
             middle = (low + high) // 2
             show(f"which of {high - low} {subsystem}")
-            if self._answer_at(subsystem, middle) == oracle.SAME:
+            if self._answer_at(asked, middle) == oracle.SAME:
                 high = middle
             else:
                 low = middle
-        return self._bisected(subsystem, high)[1] if high - low == 1 else ""
+        return self._bisected(asked, high)[1] if high - low == 1 else ""
 
-    def _answer_at(self, subsystem: str, most: int) -> str:
-        return self.ask(Rung("", "", {"bisect": {"subsystem": subsystem, "most": most}})).answer
+    def _answer_at(self, asked: Mapping[str, Any], most: int) -> str:
+        return self.ask(Rung("", "", {"bisect": {**asked, "most": most}})).answer
 
-    def _bisected(self, subsystem: str, most: int | None) -> tuple[int, str]:
-        """How often the subsystem is applied, and what stood at number ``most``."""
+    def _bisected(self, asked: Mapping[str, Any], most: int | None) -> tuple[int, str]:
+        """How often the subsystem is applied, and what was applied at number ``most``."""
         role = "compiled" if self._limits.compares else ""
-        found = self._heard("bisected", role, {"bisect": {"subsystem": subsystem, "most": most}})
+        found = self._heard("bisected", role, {"bisect": {**asked, "most": most}})
         told = next((str(e.get("info")) for e in found if e.get("n") == most), "")
         return max((int(e.get("n") or 0) for e in found), default=0), told
+
+    @property
+    def is_whole(self) -> bool:
+        """It is the user's whole target, whose lines the user knows."""
+        return not isinstance(self._program, str)
 
     def departure(self) -> str:
         """The first graph that departs from eager by itself, and the first operator in it, as words."""
@@ -144,25 +154,8 @@ class Ladder:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def locate(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> tuple[Observation, Ablation]:
-    """Give ``seen`` of wrong results with the first part of the compiler, and the operator, with which they begin."""
-    found = in_capture(ladder, seen, show)
-    if found.first is None or found.first is EAGER:
-        return seen, found
-    part, operator, among, departure = found.first.part, "", "", ""
-    with contextlib.suppress(ServerLost):  # then only the part is known
-        show("which graph departs first, and which operator in it")
-        departure = ladder.departure()
-        for subsystem in reversed(SUBSYSTEMS.get(part, ())):
-            operator = re.sub(r"_\d+$", "", ladder.blame(subsystem, show))
-            if operator:
-                among, found = subsystem, dataclasses.replace(found, blamed=_one_of(subsystem, operator))
-                break
-    seen = dataclasses.replace(seen, first_rung=part, departs=operator, departs_among=among, departure=departure)
-    return seen, found
-
-
-def _one_of(subsystem: str, name: str) -> str:
+def one_of(subsystem: str, name: str) -> str:
+    """What the bisector found, as a clause."""
     return f"it takes one of the {subsystem.replace('_', ' ')}: `{name}`"
 
 
@@ -173,12 +166,12 @@ def load(run_path: Path) -> Ablation | None:
     return None
 
 
-def in_capture(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> Ablation:
+def in_capture(ladder: Ladder, seen: Observation, show: Show) -> Ablation:
     """The ablation steps that every capture of a failure asks."""
     return ladder.climb((*of_own(seen), *IN_CAPTURE), show)
 
 
-def everything(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -> Ablation:
+def everything(ladder: Ladder, seen: Observation, show: Show) -> Ablation:
     """All ablation steps, and below the first backend that fails the one pass, decomposition or lowering that it takes."""
     found = ladder.climb((*of_own(seen), *RUNGS), show)
     if found.own:
@@ -186,5 +179,5 @@ def everything(ladder: Ladder, seen: Observation, show: Callable[[str], None]) -
     with contextlib.suppress(ServerLost):
         for subsystem in SUBSYSTEMS.get(found.first.part if found.first else "", ()):
             if said := ladder.blame(subsystem, show):
-                return dataclasses.replace(found, blamed=_one_of(subsystem, said))
+                return dataclasses.replace(found, blamed=one_of(subsystem, said))
     return found

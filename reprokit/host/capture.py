@@ -1,53 +1,25 @@
-"""The line: target -> run -> judge -> sign -> minimize -> pack -> render, readable on one screen.
+"""From a target to a pack, as one list of steps: run it, judge it, sign it, make it small, pack it.
 
-Each step takes one record and gives one. A step that cannot do its work says why in ``missing`` and the line
-goes on, so that a pack is always left.
+A capture starts with nothing and runs the target. A later judgement of its run directory starts with what the run left,
+goes over the same list, and reads what each step left there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO
 
-from ..core.records import Answer, BadInput, Missing, Observation, Verdict, to_json
-from ..core.signature import sign
-from ..core.verdict import judge
-from . import (
-    ablate,
-    agreement,
-    bundle,
-    compared,
-    environment,
-    escalate,
-    files,
-    interrupts,
-    kernels,
-    minimize,
-    observe,
-    run,
-    rundir,
-    warmth,
-)
+from ..core.records import to_json
+from . import bundle, compared, environment, escalate, files, interrupts, kernels, run, rundir, runs, study
 from .captured import Captured, phases_of, versions_of
 from .launch import Request
 from .oracle import Standing
-from .run import Outcome
+from .state import Callbacks, Say, State
+from .steps import Step, follow
 from .study import Study
-
-EAGER_KINDS = frozenset({"exception", "crash", "hang", "slow-compile", "oom", "error-in-eager"})
-"""Verdicts that a run without torch.compile confirms or refutes."""
-BEFORE_COMPILE = frozenset({"build", "import"})
-"""Phases of a factory target in which nothing was compiled yet."""
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
-
-UNJUDGED = Verdict("unknown", None, None, "The run could not be judged; what is missing says why.")
-
-Say = Callable[[str], None]
-T = TypeVar("T")
 
 
 def capture(
@@ -58,86 +30,19 @@ def capture(
     echo: tuple[IO[bytes], IO[bytes]] | None = None,
     show_status: Callable[[Standing], None] | None = None,
 ) -> Captured:
-    """Run the whole line; raises BadInput only for what the user must mend."""
+    """Run the target and go over all steps; raises BadInput only for what the user must change."""
     with interrupts.held():
         place = rundir.create(output, request.target.label)
+        state = State(request, place, Callbacks(say, show, echo, show_status), Study())
         try:
-            if warmth.mend_headers():
-                say("removed half a precompiled header of a killed g++: C++ builds took several times as long")
-            say(f"running {request.target.words} in {place.path}")
-            outcome = run_target(compared.watched(request, place.path), place.path, show, echo, say)
-            journals = observe.read_journals(place.path)
-            refuse_bad_target(journals, place.path)
-            missing = [*outcome.missing]
-            seen = look_back(request, outcome, place.path, journals, missing)
-            verdict = judged(seen, missing)
-            if verdict.kind == "ok" and not outcome.is_interrupted:
-                seen = look_closer(request, seen, journals, place.path, missing, say, show, show_status)
-                verdict = judged(seen, missing)
-            seen = own_kernel(request, seen, verdict, journals, place.path, missing)
-            if request.beside is not None and not outcome.is_interrupted:
-                say("compiling for a simulated GPU too")
-                real, ended = seen, verdict
-                seen = attempt(
-                    "simulation", missing, lambda: agreement.check(request, real, ended, place.path, show), seen
-                )
-            verdict = judged(seen, missing)
-            if wants_eager(request, verdict, outcome):
-                say(f"{verdict.kind}; running once more without torch.compile")
-                first = seen
-                seen = attempt(
-                    "eager run", missing, lambda: escalate.check_eager(request, first, place.path, show), first
-                )
-                verdict = judged(seen, missing)
-            if escalate.is_wanted(request, verdict, outcome):
-                say("asking what is still open, in shorter runs")
-                asked, none = verdict, tuple[Answer, ...]()
-                answers = attempt(
-                    "questions", missing, lambda: escalate.ask(request, asked, outcome, place.path, show), none
-                )
-                seen = dataclasses.replace(seen, answers=answers)
-            study = Study(request, verdict, seen, journals, place, missing, say, show_status)
-            if (request.minimizes or request.rungs != "none") and not outcome.is_interrupted:
-                examine(study)
-            return finish(study, outcome)
+            return captured_of(follow(state, STEPS))
         except rundir.NothingRan:
             place.discard()
             raise
         finally:
+            state.study.close()
             compared.forget(place.path)
             place.release()
-
-
-def look_closer(
-    request: Request, seen: Observation, journals: observe.Journals, run_path: Path, missing: list[Missing], say: Say,
-    show: run.Show | None, show_status: Callable[[Standing], None] | None,
-) -> Observation:  # fmt: skip
-    """Look for what a run that ended well may hide: wrong results, or on a simulated GPU kernels that do not compile."""
-    if request.gpu is None and request.compares:
-        say("comparing its results with eager's")
-        return attempt(
-            "comparison with eager", missing, lambda: compared.check(request, seen, run_path, missing, show), seen
-        )
-    if request.gpu is not None and request.kernels != "none":
-        say("compiling the Triton kernels that it generated")
-        python, which = request.python, request.kernels
-        return attempt(
-            "kernels", missing, lambda: kernels.check(seen, journals, run_path, python, which, show_status), seen
-        )
-    return seen
-
-
-def own_kernel(
-    request: Request, seen: Observation, verdict: Verdict, journals: observe.Journals, run_path: Path,
-    missing: list[Missing],
-) -> Observation:  # fmt: skip
-    """A program that needs Triton alone is made small and told as a kernel."""
-    return attempt("kernel", missing, lambda: kernels.own(request, seen, verdict, journals, run_path), seen)
-
-
-def examine(study: Study, resume: bool = False) -> None:
-    """Ask what the failure is at its smallest and where it begins; what is found stays in the run directory."""
-    attempt("study of the failure", study.missing, lambda: study.run(resume), None)
 
 
 def repack(
@@ -146,152 +51,142 @@ def repack(
 ) -> Captured:  # fmt: skip
     """Judge and pack a run directory once more, after minimizing it when there is a budget for that.
 
-    ``ablates`` asks for the rungs of the ladder too, also where the capture was told not to.
+    ``ablates`` asks for the ablation too, also where the capture was told not to.
 
     For a reprokit that was killed, or whose pack found no room, or that was told not to minimize.
     """
     with interrupts.held():
         place = rundir.reopen(run_path)
+        calls = Callbacks(say, show_status=show)
         try:
-            request, outcome, before = run.restore(place.path)
-            journals = observe.read_journals(place.path)
-            missing = [*outcome.missing]
-            seen = look_back(request, outcome, place.path, journals, missing)
-            seen = dataclasses.replace(seen, **before)
-            seen = own_kernel(request, seen, judged(seen, missing), journals, place.path, missing)
-            verdict = judged(seen, missing)
-            rungs = "none" if not ablates else "few" if request.rungs == "none" else request.rungs
+            state = reopened(place, calls, Study(python, resume), may_study=bool(budget_s))
             if budget_s:
-                request = dataclasses.replace(request, budget_s=budget_s, proofs=proofs)
-            asked = dataclasses.replace(request, minimizes=True, rungs=rungs)
-            study = Study(asked, verdict, seen, journals, place, missing, say, show, python)
-            if budget_s:
-                examine(study, resume)
-            return finish(study, outcome)
+                rungs = "none" if not ablates else "few" if state.request.rungs == "none" else state.request.rungs
+                asked = dataclasses.replace(
+                    state.request, minimizes=True, budget_s=budget_s, proofs=proofs, rungs=rungs
+                )
+                state = dataclasses.replace(state, request=asked)
+            try:
+                return captured_of(follow(state, STEPS))
+            finally:
+                state.study.close()
         finally:
             place.release()
 
 
-def look_back(
-    request: Request, outcome: Outcome, run_path: Path, journals: observe.Journals, missing: list[Missing]
-) -> Observation:
-    """Make the observation; of what cannot be read, at least how it ended."""
-    bare = Observation(exit_status=outcome.exit_status, is_command=request.target.kind == "command")
-    return attempt("observation", missing, lambda: observe.observe(request, outcome, run_path, journals), bare)
+def reopened(place: rundir.RunDir, callbacks: Callbacks, study: Study, may_study: bool = False) -> State:
+    """The state of a run directory in which the target has run; nothing of the target is run again."""
+    request, outcome = run.restore(place.path)
+    state = State(request, place, callbacks, study, may_run=False, may_study=may_study)
+    return runs.ended(state, outcome)
 
 
-def judged(seen: Observation, missing: list[Missing]) -> Verdict:
-    """Give the verdict, or one that says that there is none."""
-    return attempt("verdict", missing, lambda: judge(seen), UNJUDGED)
-
-
-def finish(study: Study, outcome: Outcome) -> Captured:
-    """The end of the line: sign, ask for the environment, pack."""
-    request, journals, place, missing, say = study.request, study.journals, study.place, study.missing, study.say
-    verdict, seen = study.verdict, study.seen
-    nothing_missing: list[Missing] = []
-    told = attempt("journal", missing, lambda: observe.missing_of(journals, place.path, request), nothing_missing)
-    missing += [m for m in told if m not in missing]
-    captured = Captured(verdict, sign(verdict, seen), seen, place.path, missing=missing)
-    captured.minimized = minimize.load(place.path)
-    captured.ablation = study.ablation or ablate.load(place.path)
-    captured.phases = attempt("costs", missing, lambda: phases_of(journals, outcome), {})
-    captured.weights = str(journals.last("weights").get("why") or "") if request.target.kind in ("zoo", "hf") else ""
-    made = journals.last("hf")
+def captured_of(state: State) -> Captured:
+    """What the steps came to."""
+    journals, made = state.journals, state.journals.last("hf")
+    captured = state.captured or Captured(state.verdict, state.signature, state.seen, state.run_path)
+    captured.missing = [*state.missing]
+    captured.minimized, captured.ablation, captured.phases = state.minimized, state.ablation, state.phases
+    captured.versions = versions_of(journals, state.environment)
+    is_known = state.request.target.kind in ("zoo", "hf")
+    captured.weights = str(journals.last("weights").get("why") or "") if is_known else ""
     if made.get("kind"):
         shapes = [f"{name} {shape}" for name, shape in (made.get("inputs") or {}).items()]
         captured.model = ", ".join([str(made["kind"]), *shapes])
-    say("collecting the environment")
-    nothing = environment.Environment({}, "", ())
-    found = attempt("environment", missing, lambda: ask(request, journals, place.path, outcome), nothing)
-    missing += found.missing
-    captured.versions = versions_of(journals, found)
-    say("packing")
-    attempt("pack", missing, lambda: leave(request, captured, found, journals, place), None)
     return captured
 
 
-def attempt(what: str, missing: list[Missing], step: Callable[[], T], otherwise: T) -> T:
-    """Do one step; when it cannot be done, say why and give ``otherwise``, so that the line goes on."""
-    try:
-        return step()
-    except KeyboardInterrupt:
-        missing.append(Missing(what, "interrupted"))
-    except OSError as problem:
-        missing.append(Missing(what, problem.strerror or str(problem)))
-    except Exception as problem:
-        missing.append(Missing(what, f"a defect of reprokit: {problem!r}"))
-    return otherwise
+def count_costs(state: State) -> State:
+    """Count what each phase of the compile cost."""
+    return dataclasses.replace(state, phases=phases_of(state.journals, state.ended))
 
 
-def run_target(
-    request: Request, run_path: Path, show: run.Show | None, echo: tuple[IO[bytes], IO[bytes]] | None, say: Say
-) -> Outcome:
-    """Run it; a place that cannot be written to is the user's to mend."""
-    try:
-        return run.run(request, run_path, show, echo, say)
-    except OSError as problem:
-        if problem.errno in (errno.ENOEXEC, errno.E2BIG, errno.ENOENT):
-            raise rundir.NothingRan(
-                f"cannot start {request.target.words}: {problem.strerror}; name a program that runs"
-            ) from problem
-        if problem.errno not in NO_ROOM:
-            raise
-        why = f"cannot write in {run_path}: {problem.strerror}; free some space, or name another --output-dir"
-        raise BadInput(why) from problem
-
-
-def refuse_bad_target(journals: observe.Journals, run_path: Path) -> None:
-    """A target that cannot be built is the user's to mend: one line, and the full text stays in the run directory."""
-    told = journals.last("bad_target")
-    if message := told.get("message"):
-        if told.get("has_run") is False:
-            raise rundir.NothingRan(message)
-        raise BadInput(f"{message} (all of its output: {run_path / 'logs' / 'stderr.txt'})")
-    if not journals.by_pid:
-        said = files.read_tail(run_path / "logs" / "stderr.txt", 4_000).strip().splitlines()
-        spec = run.read_run(run_path)
-        if (
-            spec.get("target", {}).get("kind") != "command"
-            and spec.get("exit_status") not in (0, None)
-            and int(spec["exit_status"]) > 0
-        ):
-            raise BadInput(
-                f"{spec.get('python')} cannot run reprokit's agent: {said[-1] if said else 'it said nothing'}; it needs Python 3.10 or newer and torch 2.9 or newer"
-            )
-
-
-def wants_eager(request: Request, verdict: Verdict, outcome: Outcome) -> bool:
-    """Whether only a run without torch.compile can tell whose fault it is. A command is run only once."""
-    if request.target.kind == "command" or outcome.is_interrupted:
-        return False
-    return verdict.kind in EAGER_KINDS and verdict.phase not in BEFORE_COMPILE
-
-
-def ask(request: Request, journals: observe.Journals, run_path: Path, outcome: Outcome) -> environment.Environment:
+def collect_environment(state: State) -> State:
     """Ask the machine, and the interpreter that the target used."""
-    python = journals.last("process").get("executable") if request.target.kind == "command" else request.python
-    if outcome.is_interrupted:
-        return environment.collect(None, run_path, "not asked after an interrupt")
-    return environment.collect(python, run_path, is_fresh=False)
+    state.callbacks.say("collecting the environment")
+    python = state.journals.last("process").get("executable") if state.is_command else state.request.python
+    if state.has_run:
+        found = environment.collect(python, state.run_path, is_fresh=False)
+    else:
+        found = environment.collect(None, state.run_path, "not asked after an interrupt")
+    return dataclasses.replace(state, environment=found).lacks_all(found.missing)
 
 
-def leave(
-    request: Request,
-    captured: Captured,
-    found: environment.Environment,
-    journals: observe.Journals,
-    place: rundir.RunDir,
-) -> None:
-    """Make the pack and say where it lies."""
+def write_pack(state: State) -> State:
+    """Leave the records in the run directory, and the pack beside it."""
+    state.callbacks.say("packing")
+    captured = captured_of(state)
     records = {"observation": captured.seen, "verdict": captured.verdict, "signature": captured.signature}
     for name, record in records.items():
         with contextlib.suppress(OSError):  # they can be made again, and are in the pack
-            files.write_json(place.path / f"{name}.json", to_json(record))
+            files.write_json(state.run_path / f"{name}.json", to_json(record))
     story = bundle.Story(
-        request, captured.verdict, captured.signature, captured.seen, journals, found, captured.minimized,
-        captured.ablation,
+        state.request, state.verdict, state.signature, state.seen, state.journals, state.environment, state.minimized,
+        state.ablation,
     )  # fmt: skip
-    made = bundle.make(story, captured.missing, place)
+    made = bundle.make(story, captured.missing, state.place)
     captured.pack_path, captured.issue_path, captured.repro_path = made.pack, made.issue, made.repro
     captured.report_path, captured.url, captured.trimmed = made.report, made.url, made.trimmed
+    return dataclasses.replace(state, captured=captured).lacks_all(captured.missing)
+
+
+def _may_run(state: State) -> bool:
+    return state.may_run
+
+
+def _may_study(state: State) -> bool:
+    return state.may_study
+
+
+NOT_STUDIED = "it was not done; reprokit minimize does it, with the run directory"
+
+RUN = Step("run", runs.run_target, lambda s: s.outcome is None, is_vital=True)
+OBSERVE = Step("observation", runs.read_evidence)
+READ_PROBLEMS = Step("journal", runs.read_problems)
+COMPARE = Step(
+    "comparison with eager", runs.compare_with_eager,
+    lambda s: runs.may_hide_more(s) and s.request.gpu is None and s.request.compares, "comparison.json", may=_may_run,
+)  # fmt: skip
+COMPILE_KERNELS = Step(
+    "kernels", runs.compile_kernels,
+    lambda s: runs.may_hide_more(s) and s.request.gpu is not None and s.request.kernels != "none", "kernels.json",
+    may=_may_run,
+)  # fmt: skip
+ISOLATE_KERNEL = Step(
+    "kernel",
+    runs.isolate_kernel,
+    lambda s: kernels.may_be_own(s.request, s.seen, s.verdict),
+    "kernel.json",
+    may=_may_run,
+)
+SIMULATE = Step(
+    "simulation",
+    runs.simulate_beside,
+    lambda s: s.has_run and s.request.beside is not None,
+    "simulation.json",
+    may=_may_run,
+)
+CONFIRM = Step("eager run", runs.confirm_in_eager, runs.wants_eager, "eager.json", may=_may_run)
+FOLLOW_UP = Step(
+    "questions", runs.follow_up_hang, lambda s: escalate.is_wanted(s.request, s.verdict, s.ended), "answers.json",
+    may=_may_run,
+)  # fmt: skip
+LOCATE = Step("location", study.locate_begin, study.can_locate, "location.json", may=_may_study, why_not=NOT_STUDIED)
+REFUSE = Step("minimization", study.say_why_not, study.cannot_minimize)
+MINIMIZE = Step(
+    "minimization", study.minimize, study.can_minimize, load=study.load_minimized, may=_may_study, why_not=NOT_STUDIED
+)
+ABLATE = Step(
+    "ablation", study.do_ablate, study.can_ablate, load=study.load_ablation, may=_may_study, why_not=NOT_STUDIED
+)
+COUNT = Step("costs", count_costs)
+COLLECT = Step("environment", collect_environment)
+PACK = Step("pack", write_pack)
+
+JUDGE = (
+    OBSERVE, READ_PROBLEMS, COMPARE, COMPILE_KERNELS, ISOLATE_KERNEL, SIMULATE, CONFIRM, FOLLOW_UP, LOCATE,
+)  # fmt: skip
+"""What the verdict and the signature come from."""
+LEAVE = (REFUSE, MINIMIZE, ABLATE, COUNT, COLLECT, PACK)
+STEPS = (RUN, *JUDGE, *LEAVE)
+"""All of a capture, in its order."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..core import eager
 from ..core.records import Signature
 from . import files, launch, run, rundir, warmth
-from .judged import RESULTS, SAME_RANDOM, Judged, Limits, ask_roles, ask_sizes, in_role, judged, request_for
+from .judged import RESULTS, Judged, Limits, ask_roles, ask_sizes, in_role, judged, overrides_for, request_for
 from .target import Target
 
 LEAST_STALL_S = 15.0
@@ -29,12 +29,14 @@ def run_cold(
 
     def one(role: str) -> Judged:
         place = folder if role in ("", "compiled") else folder / role
-        return _one(text, python, place, wanted, limits, is_eager, file, _variables(role, folder))
+        return _one(text, python, place, wanted, limits, is_eager, file, _variables(role, folder, limits))
 
     if limits.sizes and not is_eager:
 
         def sized(program: str, size: int) -> Judged:
-            return _one(program, python, folder / f"size-{size}", wanted, limits, False, None, _variables("", folder))
+            return _one(
+                program, python, folder / f"size-{size}", wanted, limits, False, None, _variables("", folder, limits)
+            )
 
         return ask_sizes(sized, text, wanted, limits)
     if is_eager or not limits.compares:
@@ -45,8 +47,8 @@ def run_cold(
         shutil.rmtree(folder / RESULTS, ignore_errors=True)
 
 
-def _variables(role: str, folder: Path) -> dict[str, str]:
-    return {**in_role(role, folder), "REPROKIT_OVERRIDES": json.dumps(SAME_RANDOM)} if role else {}
+def _variables(role: str, folder: Path, limits: Limits) -> dict[str, str]:
+    return {**in_role(role, folder), "REPROKIT_OVERRIDES": json.dumps(overrides_for(role, limits))} if role else {}
 
 
 def _one(

@@ -66,6 +66,8 @@ class Limits:
     """A GPU is simulated."""
     is_kernel: bool = False
     """The program compiles a Triton kernel and nothing else: it has no eager run."""
+    alone: Mapping[str, Any] = field(default_factory=dict)
+    """Overrides of a compiled run under which only what the signature names can make results wrong."""
     is_slow: bool = False
     """A slow compile is looked for: one that goes on at the deadline."""
 
@@ -166,6 +168,11 @@ def _weigh(seen: Observation, wanted: Signature) -> tuple[str, Verdict, Signatur
 def in_role(role: str, run_path: Path) -> dict[str, str]:
     """Environment variables that make a program write down its results below ``run_path``."""
     return {"REPROKIT_RESULTS": role, "REPROKIT_RESULTS_DIR": str(run_path / RESULTS)}
+
+
+def overrides_for(role: str, limits: Limits) -> dict[str, Any]:
+    """What is changed in a run of a role; in none, nothing is."""
+    return {**SAME_RANDOM, **(limits.alone if role == "compiled" else {})} if role else {}
 
 
 def ask_roles(run_role: Callable[[str], Judged], wanted: Signature) -> Judged:

@@ -105,17 +105,14 @@ def check(
     )  # fmt: skip
 
 
-def own(
-    request: Request, seen: Observation, verdict: Verdict, journals: Journals, run_path: Path
-) -> Observation:  # fmt: skip
-    """A command that compiles a kernel with Triton alone and fails in one of its stages is a kernel's story too."""
-    if (
-        request.target.kind != "command"
-        or verdict.phase not in TRITON_STAGES
-        or seen.has_instrumentation
-        or seen.kernel
-    ):
-        return seen
+def may_be_own(request: Request, seen: Observation, verdict: Verdict) -> bool:
+    """Whether a command failed in a stage of Triton, without torch."""
+    is_stage = request.target.kind == "command" and verdict.phase in TRITON_STAGES
+    return is_stage and not seen.has_instrumentation and not seen.kernel
+
+
+def own(request: Request, seen: Observation, journals: Journals, run_path: Path) -> Observation:
+    """Treat a command that compiles a kernel with Triton alone as that kernel."""
     text = repro.own_source(request, journals)
     if not programs.is_program(text):
         return seen

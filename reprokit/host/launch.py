@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -14,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..core.records import Missing
+from ..core.decode import from_json, hints
+from ..core.records import BadInput, Missing, to_json
 from . import files, tree, warmth
 from .target import Target
 
@@ -91,79 +93,26 @@ class Request:
         return min(self.stall_s, self.deadline_s / 4) if self.deadline_s is not None else self.stall_s
 
 
+OF_ONE_RUN = frozenset({"cwd", "variables"})
+"""Fields that belong to one run of a request, such as a question's; every other field is in ``run.json``."""
+
+
 def describe(request: Request) -> dict[str, Any]:
-    """The request as JSON values."""
-    target = request.target
-    return {
-        "target": {"kind": target.kind, "place": target.place, "name": target.name, "command": list(target.command)},
-        "python": request.python,
-        "deadline_s": request.deadline_s,
-        "stall_s": request.stall_s,
-        "on_stall": request.on_stall,
-        "grace_s": request.grace_s,
-        "line_repeats": request.line_repeats,
-        "escalate": request.escalate,
-        "most_breaks": request.most_breaks,
-        "measure_s": request.measure_s,
-        "compares": request.compares,
-        "rungs": request.rungs,
-        "minimizes": request.minimizes,
-        "budget_s": request.budget_s,
-        "proofs": request.proofs,
-        "logs": list(request.logs),
-        "knobs": {k: v for k, v in request.knobs.items() if v is not None},
-        "compile": request.compile,
-        "train": request.train,
-        "device": request.device,
-        "weights": request.weights,
-        "gpu": request.gpu,
-        "beside": request.beside,
-        "tensor_parallel": request.tensor_parallel,
-        "kernels": request.kernels,
-        "compile_it": request.compile_it,
-        "trace": request.has_trace,
-    }
+    """The request as JSON values, by the names of its fields."""
+    names = (f.name for f in dataclasses.fields(request) if f.name not in OF_ONE_RUN)
+    return {name: to_json(getattr(request, name)) for name in names}
 
 
 def restore(told: dict[str, Any]) -> Request:
-    """The request that :func:`describe` told; what is missing has its default."""
-    target = told["target"]
-    names: tuple[str, ...] = (
-        "python",
-        "stall_s",
-        "on_stall",
-        "grace_s",
-        "line_repeats",
-        "escalate",
-        "compares",
-        "rungs",
-        "minimizes",
-        "budget_s",
-        "proofs",
-        "knobs",
-        "compile",
-        "train",
-        "device",
-    )
-    names = (*names, "weights", "compile_it", "kernels", "tensor_parallel")
-    usual = Request(Target(""))
-    kept = {n: told[n] for n in names if n in told and _is_like(told[n], getattr(usual, n))}
-    command = tuple(map(str, target.get("command") or ()))
-    parsed = Target(str(target.get("kind")), str(target.get("place") or ""), str(target.get("name") or ""), command)
-    if isinstance(told.get("gpu"), dict):
-        kept["gpu"] = told["gpu"]
-    if told.get("deadline_s") is None or isinstance(told["deadline_s"], (int, float)):
-        kept["deadline_s"] = told.get("deadline_s")
-    logs = tuple(map(str, told["logs"])) if isinstance(told.get("logs"), list) else ()
-    most_breaks = told.get("most_breaks") if isinstance(told.get("most_breaks"), int) else None
-    return Request(parsed, logs=logs, most_breaks=most_breaks, has_trace=bool(told.get("trace", True)), **kept)
-
-
-def _is_like(value: Any, usual: Any) -> bool:
-    """``value`` has the type that its field has: a run directory may be damaged."""
-    if usual is None:
-        return isinstance(value, (str, bool, type(None)))
-    return isinstance(value, (int, float) if isinstance(usual, float) else type(usual))
+    """Make the request again that :func:`describe` gave; a field that is missing or damaged has its default."""
+    kept: dict[str, Any] = {}
+    for name, kind in hints(Request).items():
+        if name in told and name not in OF_ONE_RUN:
+            with contextlib.suppress(ValueError, RecursionError):
+                kept[name] = from_json(kind, told[name])
+    if "target" not in kept:
+        raise BadInput("run.json does not say what was run")
+    return Request(**kept)
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from ..core import costs, oracle
 from ..core.programs import checked, polish, sized
 from ..core.records import BadInput, Observation, Signature, Verdict
 from ..core.redact import Redactor
-from . import files, interrupts, ladder, origins, private, proof, repro
+from . import files, interrupts, ladder, locate, origins, private, proof, repro
 from .forked import Server, ServerLost
 from .judged import Limits, limits_for
 from .launch import Request
@@ -122,7 +122,8 @@ def minimize(
         job.ends = began + budget_s
         try:
             with interrupts.heard():
-                _until_proved(case, job, asker, found, starts, say)
+                locate.leave_out_others(asker, case.seen, starts)
+                _until_proved(case, job, asker, server, found, starts, say)
         except KeyboardInterrupt:
             found.notes.append("interrupted: this is the best so far; --resume goes on from it")
         except (BadInput, ServerLost, OSError) as problem:
@@ -139,7 +140,7 @@ def minimize(
 
 
 def _until_proved(
-    case: Case, job: ladder.Ladder, asker: Oracle, found: Minimized, starts: list[origins.Start],
+    case: Case, job: ladder.Ladder, asker: Oracle, server: Server, found: Minimized, starts: list[origins.Start],
     say: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Reduce and prove; once more when fresh processes say that forked ones misled, or that the failure is flaky."""
@@ -160,12 +161,19 @@ def _until_proved(
         say("proving the repro in fresh processes")
         proves = time.monotonic()
         usual = asker.limits
+        asker.limits = dataclasses.replace(usual, alone={})  # all that is wrong in it is at work
         # what is proved is what leaves: redaction may change a text, and with it what the program does
         job.finished = _finished(case, asker, found)
         text = redactor.text(job.finished)
         place, wanted = folder / "proof", case.signature
-        found.proof = proof.prove(text, case.python, place, wanted, asker.limits, asker.rate, case.proofs)
+        confirm = locate.Confirm(server, text, wanted, asker.limits, case.python)
+        found.proof = proof.prove(
+            text, case.python, place, wanted, asker.limits, asker.rate, case.proofs, confirm=confirm
+        )
         found.proof_s = round(found.proof_s + time.monotonic() - proves, 1)
+        if confirm.is_elsewhere:
+            found.notes.append(f"the smallest program is wrong elsewhere in the compiler: {found.proof.title}")
+            break
         is_same = found.proof.answer == oracle.SAME
         is_always = found.proof.hits == found.proof.runs and found.proof.tries == 1
         rate = (found.proof.hits + 1) / (found.proof.runs + found.proof.tries)
@@ -238,7 +246,8 @@ def starts_of(case: Case) -> list[origins.Start]:
         return origins.find_sized(case.source, str(case.seen.growth.get("knob") or ""))
     if case.seen.kernel:
         return origins.find_kernel(case.run_path, case.seen.kernel)
-    starts = origins.find(case.seen, case.run_path, case.source, case.is_training, case.is_fake)
+    is_wrong = case.verdict.kind == "wrong-result"
+    starts = origins.find(case.seen, case.run_path, case.source, case.is_training, case.is_fake, is_wrong)
     # what takes long is much of the same, which a loop in the source says in few lines; and each question takes long, too
     return sorted(starts, key=lambda s: lines_of(s.text)) if case.verdict.kind == "slow-compile" else starts
 

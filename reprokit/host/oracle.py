@@ -26,7 +26,7 @@ from ..core.records import BadInput, Signature, Verdict
 from . import files
 from .cold import run_cold
 from .forked import Server, ServerLost
-from .judged import PLAIN, RESULTS, SAME_RANDOM, Judged, Limits, ask_roles, ask_sizes, judged, request_for
+from .judged import PLAIN, RESULTS, Judged, Limits, ask_roles, ask_sizes, judged, overrides_for, request_for
 
 SLOW_EAGER_S = 1.0
 """A program whose eager run takes longer is asked in eager only when it shows the failure compiled."""
@@ -139,6 +139,8 @@ class Oracle:
         """Who asks what: answers of another interpreter, or about another failure, are no answers here."""
         with contextlib.suppress(RecursionError, ValueError):
             plain = f"{ast.unparse(tree)} {self.wanted.id} {self.python}"
+            if self.limits.alone:
+                plain += json.dumps(self.limits.alone, sort_keys=True)
             return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:24]
         return ""
 
@@ -198,7 +200,7 @@ class Oracle:
         left_s = max(self.ends - time.monotonic(), 0.1)
         limits = dataclasses.replace(self.limits, deadline_s=min(self.limits.deadline_s, left_s))
         try:
-            outcome, folder = self._server.run(text, limits, is_eager, role, SAME_RANDOM if role else None)
+            outcome, folder = self._server.run(text, limits, is_eager, role, overrides_for(role, limits))
         except ServerLost as problem:
             self._restarts += 1
             if self._restarts > MOST_RESTARTS:

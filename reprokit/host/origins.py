@@ -54,13 +54,18 @@ def hinted(graph: graphs.Graph, verdict: Verdict, seen: Observation) -> list[int
     return [i for i, unit in enumerate(graph.units) if word.search(unit.text)]
 
 
-def find(seen: Observation, run_path: Path, source: str, is_training: bool, is_fake: bool) -> list[Start]:
-    """What there is to begin with, in the order in which it is tried: values of inputs only where it takes them."""
+def find(
+    seen: Observation, run_path: Path, source: str, is_training: bool, is_fake: bool, is_wrong: bool = False
+) -> list[Start]:
+    """What there is to begin with, in the order in which it is tried: values of inputs only where it takes them.
+
+    Of wrong results (``is_wrong``) any graph may be the one to begin with, and what follows it is wrong too.
+    """
     is_training |= any(g.is_backward for g in seen.graphs)
     story = next((rank for rank, pid in seen.ranks.items() if pid == seen.main_pid), "")
     records = [g for g in seen.graphs if g.number >= 0 and (not story or g.rank in ("", story))]
     waiting = [g for g in records if not g.is_done]
-    failing = waiting or records[-1:]
+    failing = records if is_wrong else waiting or records[-1:]
     cids = {g.cid for g in failing}
     dynamo = [g for g in records if g.level == "dynamo" and g.cid in cids] or [
         g for g in waiting if g.level == "dynamo"
@@ -69,7 +74,7 @@ def find(seen: Observation, run_path: Path, source: str, is_training: bool, is_f
     found: list[Start] = []
     valued: list[Start] = []
     for level, some in (("dynamo", dynamo), ("aten", aten)):
-        for record in list(reversed(some))[:MOST_GRAPHS]:
+        for record in (some if is_wrong else some[::-1])[:MOST_GRAPHS]:
             with contextlib.suppress(Exception):
                 graph = _graph(record, run_path, records, is_training and level == "dynamo", is_fake)
                 found.append(_start(level, graph))

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,14 +60,19 @@ class Ending:
 
 
 def prove(
-    text: str, python: str, folder: Path, wanted: Signature, limits: Limits, rate: float = 1.0, runs: int = 3
-) -> Proof:
-    """Run ``text`` below ``folder``, once watched and ``runs`` times as anyone would; raises KeyboardInterrupt."""
+    text: str, python: str, folder: Path, wanted: Signature, limits: Limits, rate: float = 1.0, runs: int = 3,
+    confirm: Callable[[Judged], Judged] = lambda judged: judged,
+) -> Proof:  # fmt: skip
+    """Run ``text`` below ``folder``, once watched and ``runs`` times as anyone would; raises KeyboardInterrupt.
+
+    ``confirm`` says whether a watched run that showed the failure showed the one that is looked for.
+    """
     most, tries = max(min(oracle.patience(rate), FLAKY_RUNS), WATCHED_RUNS), 0
     while tries < most:
         tries += 1
-        judged = run_cold(text, python, folder / "watched", wanted, limits)
-        if judged.answer == oracle.SAME:
+        shown = run_cold(text, python, folder / "watched", wanted, limits)
+        judged = confirm(shown)
+        if shown.answer == oracle.SAME:
             break
     proof = Proof(judged.answer, judged.signature.title, judged.signature.id, tries)
     file = files.write_whole(folder / "repro.py", text)

@@ -12,8 +12,9 @@ from ..core import oracle
 from ..core.finished import NOTHING_COMPILED
 from ..core.programs import polish, sized
 from ..core.records import Signature
-from . import interrupts
+from . import interrupts, locate
 from .cold import run_cold
+from .forked import Server
 from .judged import Judged, limits_for
 
 
@@ -50,20 +51,23 @@ def _about_the_compiler(judged: Judged) -> Judged:
 def replay(
     text: str, python: str, wanted: Signature, times: int, folder: Path, limit_s: float,
     show: Callable[[int, Judged], None] = lambda number, judged: None, until: str = "", file: Path | None = None,
-    growth: Mapping[str, Any] | None = None, gpu: Mapping[str, Any] | None = None,
+    growth: Mapping[str, Any] | None = None, gpu: Mapping[str, Any] | None = None, confirms: bool = True,
 ) -> Replayed:  # fmt: skip
     """Run ``text`` in ``times`` fresh processes below ``folder``, or until one answers ``until``.
 
     ``limit_s`` without progress ends a run; ``growth`` and the simulated ``gpu`` are the pack's, where it has them.
+    ``confirms`` asks of wrong results whether they begin where those of the pack do, as the proof of the repro did.
     """
     limits = limits_for(wanted.title.partition(":")[0], limit_s, growth, wants_stacks=True, gpu=gpu).eased()
     if limits.sizes and not sized.at_size(text, limits.knob, max(limits.sizes)):
         text = sized.with_size(polish.flatten(text), limits.knob) or text
     runs: list[Judged] = []
     try:
-        with interrupts.heard():
+        with interrupts.heard(), Server(folder / "server", python, "build", gpu) as server:
+            confirm = locate.Confirm(server, text, wanted, limits, python)
             for number in range(times):
                 judged = run_cold(text, python, folder / f"replay-{number + 1:03d}", wanted, limits, file=file)
+                judged = confirm(judged) if confirms and file is None else judged
                 runs.append(_about_the_compiler(judged))
                 show(number + 1, runs[-1])
                 if runs[-1].answer == until:

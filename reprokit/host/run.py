@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ..core import results, stalls
+from ..core import stalls
 from ..core.processes import from_json
-from ..core.records import Answer, BadInput, Frame, Link, Missing, Raised, to_json
+from ..core.records import BadInput, Missing, to_json
 from ..core.stalls import Stall
 from . import ending, files, interrupts, launch, oom, output, stacks, tree
 from .gather import EVIDENCE, Stacks
@@ -243,8 +243,8 @@ def read_run(run_path: Path) -> dict[str, Any]:
     return files.read_object(run_path / "run.json")
 
 
-def restore(run_path: Path) -> tuple[Request, Outcome, dict[str, Any]]:
-    """Make request and outcome again from a run directory, and what other runs had said of it.
+def restore(run_path: Path) -> tuple[Request, Outcome]:
+    """Make request and outcome again from a run directory.
 
     A run whose watchdog was killed has no end: it counts as interrupted when its last file was written.
     """
@@ -277,28 +277,4 @@ def restore(run_path: Path) -> tuple[Request, Outcome, dict[str, Any]]:
     if outcome.is_timed_out or outcome.is_interrupted:  # else there were looks at the stacks, and no end to explain
         evidence = from_json(files.read_object(run_path / EVIDENCE))
         outcome = dataclasses.replace(outcome, stacks=Stacks(tuple(stacks.read(run_path)), evidence))
-    return request, outcome, _asked_before(run_path)
-
-
-def _asked_before(run_path: Path) -> dict[str, Any]:
-    """What other runs had said of this one."""
-    seen = files.read_object(run_path / "observation.json")
-    before = {k: seen[k] for k in ("eager", "eager_detail") if isinstance(seen.get(k), str)}
-    before.update(
-        {
-            k: seen[k]
-            for k in ("first_rung", "departs", "departs_among", "departure", "fails_only_with")
-            if isinstance(seen.get(k), str)
-        }
-    )
-    if isinstance(seen.get("comparison"), dict):
-        before["comparison"] = results.read(seen["comparison"])
-    with contextlib.suppress(TypeError, ValueError, KeyError):
-        before["answers"] = tuple(Answer(**a) for a in seen.get("answers", ()))
-        if seen.get("eager") == "fails" and seen.get("raised"):
-            chain = [
-                Link(link["type"], link["message"], tuple(Frame(**f) for f in link["frames"]))
-                for link in seen["raised"]["chain"]
-            ]
-            before["raised"] = Raised(tuple(chain), str(seen["raised"].get("where")), str(seen["raised"].get("cid")))
-    return before
+    return request, outcome

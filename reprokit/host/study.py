@@ -1,120 +1,188 @@
-"""Study a failure: the smallest program that shows it, and the rung of the ladder where it begins, on one warm server."""
+"""Study a failure: where in the compiler it begins, and the smallest program that shows it, on one warm server."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..core.ablation import Ablation
-from ..core.records import Missing, Observation, Verdict
-from ..core.signature import sign
 from ..core.verdict import judge
-from . import ablate, files, interrupts, minimize
+from . import ablate, files, interrupts, locate
+from . import minimize as reducer
 from .forked import Server
 from .launch import Request
-from .minimized import Minimized
-from .observe import Journals
 from .oracle import Standing
-from .rundir import RunDir
 
+if TYPE_CHECKING:
+    from .state import State
+
+NO_WRONG_PART = "no recorded graph, and no source that stands alone, gives the wrong results by itself"
+NO_PARTS = "a whole command is run again only in small parts, and there are none"
 SLOWER = 4.0
-"""A rung may take so much longer than the run that failed."""
+"""One step of the ablation may take so much longer than the run that failed."""
 
 
-@dataclasses.dataclass
 class Study:
-    """One failing run, and what more is asked of it."""
+    """What the steps that run programs share: the case, and one warm server. Close it in the end."""
 
-    request: Request
-    verdict: Verdict
-    seen: Observation
-    journals: Journals
-    place: RunDir
-    missing: list[Missing]
-    say: Callable[[str], None]
-    show: Callable[[Standing], None] | None = None
-    python: str | None = None
-    """Another interpreter than the one that failed."""
-    ablation: Ablation | None = None
+    def __init__(self, python: str | None = None, resume: bool = False) -> None:
+        """``python`` is another interpreter than the one that failed; ``resume`` goes on with an earlier reduction."""
+        self.resume = resume
+        self._python = python
+        self._case: reducer.Case | None = None
+        self._server: Server | None = None
 
-    def run(self, resume: bool = False) -> None:
-        """Locate wrong results, minimize, ablate: each as far as it can be done, and why not where it cannot."""
-        why = minimize.why_not(self.verdict)
-        if why and self.verdict.kind != "ok":
-            self.missing.append(Missing("minimization", why))
-        if why and (self.request.rungs != "all" or not self._is_factory):
-            return
-        # read once: it joins the target's source and looks for its interpreter
-        case = minimize.case_of(
-            self.request, self.verdict, sign(self.verdict, self.seen), self.seen, self.journals, self.place.path
-        )
-        case = dataclasses.replace(case, python=self.python or case.python)
-        with minimize.server_of(case) as server, interrupts.heard():
-            if self.verdict.kind == "wrong-result" and self._is_factory:
-                self.say("asking where in the compiler it begins")
-                with contextlib.closing(self._ladder(case, server, self.request)) as ladder:
-                    self.seen, self.ablation = ablate.locate(ladder, self.seen, self._trying)
-                self.verdict = judge(self.seen)
-                signature = sign(self.verdict, self.seen)
-                case = dataclasses.replace(case, verdict=self.verdict, signature=signature, seen=self.seen)
-            found = self._minimized(case, server, resume) if self.request.minimizes and not why else None
-            is_of_inductor = self.seen.kernel or self.verdict.kind == "cudagraph-skip"
-            if self.request.rungs != "none" and not is_of_inductor:
-                self._ablate(case, server, found)
-            self._blame()
-
-    def _minimized(self, case: minimize.Case, server: Server, resume: bool) -> Minimized:
-        self.say(f"minimizing, for at most {self.request.budget_s:g} s")
-        found = minimize.minimize(case, server, self.request.budget_s, resume, self.show, self.say)
-        if not found.text:
-            self.missing += [Missing("minimization", note) for note in found.notes]
-        return found
-
-    def _ablate(self, case: minimize.Case, server: Server, found: Minimized | None) -> None:
-        """Ask the rungs of the small program, which is quick, or of the target where there is none."""
-        program = found.text if found is not None and found.is_proved else self.request if self._is_factory else None
-        if program is None:
-            self.missing.append(
-                Missing("ablation", "a whole command is run again only in small parts, and there are none")
+    def case(self, state: State) -> reducer.Case:
+        """What is to be studied, as it is known now."""
+        if self._case is None:  # made once: it joins the target's source and looks for its interpreter
+            case = reducer.case_of(
+                state.request, state.verdict, state.signature, state.seen, state.journals, state.run_path
             )
-            return
-        if self.ablation is not None and isinstance(program, str):
-            self._check_begin(case, server, program)
-        climb = ablate.everything if self.request.rungs == "all" else ablate.in_capture
-        if self.ablation is None or self.request.rungs == "all":
-            self.say("compiling in other ways, to see where it begins")
-            with contextlib.closing(self._ladder(case, server, program)) as ladder:
-                self.ablation = climb(ladder, self.seen, self._trying)
+            self._case = dataclasses.replace(case, python=self._python or case.python)
+        return dataclasses.replace(self._case, verdict=state.verdict, signature=state.signature, seen=state.seen)
 
-    def _blame(self) -> None:
-        """Judge once more with what the ablation says of the program's own passes and backend, and keep the ablation."""
-        if self.ablation is None:
-            return
-        self.seen = dataclasses.replace(self.seen, fails_only_with=self.ablation.needs)
-        self.verdict = judge(self.seen)
-        self.ablation = dataclasses.replace(self.ablation, responsible=self.verdict.responsible)
-        files.write_json(self.place.path / ablate.FILE, self.ablation.to_json())
+    def server(self, case: reducer.Case) -> Server:
+        """The server that runs the programs; it starts when it is asked first."""
+        if self._server is None:
+            self._server = reducer.server_of(case)
+        return self._server
 
-    def _check_begin(self, case: minimize.Case, server: Server, program: str) -> None:
-        """Ask where the small program begins to be wrong: of its candidates only the family was asked."""
-        with contextlib.closing(self._ladder(case, server, program)) as ladder:
-            first = ladder.climb(ablate.IN_CAPTURE, self._trying).first
-        part = first.part if first else ""
-        if part != self.seen.first_rung:
-            why = f"the small program begins to be wrong in {part or 'no part that was asked'}, the target in {self.seen.first_rung}: look at both"
-            self.missing.append(Missing("minimization", why))
+    def ladder(self, state: State, program: Request | str) -> ablate.Ladder:
+        """The ablation of ``program``, which is a text or the whole target."""
+        case = self.case(state)
+        limits = reducer.limits_of(case).eased()
+        if not isinstance(program, str) and state.verdict.kind != "hang":  # the whole target takes as long as it took
+            limits = dataclasses.replace(limits, deadline_s=max(limits.deadline_s, SLOWER * state.seen.seconds))
+        return ablate.Ladder(self.server(case), program, case.signature, limits, case.python)
 
-    def _ladder(self, case: minimize.Case, server: Server, program: Request | str) -> ablate.Ladder:
-        limits = minimize.limits_of(case).eased()
-        if not isinstance(program, str) and self.verdict.kind != "hang":  # the whole target takes as long as it took
-            limits = dataclasses.replace(limits, deadline_s=max(limits.deadline_s, SLOWER * self.seen.seconds))
-        return ablate.Ladder(server, program, case.signature, limits, case.python)
+    def close(self) -> None:
+        """End the server."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
 
-    @property
-    def _is_factory(self) -> bool:
-        return self.request.target.kind != "command"
 
-    def _trying(self, name: str) -> None:
-        if self.show:
-            self.show(Standing(trying=name))
+def is_wanted(state: State) -> bool:
+    """Whether the user asks for more than what happened, of a run that ended."""
+    return state.has_run and not state.is_given_up and (state.request.minimizes or state.request.rungs != "none")
+
+
+def can_locate(state: State) -> bool:
+    """Wrong results have no identity until it is known where in the compiler they begin."""
+    return is_wanted(state) and state.verdict.kind == "wrong-result"
+
+
+def locate_begin(state: State) -> State:
+    """Ask where in the compiler wrong results begin: of the target, or of the first part of a command that shows them."""
+    state.callbacks.say("asking where in the compiler it begins")
+    with interrupts.heard():
+        program = _first_wrong(state) if state.is_command else state.request
+        if not program:
+            return state.lacks("location", NO_WRONG_PART)
+        with contextlib.closing(state.study.ladder(state, program)) as ladder:
+            seen, ablation = locate.locate(ladder, state.seen, _trying(state))
+    return _with_ablation(dataclasses.replace(state, seen=seen), ablation)
+
+
+def _first_wrong(state: State) -> str:
+    case = state.study.case(state)
+    return locate.first_wrong(
+        reducer.starts_of(case), state.study.server(case), case.signature, reducer.limits_of(case), case.python,
+        _trying(state),
+    )  # fmt: skip
+
+
+def cannot_minimize(state: State) -> bool:
+    """Whether something failed that has no smaller program."""
+    return is_wanted(state) and state.verdict.kind != "ok" and bool(reducer.why_not(state.verdict))
+
+
+def say_why_not(state: State) -> State:
+    """Say why such a failure has no smaller program."""
+    return state.lacks("minimization", reducer.why_not(state.verdict))
+
+
+def can_minimize(state: State) -> bool:
+    """Whether a smaller program is wanted, and the failure can have one."""
+    return is_wanted(state) and state.request.minimizes and not reducer.why_not(state.verdict)
+
+
+def minimize(state: State) -> State:
+    """Look for the smallest program that shows the failure."""
+    budget_s, calls = state.request.budget_s, state.callbacks
+    calls.say(f"minimizing, for at most {budget_s:g} s")
+    case = state.study.case(state)
+    with interrupts.heard():
+        found = reducer.minimize(
+            case, state.study.server(case), budget_s, state.study.resume, calls.show_status, calls.say
+        )
+    return minimized(dataclasses.replace(state, minimized=found))
+
+
+def minimized(state: State) -> State:
+    """Say why there is no smaller program, where there is none."""
+    found = state.minimized
+    for note in found.notes if found is not None and not found.text else ():
+        state = state.lacks("minimization", note)
+    return state
+
+
+def load_minimized(state: State) -> State | None:
+    """What an earlier reduction left; a reduction that may be done now is done again."""
+    found = None if state.may_study else reducer.load(state.run_path)
+    return None if found is None else minimized(dataclasses.replace(state, minimized=found))
+
+
+def can_ablate(state: State) -> bool:
+    """A kernel has no other backend; nor has a graph of CUDA's that Inductor does not record."""
+    is_of_inductor = state.seen.kernel or state.verdict.kind == "cudagraph-skip"
+    if not is_wanted(state) or state.request.rungs == "none" or is_of_inductor:
+        return False
+    return not reducer.why_not(state.verdict) or (state.request.rungs == "all" and not state.is_command)
+
+
+def do_ablate(state: State) -> State:
+    """Compile the small program, which is quick, in other ways; or the target where there is no small program."""
+    program = _to_ablate(state)
+    if state.ablation is not None and (program is None or state.request.rungs != "all"):
+        return state  # it was made to locate wrong results
+    if program is None:
+        return state.lacks("ablation", NO_PARTS)
+    climb = ablate.everything if state.request.rungs == "all" else ablate.in_capture
+    state.callbacks.say("asking with which backends it fails")
+    with interrupts.heard(), contextlib.closing(state.study.ladder(state, program)) as ladder:
+        ablation = climb(ladder, state.seen, _trying(state))
+    return _with_ablation(state, ablation)
+
+
+def _with_ablation(state: State, ablation: Ablation) -> State:
+    """The state with what an ablation says, also of the program's own backend and passes."""
+    seen = dataclasses.replace(state.seen, fails_only_with=ablation.needs)
+    ablation = dataclasses.replace(ablation, responsible=judge(seen).responsible)
+    if state.may_study:
+        files.write_json(state.run_path / ablate.FILE, ablation.to_json())
+    return dataclasses.replace(state, seen=seen, ablation=ablation)
+
+
+def load_ablation(state: State) -> State | None:
+    """What an earlier ablation left; one that may be done now is done again."""
+    if state.may_study:
+        return None
+    found = ablate.load(state.run_path)
+    if found is None:
+        return state.lacks("ablation", NO_PARTS) if _to_ablate(state) is None else None
+    return _with_ablation(state, found)
+
+
+def _to_ablate(state: State) -> Request | str | None:
+    """The small program, else the target; None for a command that has no small program."""
+    found = state.minimized
+    if found is not None and found.is_proved:
+        return found.text
+    return None if state.is_command else state.request
+
+
+def _trying(state: State) -> ablate.Show:
+    show = state.callbacks.show_status
+    return lambda name: show(Standing(trying=name)) if show else None

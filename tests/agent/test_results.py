@@ -67,7 +67,7 @@ told = {
     "is_own_copy": next(copied.parameters()) is not next(compiled.parameters()),
 }
 results.finish()
-rows = torch.load(f"{os.environ['PLACE']}/results/{os.environ['ROLE']}.pt")
+rows = torch.load(f"{os.environ['PLACE']}/results/{os.environ['ROLE']}.pt")["rows"]
 told["rows"] = [[r["call"], r["name"]] for r in rows]
 told["values"] = [r["value"] for r in rows if "value" in r]
 print(json.dumps(told))
@@ -116,8 +116,9 @@ for _ in range(5):
     del x
 print(sum(x() is not None for x in seen))
 results.finish()
-rows = torch.load(os.environ["PLACE"] + "/results/eager.pt")
-print(sum(row["name"].startswith("gradient") for row in rows))
+told = torch.load(os.environ["PLACE"] + "/results/eager.pt")
+print(sum(row["name"].startswith("gradient") for row in told["rows"]))
+print(told["skipped"]["tensors"])
 """
 
 
@@ -127,5 +128,5 @@ def test_inputs_that_are_held_for_their_gradients_do_not_pile_up(tmp_path: Path)
     environ = clean_environ(PLACE=str(tmp_path), PYTHONPATH=f"{SITE}:{ROOT}")
     done = subprocess.run([sys.executable, "-c", MANY_INPUTS], capture_output=True, text=True, env=environ, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["3", "3"], done.stdout
-    assert "results_skipped" in "".join(path.read_text() for path in (tmp_path / "journal").glob("*.jsonl"))
+    held, gradients, skipped = map(int, done.stdout.split())
+    assert (held, gradients) == (3, 3) and skipped > 0, done.stdout

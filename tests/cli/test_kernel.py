@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ..conftest import ROOT, clean_environ, reprokit
+from ..rejudge import assert_judged_alike
 
 ADD = (ROOT / "samples" / "triton_architecture.py").read_text()
 DOT = """
@@ -139,6 +140,7 @@ def test_a_command_that_needs_triton_alone_is_made_small(write: Any, tmp_path: P
     assert found["proof"]["hits"] == 1 and found["lines"] <= 10 and "80" not in repro, repro
     assert Path(done.json["issue"]).read_text().startswith("### Describe the bug")
     assert list((done.run_dir / "logs").glob("triton*.mlir"))
+    assert_judged_alike(done)
 
 
 def test_what_is_no_kernel_is_refused(write: Any, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from reprokit.host import archive
 
 from ..conftest import ROOT, clean_environ, reprokit
+from ..rejudge import assert_judged_alike
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,8 @@ def test_every_sample_is_listed() -> None:
     """A sample that no test runs is a promise nobody keeps."""
     assert {p.stem for p in (ROOT / "samples").glob("*.py")} == set(SAMPLES) | set(ELSEWHERE)
     for name, file in ELSEWHERE.items():
-        assert f"{name}.py" in (Path(__file__).parent / file).read_text()
+        text = (Path(__file__).parent / file).read_text()
+        assert f"{name}.py" in text and "assert_judged_alike(" in text
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -93,7 +95,7 @@ def test_sample(name: str, tmp_path: Path) -> None:
         )
         assert again.returncode not in (0, 2)
         assert words in again.stderr
-    assert ("issue/url.txt" in pack.files) is (kind in ("exception", "crash"))
+    assert_judged_alike(done)
     if name == "hang":
         line = (ROOT / "samples" / "hang.py").read_text().splitlines().index("        with lock, lock:") + 1
         assert found["verdict"]["responsible"] == "user", found["verdict"]
@@ -112,6 +114,7 @@ def test_autotuning_meets_its_deadline(tmp_path: Path) -> None:
     done = reprokit("capture", f"{sample}:make", "--timeout", "20", "--output-dir", tmp_path, "--json")
     assert (done.status, done.kind) == (1, "slow-compile"), done.out
     assert done.json["verdict"]["phase"] in ("cpp-build", "lowering", "codegen", "scheduler"), done.json["verdict"]
+    assert_judged_alike(done)
 
 
 def test_symmetric_memory_at_another_place_is_no_compiler_bug(tmp_path: Path) -> None:
@@ -121,6 +124,7 @@ def test_symmetric_memory_at_another_place_is_no_compiler_bug(tmp_path: Path) ->
     assert (done.status, done.kind) == (1, "error-in-eager"), done.out
     places = archive.read(Path(done.json["pack"])).json("environment.json")["symmetric_memory"]
     assert places["torch.distributed._symmetric_memory"] == "module"
+    assert_judged_alike(done)
 
 
 def test_a_compile_inside_a_cuda_graph_capture(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from reprokit.host import archive
 
 from ..conftest import ROOT, Done, clean_environ, reprokit
+from ..rejudge import assert_judged_alike
 
 # A backend with so many units of work of its own, so that the law is known.
 TARGET = """
@@ -145,3 +146,4 @@ def test_the_chain_of_the_samples_is_exponential(tmp_path: Path) -> None:
         subprocess.run(["tar", "tzf", done.json["pack"]], capture_output=True, check=True).stdout.count(b"growth.json")
         == 1
     )
+    assert_judged_alike(done)

@@ -12,6 +12,7 @@ import pytest
 from reprokit.core.programs import checked
 
 from ..conftest import ROOT, Done, clean_environ, reprokit, shared
+from ..rejudge import assert_judged_alike
 
 SAMPLES = ROOT / "samples"
 
@@ -72,6 +73,26 @@ def test_the_repro_of_a_wrong_result_fails_by_itself(wrong: Done) -> None:
 def test_results_leave_no_trace_of_the_users_data(wrong: Done) -> None:
     """What the runs gave is deleted after the comparison, and never packed."""
     assert not list(Path(wrong.json["run_dir"]).rglob("*.pt"))
+
+
+@pytest.mark.slow
+def test_a_comparison_and_where_it_begins_are_read_back(wrong: Done) -> None:
+    """Judging the run directory again runs nothing, and knows it all."""
+    assert_judged_alike(wrong)
+
+
+@pytest.mark.slow
+def test_what_was_not_compared_is_said(write: Any, tmp_path: Path) -> None:
+    """Calls beyond those that are kept: a partial comparison does not look complete."""
+    text = "import torch\ndef make():\n    return {'model': torch.sin, 'calls': [((torch.ones(3),), {})] * 203}\n"
+    done = capture(f"{write('many.py', text)}:make", "--backend", "eager", "--output-dir", tmp_path / "out")
+    assert (done.status, done.kind) == (0, "ok"), done.out + done.err
+    assert done.json["comparison"]["skipped_calls"] == 3
+    assert "3 calls were not compared" in (done.run_dir / "verdict.json").read_text()
+    (done.run_dir / "steps" / "comparison.json").unlink()
+    again = reprokit("pack", "--json", done.run_dir)
+    assert again.kind == "ok" and again.json["comparison"] is None
+    assert "comparison with eager" in {row["what"] for row in again.json["missing"]}
 
 
 FAIR = {
@@ -163,6 +184,7 @@ def test_an_integer_of_a_cache_is_the_guard_that_fails(tmp_path: Path) -> None:
     assert done.json["signature"]["title"] == "recompile-limit: guards | <input>._current_idx == #"
     assert "what changes is self._current_idx == " in done.json["verdict"]["reason"]
     assert "kv_cache.py:" in done.json["verdict"]["work"]["line"]
+    assert_judged_alike(done)
     fixed = capture(SAMPLES / "kv_cache.py:make_fixed", "--output-dir", tmp_path / "fixed")
     assert (fixed.status, fixed.kind) == (0, "ok"), fixed.out
 
@@ -227,6 +249,7 @@ def test_graph_breaks_fail_when_they_are_not_wanted(write: Any, tmp_path: Path) 
     given_up = capture(SAMPLES / "graph_break.py:make", "--output-dir", tmp_path / "d", REPROKIT_COMPARE="0")
     assert given_up.kind == "graph-break" and "nothing was compiled" in given_up.json["verdict"]["reason"].lower()
     assert "graph_break.py:" in given_up.json["verdict"]["reason"] and "item()" in given_up.json["signature"]["title"]
+    assert_judged_alike(given_up)
     # with a whole graph it is another failure, so its repro looks at what Dynamo counted
     text = (
         'import torch\ndef f(x):\n    return x if x.item() else -x\ntorch.compile(f, backend="eager")(torch.ones(1))\n'

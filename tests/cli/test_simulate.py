@@ -13,6 +13,7 @@ from reprokit.core.programs import checked
 from reprokit.host import archive
 
 from ..conftest import Done, clean_environ, reprokit
+from ..rejudge import assert_judged_alike
 
 SMALL = """
 import torch
@@ -140,6 +141,9 @@ def test_a_kernel_that_ptxas_refuses_is_made_small_without_torch(write: Any, tmp
     assert "Value 'sm_101a' is not defined" in done.json["signature"]["title"]
     found, text = done.json["minimized"], Path(done.json["repro"]).read_text()
     assert found["proof"]["hits"] == 1 and found["lines"] <= 12 and "torch" not in text, text
+    assert_judged_alike(done)
+    smaller = reprokit("minimize", done.run_dir, "--budget", "5", "--json")
+    assert (smaller.status, smaller.json["signature"]) == (0, done.json["signature"]), smaller.out + smaller.err
     issue = Path(done.json["issue"]).read_text()
     assert issue.startswith("### Describe the bug") and "### Environment details" in issue
     assert "triton-lang/triton/issues/new" in (Path(done.json["issue"]).parent / "issue" / "url.txt").read_text()

@@ -54,6 +54,26 @@ def test_a_candidate_need_not_know_where_in_the_compiler_it_begins(wanted: str, 
     assert oracle.compare(signature(f"wrong-result: {wanted}"), WRONG, signature(f"wrong-result: {found}")) == answer
 
 
+@pytest.mark.parametrize(
+    ("wanted", "found", "is_alike"),
+    [
+        ("inductor | numbers @ acosh", "inductor | numbers @ acosh", True),
+        ("inductor | numbers @ acosh", "inductor | numbers @ clone", False),
+        ("inductor | numbers @ acosh", "inductor | numbers", False),
+        ("inductor | numbers @ acosh", "no phase | numbers", False),
+        ("inductor | numbers", "inductor | numbers @ clone", True),
+        ("inductor | numbers", "aot | numbers", False),
+        ("backend | numbers", "inductor | numbers", False),
+        ("inductor | numbers", "inductor | dtype", False),
+    ],
+)
+def test_a_proof_knows_where_wrong_results_begin(wanted: str, found: str, is_alike: bool) -> None:
+    """The phase and the operator that were signed; one that is not known is not asked for."""
+    one, two = signature(f"wrong-result: {wanted}"), signature(f"wrong-result: {found}")
+    assert oracle.begins_alike(one, two) is is_alike
+    assert oracle.is_located(one) and oracle.is_located(two) is ("no phase" not in found)
+
+
 SLOW = Verdict("slow-compile", "codegen", "python-loop", "It goes on.")
 
 

@@ -43,6 +43,12 @@ def verdict_of(comparison: Comparison, **more: Any) -> Any:
         (Comparison((WRONG,), 1, 2, 2, unsteady=("output",)), "ok", "eager itself gives another output each time"),
         (Comparison((WRONG, LITTLE), 2, 2, 2, unsteady=("argument[0]",)), "wrong-result", "output: values at [3]"),
         (Comparison((), 0, 0, 0), "ok", "no call of a compiled callable gave a result"),
+        (
+            Comparison((), 0, 2, 2, skipped_calls=3, skipped_tensors=1),
+            "ok",
+            "tolerance; 3 calls and 1 tensor were not compared",
+        ),
+        (Comparison((WRONG,), 1, 2, 2, skipped_tensors=1), "wrong-result", "1 tensor was not compared"),
     ],
 )
 def test_only_what_is_steady_and_compiled_codes_fault_is_wrong(comparison: Comparison, kind: str, words: str) -> None:

@@ -1,0 +1,52 @@
+"""Records that were turned into JSON are made again from it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from reprokit.core.decode import from_json
+from reprokit.core.records import Frame, Observation, Raised, Verdict, to_json
+
+from ..strategies import of
+
+
+@settings(max_examples=60, deadline=None)
+@given(seen=of(Observation))
+def test_an_observation_survives_json(seen: Observation) -> None:
+    """Each field of it, at any depth."""
+    assert from_json(Observation, json.loads(json.dumps(to_json(seen)))) == seen
+
+
+@settings(max_examples=60, deadline=None)
+@given(verdict=of(Verdict))
+def test_a_verdict_survives_json(verdict: Verdict) -> None:
+    """As its pack has it."""
+    assert from_json(Verdict, json.loads(json.dumps(to_json(verdict)))) == verdict
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Frame, {"file": "a.py"}),
+        (Frame, {"file": "a.py", "function": "f", "line": "3"}),
+        (Frame, {"file": "a.py", "function": "f", "line": True}),
+        (Raised, {"chain": 3}),
+        (Observation, {"exit_status": "1"}),
+        (Observation, []),
+        (tuple[int, str], [1]),
+        (float | None, "1.0"),
+    ],
+)
+def test_what_does_not_fit_is_refused(kind: Any, value: Any) -> None:
+    """A damaged file is no record with odd values in it."""
+    with pytest.raises(ValueError):
+        from_json(kind, value)
+
+
+def test_a_record_of_a_later_version_is_read() -> None:
+    """Later versions only add keys; what is missing has its default."""
+    assert from_json(Frame, {"file": "a.py", "function": "f", "column": 4}) == Frame("a.py", "f", 0)

@@ -1,0 +1,110 @@
+"""What is asked and what the steps find stays in the run directory, whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reprokit.core.records import Missing, Observation
+from reprokit.host import files, launch, rundir, steps
+from reprokit.host.capture import COMPARE, CONFIRM, JUDGE
+from reprokit.host.launch import Request
+from reprokit.host.run import restore
+from reprokit.host.state import Callbacks, State
+from reprokit.host.study import Study
+from reprokit.host.target import Target
+
+from ..strategies import of
+
+REQUEST = Request(Target("file", "model.py", "make"))
+FILES = [step for step in JUDGE if step.file]
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[rundir.RunDir]:
+    with tempfile.TemporaryDirectory() as folder:
+        held = rundir.create(Path(folder), "steps")
+        yield held
+        held.release()
+
+
+def state_of(place: rundir.RunDir, seen: Observation, missing: tuple[Missing, ...] = ()) -> State:
+    return State(REQUEST, place, Callbacks(lambda text: None), Study(), seen=seen, missing=missing)
+
+
+def test_no_field_of_a_request_can_be_forgotten() -> None:
+    """Each is in run.json but for those of one run, which are named; a new field is in it by itself."""
+    names = {f.name for f in dataclasses.fields(Request)}
+    assert set(launch.describe(REQUEST)) == names - launch.OF_ONE_RUN
+    assert frozenset({"cwd", "variables"}) == launch.OF_ONE_RUN
+
+
+@settings(max_examples=80, deadline=None)
+@given(request=of(Request, launch.OF_ONE_RUN))
+def test_a_request_survives_its_run_directory(request: Request) -> None:
+    """What the user asked for, such as --compare-simulated, is known when the run is judged again."""
+    with tempfile.TemporaryDirectory() as folder:
+        files.write_json(Path(folder) / "run.json", {**launch.describe(request), "argv": ["python"], "ended": 1.0})
+        assert restore(Path(folder))[0] == request
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[])
+@given(step=st.sampled_from(FILES), before=of(Observation), after=of(Observation), missing=of(tuple[Missing, ...]))
+def test_what_a_step_added_is_read_back(
+    place: rundir.RunDir, step: steps.Step, before: Observation, after: Observation, missing: tuple[Missing, ...]
+) -> None:
+    """Any observation, and what was missing: read instead of done again."""
+    first = state_of(place, before)
+    steps.save(step, first, state_of(place, after, missing))
+    loaded = steps.load(step, first)
+    assert loaded is not None and loaded.seen == after
+    assert set(loaded.missing) == set(missing)
+
+
+def test_each_step_has_a_file_of_its_own() -> None:
+    """Two steps in one file would overwrite each other."""
+    names = [step.file for step in FILES]
+    assert len(names) == len(set(names)) == 7
+
+
+def test_a_step_that_may_not_be_done_says_so(place: rundir.RunDir) -> None:
+    """A later judgement runs nothing of the target, and does not pretend that it did."""
+    asked: list[State] = []
+    step = dataclasses.replace(CONFIRM, do=lambda s: asked.append(s) or s, applies=lambda s: True, file="never.json")
+    state = dataclasses.replace(state_of(place, Observation(exit_status=1)), may_run=False)
+    after = steps.follow(state, (step,))
+    assert after.missing == (Missing("eager run", steps.NOT_DONE),) and not asked
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"changes": {"eager": 3}, "missing": []}', '{"changes": {"odd": 3}}', "[]"])
+def test_half_a_file_is_no_result(place: rundir.RunDir, text: str) -> None:
+    """What cannot be read counts as not done."""
+    state = state_of(place, Observation())
+    path = steps.path_of(COMPARE, state)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    assert steps.load(COMPARE, state) is None
+
+
+@pytest.mark.parametrize("problem", [KeyboardInterrupt(), OSError(28, "No space left on device"), ValueError("odd")])
+def test_a_step_that_fails_says_why_and_the_rest_go_on(place: rundir.RunDir, problem: BaseException) -> None:
+    """A pack is always left."""
+
+    def fail(state: State) -> State:
+        raise problem
+
+    done: list[str] = []
+
+    def note(state: State) -> State:
+        done.append("pack")
+        return state
+
+    after = steps.follow(state_of(place, Observation()), (steps.Step("first", fail), steps.Step("pack", note)))
+    assert [row.what for row in after.missing] == ["first"] and done == ["pack"]
+    assert after.is_given_up == isinstance(problem, KeyboardInterrupt)
