@@ -154,6 +154,17 @@ def test_targets_that_fail_by_themselves(name: str, kind: str, write: Any, tmp_p
     assert Path(done.json["pack"]).is_file()
 
 
+def test_a_failed_compile_of_what_needs_no_gradient_is_no_failure_of_eager(write: Any, tmp_path: Path) -> None:
+    """With --train too: the run without torch.compile ends well, though it has nothing to run backward."""
+    path = write(
+        "t.py",
+        "import torch\ndef backend(graph, inputs): raise KeyError('buf0')\n"
+        "def make(): return {'model': torch.sin, 'calls': [((torch.zeros(2),), {})], 'compile': {'backend': backend}}\n",
+    )
+    done = reprokit("capture", f"{path}:make", "--train", "--output-dir", tmp_path / "out", "--json")
+    assert done.kind == "exception" and "KeyError" in done.json["verdict"]["reason"], done.err
+
+
 def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> None:
     """Cut the journal of a real failure anywhere: the reader, the rules and the signature never break."""
     from reprokit.core.signature import sign
