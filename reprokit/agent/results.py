@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from ..core.results import SEED
 from . import journal, process
 
 ROLE = os.environ.get("REPROKIT_RESULTS", "")
@@ -21,7 +22,6 @@ FOLDER = os.environ.get("REPROKIT_RESULTS_DIR", "")
 MOST_BYTES = 1 << 30
 """Of tensors that one run keeps; what does not fit is not compared, and the journal says so."""
 MOST_CALLS = 200
-SEED = 20
 _recorder: Recorder | None = None
 
 

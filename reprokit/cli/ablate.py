@@ -66,10 +66,10 @@ def _of_pack(place: Path, python: str | None, yes: bool, output_dir: Path | None
     from ..host.oracle import Standing
 
     opened = again.open_pack(place)
-    if not opened.repro.strip():
-        raise BadInput(f"{place} holds no repro.py, so there is nothing to ablate")
+    if not opened.program.strip():
+        raise BadInput(f"{place} holds neither repro.py nor candidate.py, so there is nothing to ablate")
     with consent.agreed(opened, "ablate", python, yes, output_dir, live) as (case, server, run_path):
-        ladder = climber.Ladder(server, opened.repro, opened.signature, minimize.limits_of(case), case.python)
+        ladder = climber.Ladder(server, opened.program, opened.signature, minimize.limits_of(case), case.python)
         with contextlib.closing(ladder):
             found = climber.everything(ladder, lambda name: live.show_status(Standing(trying=name)))
     signature = {"id": opened.signature.id, "title": opened.signature.title}

@@ -40,18 +40,18 @@ def replay(
     from ..host import replay as player
 
     opened = again.open_pack(pack)
-    if not opened.repro.strip():
-        raise BadInput(f"{pack} holds no repro.py, so there is nothing to replay")
+    if not opened.program.strip():
+        raise BadInput(f"{pack} holds neither repro.py nor candidate.py, so there is nothing to replay")
     checked = interpreter.check(python)
     with screen.Live(is_quiet=as_json) as live, tempfile.TemporaryDirectory(prefix="reprokit-replay-") as folder:
-        consent.ask(pack, opened.repro, checked, yes, live)
+        consent.ask(pack, opened.program, checked, yes, live)
 
         def show(number: int, judged: Any) -> None:
             live.say(f"run {number} of {times}: {judged.answer} ({judged.signature.title}), {judged.seconds:.1f} s")
 
         with interrupts.held():
             done = player.replay(
-                opened.repro,
+                opened.program,
                 checked,
                 opened.signature,
                 times,

@@ -78,8 +78,8 @@ class Bisected:
 
 def check_pack(opened: Opened) -> None:
     """Refuse a pack whose failure no run can be compared with; raises BadInput."""
-    if not opened.repro.strip():
-        raise BadInput(f"{opened.pack.path} holds no repro.py, so there is nothing to run")
+    if not opened.program.strip():
+        raise BadInput(f"{opened.pack.path} holds neither repro.py nor candidate.py, so there is nothing to run")
     if opened.verdict.kind in NOT_COMPARED:
         raise BadInput(f"{opened.pack.path} is of kind {opened.verdict.kind}, which has no failure to look for")
 
@@ -124,7 +124,7 @@ def ask(candidate: Candidate, asking: Asking, say: Say, folder: Path) -> Step:
         if not candidate.python:
             stack.enter_context(interpreters.alone())
         done = replay.replay(
-            opened.repro, found.python, opened.signature, asking.times, folder, asking.stall_s, until=oracle.SAME,
+            opened.program, found.python, opened.signature, asking.times, folder, asking.stall_s, until=oracle.SAME,
             growth=opened.growth, gpu=opened.gpu,
         )  # fmt: skip
         if done.is_interrupted:
@@ -182,7 +182,7 @@ class Answers:
         where = candidate.python or interpreters.folder_of(Version(candidate.version), self._base, asking.options).name
         signature = asking.opened.signature
         told = [
-            signature.algorithm, signature.id, asking.opened.repro, candidate.version, where, asking.times,
+            signature.algorithm, signature.id, asking.opened.program, candidate.version, where, asking.times,
             asking.stall_s,
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]

@@ -35,6 +35,7 @@ from . import (
 from .captured import Captured, phases_of, versions_of
 from .launch import Request
 from .oracle import Standing
+from .proven import Candidate
 from .run import Outcome
 from .study import Study
 
@@ -289,4 +290,7 @@ def leave(
     )  # fmt: skip
     made = bundle.make(story, captured.missing, place)
     captured.pack_path, captured.issue_path, captured.repro_path = made.pack, made.issue, made.repro
+    captured.candidate_path = made.candidate
+    if captured.verdict.kind != "ok" and isinstance(made.program, Candidate):
+        captured.unproven = made.program.why
     captured.report_path, captured.url, captured.trimmed = made.report, made.url, made.trimmed

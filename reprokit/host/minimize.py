@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core import costs, oracle
-from ..core.programs import checked, polish, sized
+from ..core import oracle
+from ..core.programs import polish
 from ..core.records import BadInput, Observation, Signature, Verdict
 from ..core.redact import Redactor
-from . import files, interrupts, ladder, origins, private, proof, repro
+from . import files, finish, interrupts, ladder, origins, private, proof, repro
 from .forked import Server, ServerLost
 from .judged import Limits, limits_for
 from .launch import Request
@@ -111,7 +111,7 @@ def minimize(
     found = Minimized()
     began = time.monotonic()
     verdict = case.verdict
-    starts = starts_of(case)
+    starts, redactor = starts_of(case), Redactor(private.gather())
     own_cpu_s = time.process_time() - server.cpu_s
     with contextlib.ExitStack() as stack:
         asker = Oracle(folder, server, case.signature, limits_of(case), case.python, show)
@@ -119,7 +119,7 @@ def minimize(
         job = ladder.Ladder(asker, found, folder, verdict, case.seen)
         try:
             with interrupts.heard():
-                _until_proved(case, job, asker, found, starts, budget_s, say)
+                _until_proved(case, job, asker, found, starts, redactor, budget_s, say)
         except KeyboardInterrupt:
             found.notes.append("interrupted: this is the best so far; --resume goes on from it")
         except (BadInput, ServerLost, OSError) as problem:
@@ -128,7 +128,7 @@ def minimize(
             found.notes.append(f"it ended early, by a defect of reprokit: {problem!r}")
         found.probes, found.asked, found.rate = asker.status.probes, asker.status.asked, asker.rate
     if found.text:
-        found.text = job.finished or polish.layout(found.text, case.signature.title, verdict.kind)
+        found.text = job.finished or redactor.text(polish.layout(found.text, case.signature.title, verdict.kind))
     found.cpu_s = round(server.cpu_s + time.process_time() - own_cpu_s, 2)
     found.seconds = round(time.monotonic() - began, 1)
     _leave(folder, found)
@@ -136,14 +136,13 @@ def minimize(
 
 
 def _until_proved(
-    case: Case, job: ladder.Ladder, asker: Oracle, found: Minimized, starts: list[origins.Start], budget_s: float,
-    say: Callable[[str], None],
+    case: Case, job: ladder.Ladder, asker: Oracle, found: Minimized, starts: list[origins.Start], redactor: Redactor,
+    budget_s: float, say: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Reduce and prove; once more when fresh processes say that forked ones misled, or that the failure is flaky."""
     folder = case.run_path / FOLDER
-    redactor = Redactor(private.gather())
     for _ in range(3):
-        is_spent, job.finished = False, ""
+        is_spent, job.finished, found.unproved = False, "", ""
         try:
             job.run(starts, budget_s)
         except Spent:
@@ -157,16 +156,17 @@ def _until_proved(
         say("proving the repro in fresh processes")
         usual = asker.limits
         # what is proved is what leaves: redaction may change a text, and with it what the program does
-        job.finished = _finished(case, asker, found)
-        text = redactor.text(job.finished)
+        job.finished = redactor.text(finish.finished(case.verdict, case.signature, asker, found))
         place, wanted = folder / "proof", case.signature
-        found.proof = proof.prove(text, case.python, place, wanted, asker.limits, asker.rate, case.proofs)
+        found.proof = proof.prove(job.finished, case.python, place, wanted, asker.limits, asker.rate, case.proofs)
         is_same = found.proof.answer == oracle.SAME
         is_always = found.proof.hits == found.proof.runs and found.proof.tries == 1
         rate = (found.proof.hits + 1) / (found.proof.runs + found.proof.tries)
         if is_spent or time.monotonic() > job.ends or (is_same and (is_always or asker.rate < 1.0)):
             asker.rate = min(asker.rate, rate) if is_same and found.proof.hits else asker.rate
             break
+        if is_same and case.verdict.kind in proof.SILENT and not found.proof.hits:
+            break  # it has no check of its own, and more patience gives it none
         if not is_same and asker.is_cold:
             break
         asker.limits = usual
@@ -178,44 +178,13 @@ def _until_proved(
         found.notes.append("the budget ended: this is the best so far; --resume goes on from it")
 
 
-def _finished(case: Case, asker: Oracle, found: Minimized) -> str:
-    """The program as it leaves: laid out, and failing by itself where that is the same failure still."""
-    title, text = case.signature.title, found.text
-    asker.ends = float("inf")  # what is asked here is what the reduction came to
-    if asker.limits.compares:
-        told = asker.once(text).seen.comparison
-        if told is not None and told.wrong:
-            title = f"{title}: {told.wrong[0]}"
-            text = checked.with_check(text, told.wrong, told.is_random)
-    elif asker.limits.sizes:
-        part = oracle.part(case.verdict.phase or "")
-        is_built = costs.CHILDREN in part
-        asker.limits = dataclasses.replace(asker.limits.eased(), stop=None)  # it compiles more than one graph
-        if growth := asker.once(text).seen.growth:
-            ratio = costs.allowed(growth, part, sized.least_s(is_built))
-            text = sized.looped(text, asker.limits.knob, asker.limits.sizes, ratio, is_built)
-    else:
-        text = checked.loud(text, case.verdict.kind, _healthy_graphs(asker, text, case.verdict.kind))
-        if case.verdict.kind == "graph-break" and not asker.holds(text):
-            text = checked.unbroken(found.text)
-    return polish.layout(text if text != found.text and asker.holds(text) else found.text, title, case.verdict.kind)
-
-
-def _healthy_graphs(asker: Oracle, text: str, kind: str) -> int:
-    """How many graphs the program has beside those that it compiles again."""
-    if kind != "recompile-storm":
-        return 1
-    seen = asker.once(text).seen
-    return max(1, sum(g.level == "dynamo" for g in seen.graphs) - sum(r.count for r in seen.recompiled))
-
-
 def load(run_path: Path) -> Minimized | None:
     """What an earlier reduction left in a run directory."""
     with contextlib.suppress(ValueError, TypeError, RecursionError):
         told = json.loads(files.read_text(run_path / FOLDER / "minimize.json"))
         known = {f.name for f in dataclasses.fields(Minimized)}
         row: dict[str, Any] = {k: v for k, v in told.items() if k in known}
-        row["proof"] = proof.Proof(**row["proof"]) if row.get("proof") else None
+        row["proof"] = proof.read(row.get("proof"))
         return Minimized(**row)
     return None
 

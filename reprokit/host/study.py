@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 from ..core.ablation import Ablation
 from ..core.records import Missing, Observation, Verdict
+from ..core.redact import Redactor
 from ..core.signature import sign
 from ..core.verdict import judge
-from . import ablate, files, interrupts, minimize
+from . import ablate, files, interrupts, minimize, private, shown
 from .forked import Server
 from .launch import Request
 from .minimized import Minimized
@@ -59,6 +60,9 @@ class Study:
                 signature = sign(self.verdict, self.seen)
                 case = dataclasses.replace(case, verdict=self.verdict, signature=signature, seen=self.seen)
             found = self._minimized(case, server, resume) if self.request.minimizes and not why else None
+            if self.request.minimizes and not why and not _is_done(found):
+                self.say("running the recorded program alone, in fresh processes")
+                shown.try_recorded(self.request, case, self.journals, Redactor(private.gather()))
             is_of_inductor = self.seen.kernel or self.verdict.kind == "cudagraph-skip"
             if self.request.rungs != "none" and not is_of_inductor:
                 self._ablate(case, server, found)
@@ -72,7 +76,7 @@ class Study:
 
     def _ablate(self, case: minimize.Case, server: Server, found: Minimized | None) -> None:
         """Ask the rungs of the small program, which is quick, or of the target where there is none."""
-        program = found.text if found is not None and found.is_proved else self.request if self._is_factory else None
+        program = found.text if found is not None and found.has_shown else self.request if self._is_factory else None
         if program is None:
             self.missing.append(
                 Missing("ablation", "a whole command is run again only in small parts, and there are none")
@@ -109,3 +113,8 @@ class Study:
     def _trying(self, name: str) -> None:
         if self.show:
             self.show(Standing(trying=name))
+
+
+def _is_done(found: Minimized | None) -> bool:
+    """A repro was proved, or somebody ended the reduction."""
+    return found is not None and (found.is_proved or found.is_interrupted)
