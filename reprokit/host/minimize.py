@@ -91,7 +91,7 @@ def why_not(verdict: Verdict) -> str:
     if verdict.kind == "error-in-eager":
         return "the target fails without torch.compile too, so there is no compiler bug to isolate"
     if verdict.kind == "rank-mismatch":
-        return "it takes several ranks to show; the repro is the target's own source, for torchrun"
+        return "it takes several ranks to show; the program in the pack is the target's own source, for torchrun"
     return f"the verdict is {verdict.kind}, and no signature says what a smaller program should show"
 
 

@@ -230,7 +230,7 @@ def _plan(journals: Journals) -> dict[str, str]:
 
 
 def _joined_ranks(count: int, kind: str, needs_ranks: bool) -> list[str]:
-    launched = [f"# torchrun --standalone --nproc-per-node {count} repro.py"] if needs_ranks else []
+    launched = [f"# torchrun --standalone --nproc-per-node {count} THIS_FILE"] if needs_ranks else []
     backend = ("nccl" if kind == "cuda" else "gloo") if needs_ranks else ""
     return [*launched, *process_group.rows(0, count, {"shape": [count], "device": kind}, backend)]
 

@@ -99,4 +99,4 @@ def test_a_module_and_several_calls(tmp_path: Path) -> None:
     )
     assert (done.status, done.kind) == (0, "ok"), done.out + done.err
     assert len(graphs(done)) == 2
-    assert "made = make(layers=7)" in Path(done.json["repro"]).read_text()
+    assert "made = make(layers=7)" in (done.run_dir / "pack" / "original.py").read_text()

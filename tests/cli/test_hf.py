@@ -48,7 +48,7 @@ def test_a_model_type_is_built_from_its_defaults_and_compiled(tmp_path: Path) ->
     command = (done.run_dir / "pack" / "command.txt").read_text()
     assert "--layers 1" in command and "--set hidden_size=16" in command and "--model hf:llama" in command
     # what the pack holds builds the same model without reprokit
-    script = Path(done.json["repro"])
+    script = done.run_dir / "pack" / "original.py"
     ran = subprocess.run([sys.executable, script], env=clean_environ(), capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
 

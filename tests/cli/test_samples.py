@@ -1,4 +1,4 @@
-"""Every sample, captured as the README says: the right kind, a stable title, a pack that holds, a repro that fails."""
+"""Every sample, captured as the README says: the right kind, a stable title, a pack that holds, a program that fails."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_sample_is_listed() -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_sample(name: str, tmp_path: Path) -> None:
-    """From the file to the pack, and from the pack's repro to the same failure."""
+    """From the file to the pack, and from the pack's program to the same failure."""
     kind, status, title, words = SAMPLES[name]
     done = reprokit(
         "capture",
@@ -63,6 +63,8 @@ def test_sample(name: str, tmp_path: Path) -> None:
         "pack",
         "issue",
         "repro",
+        "candidate",
+        "unproven",
         "report",
         "minimized",
         "ablation",
@@ -76,9 +78,10 @@ def test_sample(name: str, tmp_path: Path) -> None:
     }
     assert Path(found["pack"]).name == f"reprokit-{name}-make-{kind}-{found['signature']['id']}.tar.gz"
     pack = archive.read(Path(found["pack"]))
-    for part in ("issue.md", "issue/describe.md", "issue/error_logs.md", "issue/versions.md", "issue/url.txt", "repro.py", "command.txt",
+    for part in ("issue.md", "issue/describe.md", "issue/error_logs.md", "issue/versions.md", "issue/url.txt", "command.txt",
                  "verdict.json", "signature.json", "observation.json", "run.json", "environment.json", "collect_env.txt"):  # fmt: skip
         assert part in pack.files, part
+    assert ("original.py" if kind == "ok" else "candidate.py") in pack.files and "repro.py" not in pack.files
     for folder in ("logs/", "graphs/", "trace/", "journal/"):
         assert any(n.startswith(folder) for n in pack.files), folder
     assert pack.json("signature.json") == {**found["signature"], "explain": pack.json("signature.json")["explain"]}
@@ -86,7 +89,7 @@ def test_sample(name: str, tmp_path: Path) -> None:
         assert pack.json("observation.json")["eager"] == "passes"
     if kind in ("exception", "crash"):
         again = subprocess.run(
-            [sys.executable, found["repro"]], capture_output=True, text=True, env=clean_environ(), check=False
+            [sys.executable, found["candidate"]], capture_output=True, text=True, env=clean_environ(), check=False
         )
         assert again.returncode not in (0, 2)
         assert words in again.stderr
