@@ -6,11 +6,13 @@ import atexit
 import compileall
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,7 +24,7 @@ import filelock
 import psutil
 import pytest
 
-from reprokit.host import observe, repro, run, warmth
+from reprokit.host import warmth
 
 ROOT = Path(__file__).resolve().parents[1]
 CALL_TIMEOUT_S = 400
@@ -120,9 +122,30 @@ def reprokit(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | 
         check=False,
         **more,
     )
+    assert_proved(done.stdout)
     if "--" not in words:
         assert "Traceback (most recent call last)" not in done.stderr, done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def assert_proved(out: str) -> None:
+    """The pack that a JSON answer names has no repro.py, or one that its proof is of: of this text, with hits."""
+    try:
+        told = json.loads(out)
+    except ValueError:
+        return
+    place = told.get("pack") if isinstance(told, dict) else None
+    if not isinstance(place, str) or not tarfile.is_tarfile(place):
+        return
+    with tarfile.open(place) as packed:
+        held = {name: packed.extractfile(name) for name in packed.getnames() if name in ("repro.py", "proof.json")}
+        files = {name: file.read() for name, file in held.items() if file is not None}
+    if "repro.py" not in files:
+        assert not files and not told.get("repro"), told
+        return
+    proof = json.loads(files["proof.json"])
+    assert proof["answer"] == "same" and proof["hits"] >= 1, proof
+    assert proof["digest"] == hashlib.sha256(files["repro.py"]).hexdigest(), proof
 
 
 def shared(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Done]) -> Done:
@@ -136,13 +159,6 @@ def shared(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Do
             place.mkdir()
             kept.write_text(json.dumps(dataclasses.asdict(make(place))))
         return Done(**json.loads(kept.read_text()))
-
-
-def program_of(run_dir: Path) -> str:
-    """The program that would show a failure of the run; an ``ok`` run leaves none."""
-    request, outcome, _ = run.restore(run_dir)
-    journals = observe.read_journals(run_dir)
-    return repro.make(request, observe.observe(request, outcome, run_dir, journals), journals, run_dir)[0]
 
 
 def survivors(mark: str) -> list[psutil.Process]:

@@ -9,10 +9,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core.results import SEED
 from . import compare, journal
 from .custom_ops import first_false, operator_name
 from .hooks import compile_id, wrap
-from .results import SEED, Recorder
+from .results import Recorder
 
 MOST_QUESTIONS = 12
 """Compiles that the search for the operator may take: it halves what is left, so this is enough for 4,096 nodes."""

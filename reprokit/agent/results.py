@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from ..core.results import SEED
 from . import journal, process
 
 ROLE = os.environ.get("REPROKIT_RESULTS", "")
@@ -22,7 +23,6 @@ MOST_BYTES = 1 << 30
 """Of tensors that one run keeps; what does not fit is not compared, and the comparison says so."""
 MOST_CALLS = 200
 """Later calls are not compared, and the comparison says so."""
-SEED = 20
 _recorder: Recorder | None = None
 
 

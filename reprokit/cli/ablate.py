@@ -67,7 +67,7 @@ def _of_pack(place: Path, python: str | None, yes: bool, output_dir: Path | None
     opened = again.open_pack(place)
     again.require_program(opened, "ablate")
     with consent.agreed(opened, "ablate", python, yes, output_dir, live) as (case, server, run_path):
-        ladder = climber.Ladder(server, opened.repro, opened.signature, minimize.limits_of(case), case.python)
+        ladder = climber.Ladder(server, opened.program, opened.signature, minimize.limits_of(case), case.python)
         with contextlib.closing(ladder):
             found = climber.everything(ladder, case.seen, lambda name: live.show_status(Standing(trying=name)))
     found = dataclasses.replace(found, responsible=opened.verdict.responsible)

@@ -142,7 +142,7 @@ def _ask_one(pack: Path, asking: Asking, yes: bool, live: screen.Live) -> Step:
     except BadInput as problem:  # a commit whose build is broken is neither good nor bad
         return asker.Step("", "skip", str(problem))
     with interrupts.heard():
-        consent.ask(pack, asking.opened.repro, python, yes, live)
+        consent.ask(pack, asking.opened.program, python, yes, live)
     with tempfile.TemporaryDirectory(prefix="reprokit-bisect-") as folder:
         return asker.ask(Candidate("", python), asking, live.say, Path(folder))
 
@@ -158,7 +158,7 @@ def _search(
     listed = [v.strip() for v in (versions or "").split(",") if v.strip()]
     plan = candidates.plan(*ends, listed, pythons, asking.options, live.say)
     with interrupts.heard():
-        consent.ask(pack, asking.opened.repro, f"torch {', '.join(plan.names)}", yes, live)
+        consent.ask(pack, asking.opened.program, f"torch {', '.join(plan.names)}", yes, live)
     run = rundir.create(output_dir, f"bisect-{asking.opened.verdict.kind}")
     try:
         live.say(f"{len(plan.names)} versions, answers in {run.output / asker.ANSWERS}")

@@ -23,7 +23,7 @@ def require(pack: Path, is_agreed: bool) -> None:
     """Refuse early where nobody can be asked."""
     if not is_agreed and not sys.stdin.isatty():
         raise BadInput(
-            f"{pack} holds programs, and somebody may have sent it to you; read them (reprokit show {pack} --file repro.py) and add --yes to run them"
+            f"{pack} holds programs, and somebody may have sent it to you; read them (reprokit show {pack} --file NAME) and add --yes to run them"
         )
 
 
@@ -62,7 +62,7 @@ def agreed(
         try:
             case = again.case_of_pack(opened, run, checked)
             with minimize.server_of(case) as server, interrupts.heard():
-                ask(opened.pack.path, opened.repro, checked, is_agreed, live)
+                ask(opened.pack.path, opened.program, checked, is_agreed, live)
                 yield case, server, run.path
         finally:
             run.release()

@@ -100,7 +100,7 @@ def _of_run(
     captured = line.repack(
         place, live.say, budget, resume, live.show_status, interpreter.check(python) if python else None, ablate, proofs
     )
-    return _status(captured.minimized), _told(captured.to_json())
+    return _status(captured.minimized, captured.repro_path is not None), _told(captured.to_json())
 
 
 def _of_target(
@@ -113,7 +113,7 @@ def _of_target(
     rungs = "few" if ablate else "none"
     request = Request(parse(what), python=shared.interpreter(python), budget_s=budget, proofs=proofs, rungs=rungs)
     captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
-    return _status(captured.minimized), _told(captured.to_json())
+    return _status(captured.minimized, captured.repro_path is not None), _told(captured.to_json())
 
 
 def _of_pack(
@@ -143,34 +143,45 @@ def _of_pack(
                 consent.ask(place, again.what_would_run(case), checked, yes, live)
             with reducer.server_of(case) as server:
                 found = reducer.minimize(case, server, budget, False, live.show_status, live.say)
-            made = again.repack(opened, found, run) if found.text else None
+            made = again.repack(opened, found, run) if found.is_proved else None
         finally:
             run.release()
+    best = str(run.path / reducer.FOLDER / "best.py")
     told = {
         "schema": 1,
         "signature": {"id": opened.signature.id, "title": opened.signature.title},
         "run_dir": str(run.path),
         "pack": str(made) if made else None,
-        "repro": str(run.path / reducer.FOLDER / "best.py") if found.text else None,
+        "repro": best if found.is_proved else None,
+        "candidate": best if found.text and not found.is_proved else None,
+        "unproven": None if found.is_proved else found.why,
         "minimized": again.about(found),
     }
-    return _status(found), told
+    return _status(found, found.is_proved), told
 
 
-def _status(found: Any) -> int:
-    from ..core.oracle import SAME
-
-    if found is None:
-        return 1
-    if any(note.startswith("interrupted") for note in found.notes):
+def _status(found: Any, is_proved: bool) -> int:
+    if found is not None and found.is_interrupted:
         return 130
-    return 0 if found.text and found.proof and found.proof.answer == SAME else 1
+    return 0 if is_proved else 1
 
 
 def _told(captured: dict[str, Any]) -> dict[str, Any]:
     return {
         k: captured[k]
-        for k in ("schema", "signature", "run_dir", "pack", "repro", "minimized", "ablation", "traits", "missing")
+        for k in (
+            "schema",
+            "signature",
+            "run_dir",
+            "pack",
+            "repro",
+            "candidate",
+            "unproven",
+            "minimized",
+            "ablation",
+            "traits",
+            "missing",
+        )
     }
 
 
@@ -195,7 +206,9 @@ def _print(told: dict[str, Any]) -> None:
             if text.count("\n") <= 60:
                 out.print("")
                 out.print(escape(screen.safe(text)))
-    for name in ("repro", "pack", "run_dir"):
+    if told.get("unproven"):
+        out.print(escape(screen.safe(f"no repro   nothing proves one: {told['unproven']}")))
+    for name in ("repro", "candidate", "pack", "run_dir"):
         if told.get(name):
             out.print(f"{name.removesuffix('_dir'):<10} {escape(screen.safe(told[name]))}")
     sys.stdout.flush()

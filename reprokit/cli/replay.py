@@ -43,14 +43,14 @@ def replay(
     again.require_program(opened, "replay")
     checked = shared.interpreter(python)
     with screen.Live(is_quiet=as_json) as live, tempfile.TemporaryDirectory(prefix="reprokit-replay-") as folder:
-        consent.ask(pack, opened.repro, checked, yes, live)
+        consent.ask(pack, opened.program, checked, yes, live)
 
         def show(number: int, judged: Any) -> None:
             live.say(f"run {number} of {times}: {judged.answer} ({judged.signature.title}), {judged.seconds:.1f} s")
 
         with interrupts.held():
             done = player.replay(
-                opened.repro,
+                opened.program,
                 checked,
                 opened.signature,
                 times,

@@ -160,10 +160,13 @@ def captured_run(captured: Any) -> None:
         ("pack", captured.pack_path),
         ("issue", captured.issue_path),
         ("repro", captured.repro_path),
+        ("candidate", captured.candidate_path),
         ("report", captured.report_path),
     ):
         if path:
             row(name, str(path))
+    if captured.unproven:
+        row("no repro", f"nothing proves one: {captured.unproven}")
     if captured.url:
         row("file it", captured.url)
     elif verdict.kind != "ok":

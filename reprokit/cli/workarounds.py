@@ -98,11 +98,11 @@ def _of_pack(place: Path, python: str | None, yes: bool, output_dir: Path | None
     from ..host.workarounds import Tryer
 
     opened = again.open_pack(place)
-    if not opened.repro.strip() or opened.verdict.kind == "ok":
+    if not opened.program.strip() or opened.verdict.kind == "ok":
         raise BadInput(f"{place} holds no failing program, so there is nothing to live with")
     with consent.agreed(opened, "workarounds", python, yes, output_dir, live) as (case, server, run_path):
         tryer = Tryer(
-            server, opened.repro, opened.signature, minimize.limits_of(case), case.python,
+            server, opened.program, opened.signature, minimize.limits_of(case), case.python,
             lambda name: live.show_status(Standing(trying=name)),
         )  # fmt: skip
         found = tryer.all(opened.verdict, case.seen, _asked(opened.pack.json("run.json").get("compile")))

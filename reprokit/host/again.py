@@ -18,13 +18,17 @@ from ..core.rank_graphs import GraphRecord
 from ..core.records import BadInput, Link, Observation, Raised, Signature, Verdict, to_json
 from ..core.redact import Redactor
 from ..core.signature import ALGORITHM
-from . import archive, files, origins, pack, private, rundir
+from . import archive, files, origins, pack, private, render, rundir
 from .minimize import Case, starts_of
 from .minimized import Minimized
 from .origins import KERNELS
+from .proven import CANDIDATE, PROOF, REPRO, Repro, Unproven
 
 ORIGINAL = "original.py"
-"""The repro as it was before it was minimized, in a pack."""
+"""The target as a program of its own, in a pack whose other program was cut out of it."""
+_UNPROVEN = re.compile(r"^There is no proven repro: .*$", re.MULTILINE)
+_ABOUT = r"^Repro \(.*\):\n\n"
+_TABLE = re.compile(r"(?<=\| --- \| --- \|\n)(?:\|.*\n)+")
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,21 @@ class Opened:
 
     @property
     def repro(self) -> str:
-        """The program that it says shows the failure; empty when there is none."""
-        return self.pack.files.get("repro.py", b"").decode("utf-8", "replace")
+        """The program that it says was proved; empty when there is none."""
+        return self._text(REPRO)
+
+    @property
+    def program(self) -> str:
+        """The repro, or else the candidate: what there is to run; empty when there is none."""
+        return self.repro if self.repro.strip() else self._text(CANDIDATE)
+
+    @property
+    def original(self) -> str:
+        """The target as a program of its own, or else the program."""
+        return self._text(ORIGINAL) or self.program
+
+    def _text(self, name: str) -> str:
+        return self.pack.files.get(name, b"").decode("utf-8", "replace")
 
     @property
     def growth(self) -> dict[str, Any]:
@@ -83,8 +100,9 @@ def open_pack(path: Path) -> Opened:
 
 def require_program(opened: Opened, word: str) -> None:
     """Refuse a pack that holds no program for ``word``, a command; raises BadInput."""
-    if not opened.repro.strip():
-        why = "nothing failed in that run" if opened.verdict.kind == "ok" else "it holds no repro.py"
+    if not opened.program.strip():
+        is_ok = opened.verdict.kind == "ok"
+        why = "nothing failed in that run" if is_ok else "it holds neither repro.py nor candidate.py"
         raise BadInput(f"{opened.pack.path}: {why}, so there is nothing to {word}")
 
 
@@ -103,9 +121,8 @@ def case_of_pack(opened: Opened, place: rundir.RunDir, python: str) -> Case:
             files.write_whole(path, data)
     told = opened.pack.json("observation.json")
     if opened.kernel:
-        text = opened.pack.files.get(ORIGINAL, b"").decode("utf-8", "replace") or opened.repro
         (place.path / KERNELS).mkdir(exist_ok=True)
-        files.write_whole(place.path / KERNELS / opened.kernel, text)
+        files.write_whole(place.path / KERNELS / opened.kernel, opened.original)
     seen = Observation(
         kernel=opened.kernel,
         seconds=_number(told.get("seconds")), quiet_s=_number(told.get("quiet_s")),
@@ -118,30 +135,45 @@ def case_of_pack(opened: Opened, place: rundir.RunDir, python: str) -> Case:
         compile_failures=tuple(r for row in _rows(told.get("compile_failures")) if (r := _raised(row))),
     )  # fmt: skip
     run = opened.pack.json("run.json")
-    source = opened.pack.files.get(ORIGINAL, b"").decode("utf-8", "replace") or opened.repro
     return Case(
-        opened.verdict, opened.signature, seen, place.path, python, source, bool(run.get("train")), gpu=opened.gpu
-    )
+        opened.verdict, opened.signature, seen, place.path, python, opened.original, bool(run.get("train")),
+        gpu=opened.gpu,
+    )  # fmt: skip
 
 
 def repack(opened: Opened, found: Minimized, place: rundir.RunDir) -> Path:
-    """The same pack with the smaller repro in it and in its issue; gives where it lies."""
+    """The same pack with the smaller repro in it and in its issue; gives where it lies, or raises Unproven."""
+    program = found.program()
+    if not isinstance(program, Repro):
+        raise Unproven(program.why)
     draft = pack.Draft()
-    draft.files = {n: d for n, d in opened.pack.files.items() if n not in ("manifest.json", "README.md")}
-    old = opened.repro
+    gone = ("manifest.json", "README.md", REPRO, CANDIDATE, PROOF)
+    draft.files = {n: d for n, d in opened.pack.files.items() if n not in gone}
     redactor = Redactor(private.gather())
-    new = redactor.text(found.text)
-    draft.files.setdefault(ORIGINAL, old.encode())
-    draft.add_text("repro.py", new)
+    if opened.program:
+        draft.files.setdefault(ORIGINAL, opened.program.encode())
+    draft.add_repro(program, redactor)
     draft.add_json("minimize.json", redactor.value(about(found)))
+    part = render.program(program, render.REPRO_CHARS).strip()
     for name in ("issue.md", "issue/describe.md"):
-        text = draft.files.get(name, b"").decode("utf-8", "replace")
-        if old.strip() and old.rstrip() in text:
-            draft.add_text(name, text.replace(old.rstrip(), new.rstrip()))
+        if text := draft.files.get(name, b"").decode("utf-8", "replace"):
+            draft.add_text(name, _with_program(text, part, opened.repro))
     readme = opened.pack.files.get("README.md", b"").decode("utf-8", "replace")
-    data = pack.build(draft, lambda contents, trimmed: readme)
+
+    def listed(contents: list[tuple[str, str]], trimmed: list[str]) -> str:
+        rows = "".join(f"| `{name}` | {words} |\n" for name, words in contents)
+        return _TABLE.sub(lambda _: rows, _UNPROVEN.sub("", readme, count=1), count=1)
+
+    data = pack.build(draft, listed)
     name = re.sub(r"[^A-Za-z0-9._-]", "-", opened.pack.path.name)
     return pack.write(data, place.output, name)
+
+
+def _with_program(text: str, part: str, old: str) -> str:
+    """An issue with ``part`` in place of what it said of the ``old`` repro, or of there being none."""
+    if not old.strip():
+        return _UNPROVEN.sub(lambda _: part, text, count=1)
+    return re.sub(_ABOUT + re.escape(render.fence(old, "python")), lambda _: part, text, count=1, flags=re.MULTILINE)
 
 
 def about(found: Minimized) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def ask(candidate: Candidate, asking: Asking, say: Say, folder: Path) -> Step:
         if not candidate.python:
             stack.enter_context(interpreters.alone())
         done = replay.replay(
-            opened.repro, found.python, opened.signature, asking.times, folder, asking.stall_s, until=oracle.SAME,
+            opened.program, found.python, opened.signature, asking.times, folder, asking.stall_s, until=oracle.SAME,
             growth=opened.growth, gpu=opened.gpu, confirms=False,  # torch's names of passes change with it
         )  # fmt: skip
         if done.is_interrupted:
@@ -181,7 +181,7 @@ class Answers:
         where = candidate.python or interpreters.folder_of(Version(candidate.version), self._base, asking.options).name
         signature = asking.opened.signature
         told = [
-            signature.algorithm, signature.id, asking.opened.repro, candidate.version, where, asking.times,
+            signature.algorithm, signature.id, asking.opened.program, candidate.version, where, asking.times,
             asking.stall_s,
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]

@@ -11,9 +11,10 @@ from ..core import devices, knobs
 from ..core.ablation import Ablation
 from ..core.records import Missing, Observation, Signature, Verdict, to_json
 from ..core.redact import Redactor
-from . import again, environment, files, observe, pack, private, render, report, repro, rundir
+from . import again, environment, files, observe, pack, private, render, report, rundir, shown
 from .launch import DEADLINE_S, Request
 from .minimized import Minimized
+from .proven import CANDIDATE, REPRO, Candidate, Repro
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Made:
     pack: Path | None = None
     issue: Path | None = None
     repro: Path | None = None
+    candidate: Path | None = None
+    program: Repro | Candidate | None = None
     report: Path | None = None
     url: str = ""
     trimmed: list[str] = field(default_factory=list)
@@ -49,28 +52,25 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     draft = pack.gather(place.path, redactor)
     missing += draft.missing
     has_failed = story.verdict.kind != "ok"
-    script, about, why = "", "", list[Missing]()
-    if has_failed:
-        try:
-            script, about, why = repro.make(story.request, story.seen, story.journals, place.path)
-        except Exception as problem:  # the journal may hold anything
-            why = [Missing("repro.py", f"it could not be made: {problem!r}")]
     small = story.minimized
+    found = shown.choose(
+        story.request, story.verdict, story.seen, story.journals, place.path, small, redactor
+    )  # fmt: skip
+    program = made.program = found.program
+    missing += found.missing
     if small is not None:
         draft.add_json("minimize.json", redactor.value(again.about(small)))
     ladder = story.ablation.to_json() if story.ablation is not None else {}
     if ladder:
         draft.add_json("ablation.json", redactor.value(ladder))
-    if small is not None and small.text and not small.is_proved:
-        draft.add_text("candidate.py", redactor.text(small.text))
-    if small is not None and small.is_proved:
-        if script:
-            draft.add_text(again.ORIGINAL, redactor.text(script))
-        script, about = small.text, small.say()
-    else:
-        missing += why
+    if isinstance(program, Repro):
+        draft.add_repro(program, redactor)
+    elif program.text:
+        draft.add_text(CANDIDATE, program.text)
+    if found.original:
+        draft.add_text(again.ORIGINAL, found.original)
     known = redactor.value(story.environment.facts)
-    facts = _facts(story, known, script, about, missing, ladder, redactor)
+    facts = _facts(story, known, program, missing, ladder, redactor)
     if has_failed and story.verdict.responsible != "reprokit":
         made.url = _add_issue(facts, draft, missing)
     try:
@@ -80,8 +80,6 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
         draft.add_text("report.html", render.report(model))
     except Exception as problem:
         missing.append(Missing("report.html", f"it could not be made: {problem!r}"))
-    if script:
-        draft.add_text("repro.py", facts.repro)
     draft.add_text("command.txt", facts.command + "\n")
     draft.add_text("collect_env.txt", facts.collect_env)
     draft.add_text("run.json", redactor.json(files.read_text(place.path / "run.json")))
@@ -96,8 +94,8 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     draft.add_json("environment.json", {**known, "changed_in_target": facts.configs, "missing": gone})
     folder = place.path / "pack"
     pack.unpack_beside(draft, folder)
-    left = (p if (p := folder / name).exists() else None for name in ("issue.md", "repro.py", "report.html"))
-    made.issue, made.repro, made.report = left
+    names = ("issue.md", REPRO, CANDIDATE, "report.html")
+    made.issue, made.repro, made.candidate, made.report = (p if (p := folder / n).exists() else None for n in names)
     try:
         data = pack.build(draft, lambda contents, trimmed: render.pack_readme(facts, contents, trimmed))
         name = f"reprokit-{story.request.target.label}-{story.verdict.kind}-{story.signature.id}.tar.gz"
@@ -127,8 +125,7 @@ def _add_issue(facts: render.Facts, draft: pack.Draft, missing: list[Missing]) -
 def _facts(
     story: Story,
     known: dict[str, Any],
-    script: str,
-    about: str,
+    program: Repro | Candidate,
     missing: list[Missing],
     ladder: dict[str, Any],
     redactor: Redactor,
@@ -139,8 +136,7 @@ def _facts(
         signature=redactor.value(story.signature),
         seen=redactor.value(story.seen),
         command=redactor.text(command_line(story.request, story.seen.growth)),
-        repro=redactor.text(script),
-        repro_about=about,
+        program=program,
         is_simulated=journals.last("weights").get("kind") == "fake",
         collect_env=redactor.text(story.environment.collect_env),
         environment={k: v for k, v in known.items() if k not in ("packages", "log_names")},

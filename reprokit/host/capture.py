@@ -17,6 +17,7 @@ from . import bundle, compared, environment, escalate, files, interrupts, kernel
 from .captured import Captured, phases_of, versions_of
 from .launch import Request
 from .oracle import Standing
+from .proven import Candidate
 from .state import Callbacks, Say, State
 from .steps import Step, follow
 from .study import Study
@@ -126,6 +127,9 @@ def write_pack(state: State) -> State:
     )  # fmt: skip
     made = bundle.make(story, captured.missing, state.place)
     captured.pack_path, captured.issue_path, captured.repro_path = made.pack, made.issue, made.repro
+    captured.candidate_path = made.candidate
+    if captured.verdict.kind != "ok" and isinstance(made.program, Candidate):
+        captured.unproven = made.program.why
     captured.report_path, captured.url, captured.trimmed = made.report, made.url, made.trimmed
     return dataclasses.replace(state, captured=captured).lacks_all(captured.missing)
 

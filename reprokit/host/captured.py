@@ -28,6 +28,9 @@ class Captured:
     pack_path: Path | None = None
     issue_path: Path | None = None
     repro_path: Path | None = None
+    candidate_path: Path | None = None
+    unproven: str = ""
+    """Why there is no proven repro; empty where there is one, and where nothing failed."""
     report_path: Path | None = None
     url: str = ""
     weights: str = ""
@@ -53,6 +56,8 @@ class Captured:
             "pack": str(self.pack_path) if self.pack_path else None,
             "issue": str(self.issue_path) if self.issue_path else None,
             "repro": str(self.repro_path) if self.repro_path else None,
+            "candidate": str(self.candidate_path) if self.candidate_path else None,
+            "unproven": self.unproven or None,
             "report": str(self.report_path) if self.report_path else None,
             "minimized": again.about(self.minimized) if self.minimized else None,
             "comparison": to_json(self.seen.comparison),

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core import costs, oracle
-from ..core.programs import checked, polish, sized
+from ..core import oracle
+from ..core.programs import polish
 from ..core.records import BadInput, Observation, Signature, Verdict
 from ..core.redact import Redactor
-from . import files, interrupts, ladder, locate, origins, private, proof, repro
+from . import files, finish, interrupts, ladder, locate, origins, private, proof, repro
 from .forked import Server, ServerLost
 from .judged import Limits, limits_for
 from .launch import Request
@@ -93,7 +93,7 @@ def why_not(verdict: Verdict) -> str:
     if verdict.kind == "error-in-eager":
         return f"no failure of the compiler was seen that a smaller program could show: {verdict.reason}"
     if verdict.kind == "rank-mismatch":
-        return "it takes several ranks to show; the repro is the target's own source, for torchrun"
+        return "it takes several ranks to show; the program in the pack is the target's own source, for torchrun"
     return f"the verdict is {verdict.kind}, and no signature says what a smaller program should show"
 
 
@@ -113,7 +113,7 @@ def minimize(
     found = Minimized(budget_s=budget_s)
     began = time.monotonic()
     verdict = case.verdict
-    starts = starts_of(case)
+    starts, redactor = starts_of(case), Redactor(private.gather())
     own_cpu_s = time.process_time() - server.cpu_s
     with contextlib.ExitStack() as stack:
         asker = Oracle(folder, server, case.signature, limits_of(case), case.python, show)
@@ -123,7 +123,7 @@ def minimize(
         try:
             with interrupts.heard():
                 locate.leave_out_others(asker, case.seen, starts)
-                _until_proved(case, job, asker, server, found, starts, say)
+                _until_proved(case, job, asker, server, found, starts, redactor, say)
         except KeyboardInterrupt:
             found.notes.append("interrupted: this is the best so far; --resume goes on from it")
         except (BadInput, ServerLost, OSError) as problem:
@@ -132,7 +132,7 @@ def minimize(
             found.notes.append(f"it ended early, by a defect of reprokit: {problem!r}")
         found.probes, found.asked, found.rate = asker.status.probes, asker.status.asked, asker.rate
     if found.text:
-        found.text = job.finished or polish.layout(found.text, case.signature.title, verdict.kind)
+        found.text = job.finished or redactor.text(polish.layout(found.text, case.signature.title, verdict.kind))
     found.cpu_s = round(server.cpu_s + time.process_time() - own_cpu_s, 2)
     found.seconds = round(time.monotonic() - began, 1)
     _leave(folder, found)
@@ -141,13 +141,12 @@ def minimize(
 
 def _until_proved(
     case: Case, job: ladder.Ladder, asker: Oracle, server: Server, found: Minimized, starts: list[origins.Start],
-    say: Callable[[str], None],
+    redactor: Redactor, say: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Reduce and prove; once more when fresh processes say that forked ones misled, or that the failure is flaky."""
     folder = case.run_path / FOLDER
-    redactor = Redactor(private.gather())
     for _ in range(3):
-        is_spent, job.finished = False, ""
+        is_spent, job.finished, found.unproved = False, "", ""
         try:
             job.run(starts)
         except Spent:
@@ -163,12 +162,11 @@ def _until_proved(
         usual = asker.limits
         asker.limits = dataclasses.replace(usual, alone={})  # all that is wrong in it is at work
         # what is proved is what leaves: redaction may change a text, and with it what the program does
-        job.finished = _finished(case, asker, found)
-        text = redactor.text(job.finished)
+        job.finished = redactor.text(finish.finished(case.verdict, case.signature, asker, found))
         place, wanted = folder / "proof", case.signature
-        confirm = locate.Confirm(server, text, wanted, asker.limits, case.python)
+        confirm = locate.Confirm(server, job.finished, wanted, asker.limits, case.python)
         found.proof = proof.prove(
-            text, case.python, place, wanted, asker.limits, asker.rate, case.proofs, confirm=confirm
+            job.finished, case.python, place, wanted, asker.limits, asker.rate, case.proofs, confirm=confirm
         )
         found.proof_s = round(found.proof_s + time.monotonic() - proves, 1)
         if confirm.is_elsewhere:
@@ -180,6 +178,8 @@ def _until_proved(
         if is_spent or time.monotonic() > job.ends or (is_same and (is_always or asker.rate < 1.0)):
             asker.rate = min(asker.rate, rate) if is_same and found.proof.hits else asker.rate
             break
+        if is_same and case.verdict.kind in proof.SILENT and not found.proof.hits:
+            break  # it has no check of its own, and more patience gives it none
         if not is_same and asker.is_cold:
             break
         asker.limits = usual
@@ -191,44 +191,13 @@ def _until_proved(
         found.notes.append("the budget ended: this is the best so far; --resume goes on from it")
 
 
-def _finished(case: Case, asker: Oracle, found: Minimized) -> str:
-    """The program as it leaves: laid out, and failing by itself where that is the same failure still."""
-    title, text = case.signature.title, found.text
-    asker.ends = float("inf")  # what is asked here is what the reduction came to
-    if asker.limits.compares:
-        told = asker.once(text).seen.comparison
-        if told is not None and told.wrong:
-            title = f"{title}: {told.wrong[0]}"
-            text = checked.with_check(text, told.wrong, told.is_random)
-    elif asker.limits.sizes:
-        part = oracle.part(case.verdict.phase or "")
-        is_built = costs.CHILDREN in part
-        asker.limits = dataclasses.replace(asker.limits.eased(), stop=None)  # it compiles more than one graph
-        if growth := asker.once(text).seen.growth:
-            ratio = costs.allowed(growth, part, sized.least_s(is_built))
-            text = sized.looped(text, asker.limits.knob, asker.limits.sizes, ratio, is_built)
-    else:
-        text = checked.loud(text, case.verdict.kind, _healthy_graphs(asker, text, case.verdict.kind))
-        if case.verdict.kind == "graph-break" and not asker.holds(text):
-            text = checked.unbroken(found.text)
-    return polish.layout(text if text != found.text and asker.holds(text) else found.text, title, case.verdict.kind)
-
-
-def _healthy_graphs(asker: Oracle, text: str, kind: str) -> int:
-    """How many graphs the program has beside those that it compiles again."""
-    if kind != "recompile-storm":
-        return 1
-    seen = asker.once(text).seen
-    return max(1, sum(g.level == "dynamo" for g in seen.graphs) - sum(r.count for r in seen.recompiled))
-
-
 def load(run_path: Path) -> Minimized | None:
     """What an earlier reduction left in a run directory."""
     with contextlib.suppress(ValueError, TypeError, RecursionError):
         told = json.loads(files.read_text(run_path / FOLDER / "minimize.json"))
         known = {f.name for f in dataclasses.fields(Minimized)}
         row: dict[str, Any] = {k: v for k, v in told.items() if k in known}
-        row["proof"] = proof.Proof(**row["proof"]) if row.get("proof") else None
+        row["proof"] = proof.read(row.get("proof"))
         return Minimized(**row)
     return None
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from ..core import oracle
-from . import proof
+from . import proof, proven
 from .oracle import lines_of
 
 PRIVATE_LINES = 20
@@ -37,11 +37,33 @@ class Minimized:
     """Nothing more can be left out; False when the budget ended or somebody did."""
     notes: list[str] = field(default_factory=list)
     proof: proof.Proof | None = None
+    unproved: str = ""
+    """Why the proof has no hits, where the reduction knows more than the proof tells."""
 
     @property
     def is_proved(self) -> bool:
-        """A fresh process showed the same failure."""
+        """Fresh processes without reprokit failed in the same way."""
+        return not proven.why_unproven(self.text, self.proof)
+
+    @property
+    def has_shown(self) -> bool:
+        """A watched fresh process failed in the same way, whether or not plain ones did."""
         return self.proof is not None and self.proof.answer == oracle.SAME
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Somebody ended the reduction."""
+        return any(note.startswith("interrupted") for note in self.notes)
+
+    @property
+    def why(self) -> str:
+        """Why the text is no repro; empty where it is one."""
+        program = self.program()
+        return program.why if isinstance(program, proven.Candidate) else ""
+
+    def program(self) -> proven.Repro | proven.Candidate:
+        """The program as what its proof makes it."""
+        return proven.classify(self.text, self.say(), self.proof, self.unproved)
 
     def spent(self) -> str:
         """What it took, beside the budget."""
@@ -57,12 +79,7 @@ class Minimized:
             "kernel": "the kernel that Inductor generated",
         }
         rows = [f"{self.lines} lines, cut out of {whence.get(self.level, 'the target')}" + (f" ({cut})" if cut else "")]
-        if self.is_proved and self.proof:
-            eager = ", eager passes" if self.proof.eager == "passes" else f", eager: {self.proof.eager}"
-            told = f"the same failure in {self.proof.hits} of {self.proof.runs} fresh runs"
-            rows.append(told + eager * bool(self.proof.eager))
-        else:
-            rows.append("not proved in a fresh process")
+        rows.append(proven.say(self.proof) if self.is_proved and self.proof else "not proved")
         if not self.is_complete:
             rows.append("not yet minimal")
         return "; ".join(rows)

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..core.records import SCHEMA, Missing
+from ..core.records import SCHEMA, Missing, to_json
 from ..core.redact import Redactor
 from . import files, render
+from .proven import PROOF, REPRO, Repro, Unproven
 
 MOST_BYTES = 25_000_000
 """GitHub takes attachments of up to 25 MB."""
@@ -44,10 +45,11 @@ ABOUT = (
     ("report.html", "why, when and where, in pictures; opens in any browser, without a network"),
     ("report.json", "the same as data; reprokit show prints it"),
     ("evidence.json", "what the kernel said of each process at the end"),
-    ("repro.py", "the smallest program found that shows the failure"),
-    ("original.py", "the program that it was cut from, where it stands alone"),
-    ("candidate.py", "a smaller program that forked children saw fail, and no fresh process has proved"),
-    ("minimize.json", "how it was found, and what fresh processes said of it"),
+    ("repro.py", "the smallest program that was run alone and failed in the same way"),
+    ("proof.json", "what fresh processes said of repro.py, and the digest of the text that they ran"),
+    ("original.py", "the program that it was cut from"),
+    ("candidate.py", "a program that may show the failure; nothing has proved it, and the issue says why"),
+    ("minimize.json", "how the smallest program was found, and what fresh processes said of it"),
     ("command.txt", "the command line that was captured"),
     ("verdict.json", "kind, phase, cause, reason, evidence"),
     ("signature.json", "the identity of the failure and how it was found"),
@@ -82,8 +84,18 @@ class Draft:
     missing: list[Missing] = field(default_factory=list)
     trimmed: list[str] = field(default_factory=list)
 
+    def add_repro(self, repro: Repro, redactor: Redactor) -> None:
+        """Add the program that was proved, and its proof; nothing else adds a file of that name."""
+        self._add(REPRO, repro.text)
+        self.add_json(PROOF, redactor.value(to_json(repro.proof)))
+
     def add_text(self, name: str, text: str) -> None:
-        """Add a text that is redacted already."""
+        """Add a text that is redacted already; a program is a repro only by :meth:`add_repro`."""
+        if name == REPRO:
+            raise Unproven(f"{REPRO} takes a proved program")
+        self._add(name, text)
+
+    def _add(self, name: str, text: str) -> None:
         self.files[name] = text.encode("utf-8", "replace")
 
     def add_json(self, name: str, value: Any) -> None:

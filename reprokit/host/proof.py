@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
+import os
 import shutil
 import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core import eager, frames, oracle
 from ..core.records import Link, Signature
 from ..core.signature import normalise_message
-from . import files, interrupts, launch, rundir, tree, warmth
+from . import alone, files, interrupts, launch, rundir, tree, warmth
 from .cold import run_cold
 from .judged import Judged, Limits
 
@@ -23,6 +26,8 @@ SILENT = frozenset(
     {"wrong-result", "recompile-limit", "recompile-storm", "graph-break", "superlinear-compile", "cudagraph-skip"}
 )
 """Kinds that end no program: a plain run shows one only when the program checks for it itself."""
+ASSERTED = frozenset({"wrong-result", "superlinear-compile"})
+"""Those of which torch has no error of its own: the program must have an assertion."""
 FLAKY_RUNS = 8
 WATCHED_RUNS = 4
 """A first fresh run that passes may be a flaky failure's."""
@@ -30,9 +35,9 @@ HEALTHY_MULTIPLE = 4.0
 POLL_S = 0.05
 
 
-@dataclass
+@dataclass(frozen=True)
 class Proof:
-    """What fresh processes said of the repro."""
+    """What fresh processes said of one program."""
 
     answer: str
     """Of one watched run, against the signature: one of ``core.oracle.ANSWERS``."""
@@ -41,12 +46,22 @@ class Proof:
     tries: int = 1
     """Watched runs until one showed the failure, or until it was given up."""
     runs: int = 0
-    """Plain runs, without reprokit on their path."""
+    """Plain runs, without reprokit on their path, in a folder that has only the program."""
     hits: int = 0
     """Those that ended as the watched one did."""
     eager: str = ""
     """``passes``, or how the run without torch.compile ended."""
-    seconds: list[float] = field(default_factory=list)
+    seconds: tuple[float, ...] = ()
+    digest: str = ""
+    """SHA-256 of the text that was run."""
+    asserts: bool = False
+    """The failure is of a kind that ends no program, and in each hit the program failed by itself."""
+    instead: str = ""
+    """How the first run that did not fail in the same way ended; empty where each did."""
+    needs: str = ""
+    """What of this machine the program needs, so that it does not stand alone; empty where nothing shows that."""
+    is_simulated: bool = False
+    """The plain runs had reprokit's simulation of a GPU on their path, and nothing else of reprokit."""
 
 
 @dataclass(frozen=True)
@@ -61,39 +76,67 @@ class Ending:
 
 def prove(
     text: str, python: str, folder: Path, wanted: Signature, limits: Limits, rate: float = 1.0, runs: int = 3,
-    confirm: Callable[[Judged], Judged] = lambda judged: judged,
+    confirm: Callable[[Judged], Judged] = lambda judged: judged, tries: int = 0,
 ) -> Proof:  # fmt: skip
     """Run ``text`` below ``folder``, once watched and ``runs`` times as anyone would; raises KeyboardInterrupt.
 
-    ``confirm`` says whether a watched run that showed the failure showed the one that is looked for.
+    ``confirm`` says whether a watched run that showed the failure showed the one that is looked for. ``tries`` is the
+    most watched runs; 0: as many as the failure's ``rate`` asks for.
     """
-    most, tries = max(min(oracle.patience(rate), FLAKY_RUNS), WATCHED_RUNS), 0
-    while tries < most:
-        tries += 1
-        shown = run_cold(text, python, folder / "watched", wanted, limits)
-        judged = confirm(shown)
-        if shown.answer == oracle.SAME:
+    most, tried = tries or max(min(oracle.patience(rate), FLAKY_RUNS), WATCHED_RUNS), 0
+    while tried < most:
+        tried += 1
+        first = run_cold(text, python, folder / "watched", wanted, limits)
+        judged = confirm(first)
+        if first.answer == oracle.SAME:
             break
-    proof = Proof(judged.answer, judged.signature.title, judged.signature.id, tries)
-    file = files.write_whole(folder / "repro.py", text)
-    like = _ending_of(judged, folder / "watched")
+    like, kind = _ending_of(judged, folder / "watched"), judged.verdict.kind
+    proof = Proof(
+        judged.answer, judged.signature.title, judged.signature.id, tried, digest=digest(text),
+        is_simulated=limits.gpu is not None,
+    )  # fmt: skip
+    if judged.answer != oracle.SAME:  # no plain run could be a hit
+        instead = "passes" if judged.answer == oracle.PASSES else _say(like)
+        return dataclasses.replace(proof, instead=instead, needs=alone.needed(like.link))
+    place = folder / "alone"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    file = files.write_whole(place / "repro.py", text)
     limit_s = max(60.0, HEALTHY_MULTIPLE * judged.seconds)
     if limits.is_slow:  # a plain process is quicker than a watched one, and imports torch within this
         limit_s = limits.deadline_s
-    elif judged.verdict.kind == "hang":
+    elif kind == "hang":
         limit_s = judged.seconds + 5
     count = runs if rate >= 1.0 else max(runs, FLAKY_RUNS)
-    turns = [count] if judged.verdict.kind == "hang" and not limits.is_slow else [1] * count  # waiting costs nobody
-    for ending in (e for turn in turns for e in run_plain(python, file, folder, limit_s, turn, gpu=limits.gpu)):
-        proof.runs += 1
-        shows = judged.answer == oracle.SAME and (ending.status != 0 or judged.verdict.kind not in SILENT)
-        proof.hits += shows and (_asserts(ending) if limits.sizes else is_like(ending, like))
-        proof.seconds.append(ending.seconds)
-    if limits.is_kernel:
-        return proof
-    (ending,) = run_plain(python, file, folder, max(60.0, limit_s), is_eager=True, gpu=limits.gpu)
-    proof.eager = "passes" if ending.status == 0 else _say(ending)
-    return proof
+    turns = [count] if kind == "hang" and not limits.is_slow else [1] * count  # waiting costs nobody
+    endings = [e for turn in turns for e in run_plain(python, file, folder, limit_s, turn, gpu=limits.gpu)]
+    missed = [e for e in endings if not _shows(e, like, kind, limits)]
+    hits = len(endings) - len(missed)
+    needs = alone.reads(text) or next(filter(None, (alone.needed(e.link) for e in missed)), "")
+    eager_said = ""
+    if not limits.is_kernel:
+        (ending,) = run_plain(python, file, folder, max(60.0, limit_s), is_eager=True, gpu=limits.gpu)
+        eager_said = "passes" if ending.status == 0 else _say(ending)
+    return dataclasses.replace(
+        proof, runs=len(endings), hits=hits, eager=eager_said, seconds=tuple(e.seconds for e in endings),
+        asserts=kind in SILENT and hits > 0, instead=_say(missed[0]) if missed else "", needs=needs,
+    )  # fmt: skip
+
+
+def read(told: Any) -> Proof | None:
+    """The proof that a JSON object tells; None where it tells none."""
+    if not isinstance(told, dict):
+        return None
+    names = {f.name for f in dataclasses.fields(Proof)}
+    row: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items() if k in names}
+    with contextlib.suppress(TypeError):
+        return Proof(**row)
+    return None
+
+
+def digest(text: str) -> str:
+    """What identifies the text of a program."""
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def run_plain(
@@ -102,7 +145,8 @@ def run_plain(
 ) -> list[Ending]:  # fmt: skip
     """Run a file as anyone would, ``count`` times at once, in process groups of their own that are gone afterwards.
 
-    Where a ``gpu`` is simulated it needs the simulation, and with it the agent, on its path.
+    The working folder is the file's own, and of PYTHONPATH only what belongs to the interpreter is left. Caches and what
+    the runs wrote to stderr lie in ``folder``. Where a ``gpu`` is simulated, the agent is on the path.
     """
     runs: list[_Plain] = []
     try:
@@ -125,7 +169,7 @@ class _Plain:
     ) -> None:
         self._run_id, self._seconds = uuid.uuid4().hex, 0.0
         self._cache, self._said = folder / f"cache-{number}", folder / f"stderr-{number}.txt"
-        environ = launch.users_environment()
+        environ = alone.environment(launch.users_environment())
         warmth.copy(warmth.kept(python), self._cache)
         environ.update({"TORCHINDUCTOR_CACHE_DIR": str(self._cache), tree.RUN_ID: self._run_id})
         environ.update(eager.VARIABLES if is_eager else {})
@@ -135,13 +179,14 @@ class _Plain:
             rundir.make_folders(place)
             self._stack.callback(shutil.rmtree, place, ignore_errors=True)
             agent = self._stack.enter_context(launch.agent_folder(place))
-            environ.update(REPROKIT_RUN_DIR=str(place), PYTHONPATH=launch.python_path(agent), **launch.simulation(gpu))
+            path = os.pathsep.join([str(agent), *filter(None, [environ.get("PYTHONPATH")])])
+            environ.update(REPROKIT_RUN_DIR=str(place), PYTHONPATH=path, **launch.simulation(gpu))
         words = ["-c", eager.PRELUDE] if is_eager else []
         self._guardian = launch.start_guardian(self._run_id)
         self._began = time.monotonic()
         with self._said.open("wb") as stderr:
             self._child = subprocess.Popen(
-                [python, *words, str(file)], env=environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                [python, *words, str(file)], env=environ, cwd=file.parent, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=stderr, start_new_session=True,
             )  # fmt: skip
 
@@ -175,9 +220,13 @@ def is_like(one: Ending, other: Ending) -> bool:
     return one.link.type == other.link.type and same_text
 
 
-def _asserts(ending: Ending) -> bool:
-    """It measured all sizes and found that they cost too much; each watched run was of one."""
-    return ending.link is not None and ending.link.type == "AssertionError"
+def _shows(ending: Ending, like: Ending, kind: str, limits: Limits) -> bool:
+    """A plain run failed as the watched one did; of a kind that ends no program, by a check of its own."""
+    if kind in ASSERTED and (ending.link is None or ending.link.type != "AssertionError"):
+        return False
+    if limits.sizes:  # it measured all sizes and found that they cost too much; each watched run was of one
+        return True
+    return (ending.status != 0 or kind not in SILENT) and is_like(ending, like)
 
 
 def _ending_of(judged: Judged, folder: Path) -> Ending:

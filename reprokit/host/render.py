@@ -21,9 +21,12 @@ from ..core import causes, responsibility
 from ..core.records import Frame, Missing, Observation, Signature, Verdict
 from ..core.signature import main_stacks
 from . import picture
+from .proven import Candidate, Repro
 
 ISSUE_CHARS = 60_000
 """GitHub refuses bodies over 65,536 characters; the rest is room for the human's words."""
+REPRO_CHARS = 24_000
+"""A longer repro is in the pack alone."""
 URL_CHARS = 8_000
 """GitHub answers 414 to longer URLs (about 8,192 bytes)."""
 MOST_REMARKS = 4
@@ -39,8 +42,7 @@ class Facts:
     signature: Signature
     seen: Observation
     command: str
-    repro: str
-    repro_about: str
+    program: Repro | Candidate
     is_simulated: bool
     collect_env: str
     environment: dict[str, Any]
@@ -64,7 +66,7 @@ class Issue:
 
 def issue(facts: Facts) -> Issue:
     """Render the issue, cutting the longest parts in the middle until it fits."""
-    repro_chars, log_chars, env_chars = 24_000, 16_000, 12_000
+    repro_chars, log_chars, env_chars = REPRO_CHARS, 16_000, 12_000
     while True:
         rendered = _render(facts, repro_chars, log_chars, env_chars)
         over = len(rendered.joined) - ISSUE_CHARS
@@ -75,12 +77,6 @@ def issue(facts: Facts) -> Issue:
 
 def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> Issue:
     seen = facts.seen
-    is_long = len(facts.repro) > repro_chars
-    no_repro = (
-        f"repro.py in the pack is too long to stand here ({len(facts.repro)} characters)"
-        if is_long
-        else "see what is missing, in the pack"
-    )
     describe = _fill(
         "issue/describe.md.j2",
         verdict=facts.verdict,
@@ -97,12 +93,9 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         evidence=[*facts.verdict.evidence[:8], *map(str, seen.remarks[:MOST_REMARKS])],
         growth="\n".join(seen.growth.get("table", ())),
         command=cut(facts.command, 2_000),
-        repro="" if is_long else facts.repro,
-        repro_about=facts.repro_about,
-        simulated=facts.is_simulated and not seen.kernel,
+        program=program(facts.program, repro_chars, facts.is_simulated and not seen.kernel).strip(),
         kernel=seen.kernel,
         device=facts.verdict.simulated,
-        no_repro=no_repro,
         configs=cut(_configs(facts.configs), 3_000),
         ablation=facts.ablation,
         why_not_filed=responsibility.why_not_filed(facts.verdict),
@@ -131,12 +124,22 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
     return Issue(describe, error_logs, versions, joined, url(facts.signature.title, repository))
 
 
+def program(shown: Repro | Candidate, most_chars: int, is_simulated: bool = False) -> str:
+    """The part of an issue with the repro; only a proved program is called one."""
+    repro = shown if isinstance(shown, Repro) else None
+    return _fill(
+        "issue/program.md.j2", repro=repro, candidate=None if repro else shown, simulated=is_simulated,
+        is_long=len(shown.text) > most_chars,
+    )  # fmt: skip
+
+
 def pack_readme(facts: Facts, contents: list[tuple[str, str]], trimmed: list[str]) -> str:
     """The README that stands first in the pack."""
     return _fill(
         "pack_readme.md.j2", verdict=facts.verdict, signature=facts.signature, version=__version__, command=facts.command,
         contents=contents, missing=facts.missing, trimmed=trimmed,
         why_not_filed=responsibility.why_not_filed(facts.verdict),
+        unproven="" if isinstance(facts.program, Repro) or facts.verdict.kind == "ok" else facts.program.why,
     )  # fmt: skip
 
 
@@ -249,7 +252,7 @@ def templates() -> jinja2.Environment:
     loader = jinja2.FunctionLoader(read_template)
     # Markdown, not HTML: escaping would mangle the code blocks
     env = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)  # noqa: S701
-    env.filters["fence"] = _fence
+    env.filters["fence"] = fence
     env.filters["one_line"] = _one_line
     return env
 
@@ -266,7 +269,7 @@ def _fill(name: str, **values: Any) -> str:
     return templates().get_template(name).render(**values)
 
 
-def _fence(text: str, language: str) -> str:
+def fence(text: str, language: str) -> str:
     """A code block that its content cannot close."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     ticks = "`" * (longest + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import rank_graphs
@@ -20,14 +21,26 @@ from .origins import KERNELS
 
 MOST_LINES = 400
 """A longer source is not inlined when a graph is at hand."""
+GRAPH = "the graph that was compiled last, with inputs made anew from their metadata"
 
 
-def make(request: Request, seen: Observation, journals: Journals, run_path: Path) -> tuple[str, str, list[Missing]]:
-    """Give the script, one line that says what it is, and what stood in the way of a better one."""
+@dataclass(frozen=True)
+class Script:
+    """A program that a run left; empty where it left none."""
+
+    text: str = ""
+    about: str = ""
+    """What it is, in one line."""
+    is_graph: bool = False
+    """A recorded graph, whose inputs are made anew."""
+
+
+def make(request: Request, seen: Observation, journals: Journals, run_path: Path) -> tuple[Script, list[Missing]]:
+    """Give the program, which nothing has proved, and what stood in the way of a better one."""
     missing: list[Missing] = []
     if seen.kernel:
         text = files.read_text(run_path / KERNELS / Path(seen.kernel).name)
-        return text, "the kernel as Inductor generated it, compiled with Triton alone", missing
+        return Script(text, "the kernel as Inductor generated it, compiled with Triton alone"), missing
     graph = _graph_script(seen, run_path)
     if request.target.kind != "command":
         source, why = _source(request, journals)
@@ -35,20 +48,16 @@ def make(request: Request, seen: Observation, journals: Journals, run_path: Path
             own = "a script that builds the model anew" if request.target.kind == "hf" else "the target's own source"
             needs_ranks = not has_simulated_ranks(request) or rank_graphs.of_graphs(seen.graphs) is not None
             text = _with_main(source, request, journals, needs_ranks)
-            return text, f"{own}, with the call that failed", missing
+            return Script(text, f"{own}, with the call that failed"), missing
         missing.append(Missing("repro from source", why or f"the source is longer than {MOST_LINES} lines"))
     if graph:
-        return (
-            graph,
-            "the graph that was compiled last, with inputs made anew from their metadata (not minimised)",
-            missing,
-        )
+        return Script(graph, GRAPH, is_graph=True), missing
     script, why = _script(journals) if request.target.kind == "command" else ("", "")
     if script:
-        return script, "the script that the command ran", missing
+        return Script(script, "the script that the command ran"), missing
     why = why or "the target is not one self-contained file"
     missing.append(Missing("repro.py", f"no graph was recorded, and {why}"))
-    return "", "", missing
+    return Script(), missing
 
 
 def own_source(request: Request, journals: Journals) -> str:
@@ -221,7 +230,7 @@ def _plan(journals: Journals) -> dict[str, str]:
 
 
 def _joined_ranks(count: int, kind: str, needs_ranks: bool) -> list[str]:
-    launched = [f"# torchrun --standalone --nproc-per-node {count} repro.py"] if needs_ranks else []
+    launched = [f"# torchrun --standalone --nproc-per-node {count} THIS_FILE"] if needs_ranks else []
     backend = ("nccl" if kind == "cuda" else "gloo") if needs_ranks else ""
     return [*launched, *process_group.rows(0, count, {"shape": [count], "device": kind}, backend)]
 

@@ -7,8 +7,9 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from ..core.ablation import Ablation
+from ..core.redact import Redactor
 from ..core.verdict import judge
-from . import ablate, files, interrupts, locate
+from . import ablate, files, interrupts, locate, private, shown
 from . import minimize as reducer
 from .forked import Server
 from .launch import Request
@@ -117,6 +118,9 @@ def minimize(state: State) -> State:
         found = reducer.minimize(
             case, state.study.server(case), budget_s, state.study.resume, calls.show_status, calls.say
         )
+        if not (found.is_proved or found.is_interrupted):
+            calls.say("running the recorded program alone, in fresh processes")
+            shown.try_recorded(state.request, case, state.journals, Redactor(private.gather()))
     return minimized(dataclasses.replace(state, minimized=found))
 
 
@@ -178,7 +182,7 @@ def load_ablation(state: State) -> State | None:
 def _to_ablate(state: State) -> Request | str | None:
     """The small program, else the target; None for a command that has no small program."""
     found = state.minimized
-    if found is not None and found.is_proved:
+    if found is not None and found.has_shown:
         return found.text
     return None if state.is_command else state.request
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import ROOT, clean_environ, program_of, reprokit
+from ..conftest import ROOT, clean_environ, reprokit
 from .test_capture_models import events, graphs
 
 HAS_IT = importlib.util.find_spec("transformers") is not None
@@ -47,9 +47,8 @@ def test_a_model_type_is_built_from_its_defaults_and_compiled(tmp_path: Path) ->
     assert [100, 16] in [i["shape"] for i in parameters], "vocabulary x hidden size"
     command = (done.run_dir / "pack" / "command.txt").read_text()
     assert "--layers 1" in command and "--set hidden_size=16" in command and "--model hf:llama" in command
-    # the program of a failure builds the same model without reprokit
-    script = tmp_path / "program.py"
-    script.write_text(program_of(done.run_dir))
+    # what the pack holds builds the same model without reprokit
+    script = done.run_dir / "pack" / "original.py"
     ran = subprocess.run([sys.executable, script], env=clean_environ(), capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
 

@@ -373,7 +373,7 @@ def test_a_pack_is_minimized_where_it_was_not_made(unreduced: Done, tmp_path: Pa
 
 @pytest.mark.slow
 def test_an_interrupted_reduction_keeps_the_best_and_goes_on(unreduced: Done, tmp_path: Path) -> None:
-    """Ctrl-C leaves a repro that shows the failure; --resume ends the work with fewer probes."""
+    """Ctrl-C leaves a candidate that probes saw fail; --resume ends the work with fewer probes."""
     run_dir = str(shutil.copytree(unreduced.run_dir, tmp_path / "run"))
     child = subprocess.Popen(
         reprokit_command("minimize", run_dir, "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -386,7 +386,7 @@ def test_an_interrupted_reduction_keeps_the_best_and_goes_on(unreduced: Done, tm
     told = json.loads(out)
     assert child.returncode == 130, err
     assert not told["minimized"]["is_complete"] and "resume" in " ".join(told["minimized"]["notes"])
-    assert Path(told["repro"]).exists() and told["pack"]
+    assert told["repro"] is None and Path(told["candidate"]).exists() and told["pack"]
     before = answers.read_text().count("\n")
     again = reprokit("minimize", run_dir, "--resume", "--json")
     assert again.status == 0, again.err

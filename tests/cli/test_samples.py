@@ -1,4 +1,4 @@
-"""Every sample, captured as the README says: the right kind, a stable title, a pack that holds, a repro that fails."""
+"""Every sample, captured as the README says: the right kind, a stable title, a pack that holds, a program that fails."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_sample_is_listed() -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_sample(name: str, tmp_path: Path) -> None:
-    """From the file to the pack, and from the pack's repro to the same failure."""
+    """From the file to the pack, and from the pack's program to the same failure."""
     kind, status, title, words = SAMPLES[name]
     done = reprokit(
         "capture",
@@ -65,6 +65,8 @@ def test_sample(name: str, tmp_path: Path) -> None:
         "pack",
         "issue",
         "repro",
+        "candidate",
+        "unproven",
         "report",
         "minimized",
         "ablation",
@@ -78,12 +80,13 @@ def test_sample(name: str, tmp_path: Path) -> None:
     }
     assert Path(found["pack"]).name == f"reprokit-{name}-make-{kind}-{found['signature']['id']}.tar.gz"
     pack = archive.read(Path(found["pack"]))
-    filed = {"issue.md", "issue/describe.md", "issue/error_logs.md", "issue/versions.md", "repro.py"}
+    filed = {"issue.md", "issue/describe.md", "issue/error_logs.md", "issue/versions.md"}
     assert filed & set(pack.files) == (set() if kind == "ok" else filed)
     is_upstream = found["verdict"]["responsible"] in ("torch", "triton")
     assert ("issue/url.txt" in pack.files) is is_upstream
     for part in ("command.txt", "verdict.json", "signature.json", "observation.json", "run.json", "environment.json", "collect_env.txt"):  # fmt: skip
         assert part in pack.files, part
+    assert ("original.py" if kind == "ok" else "candidate.py") in pack.files and "repro.py" not in pack.files
     for folder in ("logs/", "graphs/", "trace/", "journal/"):
         assert any(n.startswith(folder) for n in pack.files), folder
     assert pack.json("signature.json") == {**found["signature"], "explain": pack.json("signature.json")["explain"]}
@@ -91,7 +94,7 @@ def test_sample(name: str, tmp_path: Path) -> None:
         assert pack.json("observation.json")["eager"] == "passes"
     if kind in ("exception", "crash"):
         again = subprocess.run(
-            [sys.executable, found["repro"]], capture_output=True, text=True, env=clean_environ(), check=False
+            [sys.executable, found["candidate"]], capture_output=True, text=True, env=clean_environ(), check=False
         )
         assert again.returncode not in (0, 2)
         assert words in again.stderr

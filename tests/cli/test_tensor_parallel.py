@@ -12,7 +12,7 @@ import pytest
 
 from reprokit.host import archive
 
-from ..conftest import Done, clean_environ, program_of, reprokit
+from ..conftest import Done, clean_environ, reprokit
 
 NET = """
 import torch
@@ -51,7 +51,7 @@ def capture(*words: str | Path, **more: str) -> Done:
 
 @pytest.mark.slow
 def test_a_rank_that_skips_a_collective_is_named(write: Any, tmp_path: Path) -> None:
-    """All ranks' graphs from one machine, without a rank that could wait for another; the repro says how it is launched."""
+    """All ranks' graphs from one machine, without a rank that could wait for another; the program says how it is launched."""
     file = write("net.py", NET)
     words = ("--tensor-parallel-gpus", "4", "--weights", "fake", "--backend", "aot_eager")
     done = capture(f"{file}:make", "--set", "odd=1", *words, "--output-dir", tmp_path / "out", REPROKIT_MINIMIZE="1")
@@ -64,11 +64,12 @@ def test_a_rank_that_skips_a_collective_is_named(write: Any, tmp_path: Path) -> 
     assert done.json["signature"]["title"] == "rank-mismatch: dynamo-trace | skips all_reduce"
     assert verdict["simulated"][0].startswith("rank 0 of 4 in a fake process group")
     assert any(m["what"] == "minimization" and "several ranks" in m["why"] for m in done.json["missing"])
-    repro = Path(done.json["repro"]).read_text()
-    assert "# torchrun --standalone --nproc-per-node 4 repro.py" in repro and "FakeTensorMode" not in repro
+    text = Path(done.json["candidate"]).read_text()
+    assert "# torchrun --standalone --nproc-per-node 4 THIS_FILE" in text and "FakeTensorMode" not in text
+    assert "not proved: it takes several ranks to show" in done.json["unproven"]
     pack = archive.read(Path(done.json["pack"]))
     assert "--tensor-parallel-gpus 4" in pack.files["command.txt"].decode()
-    assert "torchrun --standalone" in pack.files["issue.md"].decode()
+    assert "There is no proven repro: not proved: it takes several ranks" in pack.files["issue.md"].decode()
 
 
 @pytest.mark.slow
@@ -106,8 +107,6 @@ def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
     rows = [json.loads(r) for p in (done.run_dir / "journal").glob("*.jsonl") for r in p.read_text().splitlines()]
     assert {r["rank"] for r in rows if r["ev"] == "process" and r["rank"]} == {"0", "1"}
     assert [r["plan"] for r in rows if r["ev"] == "split"] == [{"up": "colwise", "down": "rowwise"}] * 2
-    program = tmp_path / "program.py"
-    program.write_text(program_of(done.run_dir))
     launch = [
         sys.executable,
         "-m",
@@ -115,7 +114,7 @@ def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
         "--standalone",
         "--nproc-per-node",
         "2",
-        str(program),
+        str(done.run_dir / "pack" / "original.py"),
     ]
     again = subprocess.run(launch, capture_output=True, text=True, env=clean_environ(), check=False)
     assert again.returncode == 0 and again.stdout.count("tensor(") == 2, again.stderr

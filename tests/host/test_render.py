@@ -11,9 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprokit.core.records import Link, Missing, Observation, Raised, Signature, Verdict
-from reprokit.host import render
+from reprokit.host import proof, proven, render
 
 HEADINGS = ["### 🐛 Describe the bug", "### Error logs", "### Versions"]
+
+
+def repro(text: str) -> proven.Repro:
+    """A program that was proved."""
+    told = proof.Proof(
+        "same", "exception: codegen | KeyError", "0123456789ab", runs=1, hits=1, digest=proof.digest(text)
+    )
+    return proven.Repro(text, "the source", told)
 
 
 def facts(**changes: object) -> render.Facts:
@@ -22,8 +30,7 @@ def facts(**changes: object) -> render.Facts:
         "signature": Signature("0123456789ab", "exception: codegen | KeyError: 'buf#'", 1),
         "seen": Observation(exit_status=1, raised=Raised((Link("KeyError", "'buf1'"),))),
         "command": "reprokit capture x.py:make",
-        "repro": "import torch\n",
-        "repro_about": "the source",
+        "program": repro("import torch\n"),
         "is_simulated": False,
         "collect_env": "PyTorch version: 2.13.0",
         "environment": {},
@@ -64,9 +71,29 @@ def test_any_text_fits_and_cannot_break_out(text: str, size: int) -> None:
     """Fences in a log or repro neither close the block nor add a heading; 60,000 characters hold."""
     nasty = (text + "\n```\n### Versions\n````\n") * (size // (len(text) + 30) + 1)
     seen = Observation(exit_status=1, raised=Raised((Link("E", nasty),)), stderr_tail=nasty)
-    issue = render.issue(facts(seen=seen, repro=nasty, collect_env=nasty, command=nasty))
+    issue = render.issue(facts(seen=seen, program=repro(f"#{nasty}"), collect_env=nasty, command=nasty))
     assert len(issue.joined) <= render.ISSUE_CHARS
     assert headings(issue.joined) == HEADINGS
+
+
+def test_only_a_proved_program_stands_under_repro() -> None:
+    """Any other is named with the reason, and its text stays in the pack."""
+    text = render.issue(facts()).joined
+    assert "Repro (the source):" in text and "There is no proven repro" not in text
+    candidate = proven.Candidate("import secret_of_the_pack\n", "a graph", "run alone in a fresh process it passes")
+    text = render.issue(facts(program=candidate)).joined
+    assert (
+        "There is no proven repro: run alone in a fresh process it passes. `candidate.py` in the pack is a graph."
+        in text
+    )
+    assert "Repro (" not in text and "secret_of_the_pack" not in text
+    text = render.issue(facts(program=proven.Candidate("", "", "no graph was recorded"))).joined
+    assert "There is no proven repro: no graph was recorded.\n" in text and "candidate.py" not in text
+    long = render.issue(facts(program=repro("x = 1\n" * 9_000))).joined
+    assert "Repro: repro.py in the pack (the source); its 54000 characters are too many for this text." in long
+    assert "There is no proven repro: because." in render.pack_readme(
+        facts(program=proven.Candidate("", "", "because")), [], []
+    )
 
 
 def test_logs_are_cut_in_the_middle() -> None:

@@ -51,16 +51,22 @@ _SAME_RANDOM = """import torch._inductor.config
 torch._inductor.config.fallback_random = True"""
 _RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "nn.", "empty")
 """What a text has that may draw random numbers, such as layers that make their own weights."""
+SEED = 0
 _ALL = "results"
 """What each call gave, of several."""
 
 
-def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False) -> str:
+def draws(text: str) -> bool:
+    """The program may draw random numbers, and sets no seed."""
+    return any(word in text for word in _RANDOM) and "manual_seed" not in text
+
+
+def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False, seed: int = SEED) -> str:
     """The program as ``run(compile)``, called with ``torch.compile`` and without, and the two compared.
 
     ``wrong`` are the differences that it shows, in a comparison. Where the program has another form than a reduction
     gives it, or shows what no assertion of torch's compares, it comes back as it was. A program that draws random numbers
-    when it is called draws those of eager when compiled.
+    when it is called draws those of eager when compiled; both runs begin with ``seed``.
     """
     tree = ast.parse(text)
     calls = trees.compiles(tree)
@@ -77,8 +83,8 @@ def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False) 
     if not main or not (written := _with_return(main, made, wrong)):
         return text
     body, is_one = written
-    if any(word in text for word in _RANDOM) and "manual_seed" not in text:
-        body.insert(0, "torch.manual_seed(0)")
+    if draws(text):
+        body.insert(0, f"torch.manual_seed({seed})")
     compiled = f"lambda f: torch.compile(f, {', '.join(options)})" if options else "torch.compile"
     if is_random:
         head = [*ast.parse(_SAME_RANDOM).body, *head]

@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from ...core import oracle
 from .. import files, warmth
+from ..oracle import lines_of
 from .result import HEALTHY, NO_BUG, RESULT, SCHEMA, SPEC, read_result
 
 UNLOCATED = "wrong-result"
@@ -141,13 +141,9 @@ def _make_small(
 
 def _small(told: dict[str, Any], said: str) -> dict[str, Any]:
     found = told.get("minimized") or {}
-    text = (
-        files.read_text(Path(told["repro"]))
-        if told.get("repro") and (found.get("proof") or {}).get("answer") == oracle.SAME
-        else ""
-    )
+    text = files.read_text(Path(told["repro"])) if told.get("repro") else ""
     return {
-        "lines": found.get("lines") if text else None, "text": text, "pack": told.get("pack"), "says": found.get("says"),
+        "lines": lines_of(text) if text else None, "text": text, "pack": told.get("pack"), "says": found.get("says"),
         "traits": {k: v for k, v in (told.get("traits") or {}).items() if k in ("rung", "operator", "phase")},
         "located": told.get("signature"),
         "problem": "" if told else said,

@@ -1,0 +1,64 @@
+"""The last step of a reduction: make the program fail by itself, where its kind of failure ends no program."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..core import costs, oracle, results
+from ..core.programs import checked, polish, sized
+from ..core.records import Signature, Verdict
+from . import proven
+from .minimized import Minimized
+from .oracle import Oracle
+
+
+def finished(verdict: Verdict, signature: Signature, asker: Oracle, found: Minimized) -> str:
+    """The program as it leaves: laid out, and failing by itself where that is the same failure still."""
+    title, text = signature.title, found.text
+    asker.ends = float("inf")  # what is asked here is what the reduction came to
+    if asker.limits.compares:
+        told = asker.once(text).seen.comparison
+        if told is not None and told.wrong:
+            title = f"{title}: {told.wrong[0]}"
+            text = _asserting(asker, found, told)
+    elif asker.limits.sizes:
+        part = oracle.part(verdict.phase or "")
+        is_built = costs.CHILDREN in part
+        asker.limits = dataclasses.replace(asker.limits.eased(), stop=None)  # it compiles more than one graph
+        if growth := asker.once(text).seen.growth:
+            ratio = costs.allowed(growth, part, sized.least_s(is_built))
+            text = sized.looped(text, asker.limits.knob, asker.limits.sizes, ratio, is_built)
+    else:
+        text = checked.loud(text, verdict.kind, _healthy_graphs(asker, text, verdict.kind))
+        if verdict.kind == "graph-break" and not asker.holds(text):
+            text = checked.unbroken(found.text)
+    return polish.layout(text if text != found.text and asker.holds(text) else found.text, title, verdict.kind)
+
+
+def _asserting(asker: Oracle, found: Minimized, told: results.Comparison) -> str:
+    """The program with an assertion that fails; as it was where there is none, with the reason in ``found.unproved``."""
+    answers = []
+    # with the second seed it draws what it drew when it was watched
+    for seed in (checked.SEED, results.SEED) if checked.draws(found.text) else (checked.SEED,):
+        text = checked.with_check(found.text, told.wrong, told.is_random, seed)
+        if text == found.text:
+            found.unproved = f"no assertion can be written for what differs: {told.wrong[0]}"
+            return text
+        answers.append(asker.ask(text))
+        if answers[-1] == oracle.SAME:
+            return text
+    is_values = checked.draws(found.text) and oracle.PASSES in answers
+    found.unproved = (
+        f"with other values drawn for its inputs it passes: {proven.VALUES}"
+        if is_values
+        else "with an assertion of its own it does not fail in the same way"
+    )
+    return found.text
+
+
+def _healthy_graphs(asker: Oracle, text: str, kind: str) -> int:
+    """How many graphs the program has beside those that it compiles again."""
+    if kind != "recompile-storm":
+        return 1
+    seen = asker.once(text).seen
+    return max(1, sum(g.level == "dynamo" for g in seen.graphs) - sum(r.count for r in seen.recompiled))

@@ -1,0 +1,158 @@
+"""What an issue calls a repro was run alone and failed in the same way; of everything else it says why it is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..conftest import Done, clean_environ, reprokit, stragglers
+
+PICKY = """
+import torch
+
+def picky(gm, inputs):
+    if any(n.target is torch.erf for n in gm.graph.nodes):
+        raise NotImplementedError("erf is too hard")
+    return gm.forward
+"""
+CALLED = "torch.compile(lambda x: torch.erf(x) * 2, backend=picky)(torch.randn(8))\n"
+ONLY_ONCE = "open(__file__).close()\n"
+"""A script with this line is not run again: it may do anything to files."""
+
+
+def capture(*words: str | Path, **more: str) -> Done:
+    return reprokit("capture", "--json", *words, env=clean_environ(**{"REPROKIT_MINIMIZE": "1", **more}))
+
+
+def assert_candidate(done: Done, why: str) -> str:
+    """The pack has a candidate, and the issue says why it is no repro without showing it; gives its text."""
+    told = done.json
+    assert told["repro"] is None and told["candidate"], told
+    assert why in told["unproven"], told["unproven"]
+    text, issue = Path(told["candidate"]).read_text(), Path(told["issue"]).read_text()
+    assert f"There is no proven repro: {told['unproven']}. `candidate.py` in the pack is " in issue, issue
+    assert "Repro (" not in issue and text.strip() not in issue
+    return text
+
+
+def test_without_a_reduction_nothing_is_called_a_repro(write: Any, tmp_path: Path) -> None:
+    """The recorded program stays in the pack as a candidate, which replay takes; terminal and issue say why."""
+    words = ("--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", PICKY + CALLED))
+    done = reprokit("capture", "--no-minimize", "--json", *words)
+    text = assert_candidate(done, "not proved: --no-minimize")
+    assert "erf" in text
+    told = reprokit("pack", done.json["run_dir"])
+    assert "nothing proves one: no fresh process has run it" in " ".join(told.out.split()), told.out
+    assert "candidate" in told.out and "\nrepro " not in told.out
+
+
+@pytest.mark.slow
+def test_the_targets_own_files_stand_in_its_repro(write: Any, tmp_path: Path) -> None:
+    """A module beside the target is taken up into the program; one that is looked up when it runs is named as lacking."""
+    write("helper.py", PICKY + "WIDTH = 8\n")
+    asked = "\ndef f(x):\n    return x * len('expert_%d' % x.argmax().item())\n"
+    given = "{'model': f, 'calls': [((torch.randn(helper.WIDTH),), {})], 'compile': {'fullgraph': True}}"
+    joined = write("joined.py", f"import torch\nimport helper\n{asked}\ndef make():\n    return {given}\n")
+    found = "helper = importlib.import_module('helper')"
+    apart = write(
+        "apart.py", f"import importlib\nimport torch\n{asked}\ndef make():\n    {found}\n    return {given}\n"
+    )
+    done = capture(f"{joined}:make", "--budget", "10", "--output-dir", tmp_path / "a")
+    assert done.json["repro"] and done.json["unproven"] is None, done.out
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    file = alone / "repro.py"
+    file.write_bytes(Path(done.json["repro"]).read_bytes())
+    ran = subprocess.run(
+        [sys.executable, file], cwd=alone, env=clean_environ(), capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1 and "item" in ran.stderr, ran.stderr
+    done = capture(f"{apart}:make", "--budget", "10", "--output-dir", tmp_path / "b")
+    text = assert_candidate(done, "it is not self-contained: it imports helper, which is not in the pack")
+    assert found in text
+
+
+@pytest.mark.slow
+def test_a_program_that_ran_alone_is_a_repro_though_nothing_smaller_was_found(write: Any, tmp_path: Path) -> None:
+    """No probe can be forked, because each interpreter has a thread here; the target's own source is run as it is."""
+    (tmp_path / "site").mkdir()
+    thread = "import threading, time\nthreading.Thread(target=time.sleep, args=(999,), daemon=True).start()\n"
+    (tmp_path / "site" / "sitecustomize.py").write_text(thread)
+    call = "{'model': lambda x: torch.erf(x), 'calls': [((torch.ones(3),), {})], 'compile': {'backend': picky}}"
+    file = write("target.py", f"{PICKY}\ndef make():\n    return {call}\n")
+    words = ("--budget", "5", "--output-dir", tmp_path / "out")
+    done = capture(f"{file}:make", *words, PYTHONPATH=str(tmp_path / "site"))
+    assert done.json["minimized"]["lines"] == 0 and done.json["repro"], done.out
+    text, issue = Path(done.json["repro"]).read_text(), Path(done.json["issue"]).read_text()
+    said = "Repro (the target's own source, with the call that failed; the same failure in 1 of 1 fresh runs, eager passes):"
+    assert said in issue and text.strip() in issue and "def make():" in text
+
+
+@pytest.mark.slow
+def test_a_hang_in_a_backend_that_no_graph_carries_is_no_repro(write: Any, tmp_path: Path) -> None:
+    """The graph alone is compiled with another backend and passes, so it does not show the hang."""
+    mark = f"unproven-hang-{tmp_path.name}"
+    write("other.py", "SECONDS = 600\n")
+    write("backends.py", "import time\nimport other\ndef waits(gm, inputs):\n    time.sleep(other.SECONDS)\n    return gm.forward\n")  # fmt: skip
+    script = (
+        "import torch\nimport backends\ntorch.compile(lambda x: x.sin() + 1, backend=backends.waits)(torch.ones(3))\n"
+    )
+    words = ("--stall", "8", "--budget", "5", "--no-escalate", "--output-dir", tmp_path / "out", "--", sys.executable)
+    done = capture(*words, write("script.py", ONLY_ONCE + script), MARK=mark)
+    assert done.kind == "hang", done.out
+    text = assert_candidate(done, "run alone in a fresh process it passes")
+    assert "sin" in text and "backend" not in text.split("torch.compile", 1)[1]
+    assert stragglers(mark) == []
+
+
+CUSTOM = """
+import torch
+
+@torch.library.custom_op("mine::scale", mutates_args=())
+def scale(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+@scale.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+def picky(gm, inputs):
+    if any("mine.scale" in str(n.target) for n in gm.graph.nodes):
+        raise NotImplementedError("scale is too hard")
+    return gm.forward
+
+torch.compile(lambda x: scale(x.sin()) + 1, backend=picky)(torch.randn(8))
+"""
+
+
+@pytest.mark.slow
+def test_a_graph_with_an_operator_that_nothing_defines_is_no_repro(write: Any, tmp_path: Path) -> None:
+    """The operator is the script's own, and the script is not run again: the graph alone cannot show the failure."""
+    file = write("script.py", ONLY_ONCE + CUSTOM)
+    done = capture("--budget", "10", "--output-dir", tmp_path / "out", "--", sys.executable, file)
+    assert done.kind == "exception" and "scale is too hard" in done.json["signature"]["title"], done.out
+    assert_candidate(done, "run alone in a fresh process it")
+
+
+VALUES = """
+import torch
+
+x = torch.tensor(list(open("{data}", "rb").read()), dtype=torch.uint8).view(2, 128)
+torch.compile(lambda x: (x >> 1).argmin(1))(x)
+"""
+
+
+@pytest.mark.slow
+def test_a_wrong_result_of_some_values_alone_is_no_repro(write: Any, tmp_path: Path) -> None:
+    """argmin of uint8 is wrong in torch 2.13 unless the first element is the least, which it is of the 0 and 1 made anew."""
+    data = tmp_path / "data.bin"
+    data.write_bytes(bytes((7 * i + 90) % 256 for i in range(256)))
+    words = ("--budget", "20", "--output-dir", tmp_path / "out", "--compare", "--", sys.executable)
+    done = capture(*words, write("script.py", VALUES.format(data=data)))
+    assert done.kind == "wrong-result", done.out
+    text = assert_candidate(done, "the failure depends on the values of the inputs, which the program does not have")
+    assert "torch.randint(0, 2, (2, 128)" in text and "assert_close" in text, text

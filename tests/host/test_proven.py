@@ -1,0 +1,144 @@
+"""A repro is a program that was run alone and failed in the same way; nothing else can be called one, or be written as one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprokit.core import oracle
+from reprokit.core.records import Link
+from reprokit.core.redact import Redactor
+from reprokit.host import alone, minimized, pack, proof, proven
+
+TEXT = "import torch\ntorch.compile(print)()\n"
+
+
+def proved(text: str = TEXT, kind: str = "exception", **changes: Any) -> proof.Proof:
+    """A proof with hits, of a failure of ``kind``."""
+    given = proof.Proof(
+        oracle.SAME, f"{kind}: codegen | KeyError", "0123456789ab", 1, 3, 3, "passes", (1.0, 1.0, 1.0),
+        proof.digest(text), kind in proof.SILENT,
+    )  # fmt: skip
+    return dataclasses.replace(given, **changes)
+
+
+REFUSED = {
+    "no proof": (TEXT, None, "no fresh process has run it"),
+    "no text": (" \n", proved(" \n"), "there is no program"),
+    "another text": (TEXT + "# and more\n", proved(), "it is not the text that was run"),
+    "an old proof without a digest": (TEXT, proved(digest=""), "it is not the text that was run"),
+    "no hits": (TEXT, proved(hits=0, instead="KeyError: 'x'"), "none of 3 plain runs failed in the same way: KeyError: 'x'"),
+    "no plain runs": (TEXT, proved(runs=0, hits=0), "none of 0 plain runs failed in the same way: they passed"),
+    "it passes alone": (TEXT, proved(answer=oracle.PASSES), "run alone in a fresh process it passes"),
+    "another failure": (TEXT, proved(answer=oracle.OTHER, instead="NameError: x"), "does not fail in the same way: NameError: x"),
+    "no answer": (TEXT, proved(answer=oracle.UNRESOLVED), "does not fail in the same way: exception: codegen"),
+    "another module": (TEXT, proved(needs="it imports mine"), "it is not self-contained: it imports mine"),
+    "a wrong result without an assertion": (
+        TEXT, proved(kind="wrong-result", asserts=False), "none of 3 plain runs failed by itself, so only a comparison",
+    ),
+    "a wrong result in eager too": (
+        TEXT, proved(kind="wrong-result", eager="AssertionError: no"), "does not hold without torch.compile: AssertionError: no",
+    ),
+    "graph breaks that nothing checks": (TEXT, proved(kind="graph-break", asserts=False), "none of 3 plain runs failed by itself"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_program_that_was_not_proved_is_no_repro(name: str) -> None:
+    """The record cannot be made; the program is a candidate that says why."""
+    text, told, why = REFUSED[name]
+    with pytest.raises(proven.Unproven, match=re.escape(why)):
+        proven.Repro(text, "", told)  # type: ignore[arg-type]
+    found = proven.classify(text, "a program", told)
+    assert isinstance(found, proven.Candidate) and why in found.why
+
+
+answers = st.sampled_from(oracle.ANSWERS)
+kinds = st.sampled_from(["exception", "hang", *sorted(proof.SILENT)])
+
+
+@given(answers, kinds, st.integers(0, 3), st.booleans(), st.booleans(), st.sampled_from(["", "it reads /x"]))
+def test_every_repro_has_hits_of_its_own_text(
+    answer: str, kind: str, hits: int, asserts: bool, is_text: bool, needs: str
+) -> None:
+    """Whatever a proof says, a repro has hits, of this text, that fail by themselves."""
+    told = proved(kind=kind, answer=answer, hits=hits, asserts=asserts, needs=needs)
+    found = proven.classify(TEXT if is_text else TEXT + "pass\n", "", told)
+    is_whole = answer == oracle.SAME and hits > 0 and is_text and not needs and (asserts or kind not in proof.SILENT)
+    assert isinstance(found, proven.Repro) == is_whole
+
+
+def test_the_writer_takes_a_proved_program_alone() -> None:
+    """repro.py stands in a pack with its proof, or not at all."""
+    draft, redactor = pack.Draft(), Redactor()
+    with pytest.raises(proven.Unproven):
+        draft.add_text("repro.py", TEXT)
+    assert not draft.files
+    draft.add_repro(proven.Repro(TEXT, "", proved()), redactor)
+    told = json.loads(draft.files["proof.json"])
+    assert draft.files["repro.py"] == TEXT.encode() and told["hits"] == 3
+    assert told["digest"] == proof.digest(draft.files["repro.py"].decode())
+
+
+def test_no_repro_of_an_earlier_pack_stays(tmp_path: Path) -> None:
+    """A run directory that is packed again without a proof has no repro.py any more."""
+    draft = pack.Draft()
+    draft.add_repro(proven.Repro(TEXT, "", proved()), Redactor())
+    pack.unpack_beside(draft, tmp_path)
+    assert (tmp_path / "repro.py").exists()
+    again = pack.Draft()
+    again.add_text("candidate.py", TEXT)
+    pack.unpack_beside(again, tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["candidate.py"]
+
+
+def test_a_reduction_tells_what_its_proof_came_to() -> None:
+    """Proved, or why not: with what the reduction knows, where that is more than the proof tells."""
+    small = minimized.Minimized(TEXT, lines=2, is_complete=True, proof=proved())
+    assert small.is_proved and small.say().endswith("the same failure in 3 of 3 fresh runs, eager passes")
+    small.proof = proved(kind="wrong-result", hits=0, asserts=False)
+    small.unproved = f"with other values drawn it passes: {proven.VALUES}"
+    assert not small.is_proved and small.has_shown and "values of the inputs" in small.why
+    assert small.say().endswith("; not proved")
+    simulated = proven.say(proved(is_simulated=True))
+    assert simulated == "the same failure in 3 of 3 fresh runs on a simulated GPU, eager passes"
+
+
+def test_a_proof_is_read_back_as_it_was() -> None:
+    """From JSON that may hold anything, such as keys of a later version."""
+    told = {**dataclasses.asdict(proved()), "later": 1}
+    assert proof.read(json.loads(json.dumps(told))) == proved()
+    assert proof.read({"hits": 3}) is None and proof.read("no") is None
+
+
+def test_plain_runs_see_no_module_of_the_users(tmp_path: Path) -> None:
+    """Of PYTHONPATH stay the folders where packages are installed, and those that customize every interpreter."""
+    own, installed, site = tmp_path / "own", tmp_path / "installed", tmp_path / "site"
+    for folder in (own / "package", installed / "thing-1.0.dist-info", site):
+        folder.mkdir(parents=True)
+    (own / "helper.py").touch()
+    (own / "sitecustomize.py").touch()
+    (site / "sitecustomize.py").touch()
+    path = f"{own}:{installed}::{site}:{tmp_path / 'gone'}"
+    assert alone.environment({"PYTHONPATH": path, "A": "1"}) == {"PYTHONPATH": f"{installed}:{site}", "A": "1"}
+    assert alone.environment({"PYTHONPATH": str(own)}) == {}
+
+
+def test_what_a_program_lacks_is_named(tmp_path: Path) -> None:
+    """By the exception that it ends with, or by the path that it holds."""
+    lacks = Link("ModuleNotFoundError", "No module named 'helper.part'")
+    assert alone.needed(lacks) == "it imports helper.part, which is not in the pack"
+    reads = Link("FileNotFoundError", "[Errno 2] No such file or directory: 'weights.pt'")
+    assert alone.needed(reads) == "it reads weights.pt, which is not in the pack"
+    assert alone.needed(Link("KeyError", "'x'")) == alone.needed(None) == ""
+    (tmp_path / "data.pt").touch()
+    assert str(tmp_path / "data.pt") in alone.reads(f"import torch\ntorch.load('{tmp_path}/data.pt')\n")
+    for text in ("x = '/no/such/file'", "x = '/dev/null'", "x = '/'", "x = 'a/b'", "def (", "x = '/\\0'"):
+        assert alone.reads(text) == "", text
