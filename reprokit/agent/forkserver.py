@@ -126,11 +126,11 @@ def _warm_up(depth: str) -> int:
         importlib.import_module("tqdm").tqdm.monitor_interval = 0  # and a monitor would be a thread of the server
     threads: int = torch.get_num_threads()
     torch.set_num_threads(1)  # a pool of OpenMP threads would not survive the fork, and its waiters would spin
-    import torch._dynamo
-
     simulate.after_torch()
     if simulate.problem:
         raise SystemExit(simulate.problem)
+    import torch._dynamo
+
     if depth == "dynamo":
         torch._dynamo.list_backends()  # imports the modules that have them
         _compile(torch, "eager")

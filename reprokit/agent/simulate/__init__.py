@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,8 @@ def _install(asked: dict[str, Any]) -> None:
         raise CannotSimulate(
             f"--gpu needs triton in the target's interpreter ({error}); install the one that goes with torch {torch.__version__}"
         ) from error
+    if "torch._dynamo.device_interface" in sys.modules:
+        raise CannotSimulate("Dynamo was imported before reprokit could prepare the simulation of a GPU")
     from .. import codegen_only
     from . import device
 
