@@ -11,8 +11,8 @@ import click
 import pytest
 
 from reprokit.cli.main import COMMANDS, cli
+from reprokit.core.kinds import KINDS
 from reprokit.core.phases import COMPILE_PHASES
-from reprokit.core.records import KINDS
 from reprokit.core.triage import trend
 from reprokit.core.triage.status import STATUSES
 from reprokit.host.triage import ledger, suite

@@ -20,23 +20,6 @@ from .stalls import Stall
 SCHEMA = 1
 """Version of every JSON document reprokit writes. It rises when a key changes its meaning."""
 
-FAILURE_KINDS = (
-    "exception",
-    "crash",
-    "hang",
-    "oom",
-    "wrong-result",
-    "recompile-limit",
-    "recompile-storm",
-    "graph-break",
-    "cudagraph-skip",
-    "rank-mismatch",
-    "slow-compile",
-    "superlinear-compile",
-    "error-in-eager",
-)
-KINDS = ("ok", *FAILURE_KINDS, "unknown")
-
 
 class BadInput(Exception):
     """The user asked for something that cannot be done; the message is one line: what and what to do."""
@@ -288,17 +271,6 @@ class Signature:
     algorithm: int
     explain: tuple[str, ...] = ()
     """One line for each step that led from the evidence to the title."""
-
-
-@dataclass(frozen=True)
-class Private:
-    """What is known to be private on the machine where a pack is made."""
-
-    users: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    homes: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
-    """Values of environment variables with secret names, literally."""
 
 
 def to_json(record: Any) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import lookalikes, redact_rules
-from .records import Private
+from .redact_rules import Private
 
 SECRET_NAME = re.compile(
     r"TOKEN(?!S|IZ)|SECRET|PASSWO?R?D|PASSPHRASE|CREDENTIAL|COOKIE|APIKEY|CONNECTION_STRING|DATABASE_URL|WEBHOOK"

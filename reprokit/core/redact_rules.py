@@ -6,12 +6,24 @@ import builtins
 import keyword
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from . import lookalikes
-from .records import Private
 
 Keep = Callable[[re.Match[str]], bool]
 Rule = tuple[tuple[str, ...], "re.Pattern[str]", str, "Keep | None"]
+
+
+@dataclass(frozen=True)
+class Private:
+    """What is known to be private on the machine where a pack is made."""
+
+    users: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    homes: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    """Values of environment variables with secret names, literally."""
+
 
 # Words of torch's own paths and logs: a user or host of this name is hidden in nothing but the home.
 _PATH_WORDS = frozenset(

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ..core import cudagraphs, ownership, phases, rank_graphs, ranks, recompiles, remarks, results, story
+from ..core import cudagraphs, ownership, phases, ranks, recompiles, remarks, results, story
 from ..core import frames as fr
 from ..core.journal import NOW_BYTES, Event, Now, decode, decode_now
-from ..core.rank_graphs import CollectiveCall, GraphRecord
 from ..core.records import Fault, Frame, Link, Missing, Observation, Raised
-from . import files, unrolled
+from . import files, graph_records, unrolled
 from .launch import Request
 from .run import Outcome
 
@@ -87,7 +85,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
     is_tracing = named is not None and named[0] == "dynamo-trace"
     is_endless = is_tracing and now.repeats > request.line_repeats
     sizes = [str(e.get("world_size")) for e in journals.all("process")]
-    graphs = _graphs(journals)
+    graphs = graph_records.read(journals)
     seen = Observation(
         exit_status=outcome.exit_status,
         is_timed_out=outcome.is_timed_out,
@@ -120,7 +118,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         ranks=story.ranks(journals.by_pid),
         world_size=max((int(n) for n in sizes if n.isdigit()), default=0),
         graphs=tuple(graphs),
-        graphs_differ=_graphs_differ(graphs, run_path),
+        graphs_differ=graph_records.difference(graphs, run_path),
         steps={
             str(e.get("unit")): int(e.get("count") or 0) for e in journals.by_pid.get(pid, []) if e["ev"] == "progress"
         },
@@ -261,42 +259,3 @@ def _again_s(journals: Journals) -> dict[str, float]:
                     frame = recompiles.frame_of(begun)
                     found[frame] = found.get(frame, 0.0) + spent
     return found
-
-
-def _graphs(journals: Journals) -> list[GraphRecord]:
-    done = {e["n"] for e in journals.all("graph_done") if isinstance(e.get("n"), int)}
-    of_pid = {pid: rank for rank, pid in story.ranks(journals.by_pid).items()}
-    return [_graph(e, done, of_pid.get(e.get("pid", 0), "")) for e in journals.all("graph")]
-
-
-def _graphs_differ(graphs: list[GraphRecord], run_path: Path) -> str:
-    """Of two ranks that compiled different graphs: which, and the first line at which the texts part."""
-    pair = rank_graphs.another(graphs)
-    if pair is None:
-        return ""
-    odd, usual = pair
-    told = f"rank {odd.rank} compiled another graph {odd.cid} than rank {usual.rank}: {odd.nodes} nodes against {usual.nodes}"
-    numbers = [next((h.number for h in graphs if h.digest == g.digest and h.number >= 0), -1) for g in pair]
-    texts = [files.read_text(run_path / "graphs" / f"{n:04d}" / "graph.py") for n in numbers if n >= 0]
-    rows = [[r.split(";")[0].strip() for r in t.splitlines()[1:] if " = " in r] for t in texts]
-    for one, two in zip(*rows, strict=False) if len(rows) == 2 else ():
-        if one != two:
-            return f"{told}; they part at `{one[:200]}` against `{two[:200]}`"
-    return told
-
-
-def _graph(event: Event, done: set[Any], rank: str) -> GraphRecord:
-    number = event.get("n")
-    told = event.get("calls")
-    calls = [c for c in told if isinstance(c, list) and len(c) == 2] if isinstance(told, list) else []
-    return GraphRecord(
-        number=int(number) if isinstance(number, int) else -1,
-        level=str(event.get("level")),
-        cid=str(event.get("cid") or ""),
-        nodes=int(event.get("nodes") or 0),
-        is_backward=bool(event.get("backward")),
-        is_done=number in done,
-        rank=rank,
-        calls=tuple(CollectiveCall(str(name), str(where)) for name, where in calls),
-        digest=str(event.get("digest") or ""),
-    )

@@ -9,8 +9,8 @@ import os
 import socket
 from pathlib import Path
 
-from ..core.records import Private
 from ..core.redact import ALLOWED_VARIABLES, SECRET_NAME
+from ..core.redact_rules import Private
 
 
 def gather() -> Private:

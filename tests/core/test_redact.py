@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core.records import Private
 from reprokit.core.redact import ALLOWED_VARIABLES, SECRET_NAME, Redactor
+from reprokit.core.redact_rules import Private
 
 LETTERS = string.ascii_letters + string.digits
 PRIVATE = Private(

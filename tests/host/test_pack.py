@@ -6,8 +6,8 @@ import gzip
 import os
 from pathlib import Path
 
-from reprokit.core.records import Private
 from reprokit.core.redact import Redactor
+from reprokit.core.redact_rules import Private
 from reprokit.host import archive, pack
 from reprokit.host.rundir import make_folders
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ...core.records import KINDS, BadInput
+from ...core.kinds import KINDS
+from ...core.records import BadInput
 from .. import devices, interpreter, render
 from ..target import parse, parse_command
 from .cells import Cell, Environment, Limits, Slurm, Suite

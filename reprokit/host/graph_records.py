@@ -1,0 +1,54 @@
+"""Read from the journals which graphs were compiled, and where the graphs of two ranks differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core import rank_graphs, story
+from ..core.journal import Event
+from ..core.rank_graphs import CollectiveCall, GraphRecord
+from . import files
+
+if TYPE_CHECKING:
+    from .observe import Journals
+
+
+def read(journals: Journals) -> list[GraphRecord]:
+    """Each graph that a process recorded, in the order of their times."""
+    done = {e["n"] for e in journals.all("graph_done") if isinstance(e.get("n"), int)}
+    of_pid = {pid: rank for rank, pid in story.ranks(journals.by_pid).items()}
+    return [_graph(e, done, of_pid.get(e.get("pid", 0), "")) for e in journals.all("graph")]
+
+
+def difference(graphs: list[GraphRecord], run_path: Path) -> str:
+    """Of two ranks that compiled different graphs: which, and the first line at which the texts part."""
+    pair = rank_graphs.another(graphs)
+    if pair is None:
+        return ""
+    odd, usual = pair
+    told = f"rank {odd.rank} compiled another graph {odd.cid} than rank {usual.rank}: {odd.nodes} nodes against {usual.nodes}"
+    numbers = [next((h.number for h in graphs if h.digest == g.digest and h.number >= 0), -1) for g in pair]
+    texts = [files.read_text(run_path / "graphs" / f"{n:04d}" / "graph.py") for n in numbers if n >= 0]
+    rows = [[r.split(";")[0].strip() for r in t.splitlines()[1:] if " = " in r] for t in texts]
+    for one, two in zip(*rows, strict=False) if len(rows) == 2 else ():
+        if one != two:
+            return f"{told}; they part at `{one[:200]}` against `{two[:200]}`"
+    return told
+
+
+def _graph(event: Event, done: set[Any], rank: str) -> GraphRecord:
+    number = event.get("n")
+    told = event.get("calls")
+    calls = [c for c in told if isinstance(c, list) and len(c) == 2] if isinstance(told, list) else []
+    return GraphRecord(
+        number=int(number) if isinstance(number, int) else -1,
+        level=str(event.get("level")),
+        cid=str(event.get("cid") or ""),
+        nodes=int(event.get("nodes") or 0),
+        is_backward=bool(event.get("backward")),
+        is_done=number in done,
+        rank=rank,
+        calls=tuple(CollectiveCall(str(name), str(where)) for name, where in calls),
+        digest=str(event.get("digest") or ""),
+    )
