@@ -21,10 +21,8 @@ UPSTREAM = {"torch": "pytorch/pytorch", "triton": "triton-lang/triton"}
 """Responsible party -> the repository that takes its issues."""
 _BEFORE_OWN = ("dynamo-trace", "guards")
 """Phases before any backend or pass of the program's own."""
-_NO_FAILURE = ("ok", "idle")
 _NOT_UPSTREAM = {
     "ok": "nothing failed",
-    "idle": "the program waits; nothing failed",
     "error-in-eager": "nothing shows that the compiler is at fault",
     "unknown": "no failure of the compiler could be shown",
 }
@@ -53,7 +51,7 @@ def decide(verdict: Verdict, seen: Observation) -> Responsible:
 
     The first question that has an answer decides.
     """
-    if verdict.kind in _NO_FAILURE:
+    if verdict.kind == "ok":
         return Responsible("")
     if verdict.cause == simulation.CAUSE:
         return Responsible("reprokit", (verdict.reason,), verdict.detail)
