@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import frames as fr
+from .facts import recent
 from .records import Frame, Observation, Verdict
 from .signature import blamed, fatal, stacks_by_tool
 
@@ -128,7 +129,7 @@ def innermost(frames: Sequence[Frame]) -> Place | None:
 def stack_of(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
     """The frames that say where a failure is, innermost first: the root exception's, the fault's, or what did not move."""
     if verdict.kind in ("hang", "slow-compile"):
-        stacks = max(stacks_by_tool(seen, is_raw=True).values(), key=len, default=[])
+        stacks = max(stacks_by_tool(recent(seen), is_raw=True).values(), key=len, default=[])
         is_chance = verdict.kind == "slow-compile" and len(stacks) < 2  # it was seen there once
         return () if is_chance else fr.stable_part(stacks)
     if verdict.kind == "crash" or (verdict.kind == "error-in-eager" and seen.raised is None):
