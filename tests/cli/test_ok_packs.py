@@ -25,7 +25,7 @@ def test_a_run_on_fake_weights_leaves_a_report_and_nothing_to_file(tmp_path: Pat
     assert {"pack", "report"} <= names and not {"issue", "repro", "file"} & names, done.out
     (pack,) = (tmp_path / "out").glob("*.tar.gz")
     held = archive.read(pack).files
-    told = ("issue.md", "repro.py", "issue/", "candidate.py", "original.py")
+    told = ("issue.md", "repro.py", "issue/", "candidate.py")
     left = [*held, *(p.relative_to(p.parents[1]).as_posix() for p in (tmp_path / "out").rglob("run-001/pack/**/*"))]
     assert not [name for name in left if name.startswith(told)], left
     assert "There is nothing to file upstream: nothing failed." in held["README.md"].decode()

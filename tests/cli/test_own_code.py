@@ -77,7 +77,7 @@ def assert_not_filed(done: Done, place: str) -> dict[str, Any]:
     issue = pack.files["issue.md"].decode()
     assert "> **This is not a bug of PyTorch:** the failure is in " in issue and "it is for" not in issue
     assert told["ablation"]["label"] == "" and "issue/url.txt" not in pack.files
-    assert "Do not file it: the failure is in" in pack.files["README.md"].decode()
+    assert "There is nothing to file upstream: the failure is in" in pack.files["README.md"].decode()
     refused = reprokit("issue", told["pack"])
     assert refused.status == 1 and "the failure is in" in refused.out, refused.out
     ablation = told["ablation"]
