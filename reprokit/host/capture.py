@@ -18,9 +18,8 @@ from .captured import Captured, phases_of, versions_of
 from .launch import Request
 from .oracle import Standing
 from .proven import Candidate
-from .state import Callbacks, Say, State
+from .state import Callbacks, Say, State, Study
 from .steps import Step, follow
-from .study import Study
 
 
 def capture(

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..core import rank_graphs, story
+from ..core import rank_graphs
 from ..core.journal import Event
 from ..core.rank_graphs import CollectiveCall, GraphRecord
 from . import files
 
-if TYPE_CHECKING:
-    from .observe import Journals
 
-
-def read(journals: Journals) -> list[GraphRecord]:
-    """Each graph that a process recorded, in the order of their times."""
-    done = {e["n"] for e in journals.all("graph_done") if isinstance(e.get("n"), int)}
-    of_pid = {pid: rank for rank, pid in story.ranks(journals.by_pid).items()}
-    return [_graph(e, done, of_pid.get(e.get("pid", 0), "")) for e in journals.all("graph")]
+def read(graphs: Sequence[Event], finished: Sequence[Event], ranks: Mapping[str, int]) -> list[GraphRecord]:
+    """The graphs of the events ``graph`` and ``graph_done``; ``ranks`` has the pid of each rank."""
+    done = {e["n"] for e in finished if isinstance(e.get("n"), int)}
+    of_pid = {pid: rank for rank, pid in ranks.items()}
+    return [_graph(e, done, of_pid.get(e.get("pid", 0), "")) for e in graphs]
 
 
 def difference(graphs: list[GraphRecord], run_path: Path) -> str:

@@ -85,7 +85,8 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
     is_tracing = named is not None and named[0] == "dynamo-trace"
     is_endless = is_tracing and now.repeats > request.line_repeats
     sizes = [str(e.get("world_size")) for e in journals.all("process")]
-    graphs = graph_records.read(journals)
+    ranks_of = story.ranks(journals.by_pid)
+    graphs = graph_records.read(journals.all("graph"), journals.all("graph_done"), ranks_of)
     seen = Observation(
         exit_status=outcome.exit_status,
         is_timed_out=outcome.is_timed_out,
@@ -115,7 +116,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         evidence=outcome.stacks.evidence,
         main_pid=pid,
         working_tid=told.tid,
-        ranks=story.ranks(journals.by_pid),
+        ranks=ranks_of,
         world_size=max((int(n) for n in sizes if n.isdigit()), default=0),
         graphs=tuple(graphs),
         graphs_differ=graph_records.difference(graphs, run_path),

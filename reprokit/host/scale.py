@@ -19,9 +19,8 @@ from . import capture, files, interrupts, observe, run, rundir, stacks, warmth
 from .captured import Captured
 from .launch import Request
 from .oracle import Standing
-from .state import Callbacks, Say, State
+from .state import Callbacks, Say, State, Study
 from .steps import follow
-from .study import Study
 
 LOOK_EVERY_S = 1.0
 """How often stacks are taken of the largest size; py-spy reads them without stopping the process."""

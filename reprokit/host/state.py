@@ -11,17 +11,21 @@ from typing import IO
 from ..core.ablation import Ablation
 from ..core.records import Missing, Observation, Signature, Verdict
 from ..core.signature import sign
-from . import environment, run
+from . import ablate, environment, run
+from . import minimize as reducer
 from .captured import Captured
+from .forked import Server
 from .launch import Request
 from .minimized import Minimized
 from .observe import Journals
 from .oracle import Standing
 from .run import Outcome
 from .rundir import RunDir
-from .study import Study
 
 UNJUDGED = Verdict("unknown", None, None, "The run could not be judged; what is missing says why.")
+
+SLOWER = 4.0
+"""One step of the ablation may take so much longer than the run that failed."""
 
 Say = Callable[[str], None]
 
@@ -102,3 +106,43 @@ class State:
         """The same, with more that is missing; what is known to be is not listed twice."""
         new = tuple(row for row in rows if row not in self.missing)
         return dataclasses.replace(self, missing=(*self.missing, *new))
+
+
+class Study:
+    """What the steps that run programs share: the case, and one warm server. Close it in the end."""
+
+    def __init__(self, python: str | None = None, resume: bool = False) -> None:
+        """``python`` is another interpreter than the one that failed; ``resume`` goes on with an earlier reduction."""
+        self.resume = resume
+        self._python = python
+        self._case: reducer.Case | None = None
+        self._server: Server | None = None
+
+    def case(self, state: State) -> reducer.Case:
+        """What is to be studied, as it is known now."""
+        if self._case is None:  # made once: it joins the target's source and looks for its interpreter
+            case = reducer.case_of(
+                state.request, state.verdict, state.signature, state.seen, state.journals, state.run_path
+            )
+            self._case = dataclasses.replace(case, python=self._python or case.python)
+        return dataclasses.replace(self._case, verdict=state.verdict, signature=state.signature, seen=state.seen)
+
+    def server(self, case: reducer.Case) -> Server:
+        """The server that runs the programs; it starts when it is asked first."""
+        if self._server is None:
+            self._server = reducer.server_of(case)
+        return self._server
+
+    def ladder(self, state: State, program: Request | str) -> ablate.Ladder:
+        """The ablation of ``program``, which is a text or the whole target."""
+        case = self.case(state)
+        limits = reducer.limits_of(case).eased()
+        if not isinstance(program, str) and state.verdict.kind != "hang":  # the whole target takes as long as it took
+            limits = dataclasses.replace(limits, deadline_s=max(limits.deadline_s, SLOWER * state.seen.seconds))
+        return ablate.Ladder(self.server(case), program, case.signature, limits, case.python)
+
+    def close(self) -> None:
+        """End the server."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None

@@ -4,64 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING
 
 from ..core.ablation import Ablation
 from ..core.redact import Redactor
 from ..core.verdict import judge
 from . import ablate, files, interrupts, locate, private, shown
 from . import minimize as reducer
-from .forked import Server
 from .launch import Request
 from .oracle import Standing
-
-if TYPE_CHECKING:
-    from .state import State
+from .state import State
 
 NO_WRONG_PART = "no recorded graph, and no source that stands alone, gives the wrong results by itself"
 NO_PARTS = "a whole command is run again only in small parts, and there are none"
-SLOWER = 4.0
-"""One step of the ablation may take so much longer than the run that failed."""
-
-
-class Study:
-    """What the steps that run programs share: the case, and one warm server. Close it in the end."""
-
-    def __init__(self, python: str | None = None, resume: bool = False) -> None:
-        """``python`` is another interpreter than the one that failed; ``resume`` goes on with an earlier reduction."""
-        self.resume = resume
-        self._python = python
-        self._case: reducer.Case | None = None
-        self._server: Server | None = None
-
-    def case(self, state: State) -> reducer.Case:
-        """What is to be studied, as it is known now."""
-        if self._case is None:  # made once: it joins the target's source and looks for its interpreter
-            case = reducer.case_of(
-                state.request, state.verdict, state.signature, state.seen, state.journals, state.run_path
-            )
-            self._case = dataclasses.replace(case, python=self._python or case.python)
-        return dataclasses.replace(self._case, verdict=state.verdict, signature=state.signature, seen=state.seen)
-
-    def server(self, case: reducer.Case) -> Server:
-        """The server that runs the programs; it starts when it is asked first."""
-        if self._server is None:
-            self._server = reducer.server_of(case)
-        return self._server
-
-    def ladder(self, state: State, program: Request | str) -> ablate.Ladder:
-        """The ablation of ``program``, which is a text or the whole target."""
-        case = self.case(state)
-        limits = reducer.limits_of(case).eased()
-        if not isinstance(program, str) and state.verdict.kind != "hang":  # the whole target takes as long as it took
-            limits = dataclasses.replace(limits, deadline_s=max(limits.deadline_s, SLOWER * state.seen.seconds))
-        return ablate.Ladder(self.server(case), program, case.signature, limits, case.python)
-
-    def close(self) -> None:
-        """End the server."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
 
 
 def is_wanted(state: State) -> bool:

@@ -16,8 +16,7 @@ from reprokit.host import files, launch, rundir, steps
 from reprokit.host.capture import COMPARE, CONFIRM, JUDGE
 from reprokit.host.launch import Request
 from reprokit.host.run import restore
-from reprokit.host.state import Callbacks, State
-from reprokit.host.study import Study
+from reprokit.host.state import Callbacks, State, Study
 from reprokit.host.target import Target
 
 from ..strategies import of
