@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import silent
+from . import silent, simulation
 from .records import Observation, Verdict
 from .where import sentence
 
@@ -32,9 +32,10 @@ def _compiled(seen: Observation) -> str:
         return f"The target finished; {many} compiled{on_each}"
     has_code = any(g.level == "aten" for g in seen.graphs)
     done = "compiled to the end of code generation" if has_code else "traced, and no code was generated"
-    device = f" for a simulated {seen.simulated[0].partition(',')[0]}" if seen.simulated else ""
+    gpu = simulation.gpu(seen.simulated)
+    device = f" for a simulated {gpu}" if gpu else ""
     kernels = ""
     if seen.kernels_compiled:
         kernels = f"; {seen.kernels_compiled} of {seen.kernels} Triton kernels were compiled, each alone"
-    why = "the GPU is simulated" if seen.simulated else "the weights are fake"
+    why = "the GPU is simulated" if gpu else "the weights are fake"
     return f"{many} {done}{device}{on_each}{kernels}; nothing was executed because {why}"

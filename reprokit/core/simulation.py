@@ -40,6 +40,13 @@ _UNNAMED = (
     "active drivers ([",
 )
 """Messages of C++ code and of Triton that reach for a driver."""
+_ABSENT = re.compile(r"(?P<name>.+), compute capability [\d.]+, is not there")
+
+
+def gpu(simulated: tuple[str, ...]) -> str:
+    """The name of the GPU that ``Observation.simulated`` says is not there; empty where only ranks are simulated."""
+    found = _ABSENT.fullmatch(simulated[0]) if simulated else None
+    return found["name"] if found else ""
 
 
 def refusal(symbol: str) -> str:

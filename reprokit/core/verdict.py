@@ -86,16 +86,19 @@ def _interrupted(seen: Observation) -> Verdict | None:
 
 def _simulation_gap(seen: Observation) -> Verdict | None:
     """A failure of reprokit's own simulation; a gap that the program or torch caught, and went on from, is none."""
+    if not (seen.simulated or seen.has_fake_tensors):
+        return None
+    is_gpu = bool(simulation.gpu(seen.simulated))
     raised, symbol, evidence = blamed(seen), "", tuple[str, ...]()
     has_gone_on = seen.exit_status == 0 and seen.is_command and not seen.compile_failures
     if raised is not None and not has_gone_on:
-        symbol, evidence = simulation.of_links(raised.chain, bool(seen.simulated)), where.exception_evidence(raised)
-    elif seen.simulated and signals.of(seen):
+        symbol, evidence = simulation.of_links(raised.chain, is_gpu), where.exception_evidence(raised)
+    elif is_gpu and signals.of(seen):
         symbol, evidence = simulation.of_crash(seen), (f"stderr: {fr.parse_terminate(seen.stderr_tail)[:300]}",)
     if not symbol:
         return None
     phase = where.of_exception(raised, seen) if raised is not None else where.of_open_events(seen)
-    why = f"a gap in reprokit's simulation{' of a GPU' if seen.simulated else ''}: {symbol} is not simulated"
+    why = f"a gap in reprokit's simulation{' of a GPU' if is_gpu else ''}: {symbol} is not simulated"
     return Verdict("unknown", phase, simulation.CAUSE, sentence(why), evidence, detail=symbol)
 
 

@@ -15,6 +15,7 @@ SITE = "/x/lib/python3.11/site-packages/"
 TORCH = Frame(SITE + "torch/cuda/graphs.py", "is_current_stream_capturing")
 LOWERING = Frame(SITE + "torch/_inductor/graph.py", "GraphLowering.call_function")
 GPU = ("NVIDIA H100 80GB HBM3, compute capability 9.0, is not there",)
+RANKS = ("rank 0 of 4 in a fake process group stands for all of them",)
 DRIVER = "CUDA error: CUDA driver version is insufficient for CUDA runtime version"
 
 
@@ -58,9 +59,12 @@ def test_an_error_of_the_driver_names_the_function_of_torch() -> None:
 
 
 def test_what_is_no_gap() -> None:
-    """The same error on a real device, another error on a simulated one, and one that the program went on from."""
+    """Real devices, simulated ranks, other errors, classes of the program's own, and errors that it caught."""
     assert judge(failed(DRIVER, LOWERING, simulated=())).kind == "exception"
     assert judge(failed("'buf1'")).responsible == "torch"
+    assert judge(failed(DRIVER, LOWERING, simulated=RANKS)).kind == "exception"
+    own = "'SimulatedMarket' object has no attribute 'price'"
+    assert judge(failed(own, LOWERING, simulated=())).kind == "exception"
     caught = failed(DRIVER, status=0)
     went_on = Observation(exit_status=0, is_command=True, raised=caught.raised, simulated=GPU)
     assert judge(went_on).kind == "ok"
@@ -85,6 +89,10 @@ def graph(level: str) -> GraphRecord:
         (
             {"graphs": (graph("dynamo"), graph("aten")), "has_fake_tensors": True, "simulated": GPU, "kernels": 3, "kernels_compiled": 2},
             "1 graph was compiled to the end of code generation for a simulated NVIDIA H100 80GB HBM3; 2 of 3 Triton kernels were compiled, each alone; nothing was executed because the GPU is simulated.",
+        ),
+        (
+            {"graphs": (graph("dynamo"), graph("aten")), "has_fake_tensors": True, "simulated": RANKS},
+            "1 graph was compiled to the end of code generation; nothing was executed because the weights are fake.",
         ),
         ({"has_fake_tensors": True}, "The target finished, and nothing in it was compiled or executed: the tensors are fake."),
         ({}, "The target finished, and nothing in it was compiled."),
