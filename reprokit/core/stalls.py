@@ -53,14 +53,3 @@ def ends_program(stall: Stall, on_stall: str, is_command: bool) -> bool:
     if on_stall:
         return on_stall == END
     return stall.state == INSIDE or not is_command
-
-
-def read(row: object) -> Stall | None:
-    """Read what ``records.to_json`` wrote; None for what does not fit."""
-    if not isinstance(row, dict) or row.get("state") not in (INSIDE, OUTSIDE, IDLE):
-        return None
-    phase, cause, detail = (str(row.get(name) or "") for name in ("phase", "cause", "detail"))
-    times = (row.get(name) for name in ("began_s", "seconds"))
-    began_s, seconds = (float(t) if isinstance(t, (int, float)) else 0.0 for t in times)
-    stack = tuple(map(str, row["stack"])) if isinstance(row.get("stack"), list) else ()
-    return Stall(row["state"], phase, cause, detail, stack, began_s, seconds)

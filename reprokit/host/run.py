@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ..core import stalls
+from ..core import decode, stalls
 from ..core.processes import from_json
 from ..core.records import BadInput, Missing, to_json
 from ..core.stalls import Stall
@@ -139,12 +139,11 @@ def _execute(
                 end = ""
                 continue
             _tell(run_path, end=end, quiet_s=round(lookout.quiet_s, 3))  # should we be killed before the end
-            # A second Ctrl-C ends the dump and the waiting, never the clean-up below.
+            if end == "interrupted":
+                dumped = _pass_on(child.pid, run_id, request, lookout, say)
+                break
+            # Ctrl-C ends the dump and the waiting, never the clean-up below.
             with contextlib.suppress(KeyboardInterrupt), interrupts.heard():
-                if end == "interrupted":
-                    dumped = lookout.take(is_brief=True)
-                    ending.politely(child.pid, run_id, interrupts.last, request.grace_s, say)
-                    continue
                 taken = lookout.take() if end == "deadline" else lookout.conclude()
                 end, dumped = (end, taken) if taken is not None else ("", dumped)
                 if not end:
@@ -192,6 +191,24 @@ def _execute(
         stalls=tuple(lookout.stalls),
         still_from=dumped.still_from,
     )
+
+
+def _pass_on(pid: int, run_id: str, request: Request, lookout: Lookout, say: Say) -> Stacks:
+    """Send the program the signal that arrived. A second Ctrl-C kills it at once; another signal only comes sooner.
+
+    ``timeout`` of coreutils sends SIGTERM twice, and a preempted job may get it again.
+    """
+    number, dumped = interrupts.last, Stacks()
+    try:
+        with interrupts.heard():
+            dumped = lookout.take(is_brief=True)
+    except KeyboardInterrupt:
+        if interrupts.last == signal.SIGINT:
+            say("Ctrl-C again: killing the program")
+            return dumped
+    with contextlib.suppress(KeyboardInterrupt):
+        ending.politely(pid, run_id, number, request.grace_s, say)
+    return dumped
 
 
 def _is_to_end(request: Request, lookout: Lookout, run_path: Path, say: Say) -> bool:
@@ -271,8 +288,8 @@ def restore(run_path: Path) -> tuple[Request, Outcome]:
     if isinstance(told.get("missing"), list):
         rows = [m for m in told["missing"] if isinstance(m, dict)]
         kept["missing"] = tuple(Missing(str(m.get("what")), str(m.get("why"))) for m in rows)
-    if isinstance(told.get("stalls"), list):
-        kept["stalls"] = tuple(found for row in told["stalls"] if (found := stalls.read(row)) is not None)
+    with contextlib.suppress(ValueError, RecursionError):
+        kept["stalls"] = decode.from_json(tuple[Stall, ...], told.get("stalls"))
     outcome = dataclasses.replace(blank, **kept)
     if outcome.is_timed_out or outcome.is_interrupted:  # else there were looks at the stacks, and no end to explain
         evidence = from_json(files.read_object(run_path / EVIDENCE))

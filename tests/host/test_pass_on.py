@@ -1,0 +1,58 @@
+"""The user's signal reaches the program, whatever arrives while its stacks are read."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.core.records import to_json
+from reprokit.core.stalls import Stall
+from reprokit.host import ending, files, interrupts, launch, run
+from reprokit.host.gather import Stacks
+from reprokit.host.launch import Request
+from reprokit.host.target import Target
+
+REQUEST = Request(Target("command", command=("python", "train.py")))
+
+
+class Interrupted:
+    """A lookout during whose look another signal arrives."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def take(self, is_brief: bool) -> Stacks:
+        """Raise as a signal does where it is heard."""
+        assert is_brief
+        interrupts.last = self._number
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("second", "is_asked"), [(signal.SIGTERM, True), (signal.SIGHUP, True), (signal.SIGINT, False)]
+)
+def test_only_a_second_ctrl_c_skips_the_grace(monkeypatch: pytest.MonkeyPatch, second: int, is_asked: bool) -> None:
+    """coreutils' ``timeout`` sends SIGTERM twice: the program still gets it, and its grace."""
+    sent: list[int] = []
+
+    def politely(pid: int, run_id: str, number: int, *rest: Any) -> None:
+        sent.append(number)
+
+    monkeypatch.setattr(ending, "politely", politely)
+    monkeypatch.setattr(interrupts, "last", int(signal.SIGTERM))
+    lookout: Any = Interrupted(second)
+    assert run._pass_on(1, "id", REQUEST, lookout, lambda text: None) == Stacks()
+    assert sent == [signal.SIGTERM] * is_asked
+
+
+def test_stalls_are_read_back(tmp_path: Path) -> None:
+    """A run directory keeps each stall that was reported; a damaged list is left out."""
+    stall = Stall("idle", "", "sleep", "thread 1 waits in sleep", ("a.py:1 in f",), 1.0, 60.5)
+    told = {**launch.describe(REQUEST), "argv": ["python"], "ended": 1.0}
+    files.write_json(tmp_path / "run.json", {**told, "stalls": [to_json(stall)]})
+    assert run.restore(tmp_path)[1].stalls == (stall,)
+    files.write_json(tmp_path / "run.json", {**told, "stalls": ["?"]})
+    assert run.restore(tmp_path)[1].stalls == ()
