@@ -155,16 +155,17 @@ class Lookout:
         """
         try:
             teller = self.follower.teller(self._root)
-            unseen = self._gatherer.unseen
+            unseen, asked = self._gatherer.unseen, list[int]()
             if teller.pid in unseen and not self._is_endless(teller):
                 if self._gatherer.wants(teller.pid) < facts.SOME_SHARE:
                     evidence = self._gatherer.evidence(self._advanced)
                     self._dumper.ask_inside(unseen, self._gatherer.first_round)
                     return self._told(evidence)
                 self._gatherer.by_signal(unseen)
+                asked = unseen
                 if self._has_moved():
                     return None
-            return self._loudly(teller, unseen)
+            return self._loudly(teller, asked)
         except Exception as problem:
             self.problems.add(f"the evidence is incomplete: {problem!r}")
             return self.so_far()

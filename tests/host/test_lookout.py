@@ -250,3 +250,17 @@ def test_a_process_with_half_a_character_in_its_name_is_sampled(tmp_path: Path, 
     finally:
         child.kill()
         child.wait()
+
+
+def test_a_process_that_no_tool_sees_is_asked_before_the_run_ends(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that py-spy cannot read is asked by a signal, also where the process that is explained was seen."""
+    watcher = make(run_path, monkeypatch)
+    monkeypatch.setattr(gather.Gatherer, "unseen", property(lambda self: [4242]))
+    monkeypatch.setattr(gather.Gatherer, "loudly", lambda self, evidence, seen: evidence)
+    already: list[int] = []
+    monkeypatch.setattr(gather.Gatherer, "ask_all_inside", lambda self, asked: already.extend(asked))
+    assert watcher.conclude() is not None
+    assert already == []
+    watcher.close()
