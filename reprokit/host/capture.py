@@ -179,6 +179,7 @@ REFUSE = Step("minimization", study.say_why_not, study.cannot_minimize)
 MINIMIZE = Step(
     "minimization", study.minimize, study.can_minimize, load=study.load_minimized, may=_may_study, why_not=NOT_STUDIED
 )
+TRY_RECORDED = Step("proof of the recorded program", study.try_recorded, study.can_try_recorded)
 ABLATE = Step(
     "ablation", study.do_ablate, study.can_ablate, load=study.load_ablation, may=_may_study, why_not=NOT_STUDIED
 )
@@ -190,6 +191,6 @@ JUDGE = (
     OBSERVE, READ_PROBLEMS, COMPARE, COMPILE_KERNELS, ISOLATE_KERNEL, SIMULATE, CONFIRM, FOLLOW_UP, LOCATE,
 )  # fmt: skip
 """What the verdict and the signature come from."""
-LEAVE = (REFUSE, MINIMIZE, ABLATE, COUNT, COLLECT, PACK)
+LEAVE = (REFUSE, MINIMIZE, TRY_RECORDED, ABLATE, COUNT, COLLECT, PACK)
 STEPS = (RUN, *JUDGE, *LEAVE)
 """All of a capture, in its order."""

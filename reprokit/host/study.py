@@ -72,9 +72,6 @@ def minimize(state: State) -> State:
         found = reducer.minimize(
             case, state.study.server(case), budget_s, state.study.resume, calls.show_status, calls.say
         )
-        if not (found.is_proved or found.is_interrupted):
-            calls.say("running the recorded program alone, in fresh processes")
-            shown.try_recorded(state.request, case, state.journals, Redactor(private.gather()))
     return minimized(dataclasses.replace(state, minimized=found))
 
 
@@ -83,6 +80,21 @@ def minimized(state: State) -> State:
     found = state.minimized
     for note in found.notes if found is not None and not found.text else ():
         state = state.lacks("minimization", note)
+    return state
+
+
+def can_try_recorded(state: State) -> bool:
+    """Whether a reduction that was done now has left no proved program."""
+    found = state.minimized
+    is_open = found is not None and not (found.is_proved or found.is_interrupted)
+    return state.may_study and can_minimize(state) and is_open
+
+
+def try_recorded(state: State) -> State:
+    """Run the recorded program alone: it may be a repro as it is."""
+    state.callbacks.say("running the recorded program alone, in fresh processes")
+    with interrupts.heard():
+        shown.try_recorded(state.request, state.study.case(state), state.journals, Redactor(private.gather()))
     return state
 
 
