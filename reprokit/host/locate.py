@@ -17,7 +17,7 @@ from . import ablate
 from .ablate import SUBSYSTEMS, Ladder, Show
 from .forked import Server, ServerLost
 from .judged import PLAIN, RESULTS, Judged, Limits, ask_roles, judged, overrides_for, request_for
-from .oracle import Oracle
+from .oracle import Oracle, Spent
 from .origins import Start
 
 BACKENDS = tuple(rung for rung in RUNGS if rung.group == "backends")
@@ -68,18 +68,20 @@ def alone(seen: Observation) -> Iterator[dict[str, Any]]:
 def leave_out_others(asker: Oracle, seen: Observation, starts: Sequence[Start]) -> None:
     """Have each candidate compiled so that only what the signature names can be wrong, where a first program shows it so.
 
-    Of two wrong operators in one graph, the reduction then keeps the one that was signed.
+    Of two wrong operators in one graph, the reduction then keeps the one that was signed. Where the budget ends first,
+    candidates are compiled as usual.
     """
     if not asker.limits.compares:
         return
     usual = asker.limits
-    for overrides in alone(seen):
-        asker.limits = dataclasses.replace(usual, alone=overrides)
-        for start in starts:
-            asker.status.trying = "whether what the signature names is wrong alone"
-            asker.begin(start.text)
-            if asker.holds(start.text):
-                return
+    with contextlib.suppress(Spent):
+        for overrides in alone(seen):
+            asker.limits = dataclasses.replace(usual, alone=overrides)
+            for start in starts:
+                asker.status.trying = "whether what the signature names is wrong alone"
+                asker.begin(start.text)
+                if asker.holds(start.text):
+                    return
     asker.limits = usual
 
 

@@ -119,7 +119,7 @@ def minimize(
         asker = Oracle(folder, server, case.signature, limits_of(case), case.python, show)
         stack.callback(asker.close)
         job = ladder.Ladder(asker, found, folder, verdict, case.seen)
-        job.ends = began + budget_s
+        job.ends = asker.ends = began + budget_s
         try:
             with interrupts.heard():
                 locate.leave_out_others(asker, case.seen, starts)
