@@ -86,7 +86,7 @@ def can_answer(evidence: Evidence, pid: int) -> bool:
 
     A handler in Python runs in the main thread between two instructions, so that thread must get the GIL.
     """
-    if not _catches(pid, signal.SIGTERM):
+    if not waits.catches(pid, signal.SIGTERM):
         return False
     process = evidence.process(pid)
     if process is None:
@@ -114,10 +114,3 @@ def _send(root_pid: int, number: int) -> None:
     """The root is not reaped, so its pid and its group are its own."""
     with contextlib.suppress(OSError):
         (os.killpg if number in _TO_GROUP else os.kill)(root_pid, number)
-
-
-def _catches(pid: int, number: int) -> bool:
-    for line in waits.read(f"/proc/{pid}/status").splitlines():
-        if line.startswith("SigCgt:"):
-            return bool(int(line.split()[1], 16) & 1 << (number - 1))
-    return False

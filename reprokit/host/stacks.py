@@ -26,7 +26,7 @@ from ..core import frames as fr
 from ..core.journal import STACKS_SIGNAL
 from ..core.processes import PYTHON
 from ..core.records import Dump, ThreadStack
-from . import files
+from . import files, waits
 
 PY_SPY_TIMEOUT_S = 4.0
 NATIVE_TIMEOUT_S = 4.0
@@ -233,7 +233,7 @@ def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
     path = folder / f"faulthandler-{pid}.txt"
     try:
         before = path.stat().st_size
-        if not _catches_signal(pid):
+        if not waits.catches(pid, STACKS_SIGNAL):
             has_ended = "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
             why = "the process had ended" if has_ended else "the process does not catch the signal that asks for stacks"
             return Dump(number, "faulthandler", pid, problem=why)
@@ -256,11 +256,3 @@ def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
     with contextlib.suppress(OSError):
         files.write_whole(folder / f"{number}-faulthandler-{pid}.txt", text)
     return Dump(number, "faulthandler", pid, tuple(fr.parse_faulthandler(text, pid)))
-
-
-def _catches_signal(pid: int) -> bool:
-    with open(f"/proc/{pid}/status") as file:
-        for line in file:
-            if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) & 1 << (STACKS_SIGNAL - 1))
-    return False

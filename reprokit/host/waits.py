@@ -134,6 +134,14 @@ def command(pid: int) -> str:
     return command_text(argv).strip()
 
 
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for signal ``number``; False where it is gone."""
+    for line in read(f"/proc/{pid}/status").splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) & 1 << (number - 1))
+    return False
+
+
 def read(path: str) -> str:
     """The text of a file in /proc; empty when it is gone or refused."""
     try:
