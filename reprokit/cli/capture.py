@@ -156,7 +156,7 @@ def read_request(
     from ..core import knobs as core_knobs
     from ..core.records import BadInput
     from ..core.zoo import ZOO
-    from ..host import devices, environment
+    from ..host import devices, environment, interpreter
     from ..host.launch import DEADLINE_S, Request
     from ..host.target import parse, parse_command
 
@@ -201,7 +201,8 @@ def read_request(
         raise BadInput("--weights real cannot be used with --gpu: on a simulated GPU nothing runs")
     if gpu is not None and not str(options["device"] or "cuda").startswith("cuda"):
         raise BadInput(f"--device {options['device']} cannot be used with --gpu, which compiles for cuda")
-    python = shared.interpreter(options["python"])
+    # a command names its own interpreter
+    python = interpreter.check(options["python"]) if command is not None else shared.interpreter(options["python"])
     if gpu is not None:
         environment.check_simulation(python, gpu)
     beside = devices.beside(python, gpu, options["device"]) if options["compare_simulated"] else None
