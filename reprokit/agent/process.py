@@ -110,7 +110,7 @@ def _hear_exceptions() -> None:
     before = sys.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        with contextlib.suppress(Exception):  # whatever an exception object of the program does when it is looked at
+        with contextlib.suppress(Exception):  # an exception object of the program may raise when it is read
             journal.write("exception", where="uncaught", **exceptions.describe(error.with_traceback(trace)))
         before(kind, error, trace)
 
@@ -138,8 +138,9 @@ def _hear_warnings() -> None:
     def __init__(self: Any, message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any) -> None:
         before(self, message, category, filename, lineno, *rest, **more)
         if len(rest) == 3:  # with a source: by the interpreter, not by a function that only formats a warning
-            journal.write(
-                "warning", category=category.__name__, message=str(message)[:4000], file=filename, line=lineno
-            )
+            with contextlib.suppress(Exception):  # a warning object of the program may raise when it is read
+                journal.write(
+                    "warning", category=category.__name__, message=str(message)[:4000], file=filename, line=lineno
+                )
 
     kind.__init__ = __init__  # type: ignore[method-assign]
