@@ -66,7 +66,7 @@ def _run(torch: Any, library: Any, spec: dict[str, Any]) -> None:
         _describe(torch, target, bool(spec["train"] or target.train))
         compiled = _compile(torch, target, spec) if spec["compile_it"] or results.ROLE else target.model
         is_train = bool(spec["train"] or target.train)
-        # only --train insists: a factory says in which mode its model is, and an eager run only says whether that fails
+        # only --train demands gradients: a factory's ``train`` is a mode, and an eager run only shows whether it fails
         must_train = bool(spec["train"]) and (spec["compile_it"] or bool(results.ROLE))
         if hasattr(target.model, "train"):
             target.model.train(is_train)

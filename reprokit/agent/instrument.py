@@ -53,7 +53,7 @@ def version(text: str) -> tuple[int, int]:
 
 
 def _keep_out() -> None:
-    """Have Dynamo compile nothing of ours: after a graph break the program's own code calls some of it, in its warnings."""
+    """Keep Dynamo from compiling our functions: after a graph break the program calls some, such as those in its warnings."""
     from torch._dynamo import trace_rules
 
     package = __package__.rpartition(".")[0]
@@ -204,7 +204,7 @@ def _failures() -> None:
         def _compile(*args: Any, **kwargs: Any) -> Any:
             overrides.before_compile()
             settings.note_configs()  # before Dynamo patches some for the time of the compile
-            if "skip" in kwargs:  # frames that Dynamo leaves out of the stacks that it logs, and here is one more
+            if "skip" in kwargs:  # the frames that Dynamo leaves out of the stacks that it logs; ours is one more
                 kwargs["skip"] += 1
             try:
                 return real(*args, **kwargs)

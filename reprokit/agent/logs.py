@@ -69,12 +69,12 @@ def send_to_file() -> None:
     _file = _WarningJournal(os.path.join(journal.RUN_DIR, "logs", f"torch-{os.getpid()}.log"))
     _file.setFormatter(internal.TorchLogsFormatter())
     _chosen = chosen
-    _listen(internal.log, *_NEVER)  # it tells about the file of TORCH_TRACE
+    _listen(internal.log, *_NEVER)  # it logs where the file of TORCH_TRACE is
     listen()
 
     def is_artifact_enabled(real: Any) -> Any:
         def answer(self: Any, name: str) -> bool:
-            """Torch asks for some artifacts here, before it asks their logger; how it configures them stays its own."""
+            """Torch asks for some artifacts here, before it asks their logger. Its configuration does not change."""
             asks = sys._getframe(1).f_globals.get("__name__", "")
             is_ours = name in chosen.artifacts and asks.startswith("torch.") and asks != internal.__name__
             return is_ours or bool(real(self, name))

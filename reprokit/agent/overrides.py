@@ -1,4 +1,4 @@
-"""Compile with other settings than the program asks for: what a rung of the ablation changes."""
+"""Compile with other settings than the program asks for: what an ablation step changes."""
 
 from __future__ import annotations
 

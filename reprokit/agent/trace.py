@@ -36,15 +36,15 @@ def keep_apart() -> None:
     theirs = internal.LazyTraceHandler(place)
     theirs.setFormatter(handler.formatter)
     internal.LOG_TRACE_HANDLER = internal._track_handler(theirs)
-    internal.handlers.discard(handler)  # torch keeps its hands off handlers that it does not know
-    internal.trace_log.addHandler(theirs)  # behind ours: it may remove itself while the list is gone through
+    internal.handlers.discard(handler)  # torch leaves handlers alone that it does not know
+    internal.trace_log.addHandler(theirs)  # behind ours: it may remove itself during a loop over the list
     _ours, _emit = handler, internal.LazyTraceHandler.emit.__code__
     _hide_records(internal.trace_log)
     wrap(internal.torch._logging.structured, "from_traceback", _without_our_frames)
 
 
 def _hide_records(log: logging.Logger) -> None:
-    """Only records that torch makes without us come from the program's record factory and go to other handlers."""
+    """Keep records that torch makes only for us from the program's record factory and from other handlers."""
 
     def makeRecord(
         name: str, level: int, fn: str, line: int, msg: Any, args: Any, exc_info: Any,
@@ -66,7 +66,7 @@ class OurRecord(logging.LogRecord):
 
 
 def drop_ours(logger: logging.Logger, record: logging.LogRecord) -> Any:
-    """What ``logger.filter`` says of a record, and no to one of ours."""
+    """The answer of ``logger.filter``, and False for a record of ours."""
     return False if isinstance(record, OurRecord) else type(logger).filter(logger, record)
 
 
@@ -80,7 +80,7 @@ def _writes_head(caller: FrameType | None) -> bool:
 
 
 def is_about_our_file(caller: FrameType | None) -> bool:
-    """Whether torch is logging where our handler writes to: no record without us."""
+    """Whether torch logs where our handler writes; without us there is no such record."""
     return caller is not None and caller.f_code is _emit and caller.f_locals.get("self") is _ours
 
 

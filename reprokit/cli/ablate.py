@@ -24,8 +24,9 @@ def ablate(
 ) -> None:
     """Compile in every other way, and say with which it fails, where it begins, and what avoids it.
 
-    The ablation steps: the program's own backend, without its own passes, backends from eager to inductor, modes, dynamic, fullgraph, caches, threads, fusion, and below the first
-    backend that fails the one pass or lowering that it takes. A target is captured first, and leaves a pack.
+    The ablation steps: the program's own backend, none of its own passes, backends from eager to inductor, modes,
+    dynamic, fullgraph, caches, threads, fusion. Below the first backend that fails, the one pass or lowering that the
+    failure takes is searched. A target is captured first, and leaves a pack.
 
     \b
     Examples:

@@ -21,7 +21,7 @@ from .options import PROOFS, SECONDS
     type=SECONDS,
     default=300.0,
     show_default=True,
-    help="Seconds for all but the proof: the first search and the reduction; the best so far is kept.",
+    help="Seconds for the minimization without its proof; the best so far is kept.",
 )
 @PROOFS
 @click.option("--resume", is_flag=True, help="Go on where an earlier reduction of this RUN_DIR ended.")

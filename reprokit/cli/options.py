@@ -127,7 +127,7 @@ REDUCING = _together(
         type=SECONDS,
         default=300.0,
         show_default=True,
-        help="Seconds for minimizing, all but the proof; the best so far is kept.",
+        help="Seconds for the minimization without its proof; the best so far is kept.",
     ),
     PROOFS,
 )

@@ -14,7 +14,7 @@ from . import screen
 @click.option("--file", "name", help="Print one file of the pack instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 def show(pack: Path, name: str | None, as_json: bool) -> None:
-    """Verify PACK against its manifest and print what is in it; a run directory names the pack made of it.
+    """Verify PACK, or the pack of a run directory, against its manifest and print what is in it.
 
     A pack from a stranger is treated as hostile: unsafe names, links, devices and bombs are refused,
     nothing is extracted, nothing is run.

@@ -30,8 +30,9 @@ def workarounds(
 ) -> None:
     """Try every remedy and say which avoids the failure, at what cost; of a healthy target, whether compile pays.
 
-    Remedies: eager, layer by layer, one region, half of the layers, other modes, dynamic on or off, without the
-    guilty pass or lowering, a graph break at the guilty operator, a higher recompile limit. What a remedy gains is measured beside eager.
+    Remedies: eager, layer by layer, one region, half of the layers, other modes, dynamic on or off, leaving out the
+    guilty pass or lowering, a graph break at the guilty operator, a higher recompile limit. What a remedy gains is
+    measured beside eager.
 
     \b
     Examples:

@@ -69,7 +69,7 @@ LABELS = {
 
 
 def operator(told: str) -> str:
-    """The pass, operator or lowering that torch told, without the number that FX gives to each node."""
+    """The name that torch gave a pass, an operator or a lowering, without the number that FX appends to a node."""
     return re.sub(r"_\d+$", "", told)
 
 

@@ -68,7 +68,7 @@ def place(raw: Sequence[Frame]) -> str:
 def recent(seen: Observation, rounds: int = 3) -> Observation:
     """The same with only the dumps that can tell what moves: the last rounds, and of them those since the last progress.
 
-    Every text that says what moved, and the signature, look at these dumps and at no others.
+    Every text that says what moved, and the signature, use these dumps and no others.
     """
     first = max(max((d.number for d in seen.dumps), default=0) - rounds + 1, seen.still_from)
     return replace(seen, dumps=tuple(d for d in seen.dumps if d.number >= first))

@@ -1,7 +1,7 @@
 """Which code of a failure is not torch's: custom passes, backends, lowerings and operators of the program.
 
 Key insight: such code is the program's own only where the compiler, or code that the compiler made, called it. What
-Dynamo traces has no frame of its own, and what called the compiler is an innocent caller.
+Dynamo traces has no frame of its own, and the code that called the compiler is not at fault.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _LIBRARIES = frozenset(
 )
 """Packages that torch itself calls: their caller says whose call it was."""
 _TYPED = ("<user>", "<stdin>", "<ipython-input", "<cell")
-"""Files that are none, and hold what somebody typed."""
+"""Names that Python gives to code that was typed in and is in no file."""
 _CALLED_BY_ANYONE = re.compile(r"torch/(fx/(?!experimental/).*|_ops\.py|library\.py|_library/.*)")
-"""Torch's interfaces for passes and operators: an error in there is that of the code that calls them."""
+"""Torch's interfaces for passes and operators: an error in them is that of the code that calls them."""
 _OF_TORCH = frozenset(
     "aten prim prims rngprims debugprims inductor inductor_prims _inductor_test higher_order quantized _quantized"
     " quantized_decomposed c10d _c10d_functional _c10d_functional_autograd c10d_functional fsdp symm_mem mkl mkldnn onednn"
@@ -78,7 +78,7 @@ def words(place: str) -> str:
 def is_own(file: str, roots: Sequence[str] = ()) -> bool:
     """Whether a file belongs to the program or to a package that it uses, as opposed to Python, torch and reprokit.
 
-    ``roots`` are folders that have a ``torch`` which stands in no ``site-packages``.
+    ``roots`` are folders with a ``torch`` outside of ``site-packages``.
     """
     if file.startswith("<") and not file.startswith(_TYPED):
         return False  # made by exec, such as the methods of a dataclass
@@ -90,7 +90,7 @@ def is_own(file: str, roots: Sequence[str] = ()) -> bool:
 
 
 def _roots(frames: Sequence[Frame]) -> list[str]:
-    """The folders of the torch that stands in a stack."""
+    """The folders of the torch whose files are in a stack."""
     named = ((f.file, fr.normalise_file(f.file)) for f in frames)
     return [file.removesuffix(normal) for file, normal in named if normal.startswith("torch/") and normal != file]
 
@@ -120,7 +120,7 @@ def called_by_compiler(frames: Sequence[Frame]) -> Place | None:
 
 
 def innermost(frames: Sequence[Frame]) -> Place | None:
-    """The innermost line of a stack that is not Python's, torch's or a library's, whoever called it."""
+    """The innermost line of a stack that is not Python's, torch's or a library's, with whatever caller."""
     roots = _roots(frames)
     raw = next((f for f in frames if is_own(f.file, roots)), None)
     return Place(f"{raw.file}:{raw.line}", raw.function) if raw is not None else None

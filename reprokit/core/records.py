@@ -195,7 +195,7 @@ class Observation:
     comparison: Comparison | None = None
     """Of compiled results with eager's; None when they were not compared."""
     first_rung: str = ""
-    """The first rung of the ablation at which it fails; empty when that is not known."""
+    """The part of the compiler of the first ablation step at which it fails; empty when that is not known."""
     departs: str = ""
     """The operator whose result is the first that differs; empty when that is not known."""
     departs_in: str = ""

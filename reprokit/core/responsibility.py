@@ -1,7 +1,7 @@
 """Who is responsible for a failure, and whether it can be filed upstream.
 
 One function decides, from the evidence alone. Every text that mentions filing (the terminal, the issue, labels,
-``reprokit issue``, nightly runs) asks this module and nothing else.
+``reprokit issue``) asks this module and nothing else.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def decide(verdict: Verdict, seen: Observation) -> Responsible:
 
 
 def _machine(verdict: Verdict, seen: Observation) -> Responsible | None:
-    """The disk, a stopped process, a device that does not answer, a lock or a SIGKILL of somebody else's."""
+    """A full disk, a stopped process, a device that does not answer, a lock of another program, a SIGKILL from outside."""
     cause = verdict.cause or ""
     if cause == "disk-full":
         return Responsible("machine", ("The disk is full, or a file reached its size limit.",))

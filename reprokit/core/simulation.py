@@ -1,4 +1,4 @@
-"""Gaps in reprokit's own simulation of a GPU: which failures of a simulated run are one, and what each names."""
+"""Gaps in reprokit's own simulation of a GPU: which failures of a simulated run are gaps, and the symbol of each."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def _deadline(seen: Observation) -> Verdict | None:
         return found("unknown", "deadline", why)
     still = f"no progress for {quiet:.0f} s" if quiet is not None else "no progress at all"
     if seen.endless_line:
-        still = f"Dynamo traced one loop for {quiet or 0:.0f} s more than --line-repeats allows"
+        still = f"Dynamo went on tracing one loop for {quiet or 0:.0f} s after --line-repeats"
     if seen.is_command and not seen.is_stalled and seen.on_stall != stalls.END:
         stall = waiting.classify(seen)
         if stall.state != stalls.INSIDE:

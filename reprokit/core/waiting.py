@@ -35,7 +35,7 @@ _WITHIN = 4
 def classify(seen: Observation, others: Sequence[Teller] = ()) -> Stall:
     """Classify the process ``seen.main_pid``, and with it the other instrumented processes of the program.
 
-    One that is inside the compiler decides. Lengths and rounds are the caller's to fill in.
+    One that is inside the compiler decides. The caller fills in when the stall began and how long it is.
     """
     for told in (None, *others):
         one = seen

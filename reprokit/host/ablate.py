@@ -1,4 +1,4 @@
-"""Climb the ablation ladder: the same program compiled in other ways, each in a forked child of the warm server."""
+"""The ablation: the same program compiled in other ways, each in a forked child of the warm server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WHOLE_S = 60.0
 """Served seconds for a program without its own passes: where those hang, nothing says how long a whole compile takes."""
 FILE = "ablation.json"
 Show = Callable[[str], None]
-"""Hears what is tried now."""
+"""Called with the name of what is tried now."""
 
 
 class Ladder:
@@ -42,10 +42,10 @@ class Ladder:
         self._server, self._program, self._wanted, self._python = server, program, wanted, python
         self._limits = dataclasses.replace(limits, stop=None)
         self._plain: Judged | None = None
-        """The eager run, when the results that the rungs are compared with lie there."""
+        """The eager run, when the results that the others are compared with are there."""
 
     def climb(self, rungs: Iterable[Rung], show: Show = lambda name: None) -> Ablation:
-        """Ask every rung; one whose server is lost has no answer."""
+        """Ask every ablation step; one whose server is lost has no answer."""
         steps = []
         for rung in rungs:
             show(rung.name)

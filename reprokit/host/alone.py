@@ -22,7 +22,7 @@ _COMPILERS = ("torch", "triton")
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """``environ`` with only those folders of PYTHONPATH that belong to the interpreter.
 
-    The user's own modules lie in the others, and no reader of a repro has those.
+    The user's own modules are in the others, and no reader of a repro has those.
     """
     kept = [p for p in environ.get("PYTHONPATH", "").split(os.pathsep) if p and _is_installed(Path(p))]
     rest = {k: v for k, v in environ.items() if k != "PYTHONPATH"}

@@ -23,7 +23,7 @@ from . import interrupts, tree, waits, warmth
 
 POLL_S = 0.05
 STRAYS_EVERY_S = 0.5
-"""How often processes that left the family are looked for, which reads every environment of the machine."""
+"""How often processes outside of the process tree are searched, which reads the environment of each process."""
 _TO_GROUP = (signal.SIGINT, signal.SIGHUP)
 """A terminal sends these to the whole process group; SIGTERM is sent to one process."""
 Say = Callable[[str], None]
@@ -46,7 +46,7 @@ class End:
 def politely(root_pid: int, run_id: str, number: int, grace_s: float, say: Say) -> None:
     """Send signal ``number`` and wait for at most ``grace_s`` until the program and all that it started are gone.
 
-    Raises KeyboardInterrupt for a further Ctrl-C, after which nothing is to wait. Another signal is sent on as well.
+    Raises KeyboardInterrupt for a further Ctrl-C, which ends the grace. Another signal is sent on as well.
     """
     with interrupts.unheard():
         _politely(root_pid, run_id, number, grace_s, say)
@@ -73,7 +73,7 @@ def _politely(root_pid: int, run_id: str, number: int, grace_s: float, say: Say)
         strays = tree.marked(run_id)
         if not strays:
             return
-        for process in strays:  # a shell passes no signal on, and leaves its program alone
+        for process in strays:  # a shell passes no signal on, and its program outlives it
             if process.pid not in asked:
                 asked.add(process.pid)
                 with contextlib.suppress(psutil.Error):

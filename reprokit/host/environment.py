@@ -192,7 +192,7 @@ def ask_agent(
 
 
 def check_simulation(python: str, gpu: Mapping[str, Any]) -> None:
-    """Raise BadInput where the torch of ``python`` cannot be simulated on; one that gives no answer is the run's to tell."""
+    """Raise BadInput where the torch of ``python`` cannot be simulated on; where it gives no answer, the run says why."""
 
     def ask() -> str:
         with tempfile.TemporaryDirectory(prefix="reprokit-") as folder:

@@ -13,9 +13,9 @@ from .oracle import Oracle
 
 
 def finished(verdict: Verdict, signature: Signature, asker: Oracle, found: Minimized) -> str:
-    """The program as it leaves: laid out, and failing by itself where that is the same failure still."""
+    """The program as it enters the pack: formatted, and failing by itself where that is still the same failure."""
     title, text = signature.title, found.text
-    asker.ends = float("inf")  # what is asked here is what the reduction came to
+    asker.ends = float("inf")  # the budget is for the reduction, which has ended
     if asker.limits.compares:
         told = asker.once(text).seen.comparison
         if told is not None and told.wrong:
@@ -38,7 +38,7 @@ def finished(verdict: Verdict, signature: Signature, asker: Oracle, found: Minim
 def _asserting(asker: Oracle, found: Minimized, told: results.Comparison) -> str:
     """The program with an assertion that fails; as it was where there is none, with the reason in ``found.unproved``."""
     answers = []
-    # with the second seed it draws what it drew when it was watched
+    # with the second seed it draws what it drew in the comparison
     for seed in (checked.SEED, results.SEED) if checked.draws(found.text) else (checked.SEED,):
         text = checked.with_check(found.text, told.wrong, told.is_random, seed)
         if text == found.text:

@@ -84,7 +84,7 @@ class Gatherer:
         return [pid for pid in self._pythons if pid in self._follower.can_dump and pid not in seen]
 
     def wants(self, pid: int) -> float:
-        """The share of a processor that ``pid`` wanted while it was looked at quietly."""
+        """The share of a processor that ``pid`` wanted during the quiet rounds."""
         process = self._sampler.evidence({}, {}).process(pid)
         return (process.want if process is not None else None) or 0.0
 
@@ -131,7 +131,7 @@ class Gatherer:
         )
 
     def ask_all_inside(self, asked: Sequence[int]) -> None:
-        """Ask every process that can, but for those ``asked`` already; the very last, as a signal may change what it does."""
+        """Ask every process that can dump itself and was not ``asked`` yet; last of all, as a signal may change what it does."""
         can_dump = self._follower.can_dump
         self.by_signal([pid for pid in self._pythons if pid in can_dump and pid not in asked], LAST_GAP_S)
 

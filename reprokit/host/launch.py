@@ -27,7 +27,7 @@ OURS = (
 
 
 DEADLINE_S = 600.0
-"""Of a factory."""
+"""Deadline of a factory."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Request:
     on_stall: str = ""
     """What a stall does: ``report``, ``end``, or empty for the default."""
     grace_s: float = 10.0
-    """How long a program that is asked to end has for that, before it is killed."""
+    """Seconds between asking a program to end and killing it."""
     line_repeats: int = 20_000
     """A user line that Dynamo traces more often than this, in one frame, is no more progress."""
     knobs: dict[str, Any] = field(default_factory=dict)

@@ -31,7 +31,7 @@ COMPILER_PATIENCE = 5
 BRIEF_ROUNDS, BRIEF_GAP_S = 2, 0.25
 """Before a signal of the user's is forwarded, which must not wait."""
 MOST_ALARM_S = 600.0
-"""A stall that was reported is looked at again after twice the time, and at least this often."""
+"""A stall that was reported is examined again after twice the time, and at least this often."""
 
 
 @dataclass
@@ -113,7 +113,7 @@ class Lookout:
         return self.follower.has_begun and self.quiet_s >= self._alarm_s
 
     def examine(self) -> Stall | None:
-        """Look at a stall without disturbing the program; None where something moved meanwhile, so that it was none."""
+        """Examine a stall without disturbing the program; None where something moved meanwhile."""
         try:
             return self._examine()
         except Exception as problem:
@@ -228,7 +228,7 @@ class Lookout:
             self.stalls[-1] = dataclasses.replace(self.stalls[-1], seconds=round(self.quiet_s, 1))
             self._has_open_stall = False
         self._alarm_s = self._alarm_every_s = self._stall_s
-        # the last round may be of a moment before: only one in which something moved is later
+        # the last round may have been taken before the progress, unless it is what showed the progress
         self._still_from = self._dumper.number + (not what.startswith("the stack"))
         self.quiet_s = self._excused = 0.0
         self._advanced, self.last_progress = time.monotonic(), what[:300]

@@ -104,7 +104,7 @@ def minimize(
     """Reduce what a run directory recorded; a reduction that fails says in its notes how far it came.
 
     ``budget_s`` is wall-clock time of all but the proof: the start of the server, the search for a first program that
-    shows the failure, and the reduction. How long the proof took is told apart.
+    shows the failure, and the reduction. The time of the proof is counted separately.
     """
     folder = case.run_path / FOLDER
     if not resume:

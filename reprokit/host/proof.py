@@ -80,7 +80,7 @@ def prove(
 ) -> Proof:  # fmt: skip
     """Run ``text`` below ``folder``, once watched and ``runs`` times as anyone would; raises KeyboardInterrupt.
 
-    ``confirm`` says whether a watched run that showed the failure showed the one that is looked for. ``tries`` is the
+    ``confirm`` judges a watched run that showed the failure: whether it is the one of the signature. ``tries`` is the
     most watched runs; 0: as many as the failure's ``rate`` asks for.
     """
     most, tried = tries or max(min(oracle.patience(rate), FLAKY_RUNS), WATCHED_RUNS), 0

@@ -50,7 +50,7 @@ class Facts:
     configs: dict[str, dict[str, str]]
     missing: tuple[Missing, ...]
     ablation: dict[str, Any] = field(default_factory=dict)
-    """``ablation.json``; empty where no rung was asked."""
+    """``ablation.json``; empty where no ablation step was asked."""
 
 
 @dataclass(frozen=True)

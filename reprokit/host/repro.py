@@ -36,7 +36,7 @@ class Script:
 
 
 def make(request: Request, seen: Observation, journals: Journals, run_path: Path) -> tuple[Script, list[Missing]]:
-    """Give the program, which nothing has proved, and what stood in the way of a better one."""
+    """Give the program, which nothing has proved, and why there is no better one."""
     missing: list[Missing] = []
     if seen.kernel:
         text = files.read_text(run_path / KERNELS / Path(seen.kernel).name)

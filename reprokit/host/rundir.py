@@ -17,7 +17,7 @@ FOLDERS = ("journal", "graphs", "stacks", "logs", "trace")
 
 
 class NothingRan(BadInput):
-    """What was to be run is not there, so its run directory holds nothing to look at."""
+    """The target does not exist, so nothing ran and its run directory is of no use."""
 
 
 @dataclass

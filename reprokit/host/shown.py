@@ -20,7 +20,7 @@ from .proven import Candidate, Repro
 
 FOLDER, FILE = "candidate", "candidate.json"
 SLOWER = 4.0
-"""A fresh run may take so much longer than the run that failed."""
+"""A fresh run may take this many times as long as the run that failed."""
 NO_CHECK = "it has no check of its own that fails"
 
 
@@ -54,7 +54,7 @@ def choose(
     request: Request, verdict: Verdict, seen: Observation, journals: Journals, run_path: Path, small: Minimized | None,
     redactor: Redactor,
 ) -> Shown:  # fmt: skip
-    """The repro, where there is one; else the best candidate, with the reason why it is none."""
+    """The repro, if a program was proved; else the best candidate, with the reason why it is no repro."""
     try:
         script, missing = repro.make(request, seen, journals, run_path)
     except Exception as problem:  # the journal may hold anything

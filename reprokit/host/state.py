@@ -25,7 +25,7 @@ from .rundir import RunDir
 UNJUDGED = Verdict("unknown", None, None, "The run could not be judged; what is missing says why.")
 
 SLOWER = 4.0
-"""One step of the ablation may take so much longer than the run that failed."""
+"""An ablation step may take this many times as long as the run that failed."""
 
 Say = Callable[[str], None]
 
@@ -36,11 +36,11 @@ class Callbacks:
 
     say: Say
     show: run.Show | None = None
-    """Hears of the progress of a run of the target."""
+    """Called with the progress of a run of the target."""
     echo: tuple[IO[bytes], IO[bytes]] | None = None
     """Where the target's stdout and stderr go."""
     show_status: Callable[[Standing], None] | None = None
-    """Hears of the progress of everything that asks many small questions."""
+    """Called with the progress of a step that asks many small questions."""
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def _one(step: Step, state: State) -> State:
         why = (problem.strerror or str(problem)) if isinstance(problem, OSError) else defect(problem)
         return state.lacks(step.what, why)
     if step.file:
-        with contextlib.suppress(OSError):  # on a full disk the pack that follows may still find room
+        with contextlib.suppress(OSError):  # a full disk costs only the file
             save(step, state, after)
     return after
 

@@ -19,13 +19,13 @@ REQUEST = Request(Target("command", command=("python", "train.py")))
 
 
 class Interrupted:
-    """A lookout during whose look another signal arrives."""
+    """A lookout that another signal interrupts while it reads stacks."""
 
     def __init__(self, number: int) -> None:
         self._number = number
 
     def take(self, is_brief: bool) -> Stacks:
-        """Raise as a signal does where it is heard."""
+        """Raise as a signal does."""
         assert is_brief
         interrupts.last = self._number
         raise KeyboardInterrupt

@@ -76,7 +76,7 @@ def test_every_repro_has_hits_of_its_own_text(
 
 
 def test_the_writer_takes_a_proved_program_alone() -> None:
-    """repro.py stands in a pack with its proof, or not at all."""
+    """A pack holds repro.py with its proof, or no repro.py."""
     draft, redactor = pack.Draft(), Redactor()
     with pytest.raises(proven.Unproven):
         draft.add_text("repro.py", TEXT)

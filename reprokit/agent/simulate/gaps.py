@@ -47,7 +47,7 @@ def is_gap(error: BaseException | None) -> bool:
 
 
 def seal(torch: Any, replaced: frozenset[str]) -> None:
-    """Have each entry point of CUDA that is not ``replaced`` (such as ``torch._C._cuda_init``) raise a gap."""
+    """Make each entry point of CUDA that is not ``replaced`` (such as ``torch._C._cuda_init``) raise SimulationGap."""
     for name in CLASSES:
         if owner := getattr(torch.cuda, name, None):
             owner.__new__ = staticmethod(_refusing(owner.__new__, f"torch.cuda.{name}"))

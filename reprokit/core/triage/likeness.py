@@ -1,7 +1,7 @@
 """Could two bugs be one? A proposal for a person, never a decision.
 
 Key insight: an exact signature is the only silent merge. What two failures share beyond it (frames, words of the
-message, phase, the rung of the ablation where both begin) is weighed, each with what is known on both sides only.
+message, phase, the ablation step where both begin) is weighed, each with what is known on both sides only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Traits:
     frames: tuple[str, ...] = ()
     """``file:function`` of the compiler's frames, innermost first."""
     rung: str = ""
-    """The first rung of the ablation at which it fails."""
+    """The first ablation step at which it fails."""
     operator: str = ""
     """The operator whose result is the first that differs."""
 

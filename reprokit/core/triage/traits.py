@@ -12,7 +12,7 @@ FRAMES = 12
 
 
 def of(verdict: Verdict, seen: Observation, signed: Signature, rung: str = "") -> Traits:
-    """The traits of a failure; ``rung`` is the first of the ablation at which it fails."""
+    """The traits of a failure; ``rung`` is the first ablation step at which it fails."""
     frames, _ = fr.RULES.significant(_frames(verdict, seen), FRAMES)
     return Traits(
         verdict.kind,
