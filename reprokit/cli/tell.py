@@ -169,8 +169,8 @@ def captured_run(captured: Any) -> None:
         row("no repro", f"nothing proves one: {captured.unproven}")
     if captured.url:
         row("file it", captured.url)
-    elif verdict.kind != "ok":
-        row("not filed", responsibility.why_not_filed(verdict))
+    elif verdict.kind != "ok" and (why := responsibility.why_not_filed(verdict)):
+        row("not filed", why)
         for because in verdict.responsible_because if verdict.responsible in ("user", "driver", "machine") else ():
             row("", because)
     for missing in captured.missing:

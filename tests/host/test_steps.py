@@ -6,15 +6,18 @@ import dataclasses
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core.records import Missing, Observation
-from reprokit.host import files, launch, rundir, steps
-from reprokit.host.capture import COMPARE, CONFIRM, JUDGE
+from reprokit.core.records import Missing, Observation, Verdict
+from reprokit.host import files, launch, rundir, steps, study
+from reprokit.host.capture import ABLATE, COMPARE, CONFIRM, JUDGE, MINIMIZE, TRY_RECORDED
 from reprokit.host.launch import Request
+from reprokit.host.minimized import Minimized
 from reprokit.host.run import restore
 from reprokit.host.state import Callbacks, State, Study
 from reprokit.host.target import Target
@@ -107,3 +110,24 @@ def test_a_step_that_fails_says_why_and_the_rest_go_on(place: rundir.RunDir, pro
     after = steps.follow(state_of(place, Observation()), (steps.Step("first", fail), steps.Step("pack", note)))
     assert [row.what for row in after.missing] == ["first"] and done == ["pack"]
     assert after.is_given_up == isinstance(problem, KeyboardInterrupt)
+
+
+def test_an_interrupt_after_the_reduction_keeps_its_record(
+    place: rundir.RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the recorded program runs alone gives up that run, and not what the reduction found."""
+    found = Minimized(text="import torch\n")
+
+    def interrupted(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(study.reducer, "minimize", lambda *given: found)
+    monkeypatch.setattr(study.shown, "try_recorded", interrupted)
+    for name in ("case", "server"):
+        monkeypatch.setattr(Study, name, lambda self, of: None)
+    outcome: Any = SimpleNamespace(is_interrupted=False)
+    failed = Verdict("exception", "lowering", "KeyError", "KeyError was raised.", responsible="torch")
+    state = dataclasses.replace(state_of(place, Observation()), outcome=outcome, verdict=failed)
+    after = steps.follow(state, (MINIMIZE, TRY_RECORDED, ABLATE))
+    assert after.minimized is found and after.is_given_up
+    assert [row.what for row in after.missing] == [TRY_RECORDED.what]
