@@ -89,7 +89,7 @@ class Lookout:
             return
         now = time.monotonic()
         passed, self._ticked = min(now - self._ticked, MOST_TICK_S), now
-        news = self.follower.look()
+        news, is_in_stacks = self.follower.look(), False
         teller = self.follower.teller(self._root)
         if self._look_every and self.follower.has_begun and now - self._sampled >= self._look_every:
             self._sampled = now
@@ -97,11 +97,12 @@ class Lookout:
         if not news and now - self._looked >= self._look_after():
             self._looked = now
             news = self._moved(teller)
+            is_in_stacks = bool(news)
         if not news:
             news = self._outside(teller)
         served = self.watch.served()
         if news:
-            self._progress(news[-1])
+            self._progress(news[-1], is_in_stacks)
         elif self.watch.working_children(teller.pid) and self._excused < COMPILER_PATIENCE * self._limit:
             self._excused += passed * served
         else:
@@ -207,7 +208,7 @@ class Lookout:
         seen = facts.recent(self._seen(teller, self._dumper.dumps), ROUNDS)
         if self._is_endless(teller) or not where.has_moved(seen, where.at_work(seen)[0]):
             return False
-        self._progress("the stack moved while it was dumped")
+        self._progress("the stack moved while it was dumped", is_in_stacks=True)
         return True
 
     def progress(self, elapsed_s: float) -> Progress:
@@ -223,13 +224,13 @@ class Lookout:
         self._gatherer.close()
         self.watch.close()
 
-    def _progress(self, what: str) -> None:
+    def _progress(self, what: str, is_in_stacks: bool = False) -> None:
         if self._has_open_stall:
             self.stalls[-1] = dataclasses.replace(self.stalls[-1], seconds=round(self.quiet_s, 1))
             self._has_open_stall = False
         self._alarm_s = self._alarm_every_s = self._stall_s
         # the last round may have been taken before the progress, unless it is what showed the progress
-        self._still_from = self._dumper.number + (not what.startswith("the stack"))
+        self._still_from = self._dumper.number + (not is_in_stacks)
         self.quiet_s = self._excused = 0.0
         self._advanced, self.last_progress = time.monotonic(), what[:300]
 
