@@ -230,7 +230,7 @@ def stacks_by_tool(seen: Observation, is_raw: bool = False) -> dict[str, list[tu
     That is the thread with compiler phases open, else the main one; faulthandler does not tell threads apart.
     """
     found: dict[str, list[tuple[Frame, ...]]] = {}
-    for dump in seen.dumps:
+    for dump in sorted(seen.dumps, key=lambda d: (d.tool != "py-spy", d.number)):  # it names methods in full
         if dump.pid != seen.main_pid or (seen.working_tid and dump.tool == "faulthandler"):
             continue
         wanted = [

@@ -97,7 +97,7 @@ class Dumper:
 
     def _keep(self, taken: list[Dump]) -> list[Dump]:
         taken.sort(key=lambda d: (d.tool, d.pid))
-        self.dumps = sorted([*self.dumps, *taken], key=lambda d: d.number)
+        self.dumps = sorted([*self.dumps, *taken], key=lambda d: (d.number, d.tool, d.pid))  # as read() gives them
         old = self.number - MOST_LOOKS_KEPT
         self.dumps = [d for d in self.dumps if d.number > old]
         return taken

@@ -194,7 +194,7 @@ def test_reprokit_killed_in_a_hang_can_be_packed(write: Any, tmp_path: Path) -> 
         lambda: not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", seconds]], 30
     )
     done = reprokit("pack", "--json", out / "run-001")
-    assert (done.status, done.json["verdict"]["cause"]) == (3, "interrupted")
+    assert (done.status, done.json["verdict"]["cause"]) == (130, "interrupted")
     assert done.json["verdict"]["phase"] == "fx-passes"
     pack = archive.read(Path(done.json["pack"]))
     assert any(n.startswith("stacks/") for n in pack.files) and "report.html" in pack.files
