@@ -83,8 +83,9 @@ def _hidden(program: Repro | Candidate, redactor: Redactor) -> Repro | Candidate
 
 def _untried(request: Request, verdict: Verdict) -> str:
     if why := minimize.why_not(verdict):
-        return f"not proved: {why}"
-    return "no fresh process has run it" if request.minimizes else "not proved: --no-minimize"
+        return why
+    said = "no fresh process has run it"
+    return said if request.minimizes else f"--no-minimize: {said}"
 
 
 def try_recorded(request: Request, case: minimize.Case, journals: Journals, redactor: Redactor) -> None:

@@ -61,9 +61,8 @@ def test_env_with_an_interpreter_that_lacks_torch(tmp_path: Path) -> None:
 
 def test_show_prints_and_verifies(tmp_path: Path) -> None:
     """The title, the reason, every file; one file on request; control characters never reach the terminal."""
-    made = reprokit(
-        "capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", r"print('\x1b[31mred')"
-    ).json
+    program = r"print('\x1b[31mred'); raise SystemExit(3)"
+    made = reprokit("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", program).json
     done = reprokit("show", made["pack"])
     assert done.status == 0
     assert made["signature"]["id"] in done.out and "manifest.json" in done.out

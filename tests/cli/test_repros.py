@@ -43,10 +43,10 @@ def test_without_a_reduction_nothing_is_called_a_repro(write: Any, tmp_path: Pat
     """The recorded program stays in the pack as a candidate, which replay takes; terminal and issue say why."""
     words = ("--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", PICKY + CALLED))
     done = reprokit("capture", "--no-minimize", "--json", *words)
-    text = assert_candidate(done, "not proved: --no-minimize")
+    text = assert_candidate(done, "--no-minimize: no fresh process has run it")
     assert "erf" in text
     told = reprokit("pack", done.json["run_dir"])
-    assert "nothing proves one: no fresh process has run it" in " ".join(told.out.split()), told.out
+    assert "nothing proves one: --no-minimize: no fresh process has run it" in " ".join(told.out.split()), told.out
     assert "candidate" in told.out and "\nrepro " not in told.out
 
 

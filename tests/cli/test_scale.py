@@ -12,14 +12,15 @@ from reprokit.host import archive
 from ..conftest import ROOT, Done, clean_environ, reprokit
 from ..rejudge import assert_judged_alike
 
-# A backend with so many units of work of its own, so that the law is known.
+# A backend with a known number of units of work, so that the law is known. A unit is large enough that the smallest
+# size of the exponential one stands out of the noise on a fast machine too: otherwise a power fits as well.
 TARGET = """
 import time, torch
 def make(n=1, units=1):
     def backend(gm, inputs):
         while units > 1000 and print("at work") is None: time.sleep(0.1)  # until the deadline, at no cost
         for _ in range(units):
-            sum(range(100_000))
+            sum(range(400_000))
             print("at work")  # without a word, a backend that computes for a minute is a hang
         return gm.forward
     return {"model": lambda x: x + n, "calls": [((torch.zeros(2),), {})], "compile": {"backend": backend}}
