@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -45,6 +46,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     quick = [item for item in items if not item.get_closest_marker("slow")]
     shares = ((rows, number) for number in range(workers) for rows in (slow, quick))
     items[:] = [row for rows, n in shares for row in rows[len(rows) * n // workers : len(rows) * (n + 1) // workers]]
+
+
+def hear_signals() -> None:
+    """Undo in a child (``preexec_fn``) what a shell did to us: background jobs ignore SIGINT, and those of nohup SIGHUP."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @dataclass

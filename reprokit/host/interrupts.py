@@ -59,8 +59,9 @@ def unheard() -> Iterator[None]:
 def heard() -> Iterator[None]:
     """Let an interrupt raise KeyboardInterrupt inside this block; one that is waiting raises at once."""
     global _is_heard, _is_waiting
-    before, _is_heard = _is_heard, True
+    before = _is_heard
     try:
+        _is_heard = True  # inside, so that an interrupt between the two is caught and undone here too
         check()
         yield
     except KeyboardInterrupt:

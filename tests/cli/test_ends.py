@@ -16,7 +16,7 @@ import pytest
 
 from reprokit.host import archive
 
-from ..conftest import clean_environ, reprokit, reprokit_command, stragglers, survivors, wait_until
+from ..conftest import clean_environ, hear_signals, reprokit, reprokit_command, stragglers, survivors, wait_until
 
 HANGS_IN_BACKEND = """
 import os, subprocess, sys, torch
@@ -86,10 +86,9 @@ def start_hang(tmp_path: Path, write: Any, env: dict[str, str], *words: str) -> 
     command = reprokit_command(
         "capture", "--json", "--output-dir", str(tmp_path / "out"), *words, "--", sys.executable, str(script)
     )
-    # a shell's background jobs ignore SIGINT, nohup's SIGHUP, and so would what they start
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
-        preexec_fn=lambda: [signal.signal(n, signal.SIG_DFL) for n in (signal.SIGINT, signal.SIGHUP)] and None,
+        preexec_fn=hear_signals,
     )  # fmt: skip
     assert wait_until(mark.exists), "the target never came to its hang"
     return process

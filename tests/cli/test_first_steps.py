@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import ROOT, SITE, clean_environ, reprokit, reprokit_command, wait_until
+from ..conftest import ROOT, SITE, clean_environ, hear_signals, reprokit, reprokit_command, wait_until
 
 
 @pytest.mark.parametrize("words", [(), ("nightly",)], ids=["reprokit", "nightly"])
@@ -76,7 +76,7 @@ def test_an_interrupted_run_is_one_for_pack_too(tmp_path: Path) -> None:
     program = "import pathlib, time; pathlib.Path('began').touch(); time.sleep(600)"
     child = subprocess.Popen(
         reprokit_command("capture", "--output-dir", "out", "--", sys.executable, "-c", program),
-        cwd=tmp_path, env=clean_environ(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        cwd=tmp_path, env=clean_environ(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=hear_signals,
     )  # fmt: skip
     assert wait_until((tmp_path / "began").exists)
     child.send_signal(signal.SIGINT)

@@ -17,7 +17,17 @@ from typing import Any
 
 import pytest
 
-from ..conftest import ROOT, Done, clean_environ, reprokit, reprokit_command, shared, stragglers, wait_until
+from ..conftest import (
+    ROOT,
+    Done,
+    clean_environ,
+    hear_signals,
+    reprokit,
+    reprokit_command,
+    shared,
+    stragglers,
+    wait_until,
+)
 
 BACKEND = """
 import torch
@@ -377,7 +387,7 @@ def test_an_interrupted_reduction_keeps_the_best_and_goes_on(unreduced: Done, tm
     run_dir = str(shutil.copytree(unreduced.run_dir, tmp_path / "run"))
     child = subprocess.Popen(
         reprokit_command("minimize", run_dir, "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=clean_environ(SLOW="0.5"), preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        env=clean_environ(SLOW="0.5"), preexec_fn=hear_signals,
     )  # fmt: skip
     answers = Path(run_dir) / "minimize" / "probes.jsonl"
     assert wait_until(lambda: answers.exists() and answers.read_text().count("\n") >= 4)

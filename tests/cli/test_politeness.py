@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ..conftest import clean_environ, reprokit, reprokit_command, stragglers, wait_until
+from ..conftest import clean_environ, hear_signals, reprokit, reprokit_command, stragglers, wait_until
 
 COMPILES = "import signal, sys, time, torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n"
 SAVES = """
@@ -47,7 +47,7 @@ def start(tmp_path: Path, script: Path, *words: str, **more: str) -> subprocess.
     )
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environ(**more),
-        preexec_fn=lambda: [signal.signal(n, signal.SIG_DFL) for n in (signal.SIGINT, signal.SIGHUP)] and None,
+        preexec_fn=hear_signals,
     )  # fmt: skip
     printed = tmp_path / "out" / "run-001" / "logs" / "stdout.txt"
     assert wait_until(lambda: printed.exists() and "ready" in printed.read_text()), "the program never was ready"
