@@ -45,7 +45,8 @@ def test_a_healthy_program_that_waits_is_neither_ended_nor_called_a_hang(kind: s
         command = [sys.executable, "-c", RANKS, *command]
     done = capture(tmp_path, command, **env)
     assert (done.status, done.kind) == (0, "ok"), done.out
-    assert (done.run_dir / "logs" / "stdout.txt").read_text().endswith("done\n" * (2 if kind == "barrier" else 1))
+    # two ranks may write their words and their line ends in turns
+    assert (done.run_dir / "logs" / "stdout.txt").read_text().count("done") == (2 if kind == "barrier" else 1)
     found = stalls(done)
     assert found and found[-1]["state"] in ("idle", "outside"), found
     assert max(stall["seconds"] for stall in found) >= float(STALL_S)
