@@ -26,6 +26,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .core import cuts
+
 TIMEOUT_S = 300.0
 SIZES = (1, 2, 4)
 """Layers of the models whose compile time is measured before the whole one's is predicted."""
@@ -133,7 +135,7 @@ def smart_compile(
         try:
             small = _with_layers(torch, copy.deepcopy(model), size)
         except Exception as problem:
-            why = f"a copy with {size} layers cannot be made: {problem!r}"[:300]
+            why = cuts.head(f"a copy with {size} layers cannot be made: {problem!r}", 300)
             _warn("is compiled layer by layer", Rehearsal(False, why, was_tried=False))
             return partial_compile(model, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options)
         found = rehearse(small, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options)
@@ -168,7 +170,7 @@ def rehearse(
         try:
             torch.save((model, tuple(args), dict(kwargs or {})), saved)
         except Exception as problem:
-            return Rehearsal(False, f"it cannot be saved for a rehearsal: {problem!r}"[:300], was_tried=False)
+            return Rehearsal(False, cuts.head(f"it cannot be saved for a rehearsal: {problem!r}", 300), was_tried=False)
         train = bool(getattr(model, "training", False)) and torch.is_grad_enabled()
         path = [p or "." for p in sys.path]
         factory.write_text(_FACTORY.format(path=path, file=str(saved), train=train), encoding="utf-8")

@@ -57,6 +57,7 @@ def test_help_is_what_the_commands_say() -> None:
         "digest",
         "options",
         "main",
+        "out",
         "screen",
         "tell",
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..core import cuts
 from . import journal, simulate
 from .hooks import wrap
 
@@ -17,7 +18,7 @@ def watch() -> None:
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def log_cudagraph_skip_and_bump_counter(msg: str) -> None:
             if torch.cuda.is_available():
-                journal.write("cudagraph_skip", message=str(msg)[:4000])
+                journal.write("cudagraph_skip", message=cuts.head(str(msg), 4000))
             real(msg)
 
         return log_cudagraph_skip_and_bump_counter

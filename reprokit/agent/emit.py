@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..core import cuts
 from ..core.programs import process_group, tensors
 from . import collectives
 
@@ -92,7 +93,11 @@ def describe_input(value: Any, as_traced: Any = None) -> dict[str, Any]:
         return {"kind": "number", "value": value}
     if type(value).__name__ == "DeviceMesh":
         return {"kind": "mesh", "shape": list(value.shape), "device": value.device_type}
-    return {"kind": "other", "type": f"{type(value).__module__}.{type(value).__qualname__}", "text": repr(value)[:500]}
+    return {
+        "kind": "other",
+        "type": f"{type(value).__module__}.{type(value).__qualname__}",
+        "text": cuts.head(repr(value), 500),
+    }
 
 
 def _number(value: Any) -> Any:
@@ -218,7 +223,7 @@ def _import_line(alias: str, value: Any) -> str:
         )
     if module and name and "." not in name and module != "builtins" and "<" not in name:
         return f"from {module} import {name}" if alias == name else f"from {module} import {name} as {alias}"
-    return f"# {alias} = {_one_line(repr(value))[:200]}  (cannot be written as an import)"
+    return f"# {alias} = {cuts.head(_one_line(repr(value)), 200)}  (cannot be written as an import)"
 
 
 def _input_line(facts: dict[str, Any]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
+from ..core import cuts
+
 _HEAD, _TAIL, _FRAMES, _LINKS = 24_000, 8_000, 400, 12
 
 
@@ -32,9 +34,7 @@ def _text(error: BaseException) -> str:
         text = str(error)
     except Exception as problem:  # an exception's own __str__ may fail
         return f"<its text failed: {problem!r}>"
-    if len(text) > _HEAD + _TAIL:
-        return f"{text[:_HEAD]}\n<<cut {len(text) - _HEAD - _TAIL} characters>>\n{text[-_TAIL:]}"
-    return text
+    return cuts.middle(text, _HEAD, _TAIL)
 
 
 def _frames(error: BaseException) -> list[list[Any]]:

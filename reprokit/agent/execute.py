@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from ..core import zoo
+from ..core import cuts, zoo
 from . import factory, hf, hf_config, instrument, journal, memory, results, simulate, speed, tensor_parallel
 from .factory import BadTarget, Target
 from .simulate import gaps
@@ -201,7 +201,7 @@ def _compile(torch: Any, target: Target, spec: dict[str, Any]) -> Any:
     try:
         return torch.compile(target.model, **options)
     except Exception as problem:
-        text = " ".join(str(problem).split())[:300]
+        text = cuts.head(" ".join(str(problem).split()), 300)
         raise BadTarget(f"torch.compile refused {options}: {type(problem).__name__}: {text}") from problem
 
 

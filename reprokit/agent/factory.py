@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from ..core import cuts
 from ..core import knobs as knobs_
 
 
@@ -165,7 +166,7 @@ def check(made: Any, where: str) -> Target:
 def _say(problem: BaseException, where: str) -> str:
     rows = traceback.extract_tb(problem.__traceback__)
     line = f" (line {rows[-1].lineno} of {os.path.basename(rows[-1].filename)})" if rows else ""
-    text = " ".join(str(problem).split())[:300]
+    text = cuts.head(" ".join(str(problem).split()), 300)
     return f"{type(problem).__name__}: {text}{line}" if text else f"{type(problem).__name__}{line}"
 
 

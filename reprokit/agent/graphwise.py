@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core import cuts
 from ..core.results import SEED
 from . import compare, journal
 from .custom_ops import first_false, operator_name
@@ -46,7 +47,7 @@ class Watch:
                         try:
                             self._check(plain, compiled, backend, given, name)
                         except Exception as problem:  # the program goes on
-                            journal.write("agent_problem", hook="graphwise", problem=repr(problem)[:500])
+                            journal.write("agent_problem", hook="graphwise", problem=cuts.head(repr(problem), 500))
                         finally:
                             self._is_busy = False
                     return compiled(*given)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..core import cuts
 from . import hf_config, hf_script, journal
 from .factory import BadTarget, Target, is_out_of_memory
 from .hf_inputs import Inputs, Recipe
@@ -161,7 +162,7 @@ def _build(torch: Any, made: Plan, kind: Any, tried: list[str]) -> Any:
     except Exception as problem:
         if is_out_of_memory(problem):
             raise
-        said = f"cannot be built ({hf_config.say(problem)[:200]})"
+        said = f"cannot be built ({cuts.head(hf_config.say(problem), 200)})"
         tried.append(
             f"{kind.__name__} {said if not any(t.endswith(said) for t in tried) else 'cannot be built either'}"
         )
@@ -196,7 +197,7 @@ def _try(torch: Any, made: Plan, model: Any, tried: list[str]) -> dict[str, Reci
                 return choice
             if is_out_of_memory(problem):
                 raise
-            said.append(f"{', '.join(choice)}: {hf_config.say(problem)[:160]}")
+            said.append(f"{', '.join(choice)}: {cuts.head(hf_config.say(problem), 160)}")
         else:
             torch.manual_seed(0)
             return choice

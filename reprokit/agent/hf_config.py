@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from ..core import cuts
 from ..core import knobs as core_knobs
 from .factory import BadTarget, NoSuchTarget
 
@@ -130,11 +131,9 @@ def build(kind: Any, told: dict[str, Any], name: str) -> Any:
 
 def say(problem: BaseException) -> str:
     """An error of the library in one line; one that wanted the network says that."""
-    text = " ".join(str(problem).split())[:300]
+    text = cuts.head(" ".join(str(problem).split()), 300)
     if "offline" in text.lower() or type(problem).__name__ in ("LocalEntryNotFoundError", "OfflineModeIsEnabled"):
-        return (
-            f"it wants something from the network, which reprokit never asks ({type(problem).__name__}: {text[:120]})"
-        )
+        return f"it wants something from the network, which reprokit never asks ({type(problem).__name__}: {cuts.head(text, 120)})"
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from ..core import cuts
 from ..core.programs import kernels
 from . import journal, recorder
 
@@ -39,7 +40,7 @@ def note(path: str, load: Callable[[str, str], Any]) -> None:
             try:
                 _known[key] = _write(name, free_name(name, key), source, load)
             except Exception as error:  # the module is generated all the same
-                _known[key], problem = [], repr(error)[:500]
+                _known[key], problem = [], cuts.head(repr(error), 500)
         journal.write("kernel", name=name, key=key, files=_known[key], problem=problem)
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+from ..core import cuts
 from . import journal, trace
 from .hooks import wrap
 
@@ -177,7 +178,7 @@ class _WarningJournal(logging.FileHandler):
             journal.write(
                 "warning",
                 category=record.name,
-                message=record.getMessage()[:4000],
+                message=cuts.head(record.getMessage(), 4000),
                 file=record.pathname,
                 line=record.lineno,
             )

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core import ablation
+from ..core import ablation, cuts
 from . import own, regions
 
 OVERRIDES: dict[str, Any] = json.loads(os.environ.get("REPROKIT_OVERRIDES") or "{}")
@@ -88,7 +88,7 @@ def _bisect(subsystem: str, most: int | None = None, only: str = "", without: Se
         said = debug_info() if debug_info is not None and (only or count == most) else ""
         if only:
             return ablation.operator(said) != only
-        journal.write("bisected", n=count, info=said[:500])
+        journal.write("bisected", n=count, info=cuts.head(said, 500))
         return most is not None and count > most
 
     CompilerBisector.disable_subsystem = staticmethod(disable_subsystem)

@@ -17,6 +17,7 @@ import warnings
 from types import TracebackType
 from typing import IO, Any
 
+from ..core import cuts
 from ..core.journal import STACKS_SIGNAL
 from . import exceptions, journal
 
@@ -140,7 +141,11 @@ def _hear_warnings() -> None:
         if len(rest) == 3:  # with a source: by the interpreter, not by a function that only formats a warning
             with contextlib.suppress(Exception):  # a warning object of the program may raise when it is read
                 journal.write(
-                    "warning", category=category.__name__, message=str(message)[:4000], file=filename, line=lineno
+                    "warning",
+                    category=category.__name__,
+                    message=cuts.head(str(message), 4000),
+                    file=filename,
+                    line=lineno,
                 )
 
     kind.__init__ = __init__  # type: ignore[method-assign]

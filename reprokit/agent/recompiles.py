@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ..core import cuts
 from . import journal
 from .hooks import compile_id, wrap
 
@@ -23,7 +24,7 @@ def _recompiles() -> None:
                 file=getattr(code, "co_filename", None),
                 line=getattr(code, "co_firstlineno", None),
                 cid=compile_id(),
-                reasons=[str(r)[:2000] for r in reasons[:20]],
+                reasons=[cuts.head(str(r), 2000) for r in reasons[:20]],
             )
             return reasons
 
@@ -81,7 +82,9 @@ def note_break(error: Any, is_given_up: bool = False) -> None:
     rows = list(getattr(error, "real_stack", None) or ())
     where = f"{rows[-1].filename}:{rows[-1].lineno}" if rows else ""
     reason = (said.splitlines() or [type(error).__name__])[0]  # the first break, where it has caused others
-    journal.write("graph_break", reason=reason[:300], detail=said[:2000], where=where, is_given_up=is_given_up)
+    journal.write(
+        "graph_break", reason=cuts.head(reason, 300), detail=cuts.head(said, 2000), where=where, is_given_up=is_given_up
+    )
 
 
 HOOKS = (_recompiles, _limits, _breaks)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from ..core import cuts
 from . import collectives, emit, journal, settings
 
 MAX_GRAPHS = 400
@@ -47,7 +48,7 @@ def record(
             number = _write(source, {**head, "inputs": inputs}, values, small)
         journal.write("graph", n=number, **head)
     except Exception as problem:  # some graphs have no source text; the compile must go on
-        journal.write("graph", n=number, problem=repr(problem)[:2000], **head)
+        journal.write("graph", n=number, problem=cuts.head(repr(problem), 2000), **head)
     return number
 
 

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from ..core import cuts
 from ..core.results import SEED
 from . import journal, process
 
@@ -63,7 +64,7 @@ def finish() -> None:
 
         compare.journal_what_differs(done.folder)
     except Exception as problem:  # the program's own end must not change
-        journal.write("agent_problem", hook="results", problem=repr(problem)[:500])
+        journal.write("agent_problem", hook="results", problem=cuts.head(repr(problem), 500))
 
 
 class Recorder:
@@ -136,7 +137,7 @@ class Recorder:
         except Exception as problem:
             if not self._has_told:
                 self._has_told = True
-                journal.write("agent_problem", hook="results", problem=repr(problem)[:500])
+                journal.write("agent_problem", hook="results", problem=cuts.head(repr(problem), 500))
             return None
 
     def _remember(self, given: list[tuple[str, Any]], model: Any) -> None:

@@ -13,6 +13,7 @@ import sys
 import textwrap
 from typing import Any
 
+from ..core import cuts
 from . import collectives, journal, own
 
 CONFIGS = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
@@ -117,7 +118,7 @@ def as_text(changed: list[tuple[str, str, Any, Any]]) -> dict[str, dict[str, str
     """The same for readers: module -> key -> value."""
     found: dict[str, dict[str, str]] = {}
     for module, key, value, _ in changed:
-        found.setdefault(module, {})[key] = _repr(value)[:500]
+        found.setdefault(module, {})[key] = cuts.head(_repr(value), 500)
     return found
 
 

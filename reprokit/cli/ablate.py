@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from . import consent, screen
+from . import consent, out, screen
 from . import options as shared
 
 _SAYS = {"same": "the same failure", "other": "another failure", "passes": "passes", "unresolved": "no answer"}
@@ -39,7 +38,7 @@ def ablate(
         else:
             told = _of_target(what, python, timeout, output_dir, live)
     if as_json:
-        screen.print_json(told)
+        out.RESULTS.json(told)
     else:
         _print(told)
     ctx.exit(_status(told.get("ablation")))
@@ -84,27 +83,19 @@ def _status(found: dict[str, Any] | None) -> int:
 
 
 def _print(told: dict[str, Any]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    out = screen.console()
     found = told.get("ablation")
-    out.print(f"[bold]{escape(screen.safe(told['signature']['title']))}[/]")
+    out.RESULTS.line((told["signature"]["title"], "bold"))
     if not found:
         for row in told.get("missing") or ():
             if row["what"] in ("ablation", "minimization"):
-                out.print(escape(screen.safe(f"no ablation step was asked: {row['why']}")))
+                out.RESULTS.line(f"no ablation step was asked: {row['why']}")
         return
-    table = Table(box=None, pad_edge=False)
-    for title in ("ablation step", "result", "CPU s", "what it did instead"):
-        table.add_column(title, justify="right" if title == "CPU s" else "left")
+    rows = []
     for step in found["steps"]:
         instead = step["title"] if step["answer"] in ("other", "unresolved") else ""
-        cells = (step["name"], _SAYS.get(step["answer"], ""), f"{step['cpu_s']:.1f}", instead[:80])
-        table.add_row(*(escape(screen.safe(cell)) for cell in cells))
-    out.print(table)
-    out.print(escape(screen.safe(found["sentence"])))
+        rows.append((step["name"], _SAYS.get(step["answer"], ""), f"{step['cpu_s']:.1f}", instead[:80]))
+    out.RESULTS.table(("ablation step", "result", "CPU s", "what it did instead"), rows, right=("CPU s",))
+    out.RESULTS.line(found["sentence"])
     for name in ("pack", "run_dir"):
         if told.get(name):
-            out.print(f"{name.removesuffix('_dir'):<10} {escape(screen.safe(told[name]))}")
-    sys.stdout.flush()
+            out.RESULTS.line(f"{name.removesuffix('_dir'):<10} {told[name]}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.records import BadInput
-from . import consent, screen
+from . import consent, out, screen
 from . import options as shared
 from .options import SECONDS
 
@@ -111,12 +110,11 @@ def bisect(
         told = to_json(found, (good or "", bad or ""))
         status = 130 if found.is_interrupted else EXIT_CODES[found.outcome.status]
     if as_json:
-        screen.print_json(told)
+        out.RESULTS.json(told)
     elif is_git:
-        click.echo(screen.safe(f"{step.answer}: {step.title or 'it passes'}"))
+        out.RESULTS.line(f"{step.answer}: {step.title or 'it passes'}")
     else:
         tell(found)
-    sys.stdout.flush()
     ctx.exit(status)
 
 
@@ -188,22 +186,15 @@ def to_json(found: Bisected, ends: tuple[str, str]) -> dict[str, Any]:
 
 def tell(found: Bisected) -> None:
     """Print the steps in the order in which they were asked, then the range."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    out = screen.console()
     colours = {"good": "green", "bad": "red", "skip": "yellow"}
-    table = Table("torch", "verdict", "seconds", "python", "title")
-    for column in table.columns:
-        column.overflow = "fold"  # a path is there to be copied
+    rows: list[tuple[out.Part, ...]] = []
     for step in found.steps:
         seconds = "known" if step.is_known else f"{step.seconds:.1f}"
-        version, python, title = (screen.safe(text) for text in (step.version or "?", step.python, step.title))
-        if out.is_terminal:
-            verdict = f"[{colours[step.answer]}]{step.answer}[/]"
-            table.add_row(escape(version), verdict, seconds, escape(python), escape(title))
+        version, python, title = step.version or "?", step.python, step.title
+        if out.RESULTS.isatty():
+            rows.append((version, (step.answer, colours[step.answer]), seconds, python, title))
         else:
-            out.print(escape(f"{version:<16} {step.answer:<5} {seconds:>8}  {python}  {title}".rstrip()))
-    if out.is_terminal:
-        out.print(table)
-    out.print(escape(screen.safe(found.says)))
+            out.RESULTS.line(f"{version:<16} {step.answer:<5} {seconds:>8}  {python}  {title}".rstrip())
+    if rows:
+        out.RESULTS.table(("torch", "verdict", "seconds", "python", "title"), rows)
+    out.RESULTS.line(found.says)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from . import options as shared
-from . import screen, tell
+from . import out, screen, tell
 
 EXIT_CODES = {"ok": 0, "unknown": 3}
 """Every other kind is a captured failure: 1."""
@@ -129,16 +128,16 @@ def capture(
         request = read_request(ctx, target, rest, model, options)
         is_command = request.target.kind == "command"
         with screen.Live(is_quiet=as_json, is_plain=is_command) as live:
-            streams = (sys.stderr.buffer if as_json else sys.stdout.buffer, sys.stderr.buffer)
+            streams = ((out.PROGRESS if as_json else out.RESULTS).buffer, out.PROGRESS.buffer)
             captured = line.capture(
                 request, output_dir, live.say, live.show, streams if is_command else None, live.show_status
             )
     except BadInput as problem:
         if as_json:
-            screen.print_json(refusal(str(problem)))
+            out.RESULTS.json(refusal(str(problem)))
         raise
     if as_json:
-        screen.print_json(captured.to_json())
+        out.RESULTS.json(captured.to_json())
     else:
         tell.captured_run(captured)
     ctx.exit(exit_code(captured.verdict))

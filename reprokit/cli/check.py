@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from . import options as shared
-from . import screen
+from . import out
 from .options import SECONDS
 
 SKIP = 125
@@ -66,7 +66,7 @@ def check(
         checked = shared.interpreter(python)
     except (OSError, UnicodeDecodeError, BadInput) as problem:
         # a bisection must not take a commit without this file, or with a broken build, for a bad one
-        click.echo(f"reprokit: cannot tell: {problem}", err=True)
+        out.say(f"cannot tell: {problem}")
         ctx.exit(SKIP)
     with tempfile.TemporaryDirectory(prefix="reprokit-check-") as folder, interrupts.held():
         done = player.replay(
@@ -83,10 +83,10 @@ def check(
         )
     if as_json:
         titles = [run.signature.title for run in done.runs]
-        screen.print_json({"schema": 1, "answer": done.answer, "runs": len(done.runs), "titles": titles})
+        out.RESULTS.json({"schema": 1, "answer": done.answer, "runs": len(done.runs), "titles": titles})
     else:
         for run in done.runs:
-            click.echo(screen.safe(f"{run.answer}: {run.signature.title}"))
+            out.RESULTS.line(f"{run.answer}: {run.signature.title}")
     if done.is_interrupted:
         ctx.exit(130)
     if done.answer == oracle.UNRESOLVED:

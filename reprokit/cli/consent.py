@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from ..core.records import BadInput
 from . import options as shared
-from . import screen
+from . import out, screen
 
 if TYPE_CHECKING:
     from ..host import again, minimize
@@ -34,8 +32,8 @@ def ask(pack: Path, text: str, python: str, is_agreed: bool, live: screen.Live |
     require(pack, is_agreed)
     if live is not None:
         live.pause()
-    click.echo(screen.safe(text), err=True)  # all of it: what is cut off could be what matters
-    if not click.confirm(f"Run this with {python}?", default=False, err=True):
+    out.PROGRESS.line(text)  # all of it: what is cut off could be what matters
+    if not out.confirm(f"Run this with {python}?"):
         raise BadInput("nothing was run")
     if live is not None:
         live.resume()

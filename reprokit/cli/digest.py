@@ -5,27 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from . import screen
+from . import out
 
 
 def show(told: dict[str, Any], output_dir: Path) -> None:
     """Print what a night came to."""
-    from rich.markup import escape
-
     from ..host.triage.page import DIGEST, PAGE, TITLES
 
-    out = screen.console()
-
-    def line(text: str) -> None:
-        out.print(escape(screen.safe(text)))
+    line = out.RESULTS.line
 
     colours = {"new": "red", "regressed": "red", "fixed": "green", "flaky": "yellow", "open": "default", "muted": "dim"}
-    out.print(f"[bold]{escape(told['suite'])}, night {escape(told['night']['name'])}:[/] {escape(told['sentence'])}")
+    line((f"{told['suite']}, night {told['night']['name']}:", "bold"), f" {told['sentence']}")
     for group, title in TITLES.items():
         found = told["groups"][group]
         if group == "muted" or not found:
             continue
-        out.print(f"\n[bold {colours[group]}]{title.capitalize()}[/]")
+        line((f"\n{title.capitalize()}", f"bold {colours[group]}"))
         for bug in found[:20]:
             line(f"  bug {bug['id']}  {bug['title']}")
             cells = f"{bug['tonight']} cell{'s' if bug['tonight'] != 1 else ''} tonight"
@@ -47,11 +42,11 @@ def show(told: dict[str, Any], output_dir: Path) -> None:
         ("lost", "Lost"),
     ):
         if told[name]:
-            out.print(f"\n[bold]{title}[/]")
+            line((f"\n{title}", "bold"))
             for row in told[name][:20]:
                 line(f"  {row['target']} {row['settings']}{': ' + row['why'] if row.get('why') else ''}")
     if told["proposals"]:
-        out.print("\n[bold]Perhaps one bug[/]")
+        line(("\nPerhaps one bug", "bold"))
         for one in told["proposals"][:10]:
             a, b = one["bugs"]
             line(f"  {a} and {b}, {one['score']:.0%} alike: {'; '.join(one['shared'])}")

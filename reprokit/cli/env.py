@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from . import options as shared
-from . import screen
+from . import out, screen
 
 
 @click.command()
@@ -29,27 +29,23 @@ def env(python: str | None, gpu: bool, as_json: bool) -> None:
       reprokit env --gpu > gpu.json
     """
     from ..core.records import to_json
-    from ..core.redact import Redactor
     from ..host import devices, environment, private
 
     path = shared.interpreter(python)
     if gpu:
-        screen.print_json(devices.here(path)[0])
+        out.RESULTS.json(devices.here(path)[0])
         return
     with screen.Live(is_quiet=as_json) as live:
         live.say("asking the machine and the interpreter (up to a minute)")
         found = environment.collect(path)
-    redactor = Redactor(private.gather())
+    redactor = private.redactor()
     facts: dict[str, Any] = redactor.value(found.facts)
     missing = redactor.value(to_json(found.missing))
     if as_json:
-        screen.print_json(
+        out.RESULTS.json(
             {"schema": 1, "environment": facts, "collect_env": redactor.text(found.collect_env), "missing": missing}
         )
         return
-    from rich.markup import escape
-
-    out = screen.console()
     for name, value in sorted(facts.items()):
         if name in ("packages", "log_names"):
             text = f"{len(value)} (all with --json)"
@@ -57,6 +53,6 @@ def env(python: str | None, gpu: bool, as_json: bool) -> None:
             text = "; ".join(f"{k} {v}" for k, v in value.items() if v not in (None, "", []))
         else:
             text = json.dumps(value, default=repr)
-        out.print(f"[bold]{name}[/]: {escape(screen.safe(text))}")
+        out.RESULTS.line((name, "bold"), f": {text}")
     for row in missing:
-        out.print(f"missing {escape(screen.safe(row['what']))}: {escape(screen.safe(row['why']))}")
+        out.RESULTS.line(f"missing {row['what']}: {row['why']}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..core.records import BadInput
-from . import screen
+from . import out
 
 if TYPE_CHECKING:
     from ..host.filing import Filing
@@ -47,16 +47,16 @@ def issue(ctx: click.Context, pack: Path, output_dir: Path | None, as_json: bool
     opened = again.open_pack(pack)
     if why := filing.why_not(opened):
         if as_json:
-            screen.print_json({"schema": 1, "pack": str(pack), "is_bug": False, "why": why})
+            out.RESULTS.json({"schema": 1, "pack": str(pack), "is_bug": False, "why": why})
         else:
-            click.echo(f"{pack} is not a bug to file: {why}")
+            out.RESULTS.line(f"{pack} is not a bug to file: {why}")
         ctx.exit(1)
     found = filing.filing(opened)
     if not any(field.files for field in found.fields):
         raise BadInput(f"{pack} holds no text of an issue; capture it again, or paste from reprokit show {pack}")
     written = _write(found, output_dir) if output_dir else {}
     if as_json:
-        screen.print_json(
+        out.RESULTS.json(
             {
                 "schema": 1,
                 "pack": str(pack),
@@ -84,7 +84,7 @@ def _write(found: Filing, folder: Path) -> dict[str, str]:
         folder.mkdir(parents=True, exist_ok=True)
         for field in found.fields:
             if field.files:
-                written[field.name] = str(files.write_whole(folder / FILES[field.name], screen.safe(field.text)))
+                written[field.name] = str(files.write_whole(folder / FILES[field.name], out.clean(field.text)))
     except OSError as problem:
         raise BadInput(
             f"cannot write below {folder}: {problem.strerror or problem}; name a writable --output-dir"
@@ -103,9 +103,11 @@ def _tell(found: Filing, pack: Path, written: dict[str, str]) -> None:
     size = f"{found.size / 1e6:.2f} MB; GitHub takes {MOST_BYTES / 1e6:.0f} MB"
     rows.append(("attach", f"{pack} ({size}{'' if found.fits else ', so put it elsewhere and link it'})"))
     for name, text in rows:
-        click.echo(screen.safe(f"{name:<20} {text}"))
+        out.RESULTS.line(f"{name:<20} {text}")
     if (count := sum(len(field.text) for field in found.fields)) > FIELD_CHARS:
-        click.echo(f"The texts have {count} characters and GitHub takes {FIELD_CHARS}: cut the longest.")
+        out.RESULTS.line(f"The texts have {count} characters and GitHub takes {FIELD_CHARS}: cut the longest.")
     if not written:
-        click.echo(f"reprokit show {pack} --file NAME prints one of these texts, --output-dir writes them all.")
-    click.echo("Replace the comment at the head of the description by a sentence of your own. Nothing was posted.")
+        out.RESULTS.line(f"reprokit show {pack} --file NAME prints one of these texts, --output-dir writes them all.")
+    out.RESULTS.line(
+        "Replace the comment at the head of the description by a sentence of your own. Nothing was posted."
+    )

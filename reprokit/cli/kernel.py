@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import options as shared
-from . import screen
+from . import out, screen
 from .options import SECONDS
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def kernel(
             except KeyboardInterrupt:
                 ctx.exit(130)
     if as_json:
-        screen.print_json(to_json(found, versions))
+        out.RESULTS.json(to_json(found, versions))
     else:
         tell(found, versions)
     answers = {cell.answer for cell in found.cells}
@@ -90,23 +90,20 @@ def to_json(found: Matrix, versions: dict[str, str]) -> dict[str, Any]:
 
 def tell(found: Matrix, versions: dict[str, str]) -> None:
     """Print the matrix, a column for each ptxas, then what the failing cells said and what helps."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    out = screen.console()
     tools = list(dict.fromkeys(c.ptxas for c in found.cells))
-    table = Table("kernel", "for", *(escape(f"ptxas {versions[t]}" if t else "Triton's ptxas") for t in tools))
+    rows: list[tuple[out.Part, ...]] = []
     by_place = {(c.kernel, c.arch, c.ptxas): c for c in found.cells}
     for kernel, arch in dict.fromkeys((c.kernel, c.arch) for c in found.cells):
         mine = [by_place[kernel, arch, t] for t in tools]
-        cells = [f"[green]{c.seconds:.1f} s[/]" if c.is_fine else f"[red]{c.phase or c.answer}[/]" for c in mine]
-        table.add_row(escape(screen.safe(kernel)), arch.name, *cells)
-    out.print(table)
+        cells = [(f"{c.seconds:.1f} s", "green") if c.is_fine else (str(c.phase or c.answer), "red") for c in mine]
+        rows.append((kernel, arch.name, *cells))
+    titles = (f"ptxas {versions[t]}" if t else "Triton's ptxas" for t in tools)
+    out.RESULTS.table(("kernel", "for", *titles), rows)
     for (arch_name, tool), remedies in found.remedies.items():
         some = [c for c in found.cells if (c.arch.name, c.ptxas, c.is_fine) == (arch_name, tool, False)]
         count = f" ({len(some)} kernels)" if len(some) > 1 else ""
         with_tool = f" with {tool}" if tool else ""
-        out.print(escape(screen.safe(f"{arch_name}{with_tool}{count}: {some[0].answer}: {some[0].said}")))
+        out.RESULTS.line(f"{arch_name}{with_tool}{count}: {some[0].answer}: {some[0].said}")
         for remedy in remedies:
             verdict = "works" if remedy.works else f"does not help: {remedy.said}"
-            out.print(escape(screen.safe(f"    {remedy.words}: {verdict}")))
+            out.RESULTS.line(f"    {remedy.words}: {verdict}")

@@ -8,6 +8,8 @@ import sys
 import click
 
 from .. import __version__
+from ..host import inherited, interrupts
+from . import out
 
 COMMANDS = {
     "ablate": "Say with which backends, modes and switches it fails.",
@@ -78,8 +80,10 @@ def _keep_traceback() -> str:
 
 def main() -> None:
     """Run the command line; wrong usage is one line on stderr and exit code 2."""
+    from ..core import limits
     from ..core.records import BadInput
 
+    inherited.take_over()
     try:
         status = cli.main(standalone_mode=False)
     except click.exceptions.Abort:
@@ -88,19 +92,24 @@ def main() -> None:
         status = 130
     except (click.UsageError, BadInput) as problem:
         if type(problem).__name__ == "NoArgsIsHelpError":  # of click 8.2; before, click printed the help itself
-            click.echo(problem.format_message(), err=True)  # type: ignore[union-attr]
+            out.PROGRESS.text(problem.format_message() + "\n")  # type: ignore[union-attr]
             sys.exit(2)
         text = problem.format_message() if isinstance(problem, click.UsageError) else str(problem)
-        print(f"reprokit: {' '.join(text.split())}", file=sys.stderr)
+        out.say(text)
         status = 2
     except click.exceptions.Exit as left:
         status = left.exit_code
-    except BrokenPipeError:  # the reader has left: reprokit show PACK | head
-        sys.stderr.close()
-        status = 0
-    except Exception:  # a defect of ours: keep the traceback, spare the user
+    except Exception as problem:
         status = 3
-        print(f"reprokit: this is a defect of reprokit; please report it with {_keep_traceback()}", file=sys.stderr)
+        if out.RESULTS.is_lost():  # click printed a help text
+            pass
+        elif spent := limits.limit_of(problem):
+            status = 2
+            out.say(f"cannot go on: {spent}")
+        else:  # a defect of ours: keep the traceback, spare the user
+            out.say(f"this is a defect of reprokit; please report it with {_keep_traceback()}")
+    if interrupts.count:
+        status = 130
     if status in (2, 3) and sys.argv[1:2] == ["bisect"] and "--git" in sys.argv:
         status = STOPS_GIT
     sys.exit(status if isinstance(status, int) else 0)

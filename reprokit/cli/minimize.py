@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from . import consent, screen
+from . import consent, out, screen
 from . import options as shared
 from .options import PROOFS, SECONDS
 
@@ -85,7 +84,7 @@ def minimize(
         else:
             status, told = _of_target(what, budget, proofs, python, output_dir, ablate, live)
     if as_json:
-        screen.print_json(told)
+        out.RESULTS.json(told)
     else:
         _print(told)
     ctx.exit(status)
@@ -186,29 +185,25 @@ def _told(captured: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(told: dict[str, Any]) -> None:
-    from rich.markup import escape
-
-    out = screen.console()
     found = told.get("minimized")
     title = (told.get("signature") or {}).get("title")
-    out.print(f"[bold]{escape(screen.safe(str(title)))}[/]")
+    out.RESULTS.line((str(title), "bold"))
     if not found or not found.get("lines"):
         notes = [m["why"] for m in told.get("missing") or () if m.get("what") == "minimization"]
         for note in (found or {}).get("notes") or notes or ["nothing was found"]:
-            out.print(escape(screen.safe(f"no smaller program: {note}")))
+            out.RESULTS.line(f"no smaller program: {note}")
     else:
-        out.print(escape(screen.safe(str(found.get("says")))))
+        out.RESULTS.line(str(found.get("says")))
         for note in found.get("notes") or ():
-            out.print(escape(screen.safe(note)))
-        out.print(f"{found['probes']} probes, {found['cpu_s']:.0f} CPU-seconds; {found['spent']}")
+            out.RESULTS.line(note)
+        out.RESULTS.line(f"{found['probes']} probes, {found['cpu_s']:.0f} CPU-seconds; {found['spent']}")
         if told.get("repro"):
             text = Path(told["repro"]).read_text(encoding="utf-8")
             if text.count("\n") <= 60:
-                out.print("")
-                out.print(escape(screen.safe(text)))
+                out.RESULTS.line()
+                out.RESULTS.line(text)
     if told.get("unproven"):
-        out.print(escape(screen.safe(f"no repro   nothing proves one: {told['unproven']}")))
+        out.RESULTS.line(f"no repro   nothing proves one: {told['unproven']}")
     for name in ("repro", "candidate", "pack", "run_dir"):
         if told.get(name):
-            out.print(f"{name.removesuffix('_dir'):<10} {escape(screen.safe(told[name]))}")
-    sys.stdout.flush()
+            out.RESULTS.line(f"{name.removesuffix('_dir'):<10} {told[name]}")

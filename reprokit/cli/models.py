@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from . import options as shared
-from . import screen
+from . import out, screen
 
 
 @click.command()
@@ -39,7 +39,7 @@ def models(target: str | None, python: str | None, as_json: bool) -> None:
     if python is not None:
         raise BadInput("--python is for hf: targets; the zoo is the same everywhere")
     if as_json:
-        screen.print_json(
+        out.RESULTS.json(
             {
                 "schema": 1,
                 "models": [
@@ -49,14 +49,9 @@ def models(target: str | None, python: str | None, as_json: bool) -> None:
             }
         )
         return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for title in ("model", "parameters", "dtype", "about"):
-        table.add_column(title, justify="right" if title == "parameters" else "left", no_wrap=title != "about")
-    for m in ZOO.values():
-        table.add_row(m.name, _count(m.parameters), m.knobs["dtype"], m.about)
-    screen.console().print(table)
+    rows = [(m.name, _count(m.parameters), str(m.knobs["dtype"]), m.about) for m in ZOO.values()]
+    titles = ("model", "parameters", "dtype", "about")
+    out.RESULTS.table(titles, rows, right=("parameters",), whole=titles[:-1])
 
 
 def _hf(words: str, python: str | None, as_json: bool) -> None:
@@ -69,35 +64,31 @@ def _hf(words: str, python: str | None, as_json: bool) -> None:
         live.say(f"asking the transformers of {path}")
         told = library.ask(path, target)
     if as_json:
-        screen.print_json({"schema": 1, **told})
+        out.RESULTS.json({"schema": 1, **told})
     elif target.name or target.place:
         _print_one(told)
     else:
-        _print(f"transformers {told['transformers']} has {len(told['types'])} model types:")
+        out.RESULTS.line(f"transformers {told['transformers']} has {len(told['types'])} model types:")
         for name in told["types"]:
-            _print(f"  hf:{name}")
+            out.RESULTS.line(f"  hf:{name}")
 
 
 def _print_one(told: dict[str, Any]) -> None:
     count = _count(told["parameters"]) if told["parameters"] else "an unknown number of"
     inputs = ", ".join(f"{n} {s}" for n, s in told["inputs"].items()) or "none that reprokit can make"
-    _print(f"hf:{told['name']}: {told['class']} of transformers {told['transformers']}, {count} parameters by default")
-    _print(f"inputs {inputs}")
+    out.RESULTS.line(
+        f"hf:{told['name']}: {told['class']} of transformers {told['transformers']}, {count} parameters by default"
+    )
+    out.RESULTS.line(f"inputs {inputs}")
     sets = {
         "--layers": ", ".join(told["layers"]) or "nothing here",
         "--batch-size": f"default {told['batch_size']}",
         "--sequence-length": f"default {told['sequence_length']}",
     }
     for name, text in sets.items():
-        _print(f"  {name:<36} {'sets ' if name == '--layers' else ''}{text}")
+        out.RESULTS.line(f"  {name:<36} {'sets ' if name == '--layers' else ''}{text}")
     for name, value in told["knobs"].items():
-        _print(f"  --set {name:<30} {json.dumps(value)}")
-
-
-def _print(text: str) -> None:
-    from rich.markup import escape
-
-    screen.console().print(escape(screen.safe(text)), highlight=False, soft_wrap=True)
+        out.RESULTS.line(f"  --set {name:<30} {json.dumps(value)}")
 
 
 def _count(number: int) -> str:

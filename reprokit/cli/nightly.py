@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from . import digest, screen
+from . import digest, out, screen
 
 if TYPE_CHECKING:
     from ..host.triage.ledger import Ledger
@@ -59,9 +57,9 @@ def init(suite: Path, as_json: bool) -> None:
     except OSError as problem:
         raise BadInput(f"cannot write {suite}: {problem.strerror}") from problem
     if as_json:
-        screen.print_json({"schema": 1, "suite": str(suite)})
+        out.RESULTS.json({"schema": 1, "suite": str(suite)})
     else:
-        click.echo(f"{suite} is written; mend it, and then: reprokit nightly run {suite}")
+        out.RESULTS.line(f"{suite} is written; mend it, and then: reprokit nightly run {suite}")
 
 
 @nightly.command()
@@ -111,12 +109,12 @@ def run(
             told = engines.run_night(asked, cells, place, ledger_path, engine, cores, live.say, show)
         except engines.WentWrong as problem:
             if as_json:
-                screen.print_json({"schema": 1, "exit_code": 3, "problem": str(problem)})
+                out.RESULTS.json({"schema": 1, "exit_code": 3, "problem": str(problem)})
             else:
-                click.echo(f"reprokit: {problem}", err=True)
+                out.say(str(problem))
             ctx.exit(3)
     if as_json:
-        screen.print_json(told)
+        out.RESULTS.json(told)
     else:
         digest.show(told, output_dir)
     ctx.exit(130 if told["is_interrupted"] else told["exit_code"])
@@ -138,7 +136,7 @@ def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, as_js
     with _open(output_dir, ledger_path) as store:
         told = morning.report(store, None, output_dir.resolve())
     if as_json:
-        screen.print_json(told)
+        out.RESULTS.json(told)
     else:
         page.write(told, output_dir)
         digest.show(told, output_dir)
@@ -232,7 +230,7 @@ def export_(output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
 
     with _open(output_dir, ledger_path) as store:
         for row in exchange.export(store):
-            sys.stdout.write(json.dumps(row, sort_keys=True) + "\n")
+            out.RESULTS.text(out.ascii_json(row, sort_keys=True) + "\n")
 
 
 @nightly.command(name="import")
@@ -295,6 +293,6 @@ def _show(live: screen.Live) -> Any:
 
 def _said(told: dict[str, Any], words: str, as_json: bool) -> None:
     if as_json:
-        screen.print_json(told)
+        out.RESULTS.json(told)
     else:
-        click.echo(words)
+        out.RESULTS.line(words)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ..core.records import BadInput
+from . import out
 
 
 class _Seconds(click.types.FloatParamType):
@@ -165,7 +166,7 @@ def interpreter(name: str | None) -> str:
         return interpreters.check(name)
     path, why = interpreters.usual()
     if why:
-        click.echo(f"reprokit: {why}", err=True)
+        out.say(why)
     return interpreters.check(path)
 
 

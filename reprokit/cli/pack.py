@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from . import screen
+from . import out
 
 
 @click.command()
@@ -27,9 +27,9 @@ def pack(ctx: click.Context, run_dir: Path, as_json: bool) -> None:
     from . import tell
     from .capture import exit_code
 
-    captured = line.repack(run_dir, (lambda text: None) if as_json else screen.say)
+    captured = line.repack(run_dir, (lambda text: None) if as_json else out.say)
     if as_json:
-        screen.print_json(captured.to_json())
+        out.RESULTS.json(captured.to_json())
     else:
         tell.captured_run(captured)
     ctx.exit(exit_code(captured.verdict))

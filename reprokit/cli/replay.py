@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import click
 
-from . import consent, screen
+from . import consent, out, screen
 from . import options as shared
 from .options import SECONDS
 
@@ -72,14 +71,11 @@ def replay(
         ],
     }
     if as_json:
-        screen.print_json(told)
+        out.RESULTS.json(told)
     else:
-        from rich.markup import escape
-
-        out = screen.console()
-        out.print(escape(screen.safe(f"wanted     {opened.signature.title}")))
+        out.RESULTS.line(f"wanted     {opened.signature.title}")
         for run in done.runs:
-            out.print(escape(screen.safe(f"{run.answer:<10} {run.signature.title}")))
-        out.print(f"[bold]{'reproduced' if done.hits else 'not reproduced'}: {done.hits} of {len(done.runs)} runs[/]")
-    sys.stdout.flush()
+            out.RESULTS.line(f"{run.answer:<10} {run.signature.title}")
+        words = "reproduced" if done.hits else "not reproduced"
+        out.RESULTS.line((f"{words}: {done.hits} of {len(done.runs)} runs", "bold"))
     ctx.exit(130 if done.is_interrupted else EXIT_CODES[done.answer])

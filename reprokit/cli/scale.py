@@ -10,7 +10,7 @@ import click
 
 from . import capture as one_run
 from . import options as shared
-from . import screen, tell
+from . import out, screen, tell
 
 UNUSED = {
     "line_repeats": 20_000, "escalate": None, "logs": (), "no_trace": False,
@@ -87,14 +87,13 @@ def scale(
             captured = line.scale(request, knob, sizes, at, output_dir, live.say, live.show, repeats, live.show_status)
     except BadInput as problem:
         if as_json:
-            screen.print_json({**one_run.refusal(str(problem)), "growth": None})
+            out.RESULTS.json({**one_run.refusal(str(problem)), "growth": None})
         raise
     if as_json:
-        screen.print_json({**captured.to_json(), "growth": captured.seen.growth})
+        out.RESULTS.json({**captured.to_json(), "growth": captured.seen.growth})
     else:
-        out = screen.console()
-        tell.table(out, captured.seen.growth)
-        out.print("")
+        tell.table(captured.seen.growth)
+        out.RESULTS.line()
         tell.captured_run(captured)
     ctx.exit(one_run.exit_code(captured.verdict))
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
-import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from . import out
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.status import Status
 
     from ..host.lookout import Progress
@@ -18,43 +16,19 @@ if TYPE_CHECKING:
 PLAIN_EVERY_S = 10.0
 
 
-def say(text: str) -> None:
-    """One line of progress."""
-    print(f"reprokit: {text}", file=sys.stderr, flush=True)
-
-
-def print_json(value: Any) -> None:
-    """The one object that ``--json`` prints."""
-    print(json.dumps(value, indent=1, default=repr), flush=True)
-
-
-def console() -> Console:
-    """The console for results; plain text when stdout is no terminal."""
-    from rich.console import Console
-
-    return Console(highlight=False, soft_wrap=True)
-
-
-def safe(text: str) -> str:
-    """Text from a pack or a target without control characters, which could rewrite the terminal."""
-    return re.sub(r"[^\S \n\t]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", "?", text)
-
-
 class Live:
     """Shows phase, elapsed time and memory while the target runs."""
 
     def __init__(self, is_quiet: bool = False, is_plain: bool = False) -> None:
         """``is_plain`` writes lines even on a terminal: a program of its own writes there too."""
-        self._is_terminal = sys.stderr.isatty() and not is_quiet and not is_plain
+        self._is_terminal = out.PROGRESS.isatty() and not is_quiet and not is_plain
         self._is_quiet = is_quiet
         self._status: Status | None = None
         self._next = self._next_status = PLAIN_EVERY_S
 
     def __enter__(self) -> Live:
         if self._is_terminal:
-            from rich.console import Console
-
-            self._status = Console(stderr=True).status("starting")
+            self._status = out.PROGRESS.console().status("starting")
             self._status.start()
         return self
 
@@ -77,12 +51,10 @@ class Live:
         if self._is_quiet:
             return
         if self._status is not None:
-            from rich.markup import escape
-
-            self._status.update(escape(safe(_line(progress))))
+            self._update(_line(progress))
         elif progress.elapsed_s >= self._next:
             self._next = progress.elapsed_s + PLAIN_EVERY_S
-            say(safe(_line(progress)))
+            out.say(_line(progress))
 
     def show_status(self, status: Standing) -> None:
         """How a reduction stands."""
@@ -90,25 +62,27 @@ class Live:
             return
         elapsed = time.monotonic() - status.began
         if self._status is not None:
-            from rich.markup import escape
-
-            self._status.update(escape(safe(_status_line(status, elapsed))))
+            self._update(_status_line(status, elapsed))
         elif elapsed >= self._next_status:
             self._next_status = elapsed + PLAIN_EVERY_S
-            say(safe(_status_line(status, elapsed)))
+            out.say(_status_line(status, elapsed))
 
     def say(self, text: str) -> None:
         """A line that stays."""
         if self._is_quiet:
             return
         if self._status is not None:
-            from rich.markup import escape
-
-            self._status.console.print(f"reprokit: {escape(safe(text))}", highlight=False, soft_wrap=True)
-            self._status.update(escape(safe(text)))
+            out.say(text)  # rich draws it above the live line
+            self._update(text)
         else:
-            say(text)
+            out.say(text)
         self._next = PLAIN_EVERY_S
+
+    def _update(self, text: str) -> None:
+        from rich.text import Text
+
+        assert self._status is not None
+        self._status.update(Text(out.one_line(text)))
 
 
 def _status_line(status: Standing, elapsed_s: float) -> str:

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import click
 
-from . import screen
+from . import out
+
+MOST_RECORD_CHARS = 1 << 20
+MOST_SHOWN_BYTES = 9 << 20
+"""Of one file: no text in a pack of ours is longer, and what is packed in it is no text."""
+_SHOWN = ("verdict.json", "signature.json", "report.json")
 
 
 @click.command()
@@ -28,50 +33,47 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
     from ..host import archive
 
     pack = archive.locate(pack)
-    found = archive.read(pack)
-    verdict, signature = found.json("verdict.json"), found.json("signature.json")
+    found = archive.read(pack, lambda file: file in (*_SHOWN, name))
+    verdict, signature = (found.json(file, MOST_RECORD_CHARS) for file in ("verdict.json", "signature.json"))
     if name is not None:
         if name not in found.files:
             raise BadInput(f"{pack} holds no {name!r}; reprokit show {pack} lists its files")
+        if found.sizes[name] > MOST_SHOWN_BYTES:
+            raise BadInput(
+                f"{name} is {found.sizes[name]} bytes long; take it out with tar, show prints up to {MOST_SHOWN_BYTES}"
+            )
         text = found.files[name].decode("utf-8", "replace")
         if as_json:
-            screen.print_json({"schema": 1, "pack": str(pack), "file": name, "text": text})
+            out.RESULTS.json({"schema": 1, "pack": str(pack), "file": name, "text": text})
         else:
-            click.echo(screen.safe(text), nl=False)
+            out.RESULTS.text(text)
         return
-    rows = {n: len(d) for n, d in sorted(found.files.items())}
+    report, trimmed = found.json("report.json"), found.manifest["trimmed"]
+    rows = dict(sorted(found.sizes.items()))
     if as_json:
-        screen.print_json(
+        out.RESULTS.json(
             {
                 "schema": 1,
                 "pack": str(pack),
                 "verified": True,
                 "verdict": verdict,
                 "signature": signature,
-                "report": found.json("report.json"),
-                "trimmed": found.manifest.get("trimmed", []),
+                "report": report,
+                "trimmed": trimmed,
                 "files": rows,
             }
         )
         return
-    from rich.markup import escape
-
     from . import tell
 
-    out = screen.console()
-
-    def text_of(value: object) -> str:
-        return escape(screen.safe(" ".join(str(value).split())))
-
-    out.print(f"[bold]{text_of(signature.get('title', 'no signature'))}[/]")
-    if model := found.json("report.json"):
-        tell.report(out, model)
+    out.RESULTS.line((out.one_line(str(signature.get("title", "no signature"))), "bold"))
+    if report:
+        tell.report(report)
     else:
-        out.print(text_of(verdict.get("reason", "no verdict")))
-    out.print(
-        f"signature {text_of(signature.get('id'))}, {len(rows)} files, all agree with the manifest of {text_of(found.manifest.get('made_by'))}"
-    )
-    for file, size in rows.items():
-        out.print(f"{size:>10}  {text_of(file)}")
-    for trimmed in found.manifest.get("trimmed", []):
-        out.print(f"trimmed {text_of(trimmed)}")
+        out.RESULTS.line(out.one_line(str(verdict.get("reason", "no verdict"))))
+    about = f"signature {signature.get('id')!s:.100}, {len(rows)} files, all agree with the manifest of {found.manifest.get('made_by')!s:.100}"
+    out.RESULTS.line(out.one_line(about))
+    listed = [f"{size:>10}  {file}" for file, size in rows.items()]
+    out.RESULTS.text("".join(f"{out.one_line(row) if len(row) > 200 else row}\n" for row in listed))
+    for row in trimmed:
+        out.RESULTS.line(out.one_line(f"trimmed {row}"))

@@ -3,77 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core import responsibility
 from ..core.causes import EXPLAIN
-from . import screen
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from .out import RESULTS, one_line
 
 BAR = 40
 FRAMES = 12
+LINE, LABEL = 2_000, 40
+MOST_ROWS = 200
+"""Of one list of a report: a page of evidence is read, a flood is not."""
+MOST_POINTS = 10_000
 _LEVELS = "▁▂▃▄▅▆▇█"
 _PLAIN_LEVELS = ".:-=+*#@"
 
 
-def report(out: Console, model: dict[str, Any]) -> None:
-    """Print ``report.json`` of a pack; a stranger may have written it, so nothing in it is believed."""
-    from rich.markup import escape
-
-    is_plain = not (out.encoding or "").lower().startswith("utf")
+def report(model: dict[str, Any]) -> None:
+    """Print ``report.json`` of a pack; a stranger may have written it, so nothing in it is believed, and little printed."""
 
     def line(text: object, style: str = "") -> None:
-        said = escape(screen.safe(" ".join(str(text).split())))
-        out.print(f"[{style}]{said}[/]" if style else said)
+        RESULTS.line((one_line(_text(text)), style))
 
     line(model.get("reason"), "bold")
-    for text in (model.get("explain"), *(f"also {row}" for row in _rows(model, "also"))):
+    for text in (model.get("explain"), *(f"also {_text(row)}" for row in _rows(model, "also"))):
         if text:
             line(text)
     if model.get("not_filed"):
-        line(f"do not file it: {model.get('not_filed')}")
-    for name, value in _dict(model.get("work")).items():
-        line(f"{name}: {value}")
+        line(f"do not file it: {_text(model.get('not_filed'))}")
+    for name, value in [*_dict(model.get("work")).items()][:MOST_ROWS]:
+        line(f"{name}: {_text(value)}")
     for answer in _dicts(model, "answers"):
-        line(f"{answer.get('question')}: {answer.get('answer')}")
+        line(f"{_text(answer.get('question'))}: {_text(answer.get('answer'))}")
     for row in (*_rows(model, "path"), *_rows(model, "evidence")):
-        line(f"- {row}")
-    table(out, _dict(model.get("growth")))
+        line(f"- {_text(row)}")
+    table(_dict(model.get("growth")))
     if said := _dict(model.get("ablation")).get("sentence"):
         line(said)
     timeline = _dict(model.get("timeline"))
-    _phases(out, _dicts(timeline, "phases"), is_plain)
+    _phases(_dicts(timeline, "phases"))
     for series in _dicts(timeline, "series"):
-        values = [p[1] for p in _rows(series, "points") if isinstance(p, list) and len(p) == 2]
+        values = [p[1] for p in _rows(series, "points", MOST_POINTS) if isinstance(p, list) and len(p) == 2]
         numbers = _finite(values)
         if numbers:
-            out.print(
-                f"{escape(screen.safe(str(series.get('name')))):<18} {_spark(numbers, is_plain)} at most {_amount(max(numbers), series.get('unit'))}"
-            )
+            name = one_line(_text(series.get("name")), LABEL)
+            RESULTS.line(f"{name:<18} {_spark(numbers)} at most {_amount(max(numbers), series.get('unit'))}")
     for stack in _dicts(model, "stacks")[:8]:
-        line(f"{stack.get('who')}: {stack.get('told')}", "bold")
-        frames = _dicts(stack, "frames")
-        for frame in frames[:FRAMES]:
+        line(f"{_text(stack.get('who'))}: {_text(stack.get('told'))}", "bold")
+        frames = _rows(stack, "frames", MOST_POINTS)
+        for frame in (f for f in frames[:FRAMES] if isinstance(f, dict)):
             mark = " (moved)" if frame.get("has_moved") else ""
-            out.print(escape(screen.safe(f"    {frame.get('function')}  {frame.get('place')}{mark}")))
+            place = one_line(f"{_text(frame.get('function'))}  {_text(frame.get('place'))}{mark}")
+            RESULTS.line(f"    {place}")
         if len(frames) > FRAMES:
-            out.print(f"    ... {len(frames) - FRAMES} more")
+            RESULTS.line(f"    ... {len(frames) - FRAMES} more")
 
 
-def table(out: Console, growth: dict[str, Any]) -> None:
+def table(growth: dict[str, Any]) -> None:
     """Print what ``growth.json`` measured at each size."""
     for row in _rows(growth, "table"):
-        out.print(screen.safe(str(row)), markup=False)
+        RESULTS.line(_text(row)[:LINE])
 
 
-def _phases(out: Console, rows: list[dict[str, Any]], is_plain: bool) -> None:
-    seconds = [(str(r.get("phase")), s) for r in rows for s in _finite([r.get("seconds")])]
+def _phases(rows: list[dict[str, Any]]) -> None:
+    seconds = [(_text(r.get("phase")), s) for r in rows for s in _finite([r.get("seconds")])]
     most = max((s for _, s in seconds), default=0.0)
     for phase, spent in seconds[:12]:
-        bar = ("#" if is_plain else "█") * max(1, round(spent / most * BAR)) if most else ""
-        out.print(f"{screen.safe(phase)[:16]:<16} {spent:>8.2f} s  {bar}", markup=False)
+        mark = "#" if RESULTS.is_plain else "█"
+        bar = mark * max(1, round(spent / most * BAR)) if most > 0 else ""
+        RESULTS.line(f"{one_line(phase, LABEL)[:16]:<16} {spent:>8.2f} s  {bar}")
 
 
 def _finite(values: list[Any]) -> list[float]:
@@ -81,8 +79,8 @@ def _finite(values: list[Any]) -> list[float]:
     return [float(v) for v in values if isinstance(v, (int, float)) and abs(v) < 1e15]
 
 
-def _spark(values: list[float], is_plain: bool) -> str:
-    levels = _PLAIN_LEVELS if is_plain else _LEVELS
+def _spark(values: list[float]) -> str:
+    levels = _PLAIN_LEVELS if RESULTS.is_plain else _LEVELS
     width = min(len(values), BAR)
     chosen = [values[i * len(values) // width] for i in range(width)]
     most = max(max(chosen), 1e-9)
@@ -93,9 +91,25 @@ def _amount(value: float, unit: object) -> str:
     return f"{value / 1e6:.0f} MB" if unit == "bytes" else f"{value:.0%}" if unit == "share" else f"{value:.1f}"
 
 
-def _rows(holder: dict[str, Any], name: str) -> list[Any]:
+def _text(value: object) -> str:
+    """The head and tail of a long text: what is cut is never cleaned, so a long one costs no time."""
+    text = value if isinstance(value, str) else str(value) if isinstance(value, (int, float)) else _of_holder(value)
+    return text if len(text) <= LINE else f"{text[: LINE // 2]} ... {text[-LINE // 2 :]}"
+
+
+def _of_holder(value: object) -> str:
+    return (
+        "none"
+        if value is None
+        else f"{type(value).__name__} of {len(value)}"
+        if isinstance(value, (list, dict))
+        else ""
+    )
+
+
+def _rows(holder: dict[str, Any], name: str, most: int | None = None) -> list[Any]:
     value = holder.get(name)
-    return value if isinstance(value, list) else []
+    return value[: MOST_ROWS if most is None else most] if isinstance(value, list) else []
 
 
 def _dicts(holder: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -108,18 +122,14 @@ def _dict(value: Iterable[Any] | None) -> dict[str, Any]:
 
 def captured_run(captured: Any) -> None:
     """Print what a capture found and where its files lie."""
-    from rich.markup import escape
-
-    out = screen.console()
     verdict, seen = captured.verdict, captured.seen
     colour = {"ok": "green", "unknown": "yellow", "error-in-eager": "yellow"}.get(verdict.kind, "red")
 
     def row(name: str, text: str) -> None:
-        out.print(f"{name:<10} {escape(screen.safe(text))}")
+        RESULTS.line(f"{name:<10} {text}")
 
-    out.print(
-        f"[bold {colour}]{verdict.kind}[/]{'' if verdict.phase in (None, 'eager') else ' in ' + escape(verdict.phase)}: {escape(screen.safe(verdict.reason))}"
-    )
+    where = "" if verdict.phase in (None, "eager") else f" in {verdict.phase}"
+    RESULTS.line((verdict.kind, f"bold {colour}"), f"{where}: {verdict.reason}")
     if verdict.kind == "ok":
         for note in verdict.evidence:
             row("", note)

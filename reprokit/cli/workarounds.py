@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from . import consent, screen
+from . import consent, out, screen
 from . import options as shared
 
 _SAYS = {
@@ -46,7 +45,7 @@ def workarounds(
         else:
             told = _of_target(what, python, timeout, output_dir, live)
     if as_json:
-        screen.print_json(told)
+        out.RESULTS.json(told)
     else:
         _print(told)
     ctx.exit(_status(told))
@@ -106,7 +105,7 @@ def _of_pack(place: Path, python: str | None, yes: bool, output_dir: Path | None
             server, opened.program, opened.signature, minimize.limits_of(case), case.python,
             lambda name: live.show_status(Standing(trying=name)),
         )  # fmt: skip
-        found = tryer.all(opened.verdict, case.seen, _asked(opened.pack.json("run.json").get("compile")))
+        found = tryer.all(opened.verdict, case.seen, opened.compile)
     signature = {"id": opened.signature.id, "title": opened.signature.title}
     return {"schema": 1, "signature": signature, "run_dir": str(run_path), **_told(found)}
 
@@ -138,15 +137,9 @@ def _status(told: dict[str, Any]) -> int:
 
 
 def _print(told: dict[str, Any]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    out = screen.console()
-    out.print(f"[bold]{escape(screen.safe(told['signature']['title']))}[/]")
+    out.RESULTS.line((told["signature"]["title"], "bold"))
     if told["tried"]:
-        table = Table(box=None, pad_edge=False)
-        for title in ("remedy", "result", "CPU s", "speed beside eager", "write"):
-            table.add_column(title, justify="right" if title == "CPU s" else "left")
+        rows = []
         for row in told["tried"]:
             seconds = f"{row['compile_cpu_s']:.1f}" if row["compile_cpu_s"] else ""
             speed = (
@@ -155,11 +148,10 @@ def _print(told: dict[str, Any]) -> None:
                 else ""
             )
             code = row["code"] if row["answer"] == "passes" else row["why"][:70]
-            cells = (row["name"], _SAYS.get(row["answer"], ""), seconds, speed, code)
-            table.add_row(*(escape(screen.safe(cell)) for cell in cells))
-        out.print(table)
-        out.print(escape(screen.safe(f"not tried without a GPU: {', '.join(told['needs_gpu'])}")))
+            rows.append((row["name"], _SAYS.get(row["answer"], ""), seconds, speed, code))
+        titles = ("remedy", "result", "CPU s", "speed beside eager", "write")
+        out.RESULTS.table(titles, rows, right=("CPU s",))
+        out.RESULTS.line(f"not tried without a GPU: {', '.join(told['needs_gpu'])}")
     if told.get("guess"):
-        out.print(escape(screen.safe(f"a guess by size alone, {told['parameters']:,} parameters: {told['guess']}")))
-    out.print(escape(screen.safe(told["advice"])))
-    sys.stdout.flush()
+        out.RESULTS.line(f"a guess by size alone, {told['parameters']:,} parameters: {told['guess']}")
+    out.RESULTS.line(told["advice"])

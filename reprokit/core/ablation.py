@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import oracle
+from .decode import from_json
 from .records import Observation, to_json
 
 
@@ -170,15 +171,9 @@ class Ablation:
 
 
 def read(told: Mapping[str, Any]) -> Ablation:
-    """Read what ``to_json`` gave; raises TypeError for what is damaged."""
-    steps = tuple(Step(**row) for row in told.get("steps", ()))
-    for step in steps:
-        words = (step.name, step.group, step.answer, step.verdict, step.title)
-        if not all(isinstance(w, str) for w in words) or not all(
-            isinstance(n, (int, float)) for n in (step.seconds, step.cpu_s)
-        ):
-            raise TypeError(f"{step} is no step")
-    return Ablation(steps, str(told.get("blamed") or ""), str(told.get("responsible") or "torch"))
+    """Read what ``to_json`` gave; raises ValueError for what is damaged."""
+    found: Ablation = from_json(Ablation, told)
+    return found
 
 
 def _and(words: list[str]) -> str:

@@ -83,6 +83,8 @@ def is_version_or_local(found: re.Match[str]) -> bool:
     before = found.string[max(0, found.start() - 48) : found.start()]
     if _VERSION_BEFORE.search(before):
         return True
+    if before.rstrip().lower().endswith("nccl"):  # no version of NCCL is 10 or more
+        return int(address) >> 24 < 10
     return not address.is_private and _PACKAGE_BEFORE.search(before) is not None
 
 

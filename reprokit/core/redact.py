@@ -1,38 +1,28 @@
-"""How private text is hidden; what it looks like stands in ``redact_rules.py``.
+"""How private text is hidden; :mod:`redact_rules` says what it looks like.
 
 A :class:`Redactor` replaces each secret by a placeholder that names its kind and a number, the same one
-wherever the secret stands (``<token-1>``). What diagnoses a bug (torch paths, kernel names, hashes of
+wherever the secret is (``<token-1>``). What diagnoses a bug (torch paths, kernel names, hashes of
 commits, versions) is left alone; the tests hold both sides.
 """
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import json
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from . import lookalikes, redact_rules
+from . import escapes, lookalikes, redact_rules, secret_names
 from .redact_rules import Private
-
-SECRET_NAME = re.compile(
-    r"TOKEN(?!S|IZ)|SECRET|PASSWO?R?D|PASSPHRASE|CREDENTIAL|COOKIE|APIKEY|CONNECTION_STRING|DATABASE_URL|WEBHOOK"
-    r"|(?:^|_)(?:API|ACCESS|PRIVATE|SIGNING|ENCRYPTION|AUTH|LICENSE|SSH|GPG|ACCOUNT)_?KEY|_KEY$|^KEY$|_AUTH$|_PAT$|_PASS$|_PWD$|^SSHPASS$",
-    re.IGNORECASE,
-)
-"""Names of environment variables, and keys of JSON objects, whose values are secrets."""
+from .secret_places import Span
 
 ALLOWED_VARIABLES = re.compile(
     r"(?:TORCH|TRITON|CUDA|NCCL|GLOO|INDUCTOR|AOT|PYTORCH|OMP|MKL|KMP|GOMP|ROCR|HIP|HSA|AMD|NVIDIA|UCX|XLA)[A-Z0-9_]*"
     r"|RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|CC|CXX|CFLAGS|CXXFLAGS|LDFLAGS|LD_PRELOAD|LD_LIBRARY_PATH|PYTHONPATH|PYTHONHASHSEED|LANG|LC_ALL|CONDA_DEFAULT_ENV"
 )
-"""Environment variables that may enter a pack, by full match. Everything else stays at home."""
-
-# Inside JSON and repr a line break is written as a backslash and a letter, and the letter would glue itself to the
-# next word. While the rules run, these stand as separators that count as white space.
-_ESCAPES = (("\\n", "\x1c"), ("\\r", "\x1d"), ("\\t", "\x1e"))
-
+"""Environment variables that may enter a pack, by full match. No other does."""
 
 REMEMBERED, REMEMBERED_CHARS = 50_000, 200
 """Short texts come again and again, as keys and states do; equal ones are hidden alike."""
@@ -57,15 +47,28 @@ class Redactor:
         return found
 
     def _redacted(self, text: str) -> str:
-        for escape, stand_in in _ESCAPES:
-            text = text.replace(stand_in, " ").replace(escape, stand_in)
-        lowered = text.lower()
-        for hint, pattern, kind, keep in self._rules:
-            if not hint or any(h in lowered for h in hint):
-                text = pattern.sub(lambda m, kind=kind, keep=keep: self._replace(m, kind, keep), text)  # type: ignore[misc]
-        for escape, stand_in in _ESCAPES:
-            text = text.replace(stand_in, escape)
-        return text
+        read = escapes.plain(text)
+        draft = _Draft(read.text)
+        lowered = redact_rules.lower(draft.text)
+        for rule in self._rules:
+            if not rule.hints or any(hint in lowered for hint in rule.hints):
+                spans = [
+                    (start, end, self._placeholder(kind, draft.text[start:end]))
+                    for start, end, kind in rule.find(draft.text, lowered)
+                ]
+                if spans:
+                    draft.replace(spans)
+                    lowered = redact_rules.lower(draft.text)
+        if not draft.edits:
+            return text
+        pieces: list[str] = []
+        done = 0
+        for start, end, placeholder in draft.edits:
+            begin, stop = read.span(start, end)
+            if begin >= done:
+                pieces += (text[done:begin], placeholder)
+                done = stop
+        return "".join((*pieces, text[done:]))
 
     def value(self, value: Any) -> Any:
         """Redact every text inside a record or JSON value and give the same kind of value back.
@@ -76,14 +79,22 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            return {self._key(k): self._value_of(k, v) for k, v in value.items()}
+            return self._mapping(value)
         if isinstance(value, (list, tuple)):
             before = [None, *value]
-            return type(value)(self._after(b, v) for b, v in zip(before, value, strict=False))
+            return type(value)(self._after(b, v, len(value)) for b, v in zip(before, value, strict=False))
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {f.name: self.value(getattr(value, f.name)) for f in dataclasses.fields(value)}
             return dataclasses.replace(value, **fields)
         return value
+
+    def file_name(self, name: str) -> str:
+        """Redact the name of a file, part by part; the result can be one."""
+        parts = (
+            re.sub(r"[<>]+", "-", self.text(part)).strip("-") if self.text(part) != part else part
+            for part in name.split("/")
+        )
+        return "/".join(parts)
 
     def json_lines(self, text: str) -> str:
         """Redact a journal: each line that is JSON by its structure, any other as text."""
@@ -103,31 +114,47 @@ class Redactor:
         separators = (",", ":") if indent is None else None
         return json.dumps(self.value(value), indent=indent, ensure_ascii=False, separators=separators)
 
-    def _key(self, key: Any) -> Any:
-        return self.text(key) if isinstance(key, str) else key
+    def _mapping(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        named = next((value[k] for k in ("name", "key", "Name", "Key") if isinstance(value.get(k), str)), "")
+        found = {}
+        for key, one in value.items():
+            owner = named if named and str(key).lower() in ("value", "val", "content", "default") else key
+            found[self.text(key) if isinstance(key, str) else key] = self._value_of(owner, one)
+        return found
 
     def _value_of(self, key: Any, value: Any) -> Any:
-        if isinstance(key, str) and isinstance(value, str) and SECRET_NAME.search(key) and len(value) >= 4:
-            return value if lookalikes.is_setting_value(value) else self._placeholder("token", value)
+        sure = secret_names.sureness(key) if isinstance(key, str) and not isinstance(value, (dict, bool)) else ""
+        if not sure:
+            return self.value(value)
+        if isinstance(value, str):
+            return self._secret(sure, key, value)
+        if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
+            is_tokens = sure == secret_names.KEY
+            return type(value)(self.value(v) if is_tokens else self._secret(sure, key, v) for v in value)
+        if sure == secret_names.PASSWORD and isinstance(value, (int, float)) and abs(value) >= 1000:
+            return self._placeholder("token", str(value))
         return self.value(value)
 
-    def _after(self, before: Any, value: Any) -> Any:
-        if (
-            isinstance(before, str)
-            and isinstance(value, str)
-            and len(value) >= 4
-            and redact_rules.FLAG.fullmatch(before)
-        ):
-            return value if value.startswith("-") else self._placeholder("token", value)
-        return self.value(value)
+    def _secret(self, sure: str, name: str, value: str) -> str:
+        """The value of a key that may hold a secret."""
+        is_number = sure == secret_names.PASSWORD and value.isdigit()
+        if len(value) < 4 or (lookalikes.is_setting_value(value) and not is_number):
+            return value
+        if sure == secret_names.KEY and not (redact_rules.is_secret_entry(name, value)):
+            return self.text(value)
+        if sure == secret_names.TOKEN and " " in value.strip() and ":" in value:
+            return self.text(value)
+        if name in ("PWD", "OLDPWD", "pwd") and value.startswith(("/", "~", ".")):
+            return self.text(value)
+        return self._placeholder("token", value)
 
-    def _replace(self, found: re.Match[str], kind: str, keep: redact_rules.Keep | None) -> str:
-        if keep is not None and keep(found):
-            return found.group(0)
-        start, end = found.span("secret")
-        whole = found.group(0)
-        head, tail = whole[: start - found.start()], whole[end - found.start() :]
-        return f"{head}{self._placeholder(kind, found.group('secret'))}{tail}"
+    def _after(self, before: Any, value: Any, count: int) -> Any:
+        if isinstance(before, str) and isinstance(value, str) and len(value) >= 4:
+            is_flag = is_secret_flag(before) and not value.startswith("--")
+            is_row = count == 2 and not before.startswith("-") and secret_names.is_secret(before) and " " not in before
+            if is_flag or is_row:
+                return self._secret(secret_names.PASSWORD, before, value)
+        return self.value(value)
 
     def _placeholder(self, kind: str, secret: str) -> str:
         if kind == "home":
@@ -141,14 +168,66 @@ class Redactor:
         return self._numbers[key]
 
 
+class _Draft:
+    """A text in which rule after rule replaces spans, and where each replacement was in the text at first."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.edits: list[tuple[int, int, str]] = []
+        """Start and end in the first text, and what is there now; in order."""
+        self._places: list[int] = []
+        """Where each edit starts in the present text."""
+
+    def replace(self, spans: list[Span]) -> None:
+        """Put the third value of each span in place of the text that it spans; spans are in order and do not overlap."""
+        pieces: list[str] = []
+        new: list[tuple[int, int, str]] = []
+        done = 0
+        for start, end, text in spans:
+            if start < done:
+                continue
+            pieces += (self.text[done:start], text)
+            done = end
+            new.append((self._first(start, is_end=False), self._first(end, is_end=True), text))
+        self.text = "".join((*pieces, self.text[done:]))
+        kept = []
+        place = 0
+        for edit in self.edits:
+            while place < len(new) and new[place][1] <= edit[0]:
+                place += 1
+            if place == len(new) or edit[1] <= new[place][0]:
+                kept.append(edit)
+        self.edits = sorted([*kept, *new])
+        self._places = []
+        shift = 0
+        for start, end, text in self.edits:
+            self._places.append(start + shift)
+            shift += len(text) - (end - start)
+
+    def _first(self, place: int, is_end: bool) -> int:
+        """The place in the first text; inside a replacement, the edge of what it replaced."""
+        number = (bisect.bisect_left if is_end else bisect.bisect_right)(self._places, place) - 1
+        if number < 0:
+            return place
+        start, end, text = self.edits[number]
+        over = place - self._places[number] - len(text)
+        return end + over if over >= 0 else end if is_end else start
+
+
+def is_secret_flag(word: str) -> bool:
+    """Whether a word of a command line is a flag whose next word is a secret."""
+    name = word.lstrip("-")
+    return word.startswith("-") and len(name) > 2 and secret_names.is_secret(name) and not secret_names.asks(name)
+
+
 def command_text(argv: Sequence[str]) -> str:
     """A command line as one text: joined, it would lose the structure that shows which words are secret."""
     words: list[str] = []
     for before, word in zip([None, *argv], argv, strict=False):
         name, equals, _ = word.partition("=")
-        if before is not None and redact_rules.FLAG.fullmatch(before) and not word.startswith("-"):
+        if before is not None and is_secret_flag(before) and not word.startswith("--"):
             words.append("<hidden>")
-        elif equals and redact_rules.FLAG.fullmatch(name):
+        elif equals and is_secret_flag(name):
             words.append(f"{name}=<hidden>")
         else:
             words.append(word)

@@ -1,17 +1,17 @@
-"""What private text looks like: the patterns, in the order in which they run."""
+"""What private text looks like: the rules, in the order in which they run, on text without escapes."""
 
 from __future__ import annotations
 
 import builtins
 import keyword
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from . import lookalikes
+from . import command_secrets, lookalikes, secret_places, token_shapes, vendor_keys
+from .secret_places import MARK, Span
 
 Keep = Callable[[re.Match[str]], bool]
-Rule = tuple[tuple[str, ...], "re.Pattern[str]", str, "Keep | None"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,18 @@ class Private:
     """Values of environment variables with secret names, literally."""
 
 
+@dataclass(frozen=True)
+class Rule:
+    """One rule of redaction."""
+
+    hints: tuple[str, ...]
+    """A text that holds none of these, in lower case, is not searched; every text is where there are none."""
+    find: Callable[[str, str], Iterable[Span]]
+    """Give what is private in a text, which comes as it is and in lower case; in order, without overlaps."""
+    is_exact: bool = False
+    """The hints are not in lower case, and are looked for in the text as it is."""
+
+
 # Words of torch's own paths and logs: a user or host of this name is hidden in nothing but the home.
 _PATH_WORDS = frozenset(
     "root user users admin ubuntu debian centos fedora runner build builder test tests dev work home main local localhost "
@@ -35,151 +47,157 @@ _PATH_WORDS = frozenset(
 # Words of code: such a name is hidden where it is a folder, not where it may be a call.
 _CODE_WORDS = frozenset(n.lower() for n in (*dir(builtins), *keyword.kwlist))
 
-PLACEHOLDER = re.compile(r"<[a-z]+(?:-\d+)?>")
-_PLACEHOLDER = PLACEHOLDER.pattern
-_VALUE = rf"(?!{_PLACEHOLDER})[^\s\"'`,;&<>\\]"
-
-_TOKEN_SHAPES: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("gh",), r"\b(?P<secret>gh[opusr]_[A-Za-z0-9]{16,})"),
-    (("github_pat_",), r"\b(?P<secret>github_pat_[A-Za-z0-9_]{20,})"),
-    (("glpat-",), r"\b(?P<secret>glpat-[\w-]{16,})"),
-    (("hf_", "api_org_"), r"\b(?P<secret>(?:hf|api_org)_[A-Za-z0-9]{30,})"),
-    (("akia", "asia", "aroa"), r"\b(?P<secret>(?:AKIA|ASIA|AROA)[A-Z0-9]{16})\b"),
-    (("sk-",), r"(?<![\w-])(?P<secret>sk-(?:ant-|proj-|svcacct-|or-)?[A-Za-z0-9_-]{20,})"),
-    (("sk_live", "rk_live", "sk_test"), r"\b(?P<secret>[sr]k_(?:live|test)_[A-Za-z0-9]{16,})"),
-    (("xox",), r"\b(?P<secret>xox[abeprs]-[A-Za-z0-9-]{10,})"),
-    (("aiza",), r"\b(?P<secret>AIza[\w-]{30,})"),
-    (("ya29.",), r"\b(?P<secret>ya29\.[\w-]{20,})"),
-    (("npm_",), r"\b(?P<secret>npm_[A-Za-z0-9]{30,})"),
-    (("pypi-",), r"\b(?P<secret>pypi-[A-Za-z0-9_-]{40,})"),
-    (("wandb", "api.wandb.ai"), r"(?i:wandb[^\n]{0,60}?)\b(?P<secret>(?:local-)?[0-9a-f]{40})\b"),
-    (("wandb_v1_",), r"\b(?P<secret>wandb_v1_\w{20,})"),
-    (("nvapi-",), r"\b(?P<secret>nvapi-[\w-]{20,})"),
-    (("dop_v1_",), r"\b(?P<secret>dop_v1_[0-9a-f]{40,})"),
-    (("eyj",), r"\b(?P<secret>eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*){0,3})"),
-    (
-        ("aws",),
-        r"(?i:aws[^\n]{0,40}?)(?<![A-Za-z0-9/+=])(?P<secret>(?=[A-Za-z0-9/+]*[0-9])(?=[A-Za-z0-9/+]*[A-Z])(?=[A-Za-z0-9/+]*[a-z])[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
-    ),
-    (
-        ("hooks.slack.com", "discord"),
-        r"(?P<secret>https://(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/[\w/-]{16,})",
-    ),
-    (("xapp-",), r"\b(?P<secret>xapp-\d-[A-Za-z0-9-]{16,})"),
-    (("gsk_", "dckr_pat_", "r8_"), r"\b(?P<secret>(?:gsk|dckr_pat|r8)_[A-Za-z0-9_-]{20,})"),
-    (("sg.",), r"\b(?P<secret>SG\.[\w-]{16,}\.[\w-]{16,})"),
-    (("hvs.",), r"\b(?P<secret>hvs\.[\w-]{20,})"),
-    (("dapi",), r"\b(?P<secret>dapi[0-9a-f]{32})\b"),
-    (("key",), r"\bkey\s*=\s*[\"'](?P<secret>[0-9a-f]{40})[\"']"),
-    (("signature", "sig="), r"[?&;](?:sig|X-Amz-Signature|Signature)=(?P<secret>[^\s&\"'\\<]{8,})"),
-    (("machine",), r"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(?P<secret>(?!<)\S+)"),
-)
+PLACEHOLDER = re.compile(MARK)
+_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 _PRIVATE_KEYS = (
     # whole, even where each line has a prefix of its own
-    r"(?P<secret>-----BEGIN (?P<what>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----[\s\S]{0,16384}?-----END (?P=what)-----)",
+    r"(?P<secret>-{4,5} ?BEGIN (?P<what>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?) ?-{4,5}(?:(?!-----BEGIN)[\s\S]){0,16384}?-{4,5} ?END (?P=what) ?-{4,5})",
     # cut short
-    r"(?P<secret>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?:Proc-Type|DEK-Info|Version|Comment|Charset):[^\n\\\"]*|[A-Za-z0-9+/=\s\\])*)",
+    r"(?P<secret>-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?(?: ?-{1,5})?"
+    r"(?:(?:Proc-Type|DEK-Info|Version|Comment|Charset|Subject):[^\n\\\"]{0,200}|[A-Za-z0-9+/=\s\\>|]){0,16384})",
+    # without its beginning
+    r"(?P<secret>(?:(?:^|(?<=\n)|(?<=[\s\"'=>])|(?<=\]: ))[A-Za-z0-9+/]{1,80}={0,2}[ \t\r]{0,8}\n[^\n]{0,24}?){0,300}"
+    r"[A-Za-z0-9+/=]{0,80}\s{0,8}-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5})",
+    # PuTTY's
+    r"Private-Lines: \d{1,3}\s{1,4}(?P<secret>(?:[A-Za-z0-9+/=]{16,}\s{0,4}){1,200})",
 )
-_UPPER_NAMES = (
-    r"(?<![A-Za-z0-9_])(?=[A-Z0-9_]{3,64}(?![A-Za-z0-9_]))[A-Z0-9_]*?(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?"
-    r"|APIKEY|KEY|_(?:AUTH|PAT|PWD|PASS))(?:_(?:ID|FILE|\d+))?(?![A-Za-z0-9_])"
+_CUT = r"<<cut \d+ (?:bytes|characters)>>"
+_EDGES = (
+    # lines of a key or a file in base64 or hexadecimal, with no beginning
+    rf"{_CUT}\n(?P<secret>(?:[^\nA-Za-z0-9]{{0,16}}[A-Za-z0-9+/=_-]{{16,}}[ \t]*(?:\n|$)){{1,400}})",
+    rf"(?:^|(?<=\n))(?P<secret>(?:[A-Za-z0-9+/=_-]{{32,}}[ \t]*\n){{1,400}}){_CUT}",
+    # what may belong to a name, a quote or a token that is on the other side
+    rf"{_CUT}[ \t]?\\*[\"']?(?P<secret>(?!{MARK})[^\s\"'<>][^\n\"'<>]{{0,300}}[\"']|(?!{MARK})[^\s<>]{{4,}})",
+    rf"(?P<secret>(?:(?<=[\"'])[^\n\"'<>]{{0,300}}|(?<![^\s<>])[^\s<>]{{4,2000}})(?<!>))[ \t]?{_CUT}",
 )
-_LOWER_NAMES = (
-    r"(?:password|passwd|passphrase|(?<![a-z])pwd|(?<![a-z])pass|secret|(?:api|access|private|account|secret)[_-]?key"
-    r"|(?:auth|access|refresh|session|id|api|hub|hf)[_-]?token|(?<![A-Za-z])token)"
-)
-_FLAG_NAMES = (
-    r"--?(?:[a-z]+[-_])*(?:password|passwd|passphrase|secret|(?:api|access|private|account|secret|wandb)[-_]?key"
-    r"|token|credentials?|auth)(?![\w-])"
-)
-FLAG = re.compile(_FLAG_NAMES)
-"""A command-line flag whose next word is a secret."""
+
+
+def lower(text: str) -> str:
+    """``text`` in lower case, character by character: all places stay where they are."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)
+
+
+def is_secret_entry(name: str, value: str) -> bool:
+    """Whether the value of a key that may hold a secret is one."""
+    return bool([*secret_places.find(f'"{name}": "{value}"', lower(f'"{name}": "{value}"'))])
 
 
 def make(private: Private) -> list[Rule]:
-    """All rules in their order: literals, whole blocks and token shapes, assignments, addresses, then names."""
+    """All rules in their order: literals, whole blocks and tokens, what a place shows, addresses, names, edges of cuts."""
     rules: list[Rule] = []
     literals = {s for s in private.secrets if len(s) >= 6 and not lookalikes.is_setting_value(s)}
     for secret in sorted(literals, key=len, reverse=True):
         rules.append(rule("token", rf"(?P<secret>{re.escape(secret)})", (secret.lower(),)))
-    rules += [rule("key", pattern, ("private key",)) for pattern in _PRIVATE_KEYS]
-    rules.append(
-        rule(
-            "credentials",
-            rf"\b[a-z][a-z0-9+.-]{{0,20}}://(?P<secret>(?!{_PLACEHOLDER}@)[^\s/@\"'<>]+)@",
-            ("://",),
-            flags=re.IGNORECASE,
-        )
+    rules += [rule("key", pattern, ("private key", "private-lines")) for pattern in _PRIVATE_KEYS]
+    rules += [rule("credentials", pattern, ("://",), flags=re.IGNORECASE, is_near=True) for pattern in _CREDENTIALS]
+    rules.append(_tokens())
+    rules += [_places()] * 2  # a command line may hold several, and one match may end behind the next
+    rules.append(Rule((), secret_places.find))
+    rules += [*_addresses(), *_people_and_machines(private)]
+    return [*rules, *(rule("cut", pattern, ("<<cut ",)) for pattern in _EDGES)]
+
+
+def _places() -> Rule:
+    return group([rule("token", p.pattern, p.hints, flags=p.flags, is_near=p.is_near) for p in command_secrets.PLACES])
+
+
+def _tokens() -> Rule:
+    return group(
+        [
+            rule(
+                "token",
+                f"{s.before}(?P<secret>{s.pattern})",
+                s.hints,
+                is_near=len(min(s.hints, key=len)) > 1,
+                is_exact=s.is_exact,
+            )
+            for s in (*token_shapes.SHAPES, *vendor_keys.SHAPES)
+        ]
     )
-    rules += [rule("token", shape, hint) for hint, shape in _TOKEN_SHAPES]
-    return [*rules, *_secrets_by_place(), *_addresses(), *_people_and_machines(private)]
 
 
-def rule(kind: str, pattern: str, hint: tuple[str, ...] = (), keep: Keep | None = None, flags: int = 0) -> Rule:
-    """One rule: what stands in the group ``secret`` is hidden, unless ``keep`` says that it is none.
+_CREDENTIALS = (
+    # up to the last @ of what stands before the path
+    rf"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{{0,20}}://(?P<secret>(?!{MARK}@)[^\s/?#\"'<>]{{1,400}})@",
+    # a password with a slash or a question mark
+    rf"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{{0,20}}://(?P<secret>(?!{MARK})[^\s/@:?#\"'<>]{{0,80}}:(?!\d{{1,5}}/)[^\s@\"'<>]{{1,200}})"
+    r"@(?=[\w.-]{1,100}(?::\d+)?(?:[/?#\s\"',;)\]]|$))",
+)
 
-    A text that holds none of the ``hint`` words (lower case) is not searched.
+
+_BEFORE, _AFTER = 240, 8_000
+"""How far from a hint what it belongs to may begin and end; a line's ends are nearer."""
+_SMALL = 4_000
+"""Texts of so many characters are asked for all hints at once."""
+
+
+def rule(
+    kind: str,
+    pattern: str,
+    hints: tuple[str, ...] = (),
+    keep: Keep | None = None,
+    flags: int = 0,
+    is_near: bool = False,
+    is_exact: bool = False,
+) -> Rule:
+    """A rule from a regular expression: its group ``secret`` is hidden, unless ``keep`` says that it is none.
+
+    ``is_near``: a match is on the line of a hint, so no other line is searched. ``is_exact``: hints are not in lower case.
     """
-    return hint, re.compile(pattern, flags), kind, keep
+    compiled = re.compile(pattern, flags)
+
+    def find(text: str, lowered: str) -> Iterator[Span]:
+        windows = _windows(text, text if is_exact else lowered, hints) if is_near else ((0, len(text)),)
+        for start, end in windows:
+            for found in compiled.finditer(text, start, end):
+                if keep is None or not keep(found):
+                    yield (*found.span("secret"), kind)
+
+    return Rule(hints, find, is_exact)
 
 
-def _secrets_by_place() -> list[Rule]:
-    """Headers, command lines and assignments: what stands there is a secret, whatever it looks like."""
-    return [
-        rule(
-            "token",
-            r"\b(?:(?:proxy-)?authorization|(?:set-)?cookie)\\*[\"']?[ \t]*[:=][ \t]*\\*[\"']?"
-            r"(?P<secret>(?!<)[^\s\"'\\][^\n\x1c\"'\\]{5,})",
-            ("authorization", "cookie"),
-            lookalikes.is_setting,
-            re.IGNORECASE,
-        ),
-        rule(
-            "token",
-            rf"\b(?:bearer|basic)\s+(?P<secret>(?=\S*[\d=+/])(?![\w-]*\s*\(){_VALUE}{{12,}})",
-            ("bearer", "basic"),
-            flags=re.IGNORECASE,
-        ),
-        rule(
-            "token",
-            r"\b(?:docker login|sshpass|curl|mysql)\b[^\n\x1c]{0,200}?\s(?:-p\s*|-u\s+\S+?:|--user\s+\S+?:)(?P<secret>(?!<)\S{4,})",
-            ("docker login", "sshpass", "curl", "mysql"),
-        ),
-        rule("token", rf"\b(?:ENV|setenv|set -x)\s+{_UPPER_NAMES}\s+(?P<secret>{_VALUE}{{4,}})", ("env", "set -x")),
-        rule(
-            "token",
-            rf"\bname[\"']?:\s*[\"']?{_UPPER_NAMES}[\"']?,?\s*[\"']?value[\"']?:\s*[\"']?(?P<secret>{_VALUE}{{4,}})",
-            ("value",),
-        ),
-        # FOO_TOKEN=value, export FOO_KEY="value", {"FOO_SECRET": "value"}, password: value
-        *_assignment(_UPPER_NAMES, ("token", "secret", "pass", "credential", "key", "_auth", "_pat", "_pwd"), 0),
-        *_assignment(_LOWER_NAMES, ("pass", "pwd", "secret", "key", "token"), re.IGNORECASE),
-        rule(
-            "token",
-            rf"(?<![\w-]){_FLAG_NAMES}(?:\\*[\"']\s*,\s*\\*[\"']|\s+|=)[\"']?(?P<secret>(?!-){_VALUE}{{4,}})",
-            ("--", "-p", "-t", "-s", "-a"),
-            lookalikes.is_setting,
-            re.IGNORECASE,
-        ),
+def _windows(text: str, searched: str, hints: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """The parts of a text, in order and without overlaps, in which something that belongs to one of ``hints`` can be."""
+    places = {hint: searched.find(hint) for hint in hints}
+    done = 0
+    while places := {hint: place for hint, place in places.items() if place >= 0}:
+        place = min(places.values())
+        start = max(done, place - _BEFORE, text.rfind("\n", max(0, place - _BEFORE), place) + 1)
+        end = text.find("\n", place, place + _AFTER)
+        done = end if end >= 0 else min(len(text), place + _AFTER)
+        yield start, done
+        places = {hint: searched.find(hint, done) if found < done else found for hint, found in places.items()}
+
+
+def group(rules: list[Rule]) -> Rule:
+    """Many rules as one, whose spans do not overlap; a short text is asked for all their hints at once."""
+    gates = [
+        re.compile("|".join(re.escape(h) for r in rules if r.is_exact == is_exact for h in r.hints) or r"(?!)")
+        for is_exact in (True, False)
     ]
 
+    def find(text: str, lowered: str) -> Iterator[Span]:
+        if len(text) <= _SMALL and not gates[0].search(text) and not gates[1].search(lowered):
+            return
+        spans: list[Span] = []
+        for one in rules:
+            if any(hint in (text if one.is_exact else lowered) for hint in one.hints):
+                spans += one.find(text, lowered)
+        begin = stop = -1
+        named = ""
+        for start, end, kind in sorted(spans):
+            if start < stop:
+                stop = max(stop, end)
+                continue
+            if stop >= 0:
+                yield begin, stop, named
+            begin, stop, named = start, end, kind
+        if stop >= 0:
+            yield begin, stop, named
 
-def _assignment(names: str, hint: tuple[str, ...], flags: int) -> list[Rule]:
-    """``name = "a whole text"`` and ``name=value``; quotes may be escaped, as they are inside JSON.
-
-    A quoted text may also follow an annotation, a subscript or a comma: ``os.getenv("HF_TOKEN", "...")``.
-    """
-    code = rf"{names}(?:\\*[\"'])?\]?[ \t]*(?::[ \t]*[A-Za-z_][\w\[\], |.]{{0,40}}=|[=:,])[ \t]*[\[(]?[ \t]*[bfruBFRU]{{0,2}}"
-    quote = r"(?P<quote>\\*(?:\"{3}|'{3}|[\"']))"
-    body = rf"(?!{_PLACEHOLDER})(?P<secret>(?:(?!(?P=quote))(?:\\.|[^\\\n])){{4,}}?)(?=(?P=quote))"
-    sign = rf"{names}(?:\\*[\"'])?[ \t]*[=:][ \t]*"
-    bare = rf"{sign}(?P<secret>(?!{_PLACEHOLDER})(?:[^\s\"'`,;&<>\\]|[;&](?=[^\s\"'\\])){{4,}})"
-    return [
-        rule("token", code + quote + body, hint, lookalikes.is_setting, flags),
-        rule("token", bare, hint, lookalikes.is_setting, flags),
-    ]
+    return Rule((), find)
 
 
 def _addresses() -> list[Rule]:
@@ -189,6 +207,7 @@ def _addresses() -> list[Rule]:
             r"(?<![\w.+/@\\-])(?P<secret>[A-Za-z0-9][\w.+-]*@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,24})\b(?![(\[=])",
             ("@",),
             lookalikes.is_code,
+            is_near=True,
         ),
         rule("ip", r"(?<![\w.])(?P<secret>(?:\d{1,3}\.){3}\d{1,3})(?![\w]|\.\d)", (), lookalikes.is_version_or_local),
         rule(
@@ -203,19 +222,25 @@ def _addresses() -> list[Rule]:
     ]
 
 
+_BEFORE_PATH = r"(?:(?<![\w./-])(?<!<home>)|(?<=://)|(?<=[\s\"',=\[(])-{1,2}[A-Za-z][\w-]{0,20}?|^-{1,2}[A-Za-z][\w-]{0,20}?|://[\w.@+-]{1,80}?)"
+"""A path begins here: it may follow a flag (``-isystem/home``) or the host of a URL."""
+_REMOTE = r"\b(?:ssh|scp|sftp|rsync|mosh|sshfs|ssh-copy-id|autossh|pdsh|clush)\b[^\n|;&]{0,160}?[\s\"',]"
+_REMOTE_HINTS = ("ssh", "scp", "sftp", "rsync", "mosh", "pdsh", "clush")
+
+
 def _people_and_machines(private: Private) -> list[Rule]:
     rules: list[Rule] = []
     for home in sorted({h.rstrip("/") for h in private.homes if len(h.rstrip("/")) > 1}, key=len, reverse=True):
-        pattern = rf"(?:(?<![\w./>-])|(?<=-[ILB]))(?P<secret>{re.escape(home)})(?![\w.-])"
-        rules.append(rule("home", pattern, (home.lower(),)))
+        rules.append(rule("home", rf"{_BEFORE_PATH}(?P<secret>{re.escape(home)})(?![\w.-])", (home.lower(),)))
+    folder = r"(?:/[\w.-]{1,40}){0,3}?/(?:home|homes|home\d|Users|users)"
     rules += [
         rule(
             "home",
-            r"(?:(?<![\w.>/-])|(?<=-[ILB]))(?P<secret>(?:/[\w.-]{1,40}){0,3}?/(?:home|Users|users)/(?!<)"
-            r"(?:[^\s/:;,'\"<>()\[\]\\]|\\u[0-9a-fA-F]{4})+)",
-            ("/home/", "/users/"),
+            rf"{_BEFORE_PATH}(?P<secret>{folder}/(?!<)(?:[^\s/:;,'\"`<>()\[\]\\])+)",
+            ("/home", "/users/"),
         ),
-        rule("home", r"(?P<secret>\b[A-Za-z]:\\+Users\\+[^\s\\\"'<>|:]+)", (":\\",)),
+        rule("home", r"(?P<secret>(?<![A-Za-z])[A-Za-z]:[\\/]+Users[\\/]+(?!<)[^\s\\/\"'<>|:]+)", (":\\", ":/")),
+        rule("user", r"(?:(?<=[\s\"'=:(])|^)~(?P<secret>[a-z_][\w-]{2,31})(?=/[A-Za-z.])", ("~",)),
     ]
     for user in _names(private.users, _PATH_WORDS):
         rules.append(rule("user", rf"(?:(?<=/)|(?<=torchinductor_))(?P<secret>{user})(?=/|$|[\s'\":,])", ("/",)))
@@ -237,19 +262,24 @@ def _people_and_machines(private: Private) -> list[Rule]:
             rf"\.(?:{'|'.join(inner)}))\b(?![(\w])",
             tuple(f".{name}" for name in inner),
             flags=re.IGNORECASE,
+            is_near=True,
         )
     )
     address = r"\d+\.\d+\.\d+\.\d+"
-    name = rf"(?P<secret>(?!{_PLACEHOLDER}|localhost\b|{address})[A-Za-z0-9][\w.-]*)"
+    name = rf"(?P<secret>(?!{MARK}|localhost\b|{address})[A-Za-z0-9][\w.-]*)"
     # other machines of a cluster, where only a host can stand
     rules += [
-        rule("host", rf"(?m:^|(?<=\x1c))[ \t]*{name}:\d+:\d+ \[\d+\] NCCL", ("nccl",)),
+        rule("host", rf"(?m:^)[ \t]*{name}:\d+:\d+ \[\d+\] NCCL", ("nccl",)),
         rule("host", rf"\bMASTER_ADDR[\"']?\s*[=:]\s*[\"']?{name}", ("master_addr",)),
         rule("host", rf"rdzv[-_]endpoint[\"']?[=:\s]\s*[\"']?{name}(?=:\d)", ("rdzv",)),
-        rule("host", rf"(?:connect(?:ing)? to|remote|peer|client socket)[^\n\x1c]{{0,40}}?\[{name}\]:\d", ("]:",)),
+        rule("host", rf"(?:connect(?:ing)? to|remote|peer|client socket)[^\n]{{0,40}}?\[{name}\]:\d", ("]:",)),
         rule("host", r"\bSLURM\w*(?:NODELIST|NODENAME|HOST|_USER)=(?P<secret>(?!<)[^\s\"',;]+)", ("slurm",)),
         rule("host", rf"\bsrun: error: {name}(?=:)", ("srun",)),
         rule("host", rf"\w@{name}(?=:[~/])", ("@",)),
+        # ssh alice@node17, rsync -a x bob@login:/y
+        rule("user", rf"{_REMOTE}(?P<secret>(?!<|git@)[A-Za-z_][\w.-]{{0,40}})(?=@[A-Za-z0-9<])", _REMOTE_HINTS),
+        rule("host", rf"{_REMOTE}(?:[A-Za-z_][\w.-]{{0,40}}|{MARK})@{name}", _REMOTE_HINTS),
+        rule("host", r"(?<![\w.-])(?P<secret>ip-\d{1,3}(?:-\d{1,3}){3}(?:\.[\w.-]{1,80})?)(?![\w-])", ("ip-",)),
         rule("host", rf"\bLinux {name}(?= \d+\.\d+\.)", ("linux ",)),
     ]
     return rules

@@ -44,10 +44,13 @@ _FAKE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 """What an operator says of fake tensors. Which wrapper tells it, and from where, is another one in each torch."""
+_HIDDEN = r"<(?:token|key|credentials|user|host|home|email|ip|mac|cut)(?:-\d+)?>"
 _BLANK: tuple[tuple[str, str], ...] = (
+    # which number a secret has depends on what else the run says
+    (r"<(token|key|credentials|user|host|email|ip|mac|cut)-\d+>", r"<\1>"),
     (r"\b[LG]\[['\"]\w+['\"]\](?:\[[^\]]*\]|\.\w+\(\)|\.\w+)*", "<input>"),
     (r"0x[0-9a-fA-F]+", "<addr>"),
-    (r"(?:(?:/|~/|<home>/)[\w.+@~-]+)+/?[\w.+@~-]*", "<path>"),
+    (rf"(?:(?:/|~/|<home>/)(?:[\w.+@~-]|{_HIDDEN})+)+/?[\w.+@~-]*", "<path>"),
     (r"\b[cf]?[a-z2-7]{45,}\b|\b[0-9a-f]{16,}\b", "<hash>"),
     (r"\b[Ll]_\w+", "<input>"),
     (r"torch\.Size\(\[[^\]]*\]\)", "<shape>"),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core import oracle, results
+from ..core import cuts, oracle, results
 from ..core.ablation import EAGER, OWN_PASSES, RUNGS, Ablation, Rung, Step, of_own
 from ..core.ablation import read as read_ablation
 from ..core.journal import Event
@@ -56,7 +55,7 @@ class Ladder:
                     round(found.seconds, 2), round(found.cpu_s, 2),
                 )  # fmt: skip
             except ServerLost as problem:
-                step = Step(rung.name, rung.group, oracle.UNRESOLVED, "unknown", str(problem)[:200])
+                step = Step(rung.name, rung.group, oracle.UNRESOLVED, "unknown", cuts.head(str(problem), 200))
             steps.append(step)
         return Ablation(tuple(steps))
 
@@ -161,8 +160,9 @@ def one_of(subsystem: str, name: str) -> str:
 
 def load(run_path: Path) -> Ablation | None:
     """What an earlier climb left in a run directory."""
-    with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):
-        return read_ablation(json.loads(files.read_text(run_path / FILE)))
+    if told := files.read_object(run_path / FILE):
+        with contextlib.suppress(ValueError):
+            return read_ablation(told)
     return None
 
 

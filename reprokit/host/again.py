@@ -6,19 +6,14 @@ nothing here runs it, and no interpreter that it names is believed.
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..core import devices
-from ..core.rank_graphs import GraphRecord
-from ..core.records import BadInput, Link, Observation, Raised, Signature, Verdict, to_json
-from ..core.redact import Redactor
+from ..core.records import BadInput, Observation, Signature, Verdict, to_json
 from ..core.signature import ALGORITHM
-from . import archive, files, origins, pack, private, render, rundir
+from . import archive, files, markdown, origins, pack, private, render, rundir, told
 from .minimize import Case, starts_of
 from .minimized import Minimized
 from .origins import KERNELS
@@ -26,6 +21,9 @@ from .proven import CANDIDATE, PROOF, REPRO, Repro, Unproven
 
 ORIGINAL = "original.py"
 """The target as a program of its own, in a pack whose other program was cut out of it."""
+EVIDENCE = ("logs/", "trace/", "journal/", "stacks/", "eager/", "escalate/", "samples.csv", "report.")
+"""Files that no command works on: they are hashed, and read again when the pack is made again."""
+MOST_TEXT_BYTES = 8 << 20
 _UNPROVEN = re.compile(r"^There is no proven repro: .*$", re.MULTILINE)
 _ABOUT = r"^Repro \(.*\):\n\n"
 _TABLE = re.compile(r"(?<=\| --- \| --- \|\n)(?:\|.*\n)+")
@@ -38,6 +36,13 @@ class Opened:
     pack: archive.Pack
     verdict: Verdict
     signature: Signature
+    seen: Observation
+    """What a reduction needs of it; other fields have their defaults."""
+    is_training: bool = False
+    compile: dict[str, Any] = field(default_factory=dict)
+    """Arguments of torch.compile."""
+    gpu: dict[str, Any] | None = None
+    """The GPU that was simulated; None where the device was real, or where no GPU is like that."""
 
     @property
     def repro(self) -> str:
@@ -60,42 +65,34 @@ class Opened:
     @property
     def growth(self) -> dict[str, Any]:
         """What a superlinear compile cost at each size; empty for other failures."""
-        told = self.pack.json("observation.json").get("growth")
-        return told if isinstance(told, dict) else {}
+        return self.seen.growth
 
     @property
     def kernel(self) -> str:
         """The file of the Triton kernel that failed alone; empty for other failures."""
-        told = str(self.pack.json("observation.json").get("kernel") or "")
-        return told if re.fullmatch(r"[\w-]+\.py", told) else ""
-
-    @property
-    def gpu(self) -> dict[str, Any] | None:
-        """The GPU that was simulated; None where the device was real, or where no GPU is like that."""
-        told = self.pack.json("run.json").get("gpu")
-        with contextlib.suppress(BadInput):
-            return dataclasses.asdict(devices.read(told, "the pack")) if isinstance(told, dict) else None
-        return None
+        return self.seen.kernel
 
 
 def open_pack(path: Path) -> Opened:
     """Read and verify a pack; raises BadInput that says what is wrong with it."""
-    found = archive.read(path)
-    told, signed = found.json("verdict.json"), found.json("signature.json")
-    if not isinstance(told.get("kind"), str) or not isinstance(signed.get("id"), str):
+    found = archive.read(path, lambda name: not name.startswith(EVIDENCE))
+    if "verdict.json" not in found.files or "signature.json" not in found.files:
         raise BadInput(f"{path} has no verdict.json and signature.json that can be read")
-    if signed.get("algorithm") != ALGORITHM:
+    algorithm = found.json("signature.json").get("algorithm")
+    if algorithm != ALGORITHM:
         raise BadInput(
-            f"{path} was signed with algorithm {signed.get('algorithm')!r} and this reprokit signs with {ALGORITHM}; "
+            f"{path} was signed with algorithm {algorithm!r:.50} and this reprokit signs with {ALGORITHM}; "
             "capture it again, or use the reprokit that made it"
         )
-    work = told.get("work") if isinstance(told.get("work"), dict) else {}
-    verdict = Verdict(
-        str(told["kind"]), _text(told.get("phase")), _text(told.get("cause")), str(told.get("reason") or ""),
-        work={str(k): str(v) for k, v in (work or {}).items()},
-        responsible=_text(told.get("responsible")) or "", responsible_place=_text(told.get("responsible_place")) or "",
+    for name in (REPRO, CANDIDATE, ORIGINAL, "README.md", *(n for n in found.files if n.startswith("issue"))):
+        if found.sizes.get(name, 0) > MOST_TEXT_BYTES:
+            raise BadInput(f"{path} has a {name} of {found.sizes[name]} bytes; it may have {MOST_TEXT_BYTES}")
+    verdict, signature = told.verdict(found), told.signature(found)
+    run = found.json("run.json")
+    return Opened(
+        found, verdict, signature, told.observation(found, verdict), run.get("train") is True,
+        told.arguments(run.get("compile")), told.gpu(run.get("gpu")),
     )  # fmt: skip
-    return Opened(found, verdict, Signature(str(signed["id"]), str(signed.get("title") or ""), ALGORITHM))
 
 
 def require_program(opened: Opened, word: str) -> None:
@@ -119,24 +116,11 @@ def case_of_pack(opened: Opened, place: rundir.RunDir, python: str) -> Case:
             path = place.path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             files.write_whole(path, data)
-    told = opened.pack.json("observation.json")
     if opened.kernel:
         (place.path / KERNELS).mkdir(exist_ok=True)
         files.write_whole(place.path / KERNELS / opened.kernel, opened.original)
-    seen = Observation(
-        kernel=opened.kernel,
-        seconds=_number(told.get("seconds")), quiet_s=_number(told.get("quiet_s")),
-        endless_line=str(told.get("endless_line") or ""), graphs=tuple(_graphs(told.get("graphs"))),
-        raised=_raised(told.get("raised")),
-        first_rung=opened.verdict.phase or "" if opened.verdict.kind == "wrong-result" else "",
-        departs=opened.verdict.work.get("op", ""), departs_in=str(told.get("departs_in") or ""), growth=opened.growth,
-        own_backend=str(told.get("own_backend") or ""),
-        own_passes=tuple(map(str, told["own_passes"])) if isinstance(told.get("own_passes"), list) else (),
-        compile_failures=tuple(r for row in _rows(told.get("compile_failures")) if (r := _raised(row))),
-    )  # fmt: skip
-    run = opened.pack.json("run.json")
     return Case(
-        opened.verdict, opened.signature, seen, place.path, python, opened.original, bool(run.get("train")),
+        opened.verdict, opened.signature, opened.seen, place.path, python, opened.original, opened.is_training,
         gpu=opened.gpu,
     )  # fmt: skip
 
@@ -147,9 +131,12 @@ def repack(opened: Opened, found: Minimized, place: rundir.RunDir) -> Path:
     if not isinstance(program, Repro):
         raise Unproven(program.why)
     draft = pack.Draft()
+    whole = archive.read(opened.pack.path)
+    if whole.manifest != opened.pack.manifest:
+        raise BadInput(f"{opened.pack.path} was changed since it was opened")
     gone = ("manifest.json", "README.md", REPRO, CANDIDATE, PROOF)
-    draft.files = {n: d for n, d in opened.pack.files.items() if n not in gone}
-    redactor = Redactor(private.gather())
+    draft.files = {n: d for n, d in whole.files.items() if n not in gone}
+    redactor = private.redactor()
     if opened.program:
         draft.files.setdefault(ORIGINAL, opened.program.encode())
     draft.add_repro(program, redactor)
@@ -173,7 +160,7 @@ def _with_program(text: str, part: str, old: str) -> str:
     """An issue with ``part`` in place of what it said of the ``old`` repro, or of there being none."""
     if not old.strip():
         return _UNPROVEN.sub(lambda _: part, text, count=1)
-    return re.sub(_ABOUT + re.escape(render.fence(old, "python")), lambda _: part, text, count=1, flags=re.MULTILINE)
+    return re.sub(_ABOUT + re.escape(markdown.fence(old, "python")), lambda _: part, text, count=1, flags=re.MULTILINE)
 
 
 def about(found: Minimized) -> dict[str, Any]:
@@ -185,33 +172,3 @@ def about(found: Minimized) -> dict[str, Any]:
         "says": found.say() if found.text else "",
         "spent": found.spent(),
     }
-
-
-def _graphs(rows: Any) -> list[GraphRecord]:
-    found = []
-    for row in _rows(rows):
-        known = {f.name for f in dataclasses.fields(GraphRecord)} - {"calls"}  # a pack is minimized as one rank
-        with contextlib.suppress(TypeError, ValueError):
-            record = GraphRecord(**{k: v for k, v in row.items() if k in known})
-            if isinstance(record.number, int):
-                found.append(record)
-    return found
-
-
-def _raised(row: Any) -> Raised | None:
-    if not isinstance(row, dict):
-        return None
-    links = [Link(str(r.get("type")), str(r.get("message"))) for r in _rows(row.get("chain"))]
-    return Raised(tuple(links)) if links else None
-
-
-def _rows(value: Any) -> list[dict[str, Any]]:
-    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

@@ -1,26 +1,29 @@
 """Read a pack from a stranger: every name, type and size is checked before a byte is believed, nothing is run.
 
-Nothing is extracted to disk. A tarball may lie about everything: absolute names, ``..``, links, devices,
-names twice, a gigabyte of zeros in a kilobyte.
+Nothing is extracted to disk, and what a command does not ask for is only hashed. A tarball may lie about everything:
+absolute names, ``..``, links, devices, names twice, a file that is a folder too, a gigabyte of zeros in a kilobyte.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gzip
 import hashlib
-import json
-import tarfile
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from pathlib import Path
+from typing import Any
 
+from ..core import untrusted
 from ..core.records import SCHEMA, BadInput
+from . import files, ustar
 
 MOST_PACKED_BYTES = 64 << 20
-MOST_UNPACKED_BYTES = 512 << 20
+MOST_UNPACKED_BYTES = 192 << 20
 MOST_FILES = 20_000
+MOST_PACKS = 20
+"""Beside a run directory: how many are looked into."""
+MOST_TRIMMED = 1_000
 
 
 @dataclass(frozen=True)
@@ -29,119 +32,106 @@ class Pack:
 
     path: Path
     files: dict[str, bytes]
+    """Those that were asked for."""
+    sizes: dict[str, int]
+    """Of all of its files."""
     manifest: dict[str, Any]
 
-    def json(self, name: str) -> dict[str, Any]:
-        """One of the pack's JSON files; empty when it is absent or no object."""
-        try:
-            value = json.loads(self.files.get(name, b"{}"))
-        except (ValueError, RecursionError):
+    def json(self, name: str, most_chars: int = untrusted.MOST_CHARS) -> dict[str, Any]:
+        """One of the pack's JSON objects; empty where there is none, BadInput where it is something else."""
+        if name not in self.files:
             return {}
-        return value if isinstance(value, dict) else {}
+        try:
+            value = untrusted.parse(self.files[name], most_chars)
+        except ValueError as problem:
+            raise BadInput(f"{self.path} has a {name} that cannot be read: {problem}") from problem
+        if not isinstance(value, dict):
+            raise BadInput(f"{self.path} has a {name} that cannot be read: it is no object")
+        return value
 
 
 def locate(path: Path) -> Path:
     """The pack that ``path`` names: itself, or the one beside a run directory that was made of it."""
-    if not (path / "run.json").is_file():
+    try:
+        if not (path / "run.json").is_file():
+            return path
+    except (OSError, ValueError):  # a name that no file can have
         return path
     try:
-        run = (path / "pack" / "run.json").read_bytes()
+        with files.open_plain(path / "pack" / "run.json") as file:
+            run = hashlib.sha256(file.read(MOST_UNPACKED_BYTES)).hexdigest()
         packs = sorted(path.resolve().parent.glob("*.tar.gz"), key=lambda p: p.stat().st_mtime, reverse=True)
     except OSError:
-        run, packs = b"", []
-    for pack in packs:
+        run, packs = "", []
+    for pack in packs[:MOST_PACKS]:
         with contextlib.suppress(BadInput):
-            if read(pack).files.get("run.json") == run:
+            if read(pack, lambda name: False).manifest["files"].get("run.json", {}).get("sha256") == run:
                 return pack
     raise BadInput(f"{path} is a run directory without its pack; make it: reprokit pack {path}")
 
 
-def read(path: Path) -> Pack:
-    """Read and verify a pack into memory; raises BadInput that says what is wrong with it."""
-    if not path.exists():
-        raise BadInput(f"there is no pack {path}")
-    if not path.is_file():
-        raise BadInput(f"{path} is no file; a pack is a .tar.gz that reprokit capture wrote")
-    if path.stat().st_size > MOST_PACKED_BYTES:
-        raise BadInput(f"{path} is {path.stat().st_size} bytes long; a pack is at most {MOST_PACKED_BYTES}")
+def read(path: Path, keeps: Callable[[str], bool] = lambda name: True) -> Pack:
+    """Read and verify a pack, keeping the contents of files that ``keeps`` says; raises BadInput that says what is wrong."""
     try:
-        found = _read_members(path)
-    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, OSError, ValueError) as problem:
-        raise BadInput(f"{path} is not a readable .tar.gz: {problem}") from problem
-    return _verify(path, found)
+        if not path.exists():
+            raise BadInput(f"there is no pack {path}")
+        if not path.is_file():
+            raise BadInput(f"{path} is no file; a pack is a .tar.gz that reprokit capture wrote")
+        if path.stat().st_size > MOST_PACKED_BYTES:
+            raise BadInput(f"{path} is {path.stat().st_size} bytes long; a pack is at most {MOST_PACKED_BYTES}")
+        return _read(path, keeps)
+    except ustar.Refused as problem:
+        raise BadInput(f"{path} was refused: {problem}") from problem
+    except (zlib.error, EOFError, OSError, ValueError) as problem:
+        raise BadInput(f"{path} is not a readable .tar.gz: {_words(problem)}") from problem
 
 
-def _read_members(path: Path) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    total = 0
-    with gzip.open(path) as packed, tarfile.open(fileobj=cast(IO[bytes], _Limited(packed)), mode="r|") as tar:
-        for member in tar:
-            name = member.name
-            if not member.isreg():
-                kind = (
-                    "a link"
-                    if member.issym() or member.islnk()
-                    else "a device"
-                    if member.isdev()
-                    else "a folder"
-                    if member.isdir()
-                    else "no plain file"
-                )
-                raise BadInput(
-                    f"{path} holds {name!r}, which is {kind}; a pack holds plain files only, so it was refused"
-                )
-            if (
-                name.startswith("/")
-                or "\\" in name
-                or "\0" in name
-                or ".." in PurePosixPath(name).parts
-                or not name
-                or any(ord(c) < 32 for c in name)
-            ):
-                raise BadInput(f"{path} holds the unsafe name {name!r}, so it was refused")
-            if name in found:
-                raise BadInput(f"{path} holds {name!r} twice, so it was refused")
-            total += member.size
-            if total > MOST_UNPACKED_BYTES or len(found) >= MOST_FILES:
-                raise BadInput(
-                    f"{path} unpacks to more than {MOST_UNPACKED_BYTES >> 20} MB or {MOST_FILES} files, so it was refused"
-                )
-            file = tar.extractfile(member)
-            found[name] = file.read() if file else b""
-    return found
+def _words(problem: Exception) -> str:
+    return (problem.strerror if isinstance(problem, OSError) else "") or str(problem) or type(problem).__name__
 
 
-class _Limited:
-    """A stream that stops a decompression bomb, whatever sizes the headers claim."""
+def _read(path: Path, keeps: Callable[[str], bool]) -> Pack:
+    held: dict[str, bytes] = {}
+    actual: dict[str, tuple[int, str]] = {}
+    folders: set[str] = set()
+    with path.open("rb", buffering=0) as file:
+        stream = ustar.Inflated(file, MOST_PACKED_BYTES, MOST_UNPACKED_BYTES + (MOST_FILES + 2) * 2 * ustar.BLOCK)
+        for name, size in ustar.members(stream):
+            parents = ["/".join(name.split("/")[: n + 1]) for n in range(name.count("/"))]
+            if name in actual or name in folders or not actual.keys().isdisjoint(parents):
+                raise ustar.Refused(f"it holds {name!a} twice")
+            if len(actual) >= MOST_FILES:
+                raise ustar.Refused(f"it holds more than {MOST_FILES} files")
+            folders.update(parents)
+            is_kept, digest, pieces = name == "manifest.json" or keeps(name), hashlib.sha256(), []
+            for piece in stream.pieces(size):
+                digest.update(piece)
+                if is_kept:
+                    pieces.append(piece)
+            actual[name] = (size, digest.hexdigest())
+            if is_kept:
+                held[name] = b"".join(pieces)
+    return Pack(path, held, {n: size for n, (size, _) in actual.items()}, _verified(path, held, actual))
 
-    def __init__(self, stream: gzip.GzipFile) -> None:
-        self._stream, self._left = stream, MOST_UNPACKED_BYTES + (MOST_FILES + 2) * 1024
 
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size if size >= 0 else self._left + 1)
-        self._left -= len(data)
-        if self._left < 0:
-            raise BadInput("the archive unpacks to more than a pack may hold, so it was refused")
-        return data
-
-
-def _verify(path: Path, found: dict[str, bytes]) -> Pack:
-    if "manifest.json" not in found:
+def _verified(path: Path, held: dict[str, bytes], actual: dict[str, tuple[int, str]]) -> dict[str, Any]:
+    """The manifest, when what the pack holds is what it claims."""
+    if "manifest.json" not in held:
         raise BadInput(f"{path} has no manifest.json; it is not a pack of reprokit")
     try:
-        manifest = json.loads(found["manifest.json"])
-        rows = manifest["files"]
-        if not all(isinstance(row, str) for row in manifest.setdefault("trimmed", [])):
+        manifest = untrusted.parse(held["manifest.json"])
+        trimmed = manifest.setdefault("trimmed", [])
+        if len(trimmed) > MOST_TRIMMED or not all(isinstance(row, str) for row in trimmed):
             raise ValueError("trimmed is no list of texts")
-        claims = {str(n): (int(r["size"]), str(r["sha256"])) for n, r in rows.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
-        raise BadInput(f"{path} has a manifest.json that cannot be read: {problem}") from problem
+        claims = {str(n): (int(r["size"]), str(r["sha256"])) for n, r in manifest["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as problem:
+        raise BadInput(f"{path} has a manifest.json that cannot be read: {problem!s:.200}") from problem
     if manifest.get("schema") != SCHEMA:
-        raise BadInput(f"{path} has schema {manifest.get('schema')!r}; this reprokit reads {SCHEMA}")
-    actual = {n: (len(d), hashlib.sha256(d).hexdigest()) for n, d in found.items() if n != "manifest.json"}
+        raise BadInput(f"{path} has schema {manifest.get('schema')!r:.50}; this reprokit reads {SCHEMA}")
+    del actual["manifest.json"]
     wrong = sorted(n for n in claims.keys() | actual.keys() if claims.get(n) != actual.get(n))
     if wrong:
         raise BadInput(
-            f"{path} does not agree with its manifest in {', '.join(repr(n) for n in wrong[:5])}; it was changed or cut, so it was refused"
+            f"{path} does not agree with its manifest in {', '.join(ascii(n[:100]) for n in wrong[:5])}; it was changed or cut, so it was refused"
         )
-    return Pack(path, found, manifest)
+    return dict(manifest)

@@ -48,7 +48,7 @@ class Made:
 def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     """Leave ``<run>/pack/`` and the tarball of the same files; what fails becomes a line of ``missing``."""
     made = Made()
-    redactor = Redactor(private.gather())
+    redactor = private.redactor()
     draft = pack.gather(place.path, redactor)
     missing += draft.missing
     has_failed = story.verdict.kind != "ok"

@@ -27,7 +27,7 @@ def capture(
     output: Path | None,
     say: Say,
     show: run.Show | None = None,
-    echo: tuple[IO[bytes], IO[bytes]] | None = None,
+    echo: tuple[IO[bytes] | None, IO[bytes] | None] | None = None,
     show_status: Callable[[Standing], None] | None = None,
 ) -> Captured:
     """Run the target and go over all steps; raises BadInput only for what the user must change."""
@@ -134,11 +134,11 @@ def write_pack(state: State) -> State:
 
 
 def _may_run(state: State) -> bool:
-    return state.may_run
+    return state.may_run and not state.is_given_up
 
 
 def _may_study(state: State) -> bool:
-    return state.may_study
+    return state.may_study and not state.is_given_up
 
 
 NOT_STUDIED = "it was not done; reprokit minimize does it, with the run directory"

@@ -65,8 +65,11 @@ def _one(
     if is_eager:
         command = Target("command", command=(python, "-c", eager.PRELUDE, str(file)))
         request = dataclasses.replace(request, target=command, variables={**own, **eager.VARIABLES})
-    warmth.copy(warmth.kept(python), folder / "cache")
-    outcome = run.run(request, folder)
+    try:
+        warmth.copy(warmth.kept(python), folder / "cache")
+        outcome = run.run(request, folder)
+    finally:
+        shutil.rmtree(folder / "cache", ignore_errors=True)
     if outcome.is_interrupted:
         raise KeyboardInterrupt
     return judged(request, outcome, folder, wanted, bool(limits.sizes))

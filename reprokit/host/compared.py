@@ -7,6 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
+from ..core import cuts
 from ..core.records import Missing, Observation
 from . import observe, run, rundir
 from .judged import RESULTS, SAME_RANDOM, in_role
@@ -33,7 +34,9 @@ def check(
         eager = ask("eager")
         if eager.comparison is None:
             why = eager.stderr_tail.strip().splitlines()[-1:] or [f"exit status {eager.exit_status}"]
-            missing.append(Missing("comparison with eager", f"the run without torch.compile failed: {why[0][:300]}"))
+            missing.append(
+                Missing("comparison with eager", f"the run without torch.compile failed: {cuts.head(why[0], 300)}")
+            )
             return seen
         found = eager.comparison
         if found.suspects and found.is_random:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import glob
-import json
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from ..core import devices
+from ..core import devices, untrusted
 from ..core.records import BadInput
 from .environment import NoAnswer, ask_agent
 
@@ -49,10 +48,10 @@ def find(words: str) -> dict[str, Any]:
     if not words.endswith(".json") and not Path(words).is_file():
         return dataclasses.asdict(devices.named(words))
     try:
-        told = json.loads(Path(words).read_text(encoding="utf-8"))
+        told = untrusted.parse(Path(words).read_text(encoding="utf-8"))
     except OSError as problem:
         raise BadInput(f"--gpu {words}: {problem.strerror}") from problem
-    except (ValueError, RecursionError) as problem:
+    except ValueError as problem:
         raise BadInput(f"--gpu {words} is not JSON ({problem}); reprokit env --gpu writes such a file") from problem
     if not isinstance(told, dict):
         raise BadInput(f"--gpu {words} holds no properties of a GPU; reprokit env --gpu writes such a file")

@@ -10,7 +10,6 @@ import contextlib
 import os
 import resource
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import psutil
 from ..core.facts import GIL_STALE_S
 from ..core.processes import Evidence
 from . import interrupts, tree, waits, warmth
+from .guarded import Guarded
 
 POLL_S = 0.05
 STRAYS_EVERY_S = 0.5
@@ -43,19 +43,19 @@ class End:
     """Processor seconds of the root alone."""
 
 
-def politely(root_pid: int, run_id: str, number: int, grace_s: float, say: Say) -> None:
+def politely(child: Guarded, number: int, grace_s: float, say: Say) -> None:
     """Send signal ``number`` and wait for at most ``grace_s`` until the program and all that it started are gone.
 
     Raises KeyboardInterrupt for a further Ctrl-C, which ends the grace. Another signal is sent on as well.
     """
     with interrupts.unheard():
-        _politely(root_pid, run_id, number, grace_s, say)
+        _politely(child, number, grace_s, say)
 
 
-def _politely(root_pid: int, run_id: str, number: int, grace_s: float, say: Say) -> None:
+def _politely(child: Guarded, number: int, grace_s: float, say: Say) -> None:
     name = signal.Signals(number).name
     say(f"sent {name} to the program; it has {grace_s:g} s to end (Ctrl-C kills it now)")
-    _send(root_pid, number)
+    _send(child.pid, number)
     until, looked = time.monotonic() + grace_s, 0.0
     asked: set[int] = set()
     while time.monotonic() < until:
@@ -66,11 +66,11 @@ def _politely(root_pid: int, run_id: str, number: int, grace_s: float, say: Say)
             if interrupts.last == signal.SIGINT:
                 say("Ctrl-C again: killing the program")
                 raise
-            _send(root_pid, interrupts.last)
-        if not tree.has_ended(root_pid) or time.monotonic() - looked < STRAYS_EVERY_S:
+            _send(child.pid, interrupts.last)
+        if not tree.has_ended(child.pid) or time.monotonic() - looked < STRAYS_EVERY_S:
             continue
         looked = time.monotonic()
-        strays = tree.marked(run_id)
+        strays = tree.of_run(child.run_id, child.guardian_pid)
         if not strays:
             return
         for process in strays:  # a shell passes no signal on, and its program outlives it
@@ -95,19 +95,19 @@ def can_answer(evidence: Evidence, pid: int) -> bool:
     return is_free and not process.is_stopped and "D" not in process.states[-1:]
 
 
-def finish(child: subprocess.Popen[bytes], run_id: str) -> End:
+def finish(child: Guarded) -> End:
     """Kill what is left of the whole tree and reap the root."""
-    stubborn = tree.kill_all(child.pid, run_id)
+    stubborn = tree.kill_all(child.pid, child.run_id, child.guardian_pid)
     warmth.mend_headers()
     own_s = 0.0
     with contextlib.suppress(psutil.Error):  # the kernel still knows a process that is not reaped
         times = psutil.Process(child.pid).cpu_times()
         own_s = round(times.user + times.system, 3)
-    pid, raw, usage = os.wait4(child.pid, os.WNOHANG if child.pid in stubborn else 0)
-    if not pid:
+    reaped = child.reap(waits=child.pid not in stubborn)
+    if reaped is None:
         return End(None, None, stubborn, own_s)
-    child.returncode = os.waitstatus_to_exitcode(raw)
-    return End(child.returncode, usage, stubborn, own_s)
+    raw, usage = reaped
+    return End(os.waitstatus_to_exitcode(raw), usage, stubborn, own_s)
 
 
 def _send(root_pid: int, number: int) -> None:

@@ -6,12 +6,14 @@ import contextlib
 import json
 import os
 import platform
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,8 +23,9 @@ from typing import Any
 import platformdirs
 import psutil
 
+from ..core import cuts
 from ..core.records import BadInput, Missing
-from . import files, interrupts, private, warmth
+from . import files, guarded, interrupts, private, tree, warmth
 from .launch import agent_folder, python_path, simulation
 
 QUESTION_S = 60.0
@@ -162,7 +165,8 @@ def _rocm() -> str:
 def _remembered(name: str, python: str, ask: Callable[[], str], age_s: float) -> str:
     """What ``ask`` gives, or gave no longer than ``age_s`` ago in the same surroundings."""
     asked = sorted(key for key in os.environ if key.startswith(MATTERING) and key not in NOT_MATTERING)
-    state = warmth.state_of(python, more=[f"{key}={os.environ[key]}" for key in asked])
+    memory = f"ulimit -v {resource.getrlimit(resource.RLIMIT_AS)}"  # with little of it, torch cannot be asked
+    state = warmth.state_of(python, more=[memory, *(f"{key}={os.environ[key]}" for key in asked)])
     path = Path(platformdirs.user_cache_dir("reprokit")) / "environment" / f"{state}-{name}.txt"
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if 0 <= time.time() - path.stat().st_mtime < age_s:
@@ -184,7 +188,7 @@ def ask_agent(
     """The JSON value that the agent answers ``words`` with, in the interpreter ``python``."""
     with agent_folder(folder) as agent:
         environ = {**(more or {}), "PYTHONPATH": python_path(agent)}
-        text = ask_child([python, "-m", "_reprokit.agent", *words], timeout_s, environ)
+        text = ask_child([python, "-m", "_reprokit.agent", *words], timeout_s, environ, (agent,))
     try:
         return json.loads(text.strip().splitlines()[-1])
     except (ValueError, IndexError) as problem:
@@ -213,13 +217,25 @@ def _collect_env(python: str) -> str:
 _running: set[subprocess.Popen[bytes]] = set()
 
 
-def ask_child(command: list[str], timeout_s: float, more: dict[str, str] | None = None) -> str:
-    """The stdout of ``command``; at its deadline its whole process group goes."""
+def ask_child(
+    command: list[str], timeout_s: float, more: dict[str, str] | None = None, folders: tuple[Path, ...] = ()
+) -> str:
+    """The stdout of ``command``; at its deadline its whole process group goes, and with reprokit so do its ``folders``."""
     environ = {k: v for k, v in os.environ.items() if k not in ("REPROKIT_RUN_DIR", "TORCH_TRACE", "TORCH_LOGS")}
+    run_id = uuid.uuid4().hex
+    guardian = guarded.watch(run_id, folders)
+    try:
+        return _answer_of(command, timeout_s, {**environ, **(more or {}), tree.RUN_ID: run_id})
+    finally:
+        if guardian is not None:
+            guardian.dismiss()
+
+
+def _answer_of(command: list[str], timeout_s: float, environ: dict[str, str]) -> str:
     try:
         child = subprocess.Popen(
             command,
-            env={**environ, **(more or {})},
+            env=environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -237,7 +253,7 @@ def ask_child(command: list[str], timeout_s: float, more: dict[str, str] | None 
         _running.discard(child)
     if child.returncode:
         said = err.decode("utf-8", "replace").strip().splitlines()
-        why = said[-1][:300] if said else f"it ended with status {child.returncode} and said nothing"
+        why = cuts.head(said[-1], 300) if said else f"it ended with status {child.returncode} and said nothing"
         raise NoAnswer(f"{' '.join(command[1:4])}: {why}")
     return out.decode("utf-8", "replace")
 

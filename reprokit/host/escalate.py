@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core import frames, stalls
+from ..core import cuts, frames, stalls
 from ..core.phases import COMPILE_PHASES
 from ..core.records import Answer, Observation, Verdict
 from . import files, observe, run, rundir
@@ -108,7 +108,7 @@ def _answer(question: Question, seen: Observation, outcome: Outcome, folder: Pat
         return "\n".join(rows[-LOG_LINES:]) or "nothing was logged"
     if seen.raised is not None:
         link = frames.root(seen.raised)
-        return f"{link.type}: {link.message.strip().splitlines()[0][:500] if link.message.strip() else ''}"
+        return f"{link.type}: {cuts.head(link.message.strip().splitlines()[0], 500) if link.message.strip() else ''}"
     if outcome.is_stalled:
         return f"it hangs too: no progress for {outcome.quiet_s:.0f} s"
     if outcome.is_timed_out:
@@ -140,7 +140,7 @@ def _eager_detail(eager: Observation) -> str:
     if eager.raised is not None:
         root = frames.root(eager.raised)
         line = next((row for row in root.message.splitlines() if row.strip()), "")
-        return f"{root.type}: {line.strip()[:200]}"
+        return f"{root.type}: {cuts.head(line.strip(), 200)}"
     if eager.exit_status is not None and eager.exit_status < 0:
         return f"it died of signal {-eager.exit_status}"
     return f"it ended with exit status {eager.exit_status}"

@@ -6,9 +6,15 @@ import contextlib
 import errno
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import IO, Any
+
+from ..core import untrusted
+
+MOST_CHARS, MOST_VALUES = 64 << 20, 4_000_000
+"""Of one JSON file of a run directory, which may be long where a pack's is not."""
 
 
 def write_whole(path: Path, data: str | bytes) -> Path:
@@ -17,7 +23,7 @@ def write_whole(path: Path, data: str | bytes) -> Path:
     try:
         draft.write_bytes(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
         os.replace(draft, path)
-    except OSError:
+    except BaseException:  # an interrupt too
         draft.unlink(missing_ok=True)
         raise
     return path
@@ -28,8 +34,22 @@ def write_json(path: Path, value: Any) -> Path:
     return write_whole(path, json.dumps(value, indent=1, sort_keys=True, default=repr, ensure_ascii=False) + "\n")
 
 
+_RUN = re.compile(r"run-\d{3,}")
+"""The name of a run directory."""
+
+
+def is_linked(path: Path) -> bool:
+    """Whether the way to ``path`` inside its run directory goes over a symbolic link: a target may have put one there."""
+    for place in (path, *path.parents):
+        if _RUN.fullmatch(place.name):
+            return any(p.is_symlink() for p in (path, *path.parents) if p != place and p.is_relative_to(place))
+    return path.is_symlink()
+
+
 def open_plain(path: Path) -> IO[bytes]:
-    """Open a plain file for reading; OSError for a link, a pipe that would block for ever, or a device."""
+    """Open a plain file for reading; OSError for a link, also on its way in a run directory, a pipe that would block, or a device."""
+    if is_linked(path):
+        raise OSError(errno.ELOOP, "a symbolic link, which is not followed", str(path))
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -37,11 +57,23 @@ def open_plain(path: Path) -> IO[bytes]:
     return os.fdopen(fd, "rb")
 
 
+PIECE_BYTES = 1 << 20
+
+
+def read_most(file: IO[bytes], most_bytes: int) -> bytes:
+    """Read what is there, at most ``most_bytes``; ``read`` alone takes that much memory for a file of any size."""
+    pieces = []
+    while most_bytes and (piece := file.read(min(most_bytes, PIECE_BYTES))):
+        pieces.append(piece)
+        most_bytes -= len(piece)
+    return b"".join(pieces)
+
+
 def read_text(path: Path, most_bytes: int = 64 << 20) -> str:
     """Read a file that a target may have written: any bytes, any size, perhaps none."""
     try:
         with open_plain(path) as file:
-            return file.read(most_bytes).decode("utf-8", "replace")
+            return read_most(file, most_bytes).decode("utf-8", "replace")
     except OSError:
         return ""
 
@@ -59,8 +91,8 @@ def read_tail(path: Path, most_bytes: int) -> str:
 
 def parse_object(text: str) -> dict[str, Any]:
     """A JSON object; empty for anything else."""
-    with contextlib.suppress(ValueError, RecursionError):
-        value = json.loads(text)
+    with contextlib.suppress(ValueError):
+        value = untrusted.parse(text, MOST_CHARS, MOST_VALUES)
         if isinstance(value, dict):
             return value
     return {}

@@ -21,8 +21,9 @@ from typing import Any
 
 import psutil
 
+from ..core import cuts
 from ..core.processes import Evidence
-from . import files, interrupts, launch, rundir, tree, warmth
+from . import files, guarded, interrupts, launch, rundir, tree, warmth
 from .gather import Stacks
 from .judged import RESULTS, Limits
 from .run import Outcome
@@ -134,6 +135,8 @@ class Server:
         self._run_id = uuid.uuid4().hex
         self.starts += 1
         self.folder.mkdir(parents=True, exist_ok=True)
+        if guardian := guarded.watch(self._run_id, (self.folder,)):
+            self._stack.callback(guardian.dismiss)
         agent = self._stack.enter_context(launch.agent_folder(self.folder))
         environ = launch.users_environment()
         environ.update(PYTHONPATH=launch.python_path(agent), **{tree.RUN_ID: self._run_id})
@@ -146,8 +149,6 @@ class Server:
         kept = warmth.kept(self._python)
         warmth.copy(kept, self._cache)
         spec = json.dumps({"depth": self._depth, "cache": str(self._cache)})
-        guardian = launch.start_guardian(self._run_id)
-        self._stack.callback(launch.dismiss, guardian)
         log = self._stack.enter_context((self.folder / "server.txt").open("wb"))
         self._child = subprocess.Popen(
             [self._python, "-m", "_reprokit.agent.forkserver", spec],
@@ -229,7 +230,7 @@ class Server:
 
     def _last_words(self) -> str:
         rows = files.read_tail(self.folder / "server.txt", 2_000).strip().splitlines()
-        return rows[-1][:300] if rows else "it said nothing"
+        return cuts.head(rows[-1], 300) if rows else "it said nothing"
 
 
 class _Clock:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..core import causes
+from ..core import causes, cuts
 from ..core.frames import normalise_file
 from ..core.processes import Evidence
 from ..core.records import Dump, Observation, to_json
@@ -161,7 +161,7 @@ def _generated_lines(dumps: list[Dump]) -> dict[str, str]:
             if normalise_file(frame.file) == "<generated>" and frame.file.startswith("/"):
                 rows = files.read_text(Path(frame.file), 4 << 20).splitlines()
                 if 0 < frame.line <= len(rows):
-                    found[f"{frame.file}:{frame.line}"] = rows[frame.line - 1].strip()[:300]
+                    found[f"{frame.file}:{frame.line}"] = cuts.head(rows[frame.line - 1].strip(), 300)
     return found
 
 

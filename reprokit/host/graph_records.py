@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core import rank_graphs
+from ..core import cuts, rank_graphs
 from ..core.journal import Event
 from ..core.rank_graphs import CollectiveCall, GraphRecord
 from . import files
@@ -31,7 +31,7 @@ def difference(graphs: list[GraphRecord], run_path: Path) -> str:
     rows = [[r.split(";")[0].strip() for r in t.splitlines()[1:] if " = " in r] for t in texts]
     for one, two in zip(*rows, strict=False) if len(rows) == 2 else ():
         if one != two:
-            return f"{told}; they part at `{one[:200]}` against `{two[:200]}`"
+            return f"{told}; they part at `{cuts.head(one, 200)}` against `{cuts.head(two, 200)}`"
     return told
 
 

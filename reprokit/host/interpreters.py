@@ -29,7 +29,7 @@ import platformdirs
 from packaging.version import InvalidVersion, Version
 
 from ..core.records import BadInput
-from . import files, interpreter, interrupts, launch, tree
+from . import files, guarded, interpreter, interrupts, tree
 from .environment import NoAnswer, ask_child
 
 IMPORT_S = 180.0
@@ -225,7 +225,7 @@ def _run(command: list[str], log: Path, lock: IO[bytes], end: float) -> int:
     own = {name for name in os.environ if _OWN.fullmatch(name)}
     own |= {name for name in os.environ if _INSTALLERS.fullmatch(name) and not _REACHES.fullmatch(name)}
     environ = {name: value for name, value in os.environ.items() if name not in own}
-    guardian = launch.start_guardian(run_id)
+    guardian = guarded.watch(run_id)
     try:
         with log.open("ab") as file:
             child = subprocess.Popen(
@@ -250,7 +250,8 @@ def _run(command: list[str], log: Path, lock: IO[bytes], end: float) -> int:
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
     finally:
-        launch.dismiss(guardian)
+        if guardian is not None:
+            guardian.dismiss()
 
 
 def telling(text: str) -> str:

@@ -13,13 +13,23 @@ from types import FrameType
 
 _is_heard = False
 _is_waiting = False
+_count_before: int | None = None
+"""What ``count`` was when the interrupts were held; None while they are not."""
 last = int(signal.SIGINT)
 """The number of the signal that came last."""
+count = 0
+"""How many signals came in all, while they were held."""
+
+
+def has_come() -> bool:
+    """Whether a signal came since the interrupts were held, wherever it was heard: what was asked for is given up."""
+    return _count_before is not None and count > _count_before
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    global _is_waiting, last
+    global _is_waiting, last, count
     last = number
+    count += 1
     _is_waiting = True  # until somebody has caught it: what is raised in a finalizer, Python only prints
     if _is_heard:
         raise KeyboardInterrupt
@@ -28,11 +38,12 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 @contextlib.contextmanager
 def held() -> Iterator[None]:
     """Keep interrupts back for the whole line; what was ignored before (nohup) stays ignored."""
-    global _is_waiting
+    global _is_waiting, _count_before
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    _is_waiting = False
+    _is_waiting, outer = False, _count_before
+    _count_before = count if outer is None else outer
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {n: signal.getsignal(n) for n in numbers if signal.getsignal(n) is not signal.SIG_IGN}
     for number in before:
@@ -42,6 +53,7 @@ def held() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        _count_before = outer
 
 
 @contextlib.contextmanager

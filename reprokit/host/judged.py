@@ -16,14 +16,13 @@ from ..core.signature import sign
 from ..core.verdict import judge
 from . import observe, run
 from .launch import Request
+from .rundir import RESULTS as RESULTS
 from .target import Target
 
 SAME_RANDOM = {"configs": {"torch._inductor.config.fallback_random": True}}
 """Compiled code draws the same random numbers as eager, so that the two can be compared."""
 PLAIN = ("eager", "again", "float64")
 """Roles in which nothing is compiled."""
-RESULTS = "results"
-"""Folder of what the runs gave, which is the user's: nothing of it is packed, and it is gone after the comparison."""
 
 
 SLOW_S = 12.0

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..core import oracle
+from ..core import cuts, oracle
 from ..core.programs import cut, graphs, kernels, lift, passes, polish, reduce, straighten, trees, unused
 from ..core.records import BadInput, Observation, Verdict
 from . import files
@@ -207,7 +207,9 @@ class Ladder:
             except (Spent, BadInput, ServerLost, OSError):
                 raise
             except Exception as problem:
-                self._found.notes.append(f"{name} could not be tried, by a defect of reprokit: {problem!r}"[:300])
+                self._found.notes.append(
+                    cuts.head(f"{name} could not be tried, by a defect of reprokit: {problem!r}", 300)
+                )
         return text
 
 

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -212,26 +211,3 @@ def simulation(gpu: Mapping[str, Any] | None) -> dict[str, str]:
     if gpu is None:
         return {}
     return {"REPROKIT_RUN_GPU": json.dumps({"gpu": dict(gpu), "cache": str(warmth.guards())})}
-
-
-def start_guardian(run_id: str) -> subprocess.Popen[bytes] | None:
-    """Start the process that ends everything that carries ``run_id`` if this one dies without :func:`dismiss`."""
-    script = Path(__file__).with_name("guardian.py")
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-I", "-S", str(script), run_id],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-    except OSError:
-        return None
-
-
-def dismiss(guardian: subprocess.Popen[bytes] | None) -> None:
-    """Tell the guardian that all is clean."""
-    if guardian is None or guardian.stdin is None:
-        return
-    with contextlib.suppress(OSError):
-        guardian.stdin.write(b"x")
-        guardian.stdin.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        guardian.wait(2)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core import facts, phases, waiting, where
+from ..core import cuts, facts, phases, waiting, where
 from ..core.processes import BUSY_SHARE, Evidence
 from ..core.records import Dump, Observation
 from ..core.signature import main_stacks
@@ -232,7 +232,7 @@ class Lookout:
         # the last round may have been taken before the progress, unless it is what showed the progress
         self._still_from = self._dumper.number + (not is_in_stacks)
         self.quiet_s = self._excused = 0.0
-        self._advanced, self.last_progress = time.monotonic(), what[:300]
+        self._advanced, self.last_progress = time.monotonic(), cuts.head(what, 300)
 
     def _look_after(self) -> float:
         if self._look_at < self._advanced and self.quiet_s >= min(2.0, self._limit / 6):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import oracle
+from ..core.decode import from_json
 from ..core.programs import polish
 from ..core.records import BadInput, Observation, Signature, Verdict
 from ..core.redact import Redactor
@@ -113,7 +113,7 @@ def minimize(
     found = Minimized(budget_s=budget_s)
     began = time.monotonic()
     verdict = case.verdict
-    starts, redactor = starts_of(case), Redactor(private.gather())
+    starts, redactor = starts_of(case), private.redactor()
     own_cpu_s = time.process_time() - server.cpu_s
     with contextlib.ExitStack() as stack:
         asker = Oracle(folder, server, case.signature, limits_of(case), case.python, show)
@@ -193,12 +193,10 @@ def _until_proved(
 
 def load(run_path: Path) -> Minimized | None:
     """What an earlier reduction left in a run directory."""
-    with contextlib.suppress(ValueError, TypeError, RecursionError):
-        told = json.loads(files.read_text(run_path / FOLDER / "minimize.json"))
-        known = {f.name for f in dataclasses.fields(Minimized)}
-        row: dict[str, Any] = {k: v for k, v in told.items() if k in known}
-        row["proof"] = proof.read(row.get("proof"))
-        return Minimized(**row)
+    if told := files.read_object(run_path / FOLDER / "minimize.json"):
+        with contextlib.suppress(ValueError):
+            found: Minimized = from_json(Minimized, told)
+            return found
     return None
 
 

@@ -6,15 +6,17 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core import cudagraphs, ownership, phases, ranks, recompiles, remarks, results, story
+from ..core import cudagraphs, cuts, ownership, phases, ranks, recompiles, remarks, results, story
 from ..core import frames as fr
 from ..core.journal import NOW_BYTES, Event, Now, decode, decode_now
 from ..core.records import Fault, Frame, Link, Missing, Observation, Raised
-from . import files, graph_records, unrolled
+from . import files, graph_records, private, unrolled
 from .launch import Request
 from .run import Outcome
 
 STDERR_TAIL_BYTES = 64_000
+BEFORE_TAIL_BYTES = 64_000
+"""So much more is read and redacted: a secret that begins before the tail is hidden whole."""
 MOST_JOURNAL_BYTES = 256 << 20
 GROWTH = "growth.json"
 """In the run directory of the largest of several sizes: what they cost, and by which law."""
@@ -60,8 +62,8 @@ def read_journals(run_path: Path) -> Journals:
     bad = 0
     for path in sorted((run_path / "journal").glob("*.jsonl")):
         with contextlib.suppress(OSError, ValueError), files.open_plain(path) as file:
-            events, wrong = decode(file.read(MOST_JOURNAL_BYTES))
-            by_pid[int(path.stem)] = events
+            events, wrong = decode(files.read_most(file, MOST_JOURNAL_BYTES))
+            by_pid[int(path.stem)] = private.events(events)
             bad += wrong
     now = {}
     for path in (run_path / "journal").glob("*.now"):
@@ -74,8 +76,12 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
     """Make the observation; what a run did not leave stays at its default."""
     if outcome.is_timed_out or outcome.is_interrupted:
         journals = journals.until(outcome.ended)  # what it did when it was asked to end is no evidence
-    stderr_tail = files.read_tail(run_path / "logs" / "stderr.txt", STDERR_TAIL_BYTES)
-    raised, raiser = _ending_exception(outcome, journals, stderr_tail)
+    read_bytes = STDERR_TAIL_BYTES + BEFORE_TAIL_BYTES
+    stderr = run_path / "logs" / "stderr.txt"
+    end = files.read_tail(stderr, read_bytes)
+    gone = stderr.stat().st_size - read_bytes if end else 0
+    stderr_tail = private.tail(end, STDERR_TAIL_BYTES, max(0, gone))
+    raised, raiser = _ending_exception(outcome, journals, end)
     alive = {p.pid for p in outcome.stacks.evidence.processes}  # those that were there when it was ended
     living = {pid: events for pid, events in journals.by_pid.items() if pid in alive} or journals.by_pid
     told = story.tell(journals.by_pid, raiser) if raiser else story.teller(living, outcome.main_pid)
@@ -99,16 +105,16 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         peak_rss_bytes=outcome.peak_rss_bytes,
         quiet_s=outcome.quiet_s if journals.by_pid else None,
         quiet_limit_s=request.quiet_limit_s,
-        last_progress=outcome.last_progress,
+        last_progress=private.redactor().text(outcome.last_progress),
         endless_line=now.repeated if is_endless else "",
         endless_count=now.repeats if is_endless else 0,
         endless_pace=unrolled.pace(living.get(pid or 0, []), now.repeated, now.repeats) if is_endless else "",
         open_events=names,
         position=now.where if now.where and named and named[0] in phases.FINE_HEARTBEAT else "",
         last_line=str(journals.last_line.get(pid, "")),
-        raised=raised,
+        raised=private.raised(raised) if raised is not None else None,
         compile_failures=tuple(_raised(e) for e in journals.all("compile_failed")),
-        faults=tuple(_faults(run_path, stderr_tail)),
+        faults=tuple(private.fault(f) for f in _faults(run_path, end)),
         dumps=outcome.stacks.dumps,
         still_from=outcome.still_from,
         stalls=outcome.stalls,
@@ -139,7 +145,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         simulated=_simulated(journals),
         growth=files.read_object(run_path / GROWTH),
         stderr_tail=stderr_tail,
-        oom_evidence=outcome.oom_evidence,
+        oom_evidence=private.redactor().text(outcome.oom_evidence),
     )
     return seen if raiser else ranks.choose(seen)
 
@@ -169,7 +175,7 @@ def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Mis
     if dropped:
         found.append(Missing("journal", f"{dropped} events could not be written (disk full?)"))
     if text := files.read_text(run_path / "agent-problems.txt").strip():
-        found.append(Missing("instrumentation", text[:500]))
+        found.append(Missing("instrumentation", cuts.head(text, 500)))
     if not journals.by_pid:
         why = "no process imported torch with the instrumentation on its path"
         if request.target.kind == "command":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -13,6 +12,10 @@ from typing import IO
 HEAD_BYTES = 32 << 20
 PIECE_BYTES = 8 << 20
 """A target may print gigabytes: its first 32 MB are kept, and of the rest the last 8 to 16 MB."""
+
+
+LINE_BYTES = 1 << 16
+"""A longer line is cut at white space."""
 
 
 class Pump(threading.Thread):
@@ -66,8 +69,15 @@ class Kept:
             pieces = [p.read_bytes() for p in (self._tails[(last + 1) % 2], self._tails[last % 2]) if p.exists()]
             if pieces:
                 gone = self._size - self._path.stat().st_size - sum(map(len, pieces))
-                with self._path.open("ab") as file:
-                    file.write(b"\n<<cut %d bytes>>\n" % gone if gone else b"")
+                with self._path.open("r+b") as file:
+                    size = file.seek(0, os.SEEK_END)
+                    if gone:
+                        file.seek(max(0, size - LINE_BYTES))
+                        end = _part_of_line(file.read(), from_end=True)
+                        start = _part_of_line(pieces[0][:LINE_BYTES], from_end=False)
+                        file.truncate(file.seek(size - end))
+                        pieces[0] = pieces[0][start:]
+                        file.write(b"\n<<cut %d bytes>>\n" % (gone + end + start))
                     file.writelines(pieces)
                 for place in self._tails:
                     place.unlink(missing_ok=True)
@@ -76,6 +86,15 @@ class Kept:
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
+
+
+def _part_of_line(data: bytes, from_end: bool) -> int:
+    """How many bytes next to a cut are a part of a line, or of a word of a very long one: they may be a part of a secret."""
+    for signs in (b"\n", b" \t,;\"'"):
+        places = [place for sign in signs if (place := (data.rfind if from_end else data.find)(bytes([sign]))) >= 0]
+        if places:
+            return len(data) - 1 - max(places) if from_end else min(places) + 1
+    return len(data)
 
 
 def _open(path: Path) -> IO[bytes] | None:
@@ -95,11 +114,14 @@ def _write(stream: IO[bytes] | None, data: bytes) -> IO[bytes] | None:
     return stream
 
 
-def pump(child: subprocess.Popen[bytes], logs: Path, echo: tuple[IO[bytes], IO[bytes]] | None) -> list[Pump]:
-    """Start copying both streams of ``child``."""
-    assert child.stdout is not None and child.stderr is not None
-    streams = (("stdout", child.stdout), ("stderr", child.stderr))
-    pumps = [Pump(pipe, logs / f"{name}.txt", echo[n] if echo else None) for n, (name, pipe) in enumerate(streams)]
+def pump(
+    pipes: tuple[IO[bytes], IO[bytes]], logs: Path, echo: tuple[IO[bytes] | None, IO[bytes] | None] | None
+) -> list[Pump]:
+    """Start copying stdout and stderr of a program."""
+    pumps = [
+        Pump(pipe, logs / f"{name}.txt", echo[n] if echo else None)
+        for n, (name, pipe) in enumerate(zip(("stdout", "stderr"), pipes, strict=True))
+    ]
     for thread in pumps:
         thread.start()
     return pumps

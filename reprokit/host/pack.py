@@ -5,23 +5,27 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
-import io
 import json
 import shutil
-import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..core import cuts
 from ..core.records import SCHEMA, Missing, to_json
 from ..core.redact import Redactor
-from . import files, render
+from . import files, render, ustar
 from .proven import PROOF, REPRO, Repro, Unproven
 
 MOST_BYTES = 25_000_000
 """GitHub takes attachments of up to 25 MB."""
+MOST_UNPACKED = 160 << 20
+MOST_FILES = 15_000
+"""Less than :mod:`archive` reads, for what is added to a pack later."""
+MOST_TRIMMED = 500
+"""Files whose cuts are listed one by one."""
 LOG_BYTES = 8 << 20
 TRACE_BYTES = 96 << 20
 
@@ -107,9 +111,12 @@ def gather(run_path: Path, redactor: Redactor) -> Draft:
     """Read, cut and redact what the run left; a file that cannot be read becomes a line in ``missing``."""
     draft = Draft()
     for folder, suffixes, most in EVIDENCE:
+        if (run_path / folder).is_symlink():
+            draft.missing.append(Missing(folder, "it is a symbolic link, which is not followed"))
+            continue
         for path in sorted((run_path / folder).rglob("*")):
-            name = path.relative_to(run_path).as_posix()
-            if path.is_symlink() or path.suffix not in suffixes or "/." in f"/{name}":
+            name = redactor.file_name(path.relative_to(run_path).as_posix())
+            if files.is_linked(path) or path.suffix not in suffixes or "/." in f"/{name}":
                 continue
             try:
                 if not path.is_file() or path.stat().st_size == 0:
@@ -119,7 +126,7 @@ def gather(run_path: Path, redactor: Redactor) -> Draft:
                 draft.missing.append(Missing(name, problem.strerror or str(problem)))
                 continue
             redact = {".json": redactor.json, ".jsonl": redactor.json_lines}.get(path.suffix, redactor.text)
-            draft.files[name] = redact(text).encode("utf-8", "replace")
+            draft.files[ustar.canonical(name)] = redact(text).encode("utf-8", "replace")
     if samples := files.read_text(run_path / "samples.csv"):
         draft.add_text("samples.csv", redactor.text(samples))
     for name in ("evidence.json", "kernels.json", "simulated.json"):
@@ -134,9 +141,11 @@ def build(
     """Give the tarball, trimmed in a stated order until it is at most ``most_bytes`` long.
 
     The order: chromium events of the traces, whole traces, samples, journals and logs to 200 kB each, graphs
-    but the last ten, all graphs, kernels, stacks but the last round.
+    but the last ten, all graphs, kernels, stacks but the last round, and then whole folders: a program may write any
+    number of files there, and a pack that no command reads is none.
     """
     _compress_traces(draft)
+    draft.files = {ustar.canonical(name): data for name, data in draft.files.items()}
     steps: list[Callable[[Draft], str]] = [
         _drop_chromium,
         _drop("trace/"),
@@ -147,14 +156,22 @@ def build(
         _drop("graphs/"),
         _drop("kernels/"),
         _keep_last_stacks,
+        *(_drop(folder) for folder in ("eager/", "escalate/", "journal/", "logs/", "stacks/")),
     ]
+    if len(draft.trimmed) > MOST_TRIMMED:
+        draft.trimmed[MOST_TRIMMED:] = [f"{len(draft.trimmed) - MOST_TRIMMED} more files, each cut from its middle"]
     while True:
-        data = _tar(draft, readme)
-        if len(data) <= most_bytes or not steps:
+        data = _tar(draft, readme) if _can_be_read(draft) or not steps else b""
+        if (data and len(data) <= most_bytes) or not steps:
             return data
         said = steps.pop(0)(draft)
         if said:
             draft.trimmed.append(said)
+
+
+def _can_be_read(draft: Draft) -> bool:
+    """Whether :mod:`archive` reads so much."""
+    return sum(map(len, draft.files.values())) <= MOST_UNPACKED and len(draft.files) <= MOST_FILES
 
 
 def _tar(draft: Draft, readme: Callable[[list[tuple[str, str]], list[str]], str]) -> bytes:
@@ -171,16 +188,8 @@ def _tar(draft: Draft, readme: Callable[[list[tuple[str, str]], list[str]], str]
         "files": {n: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in sorted(everything.items())},
     }
     everything["manifest.json"] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
-    raw = io.BytesIO()
-    with (
-        gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=9, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
-    ):
-        for name in sorted(everything, key=lambda n: (n not in ("manifest.json", "README.md", "issue.md"), n)):
-            info = tarfile.TarInfo(name)
-            info.size, info.mode, info.mtime = len(everything[name]), 0o644, 0
-            tar.addfile(info, io.BytesIO(everything[name]))
-    return raw.getvalue()
+    names = sorted(everything, key=lambda n: (n not in ("manifest.json", "README.md", "issue.md"), n))
+    return ustar.build((name, everything[name]) for name in names)
 
 
 def write(data: bytes, output: Path, name: str) -> Path:
@@ -192,7 +201,7 @@ def _read_middle_cut(path: Path, most: int, draft: Draft, name: str) -> str:
     size = path.stat().st_size
     if size <= most:
         return files.read_text(path, most)
-    with path.open("rb") as file:
+    with files.open_plain(path) as file:
         head = file.read(most // 2)
         file.seek(size - most // 2)
         tail = file.read()
@@ -200,11 +209,8 @@ def _read_middle_cut(path: Path, most: int, draft: Draft, name: str) -> str:
     # cut at line ends: half a line must not hide half a secret
     head = head[: head.rfind(b"\n") + 1]
     tail = tail[tail.find(b"\n") + 1 :]
-    return (
-        head.decode("utf-8", "replace")
-        + f"<<cut {size - len(head) - len(tail)} bytes>>\n"
-        + tail.decode("utf-8", "replace")
-    )
+    mark = cuts.mark(size - len(head) - len(tail), "bytes")
+    return f"{head.decode('utf-8', 'replace')}{mark}\n{tail.decode('utf-8', 'replace')}"
 
 
 def _compress_traces(draft: Draft) -> None:
@@ -216,7 +222,11 @@ def _drop_chromium(draft: Draft) -> str:
     gone = 0
     for name in [n for n in draft.files if n.startswith("trace/")]:
         kept, is_skipping = [], False
-        for line in gzip.decompress(draft.files[name]).splitlines(keepends=True):
+        try:
+            text = ustar.gunzip(draft.files[name], 2 * TRACE_BYTES)
+        except ValueError:  # a stranger's pack that is packed again
+            continue
+        for line in text.splitlines(keepends=True):
             if not line.startswith(b"\t"):
                 is_skipping = b'"chromium_event"' in line
                 gone += is_skipping

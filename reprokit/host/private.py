@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import getpass
 import json
 import os
 import socket
 from pathlib import Path
 
-from ..core.redact import ALLOWED_VARIABLES, SECRET_NAME
+from ..core import cuts, secret_names
+from ..core.journal import Event
+from ..core.records import Fault, Raised
+from ..core.redact import ALLOWED_VARIABLES, Redactor
 from ..core.redact_rules import Private
+
+TOLD = frozenset("message reason reasons detail problem info said why difference".split())
+"""Fields of the journal's events that hold what the target, or an exception of it, says."""
 
 
 def gather() -> Private:
@@ -25,13 +33,57 @@ def gather() -> Private:
     host = socket.gethostname()
     hosts = {host, host.split(".")[0], *(os.environ.get(n, "") for n in ("HOSTNAME", "MASTER_ADDR", "SLURMD_NODENAME"))}
     hosts = {h for h in hosts if not h.replace(".", "").isdigit()}
-    secrets = {v for n, v in os.environ.items() if SECRET_NAME.search(n)}
+    secrets = {v for n, v in os.environ.items() if secret_names.is_secret(n)}
     return Private(_sorted(users), _sorted(hosts), _sorted(homes), _sorted(secrets))
+
+
+def redactor() -> Redactor:
+    """The redactor of this process: a secret has one placeholder in all that one process writes and prints."""
+    return _redactor(gather())
+
+
+@functools.lru_cache(maxsize=4)
+def _redactor(known: Private) -> Redactor:
+    return Redactor(known)
+
+
+def events(told: list[Event]) -> list[Event]:
+    """Events without what is private in what the target says; paths stay, since the rules judge them."""
+    hider = redactor()
+    return [_event(one, hider) if not TOLD.isdisjoint(one) or "chain" in one else one for one in told]
+
+
+def _event(told: Event, hider: Redactor) -> Event:
+    hidden = {key: hider.value(value) for key, value in told.items() if key in TOLD}
+    if isinstance(chain := told.get("chain"), list):
+        hidden["chain"] = [{**link, "message": hider.text(str(link.get("message") or ""))} for link in chain]
+    return {**told, **hidden}
+
+
+def raised(found: Raised) -> Raised:
+    """An exception without what is private in its messages."""
+    chain = (dataclasses.replace(link, message=redactor().text(link.message)) for link in found.chain)
+    return dataclasses.replace(found, chain=tuple(chain))
+
+
+def fault(found: Fault) -> Fault:
+    """A fatal signal without what is private in its headline."""
+    return dataclasses.replace(found, headline=redactor().text(found.headline))
+
+
+def tail(text: str, most: int, gone: int) -> str:
+    """The end of a text, redacted before it is cut; what is next to the ``gone`` bytes before it is unknown."""
+    hidden = redactor().text(f"{cuts.mark(gone, 'bytes')}\n{text[text.find(chr(10)) + 1 :]}" if gone else text)
+    if len(hidden) <= most:
+        return hidden
+    return hidden[hidden.find("\n", max(0, len(hidden) - most)) + 1 :]
 
 
 def allowed_variables() -> dict[str, str]:
     """The environment variables that may leave the machine; their values are still redacted."""
-    return {n: v for n, v in sorted(os.environ.items()) if ALLOWED_VARIABLES.fullmatch(n) and not SECRET_NAME.search(n)}
+    return {
+        n: v for n, v in sorted(os.environ.items()) if ALLOWED_VARIABLES.fullmatch(n) and not secret_names.is_secret(n)
+    }
 
 
 def _sorted(values: set[str]) -> tuple[str, ...]:

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core import eager, frames, oracle
+from ..core import cuts, eager, frames, oracle
+from ..core.decode import from_json
 from ..core.records import Link, Signature
 from ..core.signature import normalise_message
-from . import alone, files, interrupts, launch, rundir, tree, warmth
+from . import alone, files, guarded, interrupts, launch, rundir, tree, warmth
 from .cold import run_cold
 from .judged import Judged, Limits
 
@@ -125,12 +126,9 @@ def prove(
 
 def read(told: Any) -> Proof | None:
     """The proof that a JSON object tells; None where it tells none."""
-    if not isinstance(told, dict):
-        return None
-    names = {f.name for f in dataclasses.fields(Proof)}
-    row: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items() if k in names}
-    with contextlib.suppress(TypeError):
-        return Proof(**row)
+    with contextlib.suppress(ValueError):
+        proof: Proof = from_json(Proof, told)
+        return proof
     return None
 
 
@@ -151,9 +149,11 @@ def run_plain(
     runs: list[_Plain] = []
     try:
         for number in range(count):
-            runs.append(_Plain(python, file, folder, number, is_eager, gpu))
+            with interrupts.unheard():  # one that has started is one that is ended
+                runs.append(_Plain(python, file, folder, number, is_eager, gpu))
         deadline = time.monotonic() + limit_s
         while sum(run.has_ended() for run in runs) < count and time.monotonic() < deadline:
+            interrupts.check()
             time.sleep(POLL_S)
     finally:
         with interrupts.unheard():
@@ -182,7 +182,7 @@ class _Plain:
             path = os.pathsep.join([str(agent), *filter(None, [environ.get("PYTHONPATH")])])
             environ.update(REPROKIT_RUN_DIR=str(place), PYTHONPATH=path, **launch.simulation(gpu))
         words = ["-c", eager.PRELUDE] if is_eager else []
-        self._guardian = launch.start_guardian(self._run_id)
+        self._guardian = guarded.watch(self._run_id, (self._cache,))
         self._began = time.monotonic()
         with self._said.open("wb") as stderr:
             self._child = subprocess.Popen(
@@ -202,9 +202,10 @@ class _Plain:
         tree.kill_all(self._child.pid, self._run_id)
         warmth.mend_headers()
         status = self._child.wait()
-        launch.dismiss(self._guardian)
         shutil.rmtree(self._cache, ignore_errors=True)
         self._stack.close()
+        if self._guardian is not None:
+            self._guardian.dismiss()
         seconds = round(self._seconds or time.monotonic() - self._began, 2)
         link = frames.parse_traceback(files.read_tail(self._said, 64_000))
         return Ending(status if is_over else None, link, seconds)
@@ -239,5 +240,5 @@ def _ending_of(judged: Judged, folder: Path) -> Ending:
 
 def _say(ending: Ending) -> str:
     if ending.link is not None:
-        return f"{ending.link.type}: {ending.link.message.strip().splitlines()[0][:200] if ending.link.message else ''}"
+        return f"{ending.link.type}: {cuts.head(ending.link.message.strip().splitlines()[0], 200) if ending.link.message else ''}"
     return "does not end" if ending.status is None else f"ends with exit status {ending.status}"

@@ -6,7 +6,6 @@ Every word that a reader of an issue sees stands in ``templates/``; an unknown n
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -20,7 +19,8 @@ from .. import __version__
 from ..core import causes, responsibility
 from ..core.records import Frame, Missing, Observation, Signature, Verdict
 from ..core.signature import main_stacks
-from . import picture
+from . import markdown, picture
+from .markdown import Markdown
 from .proven import Candidate, Repro
 
 ISSUE_CHARS = 60_000
@@ -93,7 +93,7 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         evidence=[*facts.verdict.evidence[:8], *map(str, seen.remarks[:MOST_REMARKS])],
         growth="\n".join(seen.growth.get("table", ())),
         command=cut(facts.command, 2_000),
-        program=program(facts.program, repro_chars, facts.is_simulated and not seen.kernel).strip(),
+        program=Markdown(program(facts.program, repro_chars, facts.is_simulated and not seen.kernel).strip()),
         kernel=seen.kernel,
         device=facts.verdict.simulated,
         configs=cut(_configs(facts.configs), 3_000),
@@ -119,7 +119,10 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
     repository = responsibility.repository(facts.verdict)
     form = "triton" if seen.kernel or repository == TRITON else "issue"
     joined = _fill(
-        f"issue/{form}.md.j2", describe=describe.strip(), error_logs=error_logs.strip(), versions=versions.strip()
+        f"issue/{form}.md.j2",
+        describe=Markdown(describe.strip()),
+        error_logs=Markdown(error_logs.strip()),
+        versions=Markdown(versions.strip()),
     )
     return Issue(describe, error_logs, versions, joined, url(facts.signature.title, repository))
 
@@ -147,7 +150,7 @@ def report(model: dict[str, Any]) -> str:
     """One self-contained HTML page: no script, nothing fetched, every text escaped."""
     kind, phase = str(model["kind"]), model["phase"]
     headline = f"{kind}{' in ' + phase if phase else ''}" + (f": {model['cause']}" if model["cause"] else "")
-    template = templates().overlay(autoescape=True).get_template("report.html.j2")
+    template = pages().get_template("report.html.j2")
     return template.render(
         r=model, headline=headline, version=__version__,
         timeline=picture.of_timeline(model["timeline"]), flame=picture.of_flame(model["flame"]),
@@ -166,7 +169,7 @@ def url(title: str, repository: str) -> str:
     template, head = ("bug.yml", "") if repository == TRITON else ("pt2-bug-report.yml", "[torch.compile] ")
     most = 200
     while True:
-        query = urlencode({"template": template, "title": head + _one_line(title, most)})
+        query = urlencode({"template": template, "title": head + markdown.one_line(markdown.title(title), most)})
         if len(query) + len(form) < URL_CHARS:
             return f"{form}?{query}"
         most //= 2
@@ -248,13 +251,17 @@ def trimmed(stack: tuple[Frame, ...], most: int = 60) -> list[Frame]:
 
 @cache
 def templates() -> jinja2.Environment:
-    """Every template, and the filters that they share."""
-    loader = jinja2.FunctionLoader(read_template)
-    # Markdown, not HTML: escaping would mangle the code blocks
-    env = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)  # noqa: S701
-    env.filters["fence"] = fence
-    env.filters["one_line"] = _one_line
-    return env
+    """The templates of Markdown."""
+    return markdown.environment(jinja2.FunctionLoader(read_template))
+
+
+@cache
+def pages() -> jinja2.Environment:
+    """The templates of HTML, in which every text is escaped."""
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(read_template), undefined=jinja2.StrictUndefined, keep_trailing_newline=True,
+        autoescape=True,
+    )  # fmt: skip
 
 
 def read_template(name: str) -> str:
@@ -265,17 +272,5 @@ def read_template(name: str) -> str:
     return (Path(__file__).resolve().parents[2] / "templates" / name).read_text(encoding="utf-8")
 
 
-def _fill(name: str, **values: Any) -> str:
-    return templates().get_template(name).render(**values)
-
-
-def fence(text: str, language: str) -> str:
-    """A code block that its content cannot close."""
-    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
-    ticks = "`" * (longest + 1)
-    return f"{ticks}{language}\n{text.rstrip()}\n{ticks}"
-
-
-def _one_line(text: str, most: int) -> str:
-    line = re.sub(r"\s+", " ", text).strip()
-    return line if len(line) <= most else line[: most - 3] + "..."
+def _fill(name: str, **values: Any) -> Markdown:
+    return markdown.fill(templates(), name, **values)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..core import causes, ranks, responsibility
+from ..core import causes, cuts, ranks, responsibility
 from ..core import frames as fr
 from ..core.facts import is_service, place, recent, threads_of
 from ..core.records import SCHEMA, Observation, Signature, Verdict
@@ -117,5 +117,5 @@ def _process(seen: Observation, pid: int) -> Model:
         "rss_bytes": process.rss_bytes,
         "threads": len(process.threads),
         "waits": waits,
-        "command": process.command[:300],
+        "command": cuts.head(process.command, 300),
     }

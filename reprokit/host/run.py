@@ -19,7 +19,7 @@ from ..core import decode, stalls
 from ..core.processes import from_json
 from ..core.records import BadInput, Missing, to_json
 from ..core.stalls import Stall
-from . import ending, files, interrupts, launch, oom, output, stacks, tree
+from . import ending, files, guarded, interrupts, launch, oom, output, stacks, tree
 from .gather import EVIDENCE, Stacks
 from .launch import Request
 from .lookout import Lookout, Progress
@@ -66,7 +66,7 @@ Say = Callable[[str], None]
 
 
 def run(
-    request: Request, run_path: Path, show: Show | None = None, echo: tuple[IO[bytes], IO[bytes]] | None = None,
+    request: Request, run_path: Path, show: Show | None = None, echo: tuple[IO[bytes] | None, IO[bytes] | None] | None = None,
     say: Say = lambda text: None,
 ) -> Outcome:  # fmt: skip
     """Run the target to its end, its deadline or an interrupt; afterwards its whole tree is gone.
@@ -75,17 +75,25 @@ def run(
     live, beside the copies in ``logs/``. ``say`` takes a line on what happens meanwhile.
     """
     run_id = uuid.uuid4().hex
-    with contextlib.ExitStack() as stack:
-        agent = stack.enter_context(launch.agent_folder(run_path))
-        environ, missing = launch.environment(request, run_path, agent, run_id)
+    with contextlib.ExitStack() as last, contextlib.ExitStack() as stack:
         argv = launch.command(request, run_path)
         asked = {**launch.describe(request), "argv": argv, "started": time.time(), "run_id": run_id}
-        files.write_json(run_path / "run.json", asked)
-        guardian = launch.start_guardian(run_id)
-        stack.callback(launch.dismiss, guardian)
+        files.write_json(run_path / "run.json", asked)  # first of all: with it, a run directory can be packed
+        agent = stack.enter_context(launch.agent_folder(run_path))
+        environ, missing = launch.environment(request, run_path, agent, run_id)
         # The compiler's private cache can be hundreds of megabytes and proves nothing that the trace does not.
         stack.callback(shutil.rmtree, run_path / "cache", ignore_errors=True)
-        outcome = _execute(request, run_path, argv, environ, run_id, missing, show, echo, say)
+
+        def start() -> guarded.Guarded:
+            is_command = request.target.kind == "command"
+            child = guarded.start(
+                argv, environ, request.cwd, run_id, None if is_command else subprocess.DEVNULL,
+                (agent, run_path / "cache"), takes_inherited=is_command,
+            )  # fmt: skip
+            last.callback(child.dismiss)  # it deletes the folders, should we be killed before we have
+            return child
+
+        outcome = _execute(request, run_path, start, missing, show, echo, say)
     ending = {f.name: to_json(getattr(outcome, f.name)) for f in dataclasses.fields(outcome) if f.name != "stacks"}
     ending["seconds_to_stacks"] = outcome.stacks.seconds_to_stacks
     ending["seconds_to_verdict"] = outcome.stacks.seconds
@@ -97,33 +105,27 @@ def run(
 def _execute(
     request: Request,
     run_path: Path,
-    argv: list[str],
-    environ: dict[str, str],
-    run_id: str,
+    start: Callable[[], guarded.Guarded],
     missing: list[Missing],
     show: Show | None,
-    echo: tuple[IO[bytes], IO[bytes]] | None,
+    echo: tuple[IO[bytes] | None, IO[bytes] | None] | None,
     say: Say,
 ) -> Outcome:
     end, dumped = "", Stacks()
     ended: float | None = None
     oom_before, started, own_before = oom.kills(), time.time(), _own_cpu_s()
-    child = subprocess.Popen(
-        argv,
-        cwd=request.cwd,
-        env=environ,
-        stdin=None if request.target.kind == "command" else subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    _tell(run_path, main_pid=child.pid, started=started)
-    pumps = output.pump(child, run_path / "logs", echo)
-    limit = request.quiet_limit_s
-    lookout = Lookout(
-        run_path, child.pid, limit, request.line_repeats, lambda: max(pump.last_output for pump in pumps),
-        request.look_every_s, request.stall_s,
-    )  # fmt: skip
+    child = start()
+    try:
+        _tell(run_path, main_pid=child.pid, started=started)
+        pumps = output.pump(child.streams, run_path / "logs", echo)
+        limit = request.quiet_limit_s
+        lookout = Lookout(
+            run_path, child.pid, limit, request.line_repeats, lambda: max(pump.last_output for pump in pumps),
+            request.look_every_s, request.stall_s,
+        )  # fmt: skip
+    except BaseException:  # such as a limit on threads: nobody watches it, so it must not go on
+        ending.finish(child)
+        raise
     began = time.monotonic()
     try:
         while not end:
@@ -140,7 +142,7 @@ def _execute(
                 continue
             _tell(run_path, end=end, quiet_s=round(lookout.quiet_s, 3))  # should we be killed before the end
             if end == "interrupted":
-                dumped = _pass_on(child.pid, run_id, request, lookout, say)
+                dumped = _pass_on(child, request, lookout, say)
                 break
             # Ctrl-C ends the dump and the waiting, never the clean-up below.
             with contextlib.suppress(KeyboardInterrupt), interrupts.heard():
@@ -149,14 +151,14 @@ def _execute(
                 if not end:
                     _tell(run_path, end="")
                 elif ending.can_answer(dumped.evidence, child.pid):
-                    ending.politely(child.pid, run_id, signal.SIGTERM, request.grace_s, say)
+                    ending.politely(child, signal.SIGTERM, request.grace_s, say)
         if end != "ended" and not dumped.dumps:
             dumped = lookout.so_far()
     finally:
         own_cpu_s = _own_cpu_s() - own_before  # before the target is reaped, whose seconds would count as ours
         is_own_end = tree.has_ended(child.pid)
         with interrupts.unheard():
-            left = ending.finish(child, run_id)
+            left = ending.finish(child)
         for pump in pumps:
             pump.join(DRAIN_S)
         lookout.close()
@@ -193,7 +195,7 @@ def _execute(
     )
 
 
-def _pass_on(pid: int, run_id: str, request: Request, lookout: Lookout, say: Say) -> Stacks:
+def _pass_on(child: guarded.Guarded, request: Request, lookout: Lookout, say: Say) -> Stacks:
     """Send the program the signal that arrived. A second Ctrl-C kills it at once; another signal only comes sooner.
 
     ``timeout`` of coreutils sends SIGTERM twice, and a preempted job may get it again.
@@ -207,7 +209,7 @@ def _pass_on(pid: int, run_id: str, request: Request, lookout: Lookout, say: Say
             say("Ctrl-C again: killing the program")
             return dumped
     with contextlib.suppress(KeyboardInterrupt):
-        ending.politely(pid, run_id, number, request.grace_s, say)
+        ending.politely(child, number, request.grace_s, say)
     return dumped
 
 

@@ -14,6 +14,10 @@ from typing import IO
 from ..core.records import BadInput
 
 FOLDERS = ("journal", "graphs", "stacks", "logs", "trace")
+TEMPORARY = ("agent", "cache", "warm")
+"""What a folder holds for as long as something runs there; the copy of the agent is always among it."""
+RESULTS = "results"
+"""Folder of what the runs gave, which is the user's: nothing of it is packed, and it is gone after the comparison."""
 
 
 class NothingRan(BadInput):
@@ -100,10 +104,23 @@ def _lock(place: Path) -> IO[str]:
         raise BadInput(f"{place} is in use by {holder}; name another --output-dir, or wait for it") from problem
     except OSError:  # some network file systems have no locks; run directories have their own numbers all the same
         return file
+    _sweep(place)  # nobody else works here
     file.truncate(0)
     file.write(f"reprokit, process {os.getpid()}")
     file.flush()
     return file
+
+
+def _sweep(place: Path) -> None:
+    """Delete what a reprokit that was killed together with its guardians has left in its runs."""
+    for run in place.glob("run-[0-9][0-9][0-9]*"):
+        shutil.rmtree(run / RESULTS, ignore_errors=True)
+        for depth in ("", "*/", "*/*/", "*/*/*/"):
+            for package in run.glob(f"{depth}agent/_reprokit"):
+                if package.resolve() != package:  # through a link that the target made
+                    continue
+                for name in TEMPORARY:
+                    shutil.rmtree(package.parent.with_name(name), ignore_errors=True)
 
 
 def _next_run(place: Path) -> Path:

@@ -6,8 +6,10 @@ import dataclasses
 import errno
 from pathlib import Path
 
+from ..core import limits
 from ..core.records import BadInput, Missing, Observation
 from . import agreement, compared, escalate, files, kernels, observe, run, rundir, warmth
+from .launch import Request
 from .state import State
 
 EAGER_KINDS = frozenset({"exception", "crash", "hang", "slow-compile", "oom", "error-in-eager"})
@@ -31,12 +33,20 @@ def run_target(state: State) -> State:
                 f"cannot start {request.target.words}: {problem.strerror}; name a program that runs"
             ) from problem
         if problem.errno not in NO_ROOM:
-            raise
+            raise _over_limit(problem, request) from problem
         why = f"cannot write in {path}: {problem.strerror}; free some space, or name another --output-dir"
         raise BadInput(why) from problem
+    except (RuntimeError, MemoryError) as problem:
+        raise _over_limit(problem, request) from problem
     state = ended(state, outcome)
     refuse_bad_target(state.journals, path)
     return state
+
+
+def _over_limit(problem: Exception, request: Request) -> Exception:
+    """What to raise for a run that could not begin or be watched: a limit is the user's to change."""
+    spent = limits.limit_of(problem)
+    return BadInput(f"cannot run {request.target.words}: {spent}; raise that limit") if spent else problem
 
 
 def ended(state: State, outcome: run.Outcome) -> State:

@@ -61,7 +61,8 @@ def scale(
                 asked = dataclasses.replace(request, knobs={**request.knobs, knob: size}, look_every_s=looks)
                 if not ran and request.weights != "fake" and not warmth.kept(request.python).exists():
                     say(f"{knob}={size}, to warm the C++ compiler up")
-                    if not _run(asked, size, next(places), calls).state.has_run:
+                    _run(asked, size, next(places), calls)
+                    if interrupts.has_come():
                         raise KeyboardInterrupt
                 turns: list[Ran] = []
                 while len(turns) < repeats and all(r.cost.is_used for r in turns):
@@ -69,12 +70,14 @@ def scale(
                     again = f", turn {len(turns) + 1} of {repeats}" if repeats > 1 else ""
                     say(f"{knob}={size}, {len(ran) + 1} of {len(sizes)}{again}, in {place.path}")
                     turns.append(_run(asked, size, place, calls))
+                    if interrupts.has_come():
+                        break
                 ran.append(dataclasses.replace(turns[-1], cost=costs.least([r.cost for r in turns])))
                 one = ran[-1].cost
                 say(
                     f"{knob}={size}: {one.verdict}, compile {one.cpu_s:.1f} CPU-seconds, {one.peak_rss_bytes / 1e6:.0f} MB"
                 )
-                if not ran[-1].state.has_run:
+                if interrupts.has_come():
                     break
             return _finish(ran, knob, at)
         except rundir.NothingRan:
@@ -118,7 +121,7 @@ def _finish(ran: list[Ran], knob: str, at: int) -> Captured:
     # stacks of a compile that met its deadline are of where it grows; another failure is of something else
     telling = [r for r in ran if r.cost.is_used or r.state.verdict.kind in ("slow-compile", "hang")]
     chosen = telling[-1] if told["is_superlinear"] or not failed else failed[-1]
-    is_interrupted = not ran[-1].state.has_run
+    is_interrupted = interrupts.has_come()
     if is_interrupted:
         chosen = ran[-1]
     if told["worst"]:

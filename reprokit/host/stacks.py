@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+from ..core import cuts
 from ..core import frames as fr
 from ..core.journal import STACKS_SIGNAL
 from ..core.processes import PYTHON
@@ -220,7 +221,7 @@ def _py_spy(tool: str | None, folder: Path, number: int, pid: int) -> Dump:
             with contextlib.suppress(OSError):
                 files.write_whole(folder / f"{number}-py-spy-{pid}.json", text)
             return Dump(number, "py-spy", pid, tuple(threads))
-    return Dump(number, "py-spy", pid, problem=said[:300])
+    return Dump(number, "py-spy", pid, problem=cuts.head(said, 300))
 
 
 def _is_whole(thread: ThreadStack) -> bool:

@@ -37,7 +37,7 @@ class Callbacks:
     say: Say
     show: run.Show | None = None
     """Called with the progress of a run of the target."""
-    echo: tuple[IO[bytes], IO[bytes]] | None = None
+    echo: tuple[IO[bytes] | None, IO[bytes] | None] | None = None
     """Where the target's stdout and stderr go."""
     show_status: Callable[[Standing], None] | None = None
     """Called with the progress of a step that asks many small questions."""

@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..core import limits
 from ..core.decode import from_json, hints
 from ..core.records import Missing, Observation, to_json
 from ..core.verdict import judge
-from . import files
+from . import files, interrupts
 from .state import UNJUDGED, State
 
 FOLDER = "steps"
 NOT_DONE = "it was not done when the target ran, and judging a run again runs nothing of the target"
+INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ def follow(state: State, steps: tuple[Step, ...]) -> State:
             state = _one(step, state)
         if state.seen is not before.seen:
             state = judged(state)
+        if interrupts.has_come() and not state.is_given_up:
+            state = dataclasses.replace(state, is_given_up=True)
     return state
 
 
@@ -64,6 +68,8 @@ def judged(state: State) -> State:
 
 def defect(problem: Exception) -> str:
     """An exception that nobody expected, in words."""
+    if spent := limits.limit_of(problem):
+        return spent
     return f"a defect of reprokit: {problem!r}"
 
 
@@ -72,13 +78,13 @@ def _one(step: Step, state: State) -> State:
     if loaded is not None:
         return loaded
     if not step.may(state):
-        return state.lacks(step.what, step.why_not)
+        return state.lacks(step.what, INTERRUPTED if state.is_given_up else step.why_not)
     if step.is_vital:
         return step.do(state)
     try:
         after = step.do(state)
     except KeyboardInterrupt:
-        return dataclasses.replace(state.lacks(step.what, "interrupted"), is_given_up=True)
+        return dataclasses.replace(state.lacks(step.what, INTERRUPTED), is_given_up=True)
     except Exception as problem:
         why = (problem.strerror or str(problem)) if isinstance(problem, OSError) else defect(problem)
         return state.lacks(step.what, why)

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 
 from ..core.ablation import Ablation
-from ..core.redact import Redactor
 from ..core.verdict import judge
 from . import ablate, files, interrupts, locate, private, shown
 from . import minimize as reducer
@@ -20,7 +19,7 @@ NO_PARTS = "a whole command is run again only in small parts, and there are none
 
 def is_wanted(state: State) -> bool:
     """Whether the user asks for more than what happened, of a run that ended."""
-    return state.has_run and not state.is_given_up and (state.request.minimizes or state.request.rungs != "none")
+    return state.has_run and (state.request.minimizes or state.request.rungs != "none")
 
 
 def can_locate(state: State) -> bool:
@@ -87,14 +86,14 @@ def can_try_recorded(state: State) -> bool:
     """Whether a reduction that was done now has left no proved program."""
     found = state.minimized
     is_open = found is not None and not (found.is_proved or found.is_interrupted)
-    return state.may_study and can_minimize(state) and is_open
+    return state.may_study and not state.is_given_up and can_minimize(state) and is_open
 
 
 def try_recorded(state: State) -> State:
     """Run the recorded program alone: it may be a repro as it is."""
     state.callbacks.say("running the recorded program alone, in fresh processes")
     with interrupts.heard():
-        shown.try_recorded(state.request, state.study.case(state), state.journals, Redactor(private.gather()))
+        shown.try_recorded(state.request, state.study.case(state), state.journals, private.redactor())
     return state
 
 

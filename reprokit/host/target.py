@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..core.records import BadInput
 from ..core.zoo import ZOO
+from . import private
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Target:
             "module": f"{self.place}-{self.name}",
         }
         script = next((w for w in self.command if w.endswith(".py")), self.command[0] if self.command else "")
-        text = words.get(self.kind) or Path(script).stem
+        text = private.redactor().file_name((words.get(self.kind) or Path(script).stem).replace("/", "-"))
         return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.")[:40].rstrip("-.") or "target"
 
     @property

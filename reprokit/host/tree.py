@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 import psutil
 
+from . import guardian
+
 RUN_ID = "REPROKIT_RUN_ID"
 KILL_PATIENCE_S = 5.0
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
@@ -40,18 +42,24 @@ def marked(run_id: str) -> list[psutil.Process]:
     return found
 
 
-def kill_all(root_pid: int, run_id: str) -> list[int]:
+def of_run(run_id: str, guardian_pid: int = 0) -> list[psutil.Process]:
+    """All that a run has started: below its guardian, or marked, or below what is marked; they may have cleared their environment."""
+    strays = marked(run_id)
+    below = [child for p in strays for child in family(p.pid)]
+    owned = family(guardian_pid)[1:] if guardian_pid else []
+    return list({p.pid: p for p in [*owned, *strays, *below]}.values())
+
+
+def kill_all(root_pid: int, run_id: str, guardian_pid: int = 0) -> list[int]:
     """End the whole tree; gives the pids that would not go (uninterruptible in the kernel).
 
-    A snapshot first: once the root is gone its children belong to init. SIGKILL also ends stopped
-    processes. The environment finds those that left session and family behind. The root must not have been
-    reaped yet, so that its pid cannot be anybody else's.
+    A snapshot first: once the root is gone its children belong to its guardian, or to init where it has none. SIGKILL
+    also ends stopped processes. The environment finds those that left session and family behind. The root must not have
+    been reaped yet, so that its pid cannot be anybody else's.
     """
     deadline = time.monotonic() + KILL_PATIENCE_S
     while True:
-        strays = marked(run_id)
-        below = [child for p in strays for child in family(p.pid)]  # they may have cleared their environment
-        victims = {p.pid: p for p in [*family(root_pid), *strays, *below]}
+        victims = {p.pid: p for p in [*family(root_pid), *of_run(run_id, guardian_pid)]}
         if not victims:
             return []
         end(root_pid, victims.values())
@@ -61,7 +69,9 @@ def kill_all(root_pid: int, run_id: str) -> list[int]:
 
 
 def end(root_pid: int, processes: Iterable[psutil.Process]) -> None:
-    """Send SIGKILL to the process group of a root that nobody has reaped, and to each process."""
+    """Send SIGKILL to the process group of a root that nobody has reaped, and to each process; compilers may clean up before."""
+    victims = {p.pid for p in processes}
+    guardian.end_compilers(victims)
     with contextlib.suppress(OSError):
         os.killpg(root_pid, signal.SIGKILL)
     for process in processes:
@@ -70,8 +80,16 @@ def end(root_pid: int, processes: Iterable[psutil.Process]) -> None:
 
 
 def has_ended(pid: int) -> bool:
-    """Our child is a zombie; it is not reaped, so that its pid stays its own."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    """A program is a zombie; its parent has not reaped it, so that its pid stays its own.
+
+    A zombie with threads is a program whose first thread has ended before the others.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+        return text[text.rindex(b")") + 2 :][:1] in b"ZX" and len(os.listdir(f"/proc/{pid}/task")) <= 1
+    except OSError:
+        return True
 
 
 def share(ran_s: float, waited_s: float, span_s: float) -> float:

@@ -47,7 +47,7 @@ def test_where_everything_goes(tmp_path: Path) -> None:
     names = {"Describe the bug": "describe", "Error logs": "error_logs", "Versions": "versions"}
     for field, name in names.items():
         text = (tmp_path / "texts" / f"{name}.md").read_text()
-        assert text == f"the {name}?[2J?\n"
+        assert text == f"the {name}?\n"
         assert f"{field:<20} {tmp_path / 'texts' / name}.md" in done.out
     assert len(list((tmp_path / "texts").iterdir())) == 3
 

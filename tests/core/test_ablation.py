@@ -59,7 +59,7 @@ def test_it_comes_back_from_its_file() -> None:
 )
 def test_a_damaged_file_is_refused(told: dict[str, object]) -> None:
     """Rather than told as if it were a ladder."""
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError):
         ablation.read(told)
 
 

@@ -13,10 +13,10 @@ from reprokit.host.output import Kept
 @pytest.mark.parametrize("total", [0, 50, 100, 101, 130, 150, 199, 1000, 1037])
 @pytest.mark.parametrize("step", [1, 7, 30])
 def test_head_and_tail_are_kept(total: int, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first bytes and the last ones, in order, and how many were cut between them."""
+    """The first whole lines and the last ones, in order, and how many bytes were cut between them."""
     monkeypatch.setattr(output, "HEAD_BYTES", 100)
     monkeypatch.setattr(output, "PIECE_BYTES", 40)
-    data = bytes(i % 251 for i in range(total))
+    data = bytes(10 if i % 9 == 8 else 33 + i % 89 for i in range(total))
     kept = Kept(tmp_path / "stdout.txt")
     for start in range(0, total, step):
         kept.write(data[start : start + step])
@@ -27,7 +27,8 @@ def test_head_and_tail_are_kept(total: int, step: int, tmp_path: Path, monkeypat
         gone, _, tail = tail.partition(b" bytes>>\n")
         assert len(head) + int(gone) + len(tail) == total
         assert data.startswith(head) and data.endswith(tail)
-        assert len(head) >= 100 - step and len(tail) >= 40 - step
+        assert len(head) >= 100 - step - 9 and len(tail) >= 40 - step - 9
+        assert head.endswith(b"\n") and data[: -len(tail)].endswith(b"\n")
     else:
         assert found == data
     assert len(found) < 100 + 80 + 2 * step + 40

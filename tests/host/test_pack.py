@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
+import tempfile
 from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reprokit.core.redact import Redactor
 from reprokit.core.redact_rules import Private
@@ -110,3 +115,44 @@ def test_a_long_log_is_cut_at_line_ends(tmp_path: Path, monkeypatch: object) -> 
     text = draft.files["logs/stderr.txt"].decode()
     assert "<<cut " in text and "ghp_" not in text and "aaaa" not in text
     assert draft.trimmed[0].startswith("logs/stderr.txt:")
+
+
+PARTS = st.binary(min_size=1, max_size=40).map(lambda b: b.replace(b"/", b"_").replace(b"\0", b"_"))
+FOLDERS = st.sampled_from(["logs", "stacks", "graphs", "journal", "eager/logs", "escalate"])
+ENDINGS = st.sampled_from([b".txt", b".json", b".py", b".log", b".jsonl"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(FOLDERS, st.lists(PARTS, max_size=4), PARTS, ENDINGS), min_size=1, max_size=6))
+def test_no_name_in_a_run_directory_makes_a_pack_that_is_refused(
+    names: list[tuple[str, list[bytes], bytes, bytes]],
+) -> None:
+    """Any bytes that a file system takes: each file that is gathered is in the pack, and the pack can be read."""
+    with tempfile.TemporaryDirectory() as place:
+        run = Path(place) / "run"
+        for folder, parts, name, ending in names:
+            path = os.path.join(os.fsencode(run), folder.encode(), *parts, name + ending)
+            with contextlib.suppress(OSError):  # a file where a folder is wanted
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "wb") as file:
+                    file.write(b"{}\n")
+        packed = Path(place) / "p.tar.gz"
+        draft = pack.gather(run, Redactor())
+        count = len(draft.files)
+        packed.write_bytes(pack.build(draft, readme))
+        assert len(archive.read(packed).files) == count + 2  # with the manifest and the README
+
+
+def test_more_files_than_a_pack_may_hold_are_left_out(tmp_path: Path) -> None:
+    """Folders go whole, and the pack says so: one that no command reads would be none."""
+    files = {f"eager/logs/{n}.txt": b"x" for n in range(pack.MOST_FILES)} | {
+        "verdict.json": b"{}\n",
+        "logs/a.txt": b"x",
+    }
+    draft = draft_of(files)
+    draft.trimmed += [f"logs/{n}.txt: 7 bytes cut from its middle" for n in range(3000)]
+    packed = tmp_path / "p.tar.gz"
+    packed.write_bytes(pack.build(draft, readme))
+    found = archive.read(packed)
+    assert {"verdict.json", "logs/a.txt"} <= set(found.files) and not any(n.startswith("eager/") for n in found.files)
+    assert any("eager" in row for row in found.manifest["trimmed"])

@@ -38,13 +38,14 @@ def test_only_a_second_ctrl_c_skips_the_grace(monkeypatch: pytest.MonkeyPatch, s
     """coreutils' ``timeout`` sends SIGTERM twice: the program still gets it, and its grace."""
     sent: list[int] = []
 
-    def politely(pid: int, run_id: str, number: int, *rest: Any) -> None:
+    def politely(child: Any, number: int, *rest: Any) -> None:
         sent.append(number)
 
     monkeypatch.setattr(ending, "politely", politely)
     monkeypatch.setattr(interrupts, "last", int(signal.SIGTERM))
     lookout: Any = Interrupted(second)
-    assert run._pass_on(1, "id", REQUEST, lookout, lambda text: None) == Stacks()
+    child: Any = None
+    assert run._pass_on(child, REQUEST, lookout, lambda text: None) == Stacks()
     assert sent == [signal.SIGTERM] * is_asked
 
 

@@ -130,4 +130,4 @@ def test_an_interrupt_after_the_reduction_keeps_its_record(
     state = dataclasses.replace(state_of(place, Observation()), outcome=outcome, verdict=failed)
     after = steps.follow(state, (MINIMIZE, TRY_RECORDED, ABLATE))
     assert after.minimized is found and after.is_given_up
-    assert [row.what for row in after.missing] == [TRY_RECORDED.what]
+    assert [row.what for row in after.missing] == [TRY_RECORDED.what, ABLATE.what]

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...core.records import BadInput
+from ...core.redact import Redactor
+from .. import private
 from .bugs import fold
 from .ledger import SUMS, Ledger
 from .record import count
@@ -25,7 +27,20 @@ JSON = {"settings": dict, "tags": list, "phases": dict, "traits": dict, "shared"
 
 
 def export(ledger: Ledger) -> Iterator[dict[str, Any]]:
-    """One object a row, in the order in which :func:`take_in` wants them."""
+    """One object a row, redacted as a pack is, in the order in which :func:`take_in` wants them."""
+    redactor = private.redactor()
+    for row in _rows(ledger):
+        yield {k: _hidden(redactor, k, v) if isinstance(v, str) and k != "type" else v for k, v in row.items()}
+
+
+def _hidden(redactor: Redactor, column: str, text: str) -> str:
+    if column not in JSON:
+        return redactor.text(text)
+    found = redactor.json_lines(text)
+    return found if json.loads(found) != json.loads(text) else text
+
+
+def _rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
     yield {"type": "ledger", "schema": SCHEMA}
     nights = {r["id"]: r["uid"] for r in ledger.all("SELECT id, uid FROM night")}
     cells = {r["id"]: r["key"] for r in ledger.all("SELECT id, key FROM cell")}

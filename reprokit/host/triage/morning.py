@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ...core.records import BadInput
-from ...core.redact import Redactor
 from ...core.triage import trend
 from .. import private
 from .cells import settings_words
@@ -72,7 +71,7 @@ def report(ledger: Ledger, number: int | None = None, beside: Path | None = None
     }
     told["exit_code"] = exit_code(told)
     told["sentence"] = _sentence(told)
-    cleaned = Redactor(private.gather()).value(told)
+    cleaned = private.redactor().value(told)
     assert isinstance(cleaned, dict)
     _link(cleaned, groups, beside)
     return cleaned

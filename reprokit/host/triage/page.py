@@ -28,9 +28,7 @@ def write(told: dict[str, Any], folder: Path) -> tuple[Path, Path]:
 
 def digest(told: dict[str, Any]) -> str:
     """Markdown for a chat or an issue tracker: no mention, no number that either would turn into a link."""
-    environment = render.templates().overlay()
-    environment.filters.update(code=_code, inline=_inline)
-    text = environment.get_template("digest.md.j2").render(r=told, most=MOST_IN_DIGEST)
+    text = render.templates().get_template("digest.md.j2").render(r=told, most=MOST_IN_DIGEST)
     parts = re.split(r"(^ *(`{3,})\w*\n.*?^ *\2$)", text, flags=re.MULTILINE | re.DOTALL)  # code stays as it is
     pairs = zip(parts[::3], [*parts[1::3], ""], strict=True)
     return "".join(re.sub(r"\n{3,}", "\n\n", words) + code for words, code in pairs).strip() + "\n"
@@ -38,7 +36,7 @@ def digest(told: dict[str, Any]) -> str:
 
 def page(told: dict[str, Any]) -> str:
     """One self-contained page; every text is escaped, and its one script is our own."""
-    environment = render.templates().overlay(autoescape=True)
+    environment = render.pages().overlay()
     environment.filters.update(bars=bars, duration=duration)
     kinds = sorted({bug["kind"] for bugs in told["groups"].values() for bug in bugs})
     return environment.get_template("nightly.html.j2").render(
@@ -60,17 +58,3 @@ def bars(values: list[float], what: str = "cells that showed it") -> Markup:
     return Markup(  # noqa: S704 - numbers only
         f'<svg width="{len(values) * width}" height="{height}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
     )
-
-
-def _code(text: str) -> str:
-    """A code span that its text cannot close."""
-    line = re.sub(r"\s+", " ", str(text)).strip()
-    ticks = "`" * (max((len(run) for run in re.findall(r"`+", line)), default=0) + 1)
-    return f"{ticks} {line} {ticks}" if "`" in line else f"`{line}`"
-
-
-def _inline(text: str) -> str:
-    """Text in which nothing is markup, a mention or a link."""
-    line = re.sub(r"\s+", " ", str(text)).strip()
-    line = re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", line)
-    return re.sub(r"(@|://|\bwww\.)(?=\w)", "\\1\u200b", line)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core import knobs
 from ...core.triage import trend
-from .. import files
+from .. import files, private
 from . import job, ledger, record, result
 from .cells import Cell, Environment, Suite
 
@@ -28,7 +28,8 @@ def plan(
     store: ledger.Ledger,
 ) -> dict[str, Any]:
     """Write what one job is to do; gives its row of the plan."""
-    name = re.sub(r"[^A-Za-z0-9._]+", "-", cell.target.replace(".py:", "-").rpartition("/")[2]).strip("-.")[:40]
+    plain = private.redactor().file_name(cell.target.replace(".py:", "-").rpartition("/")[2])
+    name = re.sub(r"[^A-Za-z0-9._]+", "-", plain).strip("-.")[:40]
     folder = path / "jobs" / f"{number:04d}-{name or 'target'}"
     folder.mkdir()
     cell_row = store.one("SELECT id FROM cell WHERE key = ?", cell.key)

@@ -1,0 +1,64 @@
+"""How long texts are cut where they cannot be redacted first: in the target's own process.
+
+A cut may leave half a secret, or a value without the name that shows it. So a text is cut at the end of a line where there is
+one near, else at white space, and the mark says that something is missing: redaction treats what is next to it as unknown.
+"""
+
+from __future__ import annotations
+
+import re
+
+MARK = re.compile(r"<<cut \d+ (?:bytes|characters)>>")
+"""Where something is missing. On a line of its own, whole lines are."""
+_NEAR = 4
+"""A fourth of what may be kept is given up for the end of a line."""
+
+
+def head(text: str, most: int) -> str:
+    """The beginning of ``text``, with a mark where it was cut."""
+    if len(text) <= most:
+        return text
+    end, is_line = _end(text, most)
+    return f"{text[:end]}{'' if is_line else ' '}{mark(len(text) - end)}"
+
+
+def tail(text: str, most: int) -> str:
+    """The end of ``text``, with a mark where it was cut."""
+    if len(text) <= most:
+        return text
+    start, is_line = _start(text, len(text) - most)
+    return f"{mark(start)}{chr(10) if is_line else ' '}{text[start:]}"
+
+
+def middle(text: str, most_head: int, most_tail: int) -> str:
+    """The beginning and the end of ``text``, with a mark between them where it was cut."""
+    if len(text) <= most_head + most_tail:
+        return text
+    end, is_line = _end(text, most_head)
+    start, starts_line = _start(text, len(text) - most_tail)
+    before = "" if is_line else " "
+    return f"{text[:end]}{before}{mark(start - end)}{chr(10) if starts_line else ' '}{text[start:]}"
+
+
+def mark(count: int, unit: str = "characters") -> str:
+    """What says that ``count`` characters or bytes are missing."""
+    return f"<<cut {count} {unit}>>"
+
+
+def _end(text: str, most: int) -> tuple[int, bool]:
+    """Where a beginning of at most ``most`` characters ends, and whether that is the end of a line."""
+    line = text.rfind("\n", max(0, most - most // _NEAR), most)
+    if line >= 0:
+        return line + 1, True
+    space = max(text.rfind(sign, max(0, most - most // _NEAR), most) for sign in " \t")
+    return (space, False) if space >= 0 else (most, False)
+
+
+def _start(text: str, least: int) -> tuple[int, bool]:
+    """Where an end that begins at ``least`` or later begins, and whether that is the beginning of a line."""
+    most = least + (len(text) - least) // _NEAR
+    line = text.find("\n", least, most)
+    if line >= 0:
+        return line + 1, True
+    spaces = [place for sign in " \t" if (place := text.find(sign, least, most)) >= 0]
+    return (min(spaces) + 1, False) if spaces else (least, False)

@@ -1,0 +1,115 @@
+"""Text as a person reads it: without colours and control characters, escapes decoded, and with a map back.
+
+A rule that knows a secret knows it in plain text. Logs show the same secret behind a colour (``\\x1b[32mghp_...``), after an
+escaped line break inside JSON, percent-encoded in a URL, or as the repr of bytes. So all rules run on the text that
+:func:`plain` gives, and :class:`Plain` tells where in the original text each place is.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from dataclasses import dataclass
+
+_ESC = r"(?:\x1b|(?<!\\)\\{1,200}(?:x1[bB]|u001[bB]|033|e(?=\[)))"
+_ZERO_WIDTH = "\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufe00-\ufe0f\ufeff"
+_ESCAPES = re.compile(
+    # a path of Windows is no escape: C:\Users\nick
+    r"(?P<kept>[A-Za-z]:\\{1,64}Users\\{1,64}[^\s\\\"'<>|:]{1,64})"
+    # colours, movements of the cursor, links and titles of terminals
+    rf"|(?P<gone>{_ESC}(?:\[[0-9;:?]{{0,40}}[ -/]?[@-~]|\][^\x07\x1b\\\n]{{0,400}}(?:\x07|\\+a|{_ESC}\\*)|[()][A-Z0-9]|[NOM78c])"
+    # text in UTF-16 that was read as another encoding: NUL behind each character
+    r"|(?<=[\t\n\r -~])(?:\x00|\\{1,8}x00)(?=[\t\n\r -~](?:\x00|\\{1,8}x00))"
+    rf"|[\x01-\x08\x0e-\x1f\x7f-\x9f{_ZERO_WIDTH}])"
+    r"|(?<!\\)\\{1,200}(?:(?P<letter>[nrt])|(?P<slash>/)|x(?P<x>[0-9a-fA-F]{2})|u(?P<u>[0-9a-fA-F]{4})|u\{(?P<braced>[0-9a-fA-F]{1,6})\}"
+    r"|U(?P<long>[0-9a-fA-F]{8})|(?P<octal>[0-3][0-7]{2}))"
+    r"|%(?:25){0,8}(?P<percent>[0-9a-fA-F]{2})"
+    r"|&(?:amp;){0,8}(?:(?P<entity>quot|apos|lt|gt|amp|nbsp)|\#(?P<decimal>[0-9]{2,6})|\#[xX](?P<hex>[0-9a-fA-F]{2,5}));"
+    r"|(?<=[=: \"'])(?P<glued>\x00)(?=[!-~])"  # between a name and its value
+    r"|(?P<nul>\x00)"
+)
+_LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
+_ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">", "amp": "&", "nbsp": " "}
+_SPACE = frozenset("\t\n\v\f\r")
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A text without escapes, and where its characters come from."""
+
+    text: str
+    _starts: tuple[int, ...] = ()
+    """Where each piece begins in ``text``: what was copied, and what one escape became."""
+    _sources: tuple[int, ...] = ()
+    _ends: tuple[int, ...] = ()
+    """Where the escape ends that became the piece; 0 for a piece that was copied."""
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """The span of the original text that reads as ``text[start:end]``, which is not empty."""
+        if not self._starts:
+            return start, end
+        first, last = (bisect.bisect_right(self._starts, place) - 1 for place in (start, end - 1))
+        begin = self._sources[first] + (0 if self._ends[first] else start - self._starts[first])
+        return begin, self._ends[last] or self._sources[last] + end - self._starts[last]
+
+
+def plain(text: str) -> Plain:
+    """Decode every escape of ``text``; what is no escape stays as it is."""
+    found = _ESCAPES.search(text)
+    if found is None:
+        return Plain(text)
+    pieces: list[str] = []
+    starts: list[int] = []
+    sources: list[int] = []
+    ends: list[int] = []
+    size = done = 0
+    while found is not None:
+        decoded = _decoded(found)
+        if decoded is not None:
+            begin, end = found.span()
+            if begin > done:
+                pieces.append(text[done:begin])
+                starts.append(size)
+                sources.append(done)
+                ends.append(0)
+                size += begin - done
+            if decoded:
+                pieces.append(decoded)
+                starts.append(size)
+                sources.append(begin)
+                ends.append(end)
+                size += 1
+            done = end
+        found = _ESCAPES.search(text, found.end())
+    if done < len(text):
+        pieces.append(text[done:])
+        starts.append(size)
+        sources.append(done)
+        ends.append(0)
+    return Plain("".join(pieces), tuple(starts), tuple(sources), tuple(ends)) if starts else Plain("")
+
+
+def _decoded(found: re.Match[str]) -> str | None:
+    """What an escape stands for: a character, nothing, or None where it is no escape."""
+    what, told = found.lastgroup or "", found.group(found.lastgroup or 0)
+    if what == "kept":
+        return None
+    if what in ("gone", "glued"):
+        return ""
+    if what == "letter":
+        return _LETTERS[told]
+    if what == "slash":
+        return told
+    if what == "entity":
+        return _ENTITIES[told]
+    if what == "nul":
+        return "\n"
+    code = int(told, 8 if what == "octal" else 10 if what == "decimal" else 16)
+    if code > 0x10FFFF or 0xD800 <= code < 0xE000 or (what == "percent" and code > 0x7E):
+        return None
+    char = chr(code)
+    if char in _SPACE:
+        return char
+    if code == 0:
+        return "\n"
+    return "" if code < 0x20 or 0x7F <= code < 0xA0 else char

@@ -1,0 +1,115 @@
+"""Whether what follows a name that may hold a secret is one: code, types, settings and prose follow such names too."""
+
+from __future__ import annotations
+
+import re
+
+from . import lookalikes, secret_names
+from .secret_names import KEY, PASSWORD, TOKEN
+
+_CODE = re.compile(r"[A-Za-z_][\w.]*[\[(]")
+_ATTRIBUTE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_TYPE = re.compile(
+    r"[A-Za-z]{0,3}\d+\[|[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:\[|$)"
+    r"|(?:str|int|float|bool|bytes|tuple|list|dict|set|frozenset|Any|None|Optional|Sequence|Callable)(?:[\[\])|,:=]|$)|0x[0-9a-fA-F]+[uUlL]{0,3}$"
+)
+_ARTICLE = re.compile(
+    r"\b(?:a|an|the|no|any|this|that|its|each|every|of|first|second|third|last|1st|2nd|3rd)[ \t]$", re.IGNORECASE
+)
+
+
+def is_text(found: re.Match[str], name: str, sure: str) -> bool:
+    """A quoted text behind a name is a secret unless it is a type, a shape, a name of secrets or a description."""
+    value = found.group("secret")
+    is_number = value.isdigit()
+    if lookalikes.is_setting_value(value) and not (sure == PASSWORD and is_number):
+        return False
+    if len(value) < 4 and not (sure == PASSWORD and found.group("sign")):
+        return False
+    if not found.group("sign"):  # os.getenv("HF_TOKEN", "..."), ["--api-key", "..."]
+        head = found.string[max(0, found.start() - len(name) - 2) : found.start() - len(name)]
+        if secret_names.sureness(value) or (not head.startswith("(") and not secret_names.looks_secret(value)):
+            return False
+        if sure == KEY:
+            return secret_names.looks_random(value)
+        return (sure == PASSWORD or secret_names.looks_secret(value) or name.isupper()) and not (
+            " " in value and sure != PASSWORD
+        )
+    if secret_names.sureness(value) and value.replace("_", "").isalpha() and "_" in value:
+        return False  # password_field = "db_password"
+    if sure == PASSWORD:
+        return not value.startswith(("${", "$(", "{{"))
+    if "[" in value or re.search(r"\{[^}]+\}", value) or (" " in value.strip() and (":" in value or sure == KEY)):
+        return False  # cls_token: "f32[1, 768]"
+    if sure == KEY:
+        if name.isupper():
+            return secret_names.looks_random(value) or (
+                len(value) >= 12 and secret_names.looks_secret(value) and "_" not in value
+            )
+        return _is_random_key(value)
+    return len(value) >= 4
+
+
+_HEX_KEY = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+def _is_random_key(value: str) -> bool:
+    """The value of a name that ends in ``key`` and says no more: names of caches and graphs look like this too."""
+    if _HEX_KEY.fullmatch(value):
+        return True
+    has_cases = any(c.islower() for c in value) and any(c.isupper() for c in value)
+    return has_cases and secret_names.looks_random(value) and "." not in value
+
+
+def is_word(text: str, start: int, found: re.Match[str], name: str, sure: str) -> bool:
+    """A word behind a name and a sign is a secret unless it is a setting or an expression of code."""
+    value = found.group("secret")
+    is_number = re.fullmatch(r"-?[\d.,]+", value) is not None
+    if lookalikes.is_setting_value(value) and not (sure == PASSWORD and is_number and len(value) >= 4):
+        return False
+    sign = found.group("sign").strip()
+    is_looking = secret_names.looks_secret(value)
+    is_constant = name.isupper() and sign != "=="
+    if value.startswith(("$", "%(", "{")) and not is_looking:
+        return False  # a variable of a shell or a template
+    if name in ("PWD", "OLDPWD") or (_last(name) == "pwd" and value.startswith(("/", "~", "."))):
+        return not value.startswith(("/", "~", "."))
+    if is_constant and sure == PASSWORD and found.group("sign") == "=":
+        return True
+    if value.isalpha() and _ARTICLE.search(text[max(0, start - 8) : start]):
+        return False  # "a secret: numbers, constants", "first pass: identify"
+    after = text[found.end() : found.end() + 1]
+    is_code = _CODE.match(value) is not None or after in ("(", "[") or _TYPE.match(value) is not None
+    is_attribute = _ATTRIBUTE.fullmatch(value) is not None and not any(c.isdigit() for c in value)
+    before = text[max(0, start - 24) : start].rpartition("\n")[2]
+    is_sure = sure == PASSWORD or (sure == TOKEN and is_looking)
+    if is_sure and found.group("sign") == "=" and before.strip() in ("", "export", "set") and "(" not in value:
+        return True  # a line of an environment
+    is_name = bool(secret_names.sureness(value)) and value.isidentifier()
+    is_typed = _TYPE.match(value) is not None
+    if sure == PASSWORD:
+        return (
+            not ((is_typed or (sign == "=" and (is_code or is_attribute))) and not _is_no_code(value)) and not is_name
+        )
+    if sure == TOKEN:
+        if is_constant:
+            return not is_name and not is_code
+        if _last(name) == "pass":
+            return is_looking or found.group("sign") == "="
+        if name.lower() == "token" or (_last(name) == "token" and len(secret_names.split(name)) == 1):
+            return is_looking and not is_code and not is_attribute
+        return not is_code and not is_attribute and not is_name
+    if is_constant:
+        return is_looking and (secret_names.looks_random(value) or (len(value) >= 12 and "_" not in value))
+    return _is_random_key(value) and not is_code and not is_attribute
+
+
+def _is_no_code(value: str) -> bool:
+    """Whether a value that reads as code has signs that code does not have there."""
+    return secret_names.looks_secret(value) and not re.search(r"[\[(]", value) and "." not in value
+
+
+def _last(name: str) -> str:
+    """The last word of a name."""
+    words = secret_names.split(name)
+    return words[-1] if words else ""

@@ -1,0 +1,304 @@
+"""Nothing around a capture costs its pack: streams that are gone, limits, inherited signals, names, daemons."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.host import archive
+
+from ..conftest import clean_environ, hear_signals, reprokit, reprokit_command, stragglers, survivors, wait_until
+
+PRINTS = """
+import os, sys
+for number in (1, 2):
+    for _ in range(200):
+        try: os.write(number, b"x" * 500 + bytes([10]))
+        except OSError: pass
+sys.exit(7)
+"""
+"""A program that prints more than a pipe holds, and fails with a status of its own: the verdict is unknown, 3."""
+NAMING = "import torch\ndef make():\n    return (lambda x: x + 1), (torch.zeros(2),)\n"
+
+
+def packs(place: Path) -> list[Path]:
+    """The packs below a folder, each of which can be read."""
+    found = sorted(place.rglob("*.tar.gz"))
+    for path in found:
+        archive.read(path)
+    return found
+
+
+def wait_for_end(process: subprocess.Popen[Any], limit_s: float = 120) -> int:
+    try:
+        return process.wait(limit_s)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize(
+    "redirection",
+    ["2>&1 | head -1", "2>/dev/full", ">/dev/full", "2>&-", ">&-", ">&- 2>&-", "<&- >&- 2>&-", "2>&1 | true"],
+)
+def test_a_stream_that_is_gone_does_not_cost_the_pack(redirection: str, as_json: bool, tmp_path: Path) -> None:
+    """Printing fails from the first line on, or in the middle: the program runs to its end, and its pack and status are the usual ones."""
+    status = tmp_path / "status"
+    words = reprokit_command("capture", *(["--json"] if as_json else []), "--output-dir", str(tmp_path / "out"))
+    line = f'{{ "$@"; echo $? 3>&- >{status}; }} {redirection}'
+    shell = subprocess.Popen(
+        ["bash", "-c", line, "bash", *words, "--", sys.executable, "-c", PRINTS],
+        env=clean_environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    shell.communicate(timeout=120)
+    assert wait_until(lambda: status.exists() and status.read_text().strip(), 60)
+    assert status.read_text().strip() == "3"
+    (pack,) = packs(tmp_path)
+    logs = archive.read(pack).files
+    assert logs["logs/stdout.txt"].count(b"\n") == logs["logs/stderr.txt"].count(b"\n") == 200
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_terminal_that_is_closed(as_json: bool, write: Any, tmp_path: Path) -> None:
+    """The other end of the terminal goes: SIGHUP and EIO; the program is asked to end, the pack is left, 130."""
+    mark = tmp_path / "mark"
+    env = clean_environ(FAULT_MARK=uuid.uuid4().hex, TERM="xterm")
+    script = write(
+        "waits.py",
+        f"import sys, time\nopen({str(mark)!r}, 'w').close()\nwhile True:\n    print('x'); time.sleep(0.05)\n",
+    )
+    words = reprokit_command("capture", *(["--json"] if as_json else []), "--output-dir", str(tmp_path / "out"))
+    status = tmp_path / "status"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        try:
+            hear_signals()
+            os.setpgid(0, 0)
+        finally:
+            # the terminal belongs to this process, as it would to a shell: SIGHUP comes from the kernel
+            os.execvpe(words[0], [*words, "--", sys.executable, str(script)], env)
+    assert wait_until(mark.exists)
+    os.close(terminal)
+    _, raw = os.waitpid(pid, 0)
+    status.write_text(str(os.waitstatus_to_exitcode(raw)))
+    assert status.read_text() == "130"
+    assert len(packs(tmp_path)) == 1
+    assert survivors(env["FAULT_MARK"]) == []
+
+
+def ignore_children() -> None:
+    """As ``trap '' CHLD`` in a shell: it survives exec."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
+def test_a_parent_that_ignores_sigchld(tmp_path: Path) -> None:
+    """Exit statuses are still known; the program ignores SIGCHLD as it would without reprokit."""
+    says = "import signal, sys; print(signal.getsignal(signal.SIGCHLD).name); sys.exit(7)"
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", says, preexec_fn=ignore_children
+    )
+    assert done.status == 3 and len(packs(tmp_path)) == 1
+    assert json.loads((done.run_dir / "run.json").read_text())["exit_status"] == 7
+    assert (done.run_dir / "logs" / "stdout.txt").read_text() == "SIG_IGN\n"
+
+
+LIMITS: dict[str, tuple[int, int]] = {
+    "64 files": (resource.RLIMIT_NOFILE, 64),
+    "16 files": (resource.RLIMIT_NOFILE, 16),
+    "400 MB": (resource.RLIMIT_AS, 400_000 << 10),
+    "150 MB": (resource.RLIMIT_AS, 150_000 << 10),
+    "60 MB": (resource.RLIMIT_AS, 60_000 << 10),
+    "40 kB a file": (resource.RLIMIT_FSIZE, 40_000),
+    "1 kB a file": (resource.RLIMIT_FSIZE, 1_000),
+}
+
+
+def limited(limit: str) -> Callable[[], None]:
+    """Set one limit in a child."""
+    which, most = LIMITS[limit]
+
+    def set_limit() -> None:
+        resource.setrlimit(which, (most, most))
+
+    return set_limit
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_limit_leaves_a_pack_or_a_clear_line(limit: str, write: Any, tmp_path: Path) -> None:
+    """Files, memory or file sizes that are limited: no traceback, no hang, no process that is left."""
+    env = clean_environ(FAULT_MARK=uuid.uuid4().hex)
+    script = write("t.py", "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.zeros(2))\n")
+    words = reprokit_command("capture", "--output-dir", str(tmp_path / "out"), "--", sys.executable, str(script))
+    done = subprocess.run(
+        words, env=env, capture_output=True, text=True, timeout=200, preexec_fn=limited(limit), check=False
+    )
+    ours = [row for row in done.stderr.splitlines() if row.startswith("reprokit: ")]
+    assert done.returncode in (0, 1, 2, 3), done.stderr
+    assert "reprokit/host" not in done.stderr and "reprokit/cli" not in done.stderr, done.stderr
+    assert "defect" not in done.stdout + done.stderr, done.stdout + done.stderr
+    assert packs(tmp_path) or (done.returncode in (2, 3) and ours), done.stdout + done.stderr
+    assert survivors(env["FAULT_MARK"]) == []
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 8])
+def test_a_limit_on_processes(most: int, tmp_path: Path) -> None:
+    """No process or thread may be started any more: a pack or a clear line, and nothing goes on unwatched."""
+    if os.getuid() or not shutil.which("setpriv"):
+        pytest.skip("takes root, which starts processes as another user")
+    tmp_path.chmod(0o777)
+    env = clean_environ(FAULT_MARK=uuid.uuid4().hex)
+    words = reprokit_command("capture", "--output-dir", str(tmp_path / "out"), "--", "sh", "-c", "echo x; exit 7")
+    # a user without any other process, who may still read where the interpreter lies
+    user = ("setpriv", f"--reuid={65000 + most}", "--inh-caps=+dac_override", "--ambient-caps=+dac_override", "--")
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+
+    done = subprocess.run(
+        [*user, *words], env=env, capture_output=True, text=True, timeout=120, preexec_fn=limit, check=False
+    )
+    ours = [row for row in done.stderr.splitlines() if row.startswith("reprokit: ")]
+    assert "reprokit/host" not in done.stderr and "defect" not in done.stderr, done.stderr
+    assert packs(tmp_path) or (done.returncode == 2 and ours), done.stderr
+    assert survivors(env["FAULT_MARK"]) == []
+
+
+def test_names_that_no_pack_can_hold(write: Any, tmp_path: Path) -> None:
+    """Newlines, bytes that are no text, and very long names in the run directory: the pack that is written can be read."""
+    script = write(
+        "names.py",
+        "import os\nplace = os.fsencode(os.environ['REPROKIT_RUN_DIR']) + b'/logs/'\n"
+        "names = [b'a\\nb.txt', b'\\xff\\xfe.txt', b'\\x1b[31mred.log', b'x' * 251 + b'.txt', 'e\\u0301\\u202e.txt'.encode(), b'back\\\\slash.txt', b' .txt', b'a\\tb.txt']\n"
+        "for name in names: open(place + name, 'wb').write(b'kept ' + str(len(name)).encode())\n"
+        "deep = place + b'/'.join([b'd' * 60] * 10)\nos.makedirs(deep)\nopen(deep + b'/deep.txt', 'w').write('kept deep')\n",
+    )
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    pack = archive.read(Path(done.json["pack"]))
+    assert sum(data.startswith(b"kept ") for data in pack.files.values()) == 9
+    assert reprokit("show", done.json["pack"]).status == 0
+
+
+DAEMON = """
+import os, subprocess, sys, time
+def daemon(seconds):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execve("/bin/sleep", ["sleep", seconds], {})
+        os._exit(0)
+    os.wait()
+daemon(sys.argv[1])
+subprocess.run(["setsid", "-f", "env", "-i", "sleep", sys.argv[1]], check=True)
+open(sys.argv[2], "w").close()
+time.sleep(float(sys.argv[3]))
+"""
+
+
+def sleepers(seconds: str) -> list[str]:
+    """Living processes that sleep so long."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if path.read_bytes() == f"sleep\0{seconds}\0".encode():
+                found.append(path.parent.name)
+    return found
+
+
+def start_daemons(write: Any, tmp_path: Path, env: dict[str, str], wait_s: str) -> tuple[subprocess.Popen[bytes], str]:
+    """Capture a program that leaves two daemons without any environment behind."""
+    seconds, mark = f"1{uuid.uuid4().int % 10**9:09d}", tmp_path / "mark"
+    script = write("daemon.py", DAEMON)
+    words = ("capture", "--output-dir", str(tmp_path / "out"), "--", sys.executable, str(script), seconds, str(mark))
+    process = subprocess.Popen(
+        [*reprokit_command(*words), wait_s], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        preexec_fn=hear_signals,
+    )  # fmt: skip
+    assert wait_until(mark.exists) and wait_until(lambda: len(sleepers(seconds)) == 2)
+    return process, seconds
+
+
+@pytest.mark.parametrize("end", ["by itself", "SIGINT", "SIGKILL"])
+def test_daemons_without_the_mark_are_ended(end: str, write: Any, tmp_path: Path) -> None:
+    """Two forks, a session of its own and an empty environment: it is ended with the run, however that ends."""
+    env = clean_environ(FAULT_MARK=uuid.uuid4().hex)
+    process, seconds = start_daemons(write, tmp_path, env, "1" if end == "by itself" else "1000")
+    if end != "by itself":
+        process.send_signal(signal.Signals[end])
+    wait_for_end(process)
+    assert wait_until(lambda: not sleepers(seconds), 30)
+    assert stragglers(env["FAULT_MARK"]) == []
+    assert end == "SIGKILL" or len(packs(tmp_path)) == 1
+
+
+def test_sigkill_leaves_no_copy_of_the_agent(write: Any, tmp_path: Path) -> None:
+    """The guardian deletes what lay in the run directory for the run alone; what the program wrote stays."""
+    env = clean_environ(FAULT_MARK=uuid.uuid4().hex)
+    process, _ = start_daemons(write, tmp_path, env, "1000")
+    run = tmp_path / "out" / "run-001"
+    assert (run / "agent").is_dir()
+    process.kill()
+    process.wait()
+    assert wait_until(lambda: not (run / "agent").exists(), 30)
+    assert (run / "logs" / "stdout.txt").exists()
+
+
+def test_a_later_run_deletes_what_was_left(tmp_path: Path) -> None:
+    """Reprokit and its guardian were killed together: the next command in that folder deletes the copies of the agent."""
+    left = tmp_path / "run-001" / "agent" / "_reprokit"
+    left.mkdir(parents=True)
+    results = tmp_path / "run-001" / "results" / "1"
+    own = tmp_path / "run-001" / "graphs" / "agent"
+    for folder in (own, results):
+        folder.mkdir(parents=True)
+    elsewhere = tmp_path / "elsewhere" / "agent" / "_reprokit"
+    elsewhere.mkdir(parents=True)
+    (tmp_path / "run-001" / "link").symlink_to(elsewhere.parent.parent)
+    done = reprokit("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", "pass")
+    assert done.run_dir.name == "run-002"
+    assert elsewhere.exists()  # a link that the target made leads nowhere
+    assert not left.parent.exists() and not results.parent.exists() and own.exists()
+
+
+SLOW_SOURCE = """
+template<int N> struct F { static constexpr unsigned long long v = F<N - 1>::v * 3 + F<N - 2>::v; };
+template<> struct F<0> { static constexpr unsigned long long v = 1; };
+template<> struct F<1> { static constexpr unsigned long long v = 1; };
+constexpr unsigned long long slow(unsigned long long n) { unsigned long long s = 0; for (unsigned long long i = 0; i < n; ++i) s = s * 31 + i; return s; }
+constexpr auto value = slow(4000000000ull);
+int main() { return value + F<800>::v; }
+"""
+
+
+@pytest.mark.parametrize("end", ["--timeout", "SIGINT", "SIGKILL"])
+def test_a_compiler_that_is_ended_leaves_no_temporary_files(end: str, write: Any, tmp_path: Path) -> None:
+    """g++ deletes its files in /tmp when SIGTERM ends it; SIGKILL would leave them for ever."""
+    source, scratch = write("slow.cpp", SLOW_SOURCE), tmp_path / "scratch"
+    scratch.mkdir()
+    env = clean_environ(FAULT_MARK=uuid.uuid4().hex, TMPDIR=str(scratch))
+    compiles = ("g++", "-std=c++20", "-fconstexpr-ops-limit=99999999999", "-fconstexpr-loop-limit=2000000000")
+    build = f"import subprocess; subprocess.run({[*compiles, str(source), '-o', str(tmp_path / 'slow')]!r})"
+    words = ["capture", "--output-dir", str(tmp_path / "out"), *(["--timeout", "5"] if end == "--timeout" else [])]
+    process = subprocess.Popen(
+        reprokit_command(*words, "--", sys.executable, "-c", build), env=env, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, preexec_fn=hear_signals,
+    )  # fmt: skip
+    assert wait_until(lambda: list(scratch.glob("cc*.s")), 60)
+    if end != "--timeout":
+        process.send_signal(signal.Signals[end])
+    wait_for_end(process)
+    assert stragglers(env["FAULT_MARK"]) == []
+    assert wait_until(lambda: not list(scratch.glob("cc*")), 20), list(scratch.iterdir())

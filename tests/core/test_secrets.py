@@ -1,0 +1,156 @@
+"""Every kind of secret is hidden in every channel: generated from the tables, so that a new row is tested at once."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reprokit.core import command_secrets, secret_names, token_shapes, vendor_keys
+from reprokit.core.redact import Redactor, command_text
+from reprokit.core.token_shapes import Shape
+from tests import planted
+
+SHAPES = (*token_shapes.SHAPES, *vendor_keys.SHAPES)
+README = Path(__file__).parents[2] / "README.md"
+
+
+def hidden(text: str) -> str:
+    """The text as a pack has it; hiding it again changes nothing."""
+    found = Redactor().text(text)
+    assert Redactor().text(found) == found
+    return found.replace("\0", "")
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_each_row_is_hidden(shape: Shape) -> None:
+    """A token of each row of the tables is hidden, alone and in each channel."""
+    for number, (name, channel) in enumerate(planted.CHANNELS.items()):
+        if shape.before and name == "a word before it":
+            continue  # what must be before it is
+        text, secret = planted.token(shape, random.Random(number))
+        found = hidden(channel(text))
+        assert not planted.shows(found, secret), (name, channel(text), found)
+
+
+@pytest.mark.parametrize("place", command_secrets.PLACES, ids=lambda place: place.name)
+def test_each_place_is_hidden(place: command_secrets.Place) -> None:
+    """What is in each place that shows a secret is hidden: headers, flags of programs, parameters, lines of files."""
+    compiled = re.compile(place.pattern, place.flags)
+    for number in range(6):
+        text = planted.example(place.pattern, random.Random(number), place.flags)
+        match = compiled.search(text)
+        assert match is not None
+        secret = match["secret"]
+        if not any(hint in text.lower() for hint in place.hints) or "<" in secret or len(secret.strip()) < 6:
+            continue
+        assert secret not in Redactor().text(text), text
+
+
+NAMES = st.sampled_from(
+    "password db_password dbPassword DB_PASSWORD adminPasswd passphrase client_secret clientSecret CLIENT_SECRET api_key apiKey "
+    "x-api-key X-Api-Key accessKey secretAccessKey AWS_SECRET_ACCESS_KEY privateKey auth_token authToken refresh_token HF_TOKEN "
+    "X-Auth-Token credentials SSHPASS PGPASSWORD MYSQL_PWD bindPassword signing_key encryptionKey webhook_secret bot_token "
+    "sessionToken REDIS_PASSWORD requirepass licenseKey storepass_password wifiPsk".split()
+)
+FORMS = {
+    "a variable": "export {n}={s}", "a dictionary of Python": "{{'user': 'x', '{n}': '{s}'}}", "JSON": '{{"a": 1, "{n}": "{s}"}}',
+    "YAML": "a: b\n{n}: {s}\nc: d", "a block of YAML": "{n}: |\n  {s}\nc: d", "XML": "<{n}>{s}</{n}>", "an attribute of XML": '<add key="{n}" value="{s}" />',
+    "a call": "connect(host='h', {n}='{s}', port=1)", "a default": 'os.getenv("{n}", "{s}")', "a subscript": 'os.environ["{n}"] = "{s}"',
+    "a SecretStr": "{n}=SecretStr('{s}')", "a flag": "tool --{n} {s} --steps 3", "a flag with a sign": "tool --{n}={s}", "words of a command": '["tool", "--{n}", "{s}", "x"]',
+    "a list": '"{p}": ["{s}", "{s}2"]', "a list of YAML": "{p}:\n  - {s}\n  - {s}2\nb: c", "a header": "> {n}: {s}", "Ruby": ":{n} => '{s}'", "a setting of Helm": "--set auth.{n}={s},b=c",
+    "a manifest": "- name: {n}\n  value: {s}\n", "a property": "spring.datasource.{n}={s}",
+}  # fmt: skip
+
+
+@settings(max_examples=250, deadline=None)
+@given(NAMES, st.sampled_from([*FORMS]), st.sampled_from([*planted.CHANNELS]), st.randoms(use_true_random=False))
+def test_a_named_secret_is_hidden(name: str, form: str, channel: str, chance: random.Random) -> None:
+    """The value of a name that holds secrets is hidden in every form of assignment, in every channel."""
+    secret = planted.password(chance)
+    text = FORMS[form].format(n=name, s=secret, p=name if name.endswith("s") else f"{name}s")
+    if channel == "a word before it" and form not in ("a variable", "a property"):
+        channel = "text"
+    found = hidden(planted.CHANNELS[channel](text))
+    assert not planted.shows(found, secret), found
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    NAMES,
+    st.text(planted.LETTERS + " '\"\\{}:=,!", min_size=8, max_size=30).filter(lambda s: s.strip() and not s.isdigit()),
+)
+def test_structure_hides_any_value(name: str, secret: str) -> None:
+    """In records and JSON the value under the name of a secret, and the word after its flag, is hidden whatever it is."""
+    found = Redactor().value(
+        {"a": [{name: secret}], "argv": ["x", f"--{name}", secret], "one": {"name": name, "value": secret}}
+    )
+    if secret_names.sureness(name) == secret_names.PASSWORD:
+        assert secret not in str(found["a"]) and found["one"]["value"] != secret
+        assert secret not in found["argv"] or secret.startswith("--")
+        assert secret not in command_text(["x", f"--{name}", secret])
+
+
+@pytest.mark.parametrize(
+    "name",
+    "pad_token eos_token_id num_tokens max_tokens tokenizer token_type_ids cls_token image_token cache_key sort_key key_padding_mask "
+    "query_key attn_key past_key_values key_states k_proj keys monkey_patch post_grad_custom_post_pass second_pass bypass compass "
+    "secretary author authority accession session_options cookiecutter hotkey turkey keyboard passes encompass pwd_hasher "
+    "fx_graph_cache_key dispatch_key token_embedding".split(),
+)
+def test_names_of_machine_learning_hold_no_secret(name: str) -> None:
+    """token, key, pass and session are words of models and compilers too."""
+    for value in ("3", "conv2d", "f32[4, 8]", "x.y.z", "train", "fxgraph1234abcd"):
+        for text in (
+            f"{name}={value}",
+            f"{name} = {value}",
+            f'"{name}": "{value}"',
+            f"--{name} {value}",
+            f"{name}: {value}",
+        ):
+            assert Redactor().text(text) == text
+    assert Redactor().value({name: "conv2d"}) == {name: "conv2d"}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=200) | st.text("\\\"'%&;<>nxu0123abC=: -@/.\n\x1b[\0", max_size=200))
+def test_hiding_twice_changes_nothing(text: str) -> None:
+    """Texts can pass more than once: what was hidden is hidden, and nothing else is."""
+    hidden(text)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["password=", "--token ", "\\", "\\\\n", "%25", "&amp;", "\x1b[", "\x1b]8;;", "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----",
+     "<<cut 1 bytes>>", "A1b2C3d4", "curl -u ", "https://a:b", "eyJ.", "key:", "'", '"secret', "ssh ", "a@b.", "cookie: ", "-U ", "/home", "\t", "[{(", "sk-"],
+)  # fmt: skip
+def test_no_text_takes_long(unit: str) -> None:
+    """A line of 300 kB of what a rule begins with takes about ten times as long as one of 30 kB, counted in processor time."""
+    import time
+
+    def cpu_s(size: int) -> float:
+        text = "token password key " + unit * (size // len(unit))
+        began = time.process_time()
+        Redactor().text(text)
+        return time.process_time() - began
+
+    cpu_s(1_000)
+    assert cpu_s(300_000) < 60 * max(cpu_s(30_000), 0.02)
+
+
+def test_the_readme_lists_every_kind() -> None:
+    """The README's list of kinds is that of the tables."""
+    text = " ".join(README.read_text().split())
+    for title, rows in (
+        ("Tokens", token_shapes.SHAPES),
+        ("Keys beside the name of their service", vendor_keys.SHAPES),
+        ("Places", command_secrets.PLACES),
+    ):
+        names = ", ".join(
+            dict.fromkeys(row.name.removesuffix(" key") if rows is vendor_keys.SHAPES else row.name for row in rows)
+        )  # type: ignore[attr-defined]
+        assert f"{title}: {names}." in text, f"{title}: {names}."

@@ -1,0 +1,136 @@
+"""What leaves a run: nothing over links, no secret in a title, a file's name, the ledger's export or the end of stderr."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from reprokit.agent import exceptions
+from reprokit.core import signature
+from reprokit.core.records import Link, Observation, Raised, Verdict
+from reprokit.core.redact import Redactor
+from reprokit.host import output, pack, private
+from reprokit.host.output import Kept
+from reprokit.host.target import parse_command
+from tests.planted import LETTERS, password, shows
+
+
+def token(chance: random.Random) -> str:
+    return "ghp_" + "".join(chance.choice(LETTERS) for _ in range(36))
+
+
+def test_no_link_of_a_run_directory_is_followed(tmp_path: Path) -> None:
+    """A target may put links into its run directory: neither a linked folder nor a linked file is packed."""
+    elsewhere, run = tmp_path / "elsewhere", tmp_path / "run-001"
+    elsewhere.mkdir()
+    (elsewhere / "notes.txt").write_text("nobody's business\n")
+    (run / "logs").mkdir(parents=True)
+    (run / "graphs").mkdir()
+    (run / "logs" / "stdout.txt").write_text("hello\n")
+    (run / "stacks").symlink_to(elsewhere)
+    (run / "logs" / "more").symlink_to(elsewhere)
+    (run / "logs" / "linked.txt").symlink_to(elsewhere / "notes.txt")
+    (run / "graphs" / "0001").symlink_to(elsewhere)
+    draft = pack.gather(run, Redactor())
+    assert [*draft.files] == ["logs/stdout.txt"]
+    assert [row.what for row in draft.missing] == ["stacks"]
+
+
+def test_a_file_name_shows_no_secret(tmp_path: Path) -> None:
+    """The names of a pack's files, of the tarball and of its run come from the target's words."""
+    secret = token(random.Random(1))
+    run = tmp_path / "run-001"
+    (run / "kernels").mkdir(parents=True)
+    (run / "kernels" / f"{secret}.py").write_text("x = 1\n")
+    assert not any(shows(name, secret) for name in pack.gather(run, Redactor()).files)
+    script = tmp_path / f"train_{secret}.py"
+    script.write_text("")
+    assert not shows(parse_command(("true", str(script))).label, secret.removeprefix("ghp_"))
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["cannot use {s} here", "bad login: password={s}, try again", "\x1b[31mno\x1b[0m {s}", "url https://u:{s}@h/x"],
+)
+def test_a_title_shows_no_secret(form: str) -> None:
+    """A title, and what explains it, is made from a message without its secrets: digits that are blanked hide nothing."""
+    secret = token(random.Random(form))
+    titles = []
+    for one in (secret, token(random.Random(2))):
+        raised = private.raised(Raised((Link("RuntimeError", form.format(s=one)),)))
+        found = signature.sign(
+            Verdict("exception", "aot", None, ""), Observation(raised=raised, compile_failures=(raised,))
+        )
+        titles.append(found.title)
+        for piece in (one, "".join("#" if c.isdigit() else c for c in one)):
+            assert piece not in found.title and piece not in str(found.explain)
+    assert titles[0] == titles[1]  # and the same bug has the same title, whatever the secret was
+
+
+def test_a_title_without_secrets_does_not_change() -> None:
+    """What holds no secret gives the title that it always gave, so that recorded sightings keep their ids."""
+    for message in (
+        "Expected 3 got 5 for token_key at line 7",
+        "KeyError: 'buf38'",
+        "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)",
+    ):
+        link = Raised((Link("RuntimeError", message),))
+        assert private.raised(link) == link
+
+
+def test_events_of_a_journal_are_redacted_before_they_are_cut() -> None:
+    """What the target says in events has no secret when the rules read it; paths stay, since the rules judge them."""
+    secret = password(random.Random(3))
+    told = {"ev": "recompile", "reasons": [f"self.api_key == '{secret}'"], "file": "/home/alice/x.py"}
+    chain = {
+        "ev": "exception",
+        "chain": [{"type": "E", "message": f"password={secret}", "frames": [["/home/alice/x.py", "f", 3]]}],
+    }
+    hidden = private.events([told, chain])
+    assert secret not in str(hidden)
+    assert hidden[0]["file"] == "/home/alice/x.py" and hidden[1]["chain"][0]["frames"] == chain["chain"][0]["frames"]  # type: ignore[index]
+
+
+def test_the_end_of_stderr_begins_with_no_part_of_a_key() -> None:
+    """The end of a long text is redacted before it is cut, and what is next to what was not read is unknown."""
+    chance = random.Random(4)
+    rows = ["".join(chance.choice(LETTERS) for _ in range(64)) for _ in range(24)]
+    text = "\n".join([*rows, "-----END RSA PRIVATE KEY-----", *(f"step {n}" for n in range(99))])
+    for start in range(0, 24 * 65, 37):
+        found = private.tail(text[start:], 1_000_000, gone=start + 1)
+        assert not any(shows(found, row) for row in rows)
+        assert found.endswith("step 98")
+
+
+def test_a_long_message_is_cut_between_lines() -> None:
+    """The agent cuts a message at the ends of lines: a token there is whole, or not there at all."""
+    secret = token(random.Random(5))
+    for before in range(23_940, 24_010, 7):
+        error = ValueError("x" * (before - 1) + f"\ntoken {secret} was refused\n" + "y\n" * 20_000)
+        message = exceptions.describe(error)["chain"][0]["message"]
+        assert not shows(Redactor().text(message), secret)
+
+
+def test_output_is_cut_between_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a long stream, no part of a line is kept next to the cut."""
+    monkeypatch.setattr(output, "HEAD_BYTES", 200)
+    monkeypatch.setattr(output, "PIECE_BYTES", 80)
+    secret = token(random.Random(6))
+    for step in range(3, 40, 3):
+        path = tmp_path / f"{step}.txt"
+        kept, data = Kept(path), b"".join(b"%03d password: %s\n" % (n, secret.encode()) for n in range(40))
+        for start in range(0, len(data), step):
+            kept.write(data[start : start + step])
+        kept.close()
+        assert not shows(Redactor().text(path.read_text()), secret)
+
+
+def test_structure_is_kept_by_a_redacted_observation() -> None:
+    """A record of any kind is redacted into a record of that kind."""
+    seen = Observation(stderr_tail="password=hunter2hunter")
+    assert dataclasses.asdict(Redactor().value(seen))["stderr_tail"] == "password=<token-1>"
+    assert json.loads(Redactor().json('{"a": {"password": 123456}}')) == {"a": {"password": "<token-1>"}}

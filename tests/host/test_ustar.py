@@ -1,0 +1,148 @@
+"""The strict reader takes what our writers make, of this version and of earlier ones, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reprokit.core.records import BadInput
+from reprokit.core.redact import Private, Redactor
+from reprokit.host import archive, pack, ustar
+
+NAMES = st.text(st.characters(codec=None), max_size=150) | st.lists(
+    st.sampled_from(["a", "..", ".", "", "é", "\n", "\x1b[31m", "\udc80", "~", "b" * 90, "c.json", "\\", " "]),
+    max_size=8,
+).map("/".join)
+QUICK = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def whole(files: dict[str, bytes]) -> dict[str, bytes]:
+    """``files`` with a manifest that agrees with them."""
+    rows = {n: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in files.items()}
+    return {"manifest.json": json.dumps({"schema": 1, "files": rows}).encode(), **files}
+
+
+def by_tarfile(path: Path, files: dict[str, bytes], form: int, **more: Any) -> Path:
+    """A tarball as the writer of earlier versions made it, with ``form`` pax."""
+    with tarfile.open(path, "w:gz", format=form) as tar:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode, info.mtime = len(data), 0o644, 0
+            for key, value in more.items():
+                setattr(info, key, value)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+@QUICK
+@given(files=st.dictionaries(NAMES, st.binary(max_size=2000), max_size=6))
+def test_what_we_write_can_be_read(files: dict[str, bytes], tmp_path: Path) -> None:
+    """Whatever a target calls its files, their names become ones that a pack takes, and none is lost."""
+    canonical = {ustar.canonical(name): data for name, data in files.items()}
+    assert len(canonical) == len(files)
+    assert all(ustar.is_safe(n) and n.isascii() and len(n) <= ustar.MOST_NAME for n in canonical)
+    assert all(ustar.canonical(n) == n for n in canonical)
+    if any(a != b and b.startswith(f"{a}/") for a in canonical for b in canonical) or "manifest.json" in canonical:
+        return
+    path = tmp_path / "p.tar.gz"
+    path.write_bytes(ustar.build(whole(canonical).items()))
+    assert {n: d for n, d in archive.read(path).files.items() if n != "manifest.json"} == canonical
+    with tarfile.open(path) as tar:  # and other tools read it
+        assert set(tar.getnames()) == {"manifest.json", *canonical}
+
+
+@pytest.mark.parametrize(
+    "name", ["logs/x.txt", f"{'a' * 60}/{'b' * 60}.txt", "graphs/ébène/ü.py", f"{'é' * 90}/漢.json", "with space.txt"]
+)
+def test_packs_of_earlier_versions_can_be_read(name: str, tmp_path: Path) -> None:
+    """Their long names and those beyond ASCII stand in a pax header, which may hold a name and nothing else."""
+    made = by_tarfile(tmp_path / "p.tar.gz", whole({name: b"x" * 700}), tarfile.PAX_FORMAT)
+    assert archive.read(made).files[name] == b"x" * 700
+
+
+@pytest.mark.parametrize(
+    ("form", "more"),
+    [
+        (tarfile.GNU_FORMAT, {}),
+        (tarfile.PAX_FORMAT, {"pax_headers": {"comment": "x"}}),
+        (tarfile.PAX_FORMAT, {"pax_headers": {"path": "other", "size": "7"}}),
+        (tarfile.PAX_FORMAT, {"pax_headers": {"GNU.sparse.realsize": str(1 << 40)}}),
+        (tarfile.PAX_FORMAT, {"uname": "é" * 40}),
+        (tarfile.PAX_FORMAT, {"mtime": 1.5}),
+    ],
+)
+def test_other_headers_are_refused(form: int, more: dict[str, Any], tmp_path: Path) -> None:
+    """GNU headers, and pax headers that say more than a name."""
+    made = by_tarfile(tmp_path / "p.tar.gz", whole({"a" * 120: b"x"}), form, **more)
+    with pytest.raises(BadInput, match="refused"):
+        archive.read(made)
+
+
+@settings(QUICK, max_examples=300)
+@given(
+    edits=st.lists(st.tuples(st.integers(0, 4095), st.binary(min_size=1, max_size=12)), min_size=1, max_size=3),
+    cut=st.integers(0, 4096) | st.none(),
+)
+def test_a_damaged_tarball_is_the_same_or_refused(
+    edits: list[tuple[int, bytes]], cut: int | None, tmp_path: Path
+) -> None:
+    """Any change of any bytes, headers among them, either changes nothing that is read, or is one refusal."""
+    files = whole({"a.txt": b"x" * 600, "b/c.json": b"{}"})
+    raw = bytearray(gzip.decompress(ustar.build(files.items())))
+    for place, data in edits:
+        raw[place : place + len(data)] = data
+    path = tmp_path / "p.tar.gz"
+    path.write_bytes(gzip.compress(bytes(raw[:cut]), 1))
+    try:
+        assert archive.read(path).files == files
+    except BadInput as problem:
+        assert len(str(problem)) < 1_000
+
+
+@settings(QUICK, max_examples=300)
+@given(place=st.integers(0, 400), data=st.binary(min_size=1, max_size=8))
+def test_a_damaged_gzip_stream_is_the_same_or_refused(place: int, data: bytes, tmp_path: Path) -> None:
+    """The same below the compression."""
+    files = whole({"a.txt": b"x" * 600})
+    raw = bytearray(ustar.build(files.items()))
+    raw[place : place + len(data)] = data
+    path = tmp_path / "p.tar.gz"
+    path.write_bytes(raw)
+    with contextlib.suppress(BadInput):
+        assert archive.read(path).files == files
+
+
+@pytest.mark.parametrize(
+    "names", [("graphs/0002", "graphs/0002/a.py"), ("graphs/0002/a.py", "graphs/0002"), ("a/b/c", "a")]
+)
+def test_a_file_that_is_a_folder_too_is_refused(names: tuple[str, str], tmp_path: Path) -> None:
+    """No folder on a disk could hold both."""
+    path = tmp_path / "p.tar.gz"
+    path.write_bytes(ustar.build(whole(dict.fromkeys(names, b"x")).items()))
+    with pytest.raises(BadInput, match="twice"):
+        archive.read(path)
+
+
+def test_our_own_pack_stays_within_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evidence that packs well, and a file with a name that no pack takes, end in a pack that this reader reads."""
+    monkeypatch.setattr(pack, "MOST_UNPACKED", 3_000_000)
+    (tmp_path / "logs").mkdir()
+    for number in range(5):
+        (tmp_path / "logs" / f"{number}.txt").write_text("line\n" * 300_000)
+    (tmp_path / "logs" / "a\nb\x1b[31m.txt").write_text("odd")
+    draft = pack.gather(tmp_path, Redactor(Private()))
+    path = tmp_path / "p.tar.gz"
+    path.write_bytes(pack.build(draft, lambda contents, trimmed: "readme"))
+    found = archive.read(path)
+    assert sum(found.sizes.values()) < 4_000_000 and found.manifest["trimmed"]
+    assert b"odd" in found.files.values()
