@@ -16,54 +16,39 @@ def is_setting_value(value: str) -> bool:
     return _SETTING.fullmatch(value) is not None
 
 
-def is_setting(found: re.Match[str]) -> bool:
-    """True where an assignment is code or a setting, not a secret."""
-    value = found.group("secret")
-    name = found.group(0)[: found.start("secret") - found.start()].lstrip()
-    is_number = re.fullmatch(r"-?[\d.,]+", value) is not None
-    looks_secret = len(value) >= 8 and re.search(r"\d", value) is not None
-    if re.search(r"passw|secret|passphrase", name, re.IGNORECASE):
-        return is_setting_value(value) and not is_number
-    if is_setting_value(value):
-        return True
-    if re.search(
-        r"(?:bos|eos|pad|unk|cls|sep|mask|class|image|next)_$", found.string[max(0, found.start() - 8) : found.start()]
-    ):
-        return True  # cls_token and its kin
-    if re.search(
-        r"(?:pre|post|custom|grad|fx|fusion|joint)_$", found.string[max(0, found.start() - 8) : found.start()]
-    ) and name.startswith("pass"):
-        return True  # post_grad_custom_post_pass is a compiler's
-    if re.match(r"[A-Z0-9_]*?KEY\b", name):  # many keys open nothing
-        return not (looks_secret or re.search(r"(?:API|ACCESS|PRIVATE|SECRET|AUTH|SIGNING|ENCRYPTION)_?KEY", name))
-    if name[:1].isupper() or name.startswith("-"):
-        return False
-    if name.rstrip().endswith(('"', "'")):
-        return "[" in value or (" " in value.strip() and ":" in value)  # cls_token: "f32[1, 768]"
-    if re.match(r"(?i:token)\W", name) and not looks_secret:
-        return True  # token = sample
-    after = found.string[found.end() : found.end() + 1]
-    is_attribute = re.fullmatch(r"[a-z_]\w*(?:\.[A-Za-z_]\w*)+", value) is not None
-    return "(" in value or after == "(" or "[" in value or is_attribute  # token = tokenizer.encode(text)
-
-
-_ATTRIBUTES = frozenset(
-    "to in is it at id mt t real imag data grad shape size dim view sum mean max min cos sin exp log abs float half double "
-    "int long bool bfloat item clone detach contiguous flatten reshape permute transpose squeeze unsqueeze softmax relu "
-    "dtype device layout stride numel diag trace triu tril conj ravel expand repeat chunk split type add mul div sub".split()
+_DOMAINS = frozenset(
+    "com net org edu gov mil int arpa info biz name pro aero coop museum mobi jobs travel tel asia cat post app dev cloud tech "
+    "online site store shop blog web xyz club live life news email agency company digital global group media network "
+    "solutions systems software science university academy institute foundation health bank capital finance design studio "
+    "works world space host website top vip win zone page run codes engineering consulting services energy education team "
+    "internal intranet corp lan local localdomain home private test example invalid cluster "
+    "ac ad ae af ag ai al am ao aq ar as at au aw ax az ba bb bd be bf bg bh bi bj bm bn bo br bs bt bw by bz ca cc cd cf cg "
+    "ch ci ck cl cm cn co cr cu cv cw cx cy cz de dj dk dm do dz ec ee eg er es et eu fi fj fk fm fo fr ga gd ge gf gg gh gi "
+    "gl gm gn gp gq gr gs gt gu gw gy hk hm hn hr ht hu id ie il im in io iq ir is it je jm jo jp ke kg kh ki km kn kp kr kw "
+    "ky kz la lb lc li lk lr ls lt lu lv ly ma mc md me mg mh mk ml mm mn mo mp mq mr ms mt mu mv mw mx my mz na nc ne nf ng "
+    "ni nl no np nr nu nz om pa pe pf pg ph pk pl pm pn pr ps pt pw py qa re ro rs ru rw sa sb sc sd se sg sh si sk sl sm sn "
+    "so sr ss st su sv sx sy sz tc td tf tg th tj tk tl tm tn to tr tt tv tw tz ua ug uk us uy uz va vc ve vg vi vn vu wf ws "
+    "ye yt za zm zw".split()
 )
+"""The last part of addresses: country codes of ISO 3166 that are delegated, common generic ones, and those of private networks."""
+_METHODS = frozenset("to in is it at id mt".split())
+"""Country codes that tensors have too."""
 
 
 def is_code(found: re.Match[str]) -> bool:
-    """True for ``q@k.transpose``: a matrix product reads like an address."""
+    """True for ``x@layer.weight``: a matrix product reads like an address."""
     local, _, domain = found.group("secret").rpartition("@")
-    labels = domain.lower().split(".")
+    labels = domain.split(".")
+    last = labels[-1]
+    if last.lower() not in _DOMAINS or (not last.islower() and not domain.isupper()):
+        return True
     is_short = len(local) <= 2 and all(len(label) <= 2 for label in labels)
-    return labels[-1] in _ATTRIBUTES or is_short or labels[0] == "self"
+    is_method = last in _METHODS and local.isidentifier() and len(labels) == 2 and len(labels[0]) <= 2
+    return is_method or is_short or labels[0].lower() == "self"
 
 
 _VERSION_BEFORE = re.compile(
-    r"(?:[\w-]==[ \t]*|\.so\.|(?i:version|release|build|cudnn|cublas|rev)[\"']?[ \t]*[:=(]?[ \t]*[\"']?v?|\bv)$"
+    r"(?:[\w-]==[ \t]*|\.so\.|(?i:version|release|build|rev|(?:tensorrt|trt|cudnn|cublas|cufft|curand|cusolver|cusparse|cupti|nvrtc|nvjitlink|npp)[\w-]{0,24})[\"']?[ \t]*[:=(]?[ \t]*[\"']?v?|\bv)$"
 )
 _NO_PACKAGE = r"(?!(?:addr|host|ip|node|endpoint|peer|inet|from|to|at|via|server|client|rank|master)\b)"
 _PACKAGE_BEFORE = re.compile(

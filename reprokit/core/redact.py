@@ -14,8 +14,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from . import escapes, lookalikes, redact_rules, secret_names
-from .redact_rules import Private
+from . import escapes, lookalikes, redact_python, redact_rules, secret_names
+from .machine_names import Private
 from .secret_places import Span
 
 ALLOWED_VARIABLES = re.compile(
@@ -24,6 +24,9 @@ ALLOWED_VARIABLES = re.compile(
 )
 """Environment variables that may enter a pack, by full match. No other does."""
 
+_OF_A_COMPILER = re.compile(r"[a-z]+(?:[_.-][a-z]+)*")
+_PEOPLE = frozenset("user username login host email account User Username Login Host".split())
+"""A ``pass`` beside one of these is a password; alone, it may be a compiler's."""
 REMEMBERED, REMEMBERED_CHARS = 50_000, 200
 """Short texts come again and again, as keys and states do; equal ones are hidden alike."""
 
@@ -47,6 +50,15 @@ class Redactor:
         return found
 
     def _redacted(self, text: str) -> str:
+        pieces: list[str] = []
+        done = 0
+        for start, end, placeholder in self._edits(text):
+            pieces += (text[done:start], placeholder)
+            done = end
+        return "".join((*pieces, text[done:]))
+
+    def _edits(self, text: str) -> list[Span]:
+        """What is private in ``text``, in order and without overlaps, and the placeholder of each."""
         read = escapes.plain(text)
         draft = _Draft(read.text)
         lowered = redact_rules.lower(draft.text)
@@ -59,16 +71,29 @@ class Redactor:
                 if spans:
                     draft.replace(spans)
                     lowered = redact_rules.lower(draft.text)
-        if not draft.edits:
-            return text
-        pieces: list[str] = []
+        edits: list[Span] = []
         done = 0
         for start, end, placeholder in draft.edits:
             begin, stop = read.span(start, end)
             if begin >= done:
-                pieces += (text[done:begin], placeholder)
+                edits.append((begin, stop, placeholder))
                 done = stop
-        return "".join((*pieces, text[done:]))
+        return edits
+
+    def python(self, text: str) -> str:
+        """Redact a program so that it stays the same program; a text that is no Python is redacted as text."""
+        try:
+            return redact_python.redact(text, self._edits, self._given)
+        except ValueError:
+            return self.text(text)
+
+    def _given(self, name: str, value: str) -> str:
+        """What a program gives to a name; another name of secrets is none: ``password_field = "db_password"``."""
+        sure = secret_names.sureness(name)
+        is_name = value.isidentifier() and secret_names.sureness(value)
+        if not sure or is_name or (sure != secret_names.PASSWORD and not redact_rules.is_secret_entry(name, value)):
+            return value
+        return self._secret(sure, name, value)
 
     def value(self, value: Any) -> Any:
         """Redact every text inside a record or JSON value and give the same kind of value back.
@@ -119,10 +144,18 @@ class Redactor:
         found = {}
         for key, one in value.items():
             owner = named if named and str(key).lower() in ("value", "val", "content", "default") else key
-            found[self.text(key) if isinstance(key, str) else key] = self._value_of(owner, one)
+            if key in ("packages", "versions") and isinstance(one, dict):
+                found[key] = {self.text(str(n)): v if _is_version(v) else self.value(v) for n, v in one.items()}
+                continue
+            is_pass = (
+                key == "pass" and isinstance(one, str) and _OF_A_COMPILER.fullmatch(one) and _PEOPLE.isdisjoint(value)
+            )
+            found[self.text(key) if isinstance(key, str) else key] = one if is_pass else self._value_of(owner, one)
         return found
 
     def _value_of(self, key: Any, value: Any) -> Any:
+        if str(key).lower().endswith("version") and _is_version(value):
+            return value
         sure = secret_names.sureness(key) if isinstance(key, str) and not isinstance(value, (dict, bool)) else ""
         if not sure:
             return self.value(value)
@@ -212,6 +245,13 @@ class _Draft:
         start, end, text = self.edits[number]
         over = place - self._places[number] - len(text)
         return end + over if over >= 0 else end if is_end else start
+
+
+_VERSION = re.compile(r"v?\d{1,9}(?:\.\d{1,9}){0,5}(?:[-+.a-z_]{0,4}[a-z0-9.]{0,24}){0,3}")
+
+
+def _is_version(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= 40 and _VERSION.fullmatch(value) is not None
 
 
 def is_secret_flag(word: str) -> bool:

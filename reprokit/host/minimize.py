@@ -132,7 +132,7 @@ def minimize(
             found.notes.append(f"it ended early, by a defect of reprokit: {problem!r}")
         found.probes, found.asked, found.rate = asker.status.probes, asker.status.asked, asker.rate
     if found.text:
-        found.text = job.finished or redactor.text(polish.layout(found.text, case.signature.title, verdict.kind))
+        found.text = job.finished or redactor.python(polish.layout(found.text, case.signature.title, verdict.kind))
     found.cpu_s = round(server.cpu_s + time.process_time() - own_cpu_s, 2)
     found.seconds = round(time.monotonic() - began, 1)
     _leave(folder, found)
@@ -162,7 +162,7 @@ def _until_proved(
         usual = asker.limits
         asker.limits = dataclasses.replace(usual, alone={})  # all that is wrong in it is at work
         # what is proved is what leaves: redaction may change a text, and with it what the program does
-        job.finished = redactor.text(finish.finished(case.verdict, case.signature, asker, found))
+        job.finished = redactor.python(finish.finished(case.verdict, case.signature, asker, found))
         place, wanted = folder / "proof", case.signature
         confirm = locate.Confirm(server, job.finished, wanted, asker.limits, case.python)
         found.proof = proof.prove(

@@ -125,7 +125,9 @@ def gather(run_path: Path, redactor: Redactor) -> Draft:
             except OSError as problem:
                 draft.missing.append(Missing(name, problem.strerror or str(problem)))
                 continue
-            redact = {".json": redactor.json, ".jsonl": redactor.json_lines}.get(path.suffix, redactor.text)
+            redact = {".json": redactor.json, ".jsonl": redactor.json_lines, ".py": redactor.python}.get(
+                path.suffix, redactor.text
+            )
             draft.files[ustar.canonical(name)] = redact(text).encode("utf-8", "replace")
     if samples := files.read_text(run_path / "samples.csv"):
         draft.add_text("samples.csv", redactor.text(samples))

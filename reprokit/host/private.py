@@ -13,9 +13,9 @@ from pathlib import Path
 
 from ..core import cuts, secret_names
 from ..core.journal import Event
+from ..core.machine_names import Private
 from ..core.records import Fault, Raised
 from ..core.redact import ALLOWED_VARIABLES, Redactor
-from ..core.redact_rules import Private
 
 TOLD = frozenset("message reason reasons detail problem info said why difference".split())
 """Fields of the journal's events that hold what the target, or an exception of it, says."""
@@ -33,7 +33,7 @@ def gather() -> Private:
     host = socket.gethostname()
     hosts = {host, host.split(".")[0], *(os.environ.get(n, "") for n in ("HOSTNAME", "MASTER_ADDR", "SLURMD_NODENAME"))}
     hosts = {h for h in hosts if not h.replace(".", "").isdigit()}
-    secrets = {v for n, v in os.environ.items() if secret_names.is_secret(n)}
+    secrets = {v for n, v in os.environ.items() if secret_names.is_secret(n) and n not in ("PWD", "OLDPWD")}
     return Private(_sorted(users), _sorted(hosts), _sorted(homes), _sorted(secrets))
 
 

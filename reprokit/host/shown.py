@@ -59,7 +59,7 @@ def choose(
         script, missing = repro.make(request, seen, journals, run_path)
     except Exception as problem:  # the journal may hold anything
         script, missing = repro.Script(), [Missing("candidate.py", f"it could not be made: {problem!r}")]
-    text = redactor.text(script.text)
+    text = redactor.python(script.text)
     if verdict.kind == "ok":
         return Shown(Candidate("", "", "nothing failed"), text, tuple(missing))
     if small is not None and small.is_proved:
@@ -102,7 +102,7 @@ def try_recorded(request: Request, case: minimize.Case, journals: Journals, reda
     if not text:
         return
     text, has_check = _checking(text, case)
-    text = redactor.text(text)
+    text = redactor.python(text)
     folder.mkdir()
     found, why = None, NO_CHECK
     if has_check:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprokit.core import secret_names
+from reprokit.core.machine_names import Private
 from reprokit.core.redact import ALLOWED_VARIABLES, Redactor
-from reprokit.core.redact_rules import Private
 
 LETTERS = string.ascii_letters + string.digits
 PRIVATE = Private(

@@ -11,8 +11,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reprokit.core.machine_names import Private
 from reprokit.core.redact import Redactor
-from reprokit.core.redact_rules import Private
 from reprokit.host import archive, pack
 from reprokit.host.rundir import make_folders
 

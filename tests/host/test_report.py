@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from reprokit.core import processes
+from reprokit.core.machine_names import Private
 from reprokit.core.records import Dump, Frame, Observation, Signature, ThreadStack, Verdict
 from reprokit.core.redact import Redactor
-from reprokit.core.redact_rules import Private
 from reprokit.host import flame, observe, picture, render, report, rundir, timeline
 
 from ..browser import open_page, screenshot
