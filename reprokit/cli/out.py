@@ -181,8 +181,9 @@ PROGRESS = Printer("stderr")
 
 
 def say(text: str) -> None:
-    """One line of progress."""
-    PROGRESS.line(f"reprokit: {one_line(text)}")
+    """One line of progress; spaces at its start, as before the frames of a stack, stay."""
+    indent = " " * min(len(text) - len(text.lstrip(" ")), 8)
+    PROGRESS.line(f"reprokit: {indent}{one_line(text)}")
 
 
 def confirm(question: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core import responsibility
 from ..core.causes import EXPLAIN
+from ..host import redacted
 from .out import RESULTS, one_line
 
 BAR = 40
@@ -175,6 +176,8 @@ def captured_run(captured: Any) -> None:
     ):
         if path:
             row(name, str(path))
+    if captured.hidden:
+        row("redacted", redacted.say(captured.hidden))
     if captured.unproven:
         row("no repro", f"nothing proves one: {captured.unproven}")
     if captured.url:

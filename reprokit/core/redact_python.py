@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import bisect
-import io
 import re
 import token
 import tokenize
@@ -32,22 +31,24 @@ class Source:
     def __init__(self, text: str) -> None:
         self.text = text
         self._lines = [0]
-        for line in io.StringIO(text):
+        lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+        for line in lines:
             self._lines.append(self._lines[-1] + len(line))
         self.skeleton: list[str] = []
         """All but strings and comments."""
         self.parts: list[tuple[int, int]] = []
         """Where what a string or a comment says begins and ends, in order; a field of an f-string is none."""
         try:
-            for start, end in self._tokens():
+            for start, end in self._tokens(lines):
                 self._add(start, end)
         except _UNREADABLE as problem:
             raise ValueError(f"it is no Python: {problem}") from problem
 
-    def _tokens(self) -> Iterator[tuple[int, int]]:
+    def _tokens(self, lines: list[str]) -> Iterator[tuple[int, int]]:
         """Where each string and comment is; all other tokens become the skeleton."""
         depth = begun = 0
-        for one in tokenize.generate_tokens(io.StringIO(self.text).readline):
+        left = iter(lines)
+        for one in tokenize.generate_tokens(lambda: next(left, "")):
             start, end = self._place(*one.start), self._place(*one.end)
             if one.type in _OPENS:
                 begun = begun if depth else start

@@ -9,6 +9,7 @@ from .secret_names import KEY, PASSWORD, TOKEN
 
 _CODE = re.compile(r"[A-Za-z_][\w.]*[\[(]")
 _ATTRIBUTE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_PRODUCT = re.compile(r"[A-Za-z_][\w.]*@[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _TYPE = re.compile(
     r"[A-Za-z]{0,3}\d+\[|[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:\[|$)"
     r"|(?:str|int|float|bool|bytes|tuple|list|dict|set|frozenset|Any|None|Optional|Sequence|Callable)(?:[\[\])|,:=]|$)|0x[0-9a-fA-F]+[uUlL]{0,3}$"
@@ -92,6 +93,8 @@ def is_word(text: str, start: int, found: re.Match[str], name: str, sure: str) -
             not ((is_typed or (sign == "=" and (is_code or is_attribute))) and not _is_no_code(value)) and not is_name
         )
     if sure == TOKEN:
+        if _PRODUCT.fullmatch(value):
+            return False
         if is_constant:
             return not is_name and not is_code
         if _last(name) == "pass":

@@ -27,6 +27,7 @@ MOST_TEXT_BYTES = 8 << 20
 _UNPROVEN = re.compile(r"^There is no proven repro: .*$", re.MULTILINE)
 _ABOUT = r"^Repro \(.*\):\n\n"
 _TABLE = re.compile(r"(?<=\| --- \| --- \|\n)(?:\|.*\n)+")
+_HIDDEN = re.compile(r"Hidden: [^\n;]*(?:; [^\n;`]*)?; ")
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,10 @@ def repack(opened: Opened, found: Minimized, place: rundir.RunDir) -> Path:
             draft.add_text(name, _with_program(text, part, opened.repro))
     readme = opened.pack.files.get("README.md", b"").decode("utf-8", "replace")
 
-    def listed(contents: list[tuple[str, str]], trimmed: list[str]) -> str:
+    def listed(contents: list[tuple[str, str]], trimmed: list[str], hidden: str) -> str:
         rows = "".join(f"| `{name}` | {words} |\n" for name, words in contents)
-        return _TABLE.sub(lambda _: rows, _UNPROVEN.sub("", readme, count=1), count=1)
+        told = _HIDDEN.sub(lambda _: f"Hidden: {hidden}; ", readme, count=1)
+        return _TABLE.sub(lambda _: rows, _UNPROVEN.sub("", told, count=1), count=1)
 
     data = pack.build(draft, listed)
     name = re.sub(r"[^A-Za-z0-9._-]", "-", opened.pack.path.name)

@@ -43,6 +43,7 @@ class Made:
     report: Path | None = None
     url: str = ""
     trimmed: list[str] = field(default_factory=list)
+    hidden: dict[str, Any] = field(default_factory=dict)
 
 
 def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
@@ -97,13 +98,13 @@ def make(story: Story, missing: list[Missing], place: rundir.RunDir) -> Made:
     names = ("issue.md", REPRO, CANDIDATE, "report.html")
     made.issue, made.repro, made.candidate, made.report = (p if (p := folder / n).exists() else None for n in names)
     try:
-        data = pack.build(draft, lambda contents, trimmed: render.pack_readme(facts, contents, trimmed))
+        data = pack.build(draft, lambda *told: render.pack_readme(facts, *told))
         name = f"reprokit-{story.request.target.label}-{story.verdict.kind}-{story.signature.id}.tar.gz"
         made.pack = pack.write(data, place.output, name)
     except OSError as problem:
         text = f"it could not be written: {problem.strerror}; free some space, and capture again; the run is in {place.path}"
         missing.append(Missing("pack", text))
-    made.trimmed = draft.trimmed
+    made.trimmed, made.hidden = draft.trimmed, draft.hidden
     return made
 
 

@@ -129,7 +129,8 @@ def write_pack(state: State) -> State:
     captured.candidate_path = made.candidate
     if captured.verdict.kind != "ok" and isinstance(made.program, Candidate):
         captured.unproven = made.program.why
-    captured.report_path, captured.url, captured.trimmed = made.report, made.url, made.trimmed
+    captured.report_path, captured.url = made.report, made.url
+    captured.trimmed, captured.hidden = made.trimmed, made.hidden
     return dataclasses.replace(state, captured=captured).lacks_all(captured.missing)
 
 

@@ -38,6 +38,8 @@ class Captured:
     """Class and inputs of an ``hf:`` target: reprokit chose them."""
     missing: list[Missing] = field(default_factory=list)
     trimmed: list[str] = field(default_factory=list)
+    hidden: dict[str, Any] = field(default_factory=dict)
+    """What redaction replaced in the files of the pack."""
     minimized: Minimized | None = None
     ablation: Ablation | None = None
     phases: dict[str, float] = field(default_factory=dict)
@@ -65,6 +67,7 @@ class Captured:
             "traits": to_json(traits.of(verdict, self.seen, signature, self._rung())),
             "compile": {"cpu_s": round(sum(self.phases.values()), 3), "phases": self.phases},
             "versions": self.versions,
+            "redacted": self.hidden,
             "missing": [to_json(m) for m in self.missing],
             "seconds": self.seen.seconds,
             "peak_rss_bytes": self.seen.peak_rss_bytes,

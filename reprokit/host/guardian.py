@@ -37,8 +37,7 @@ class Guardian:
 
     def __init__(self, control: int, run_id: str) -> None:
         """``run_id`` decides what may be killed, so it is known from the start and must be a whole one."""
-        if not RUN_ID.fullmatch(run_id):
-            raise ValueError(f"{run_id!r} is no run id")
+        check(run_id)
         self._control, self._rest = control, b""
         self._root = 0
         """The pid of the program until it is reaped; 0 where there is none."""
@@ -166,6 +165,12 @@ class Guardian:
         while below := {p for p, parent in parents.items() if parent in found or parent == os.getpid()} - found:
             found |= below
         return found
+
+
+def check(run_id: str) -> None:
+    """Raise ValueError for a text that is no run id: an empty mark would be in every environment."""
+    if not RUN_ID.fullmatch(run_id):
+        raise ValueError(f"{run_id!r} is no run id")
 
 
 def end_compilers(victims: set[int]) -> None:

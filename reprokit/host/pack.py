@@ -16,7 +16,7 @@ from .. import __version__
 from ..core import cuts
 from ..core.records import SCHEMA, Missing, to_json
 from ..core.redact import Redactor
-from . import files, render, ustar
+from . import files, redacted, render, ustar
 from .proven import PROOF, REPRO, Repro, Unproven
 
 MOST_BYTES = 25_000_000
@@ -87,6 +87,8 @@ class Draft:
     files: dict[str, bytes] = field(default_factory=dict)
     missing: list[Missing] = field(default_factory=list)
     trimmed: list[str] = field(default_factory=list)
+    hidden: dict[str, Any] = field(default_factory=dict)
+    """What :mod:`redacted` counted in the files of the tarball."""
 
     def add_repro(self, repro: Repro, redactor: Redactor) -> None:
         """Add the program that was proved, and its proof; nothing else adds a file of that name."""
@@ -137,9 +139,11 @@ def gather(run_path: Path, redactor: Redactor) -> Draft:
     return draft
 
 
-def build(
-    draft: Draft, readme: Callable[[list[tuple[str, str]], list[str]], str], most_bytes: int = MOST_BYTES
-) -> bytes:
+Readme = Callable[[list[tuple[str, str]], list[str], str], str]
+"""Makes the README of a pack from its contents, what was trimmed, and what was hidden."""
+
+
+def build(draft: Draft, readme: Readme, most_bytes: int = MOST_BYTES) -> bytes:
     """Give the tarball, trimmed in a stated order until it is at most ``most_bytes`` long.
 
     The order: chromium events of the traces, whole traces, samples, journals and logs to 200 kB each, graphs
@@ -176,17 +180,19 @@ def _can_be_read(draft: Draft) -> bool:
     return sum(map(len, draft.files.values())) <= MOST_UNPACKED and len(draft.files) <= MOST_FILES
 
 
-def _tar(draft: Draft, readme: Callable[[list[tuple[str, str]], list[str]], str]) -> bytes:
+def _tar(draft: Draft, readme: Readme) -> bytes:
+    draft.hidden = redacted.count(draft.files)
     contents = [
         (name, about)
         for name, about in ABOUT
         if any(f == name or (name.endswith("/") and f.startswith(name)) for f in draft.files)
     ]
-    everything = {**draft.files, "README.md": readme(contents, draft.trimmed).encode()}
+    everything = {**draft.files, "README.md": readme(contents, draft.trimmed, redacted.say(draft.hidden)).encode()}
     manifest = {
         "schema": SCHEMA,
         "made_by": f"reprokit {__version__}",
         "trimmed": draft.trimmed,
+        "redacted": draft.hidden,
         "files": {n: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in sorted(everything.items())},
     }
     everything["manifest.json"] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()

@@ -136,11 +136,11 @@ def program(shown: Repro | Candidate, most_chars: int, is_simulated: bool = Fals
     )  # fmt: skip
 
 
-def pack_readme(facts: Facts, contents: list[tuple[str, str]], trimmed: list[str]) -> str:
+def pack_readme(facts: Facts, contents: list[tuple[str, str]], trimmed: list[str], hidden: str) -> str:
     """The README that stands first in the pack."""
     return _fill(
         "pack_readme.md.j2", verdict=facts.verdict, signature=facts.signature, version=__version__, command=facts.command,
-        contents=contents, missing=facts.missing, trimmed=trimmed,
+        contents=contents, missing=facts.missing, trimmed=trimmed, hidden=hidden,
         why_not_filed=responsibility.why_not_filed(facts.verdict),
         unproven="" if isinstance(facts.program, Repro) or facts.verdict.kind == "ok" else facts.program.why,
     )  # fmt: skip

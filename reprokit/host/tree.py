@@ -20,7 +20,9 @@ MOST_THREADS = 500
 
 
 def family(root_pid: int) -> list[psutil.Process]:
-    """The root and all its living descendants, parents first; zombies are not alive."""
+    """The root and all its living descendants, parents first; zombies are not alive. Init is no root of ours."""
+    if root_pid <= 1:
+        return []
     with contextlib.suppress(psutil.Error):
         root = psutil.Process(root_pid)
         return [p for p in [root, *root.children(recursive=True)] if _is_alive(p)]
@@ -28,7 +30,11 @@ def family(root_pid: int) -> list[psutil.Process]:
 
 
 def marked(run_id: str) -> list[psutil.Process]:
-    """Processes that carry our run id in their environment, wherever in the tree they have gone."""
+    """Processes that carry our run id in their environment, wherever in the tree they have gone.
+
+    What is found may be killed, so a text that is no whole run id finds nothing and raises ValueError.
+    """
+    guardian.check(run_id)
     mark = f"{RUN_ID}={run_id}".encode()
     found = []
     for pid in psutil.pids():
@@ -70,6 +76,8 @@ def kill_all(root_pid: int, run_id: str, guardian_pid: int = 0) -> list[int]:
 
 def end(root_pid: int, processes: Iterable[psutil.Process]) -> None:
     """Send SIGKILL to the process group of a root that nobody has reaped, and to each process; compilers may clean up before."""
+    if root_pid <= 1:
+        raise ValueError(f"process {root_pid} leads no group of ours")
     victims = {p.pid for p in processes}
     guardian.end_compilers(victims)
     with contextlib.suppress(OSError):

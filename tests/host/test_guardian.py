@@ -1,4 +1,4 @@
-"""A guardian ends what is of its run, and nothing else: not by accident, and not when it is told nothing."""
+"""A guardian ends what is of its run, and nothing else: not by accident, and not without a run id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.host import guarded, guardian
+from reprokit.host import guarded, guardian, tree
 
 SCRIPT = Path(guardian.__file__)
 ASKS = (
@@ -23,6 +23,10 @@ def test_a_run_id_that_is_not_whole_is_refused(run_id: str) -> None:
     """An empty mark would be found in every environment."""
     with pytest.raises(ValueError, match="is no run id"):
         guardian.Guardian(0, run_id)
+    with pytest.raises(ValueError, match="is no run id"):
+        tree.of_run(run_id)
+    with pytest.raises(ValueError, match="is no run id"):
+        tree.kill_all(0, run_id)
 
 
 def test_only_its_own_run_is_found() -> None:
@@ -63,3 +67,11 @@ def test_an_exit_status_and_what_was_used_come_back(tmp_path: Path) -> None:
     assert reaped is not None and reaped[0] >> 8 == 7 and reaped[1].ru_maxrss > 0
     with pytest.raises(FileNotFoundError):
         guarded.start([str(tmp_path / "none")], {}, tmp_path, uuid.uuid4().hex, None)
+
+
+@pytest.mark.parametrize("root", [-1, 0, 1])
+def test_init_is_no_root(root: int) -> None:
+    """All processes are below init, and 0 and -1 stand for groups that are not ours: none of them is ever ended."""
+    assert tree.family(root) == []
+    with pytest.raises(ValueError, match="leads no group of ours"):
+        tree.end(root, [])

@@ -116,7 +116,7 @@ def test_an_issue_has_only_our_own_elements(text: str, other: str) -> None:
         issue = render.issue(one)
         assert check(issue.joined, comments=1) == [h.removeprefix("### ") for h in HEADINGS]
         assert check(issue.describe, comments=1) == check(issue.error_logs) == check(issue.versions) == []
-        readme = render.pack_readme(one, [("repro.py", "the program")], [text])
+        readme = render.pack_readme(one, [("repro.py", "the program")], [text], "nothing was hidden")
         assert len(check(readme)) == 1
         assert not re.search(r"@\w|#\w|(?i:\bgh-\d)|://\w", markdown.title(text))
 

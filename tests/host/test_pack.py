@@ -20,7 +20,7 @@ CHROMIUM = b'V1121 00:00:00 1 x.py:1] {"chromium_event": {}}\n\t{"name": "a"}\n'
 GRAPH = b'V1121 00:00:00 1 x.py:1] {"dynamo_output_graph": {}}\n\tclass G:\n'
 
 
-def readme(contents: list[tuple[str, str]], trimmed: list[str]) -> str:
+def readme(contents: list[tuple[str, str]], trimmed: list[str], hidden: str) -> str:
     return f"{[name for name, _ in contents]} {trimmed}"
 
 

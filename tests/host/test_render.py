@@ -92,7 +92,7 @@ def test_only_a_proved_program_stands_under_repro() -> None:
     long = render.issue(facts(program=repro("x = 1\n" * 9_000))).joined
     assert "Repro: repro.py in the pack (the source); its 54000 characters are too many for this text." in long
     assert "There is no proven repro: because." in render.pack_readme(
-        facts(program=proven.Candidate("", "", "because")), [], []
+        facts(program=proven.Candidate("", "", "because")), [], [], "nothing was hidden"
     )
 
 
@@ -142,9 +142,14 @@ def test_an_unknown_name_in_a_template_is_an_error() -> None:
 def test_the_readme_lists_what_is_missing_and_trimmed() -> None:
     """A reader sees at once what is not there."""
     text = render.pack_readme(
-        facts(missing=(Missing("gpus", "no driver"),)), [("repro.py", "the program")], ["trace: gone"]
+        facts(missing=(Missing("gpus", "no driver"),)), [("repro.py", "the program")], ["trace: gone"], "2 secrets"
     )
-    assert "- gpus: no driver" in text and "- trace: gone" in text and "| `repro.py` | the program |" in text
+    assert (
+        "Hidden: 2 secrets; `manifest.json`" in text
+        and "- gpus: no driver" in text
+        and "- trace: gone" in text
+        and "| `repro.py` | the program |" in text
+    )
 
 
 def test_templates_are_read_from_the_package_or_the_tree() -> None:

@@ -142,7 +142,7 @@ def test_our_own_pack_stays_within_what_is_read(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "logs" / "a\nb\x1b[31m.txt").write_text("odd")
     draft = pack.gather(tmp_path, Redactor(Private()))
     path = tmp_path / "p.tar.gz"
-    path.write_bytes(pack.build(draft, lambda contents, trimmed: "readme"))
+    path.write_bytes(pack.build(draft, lambda contents, trimmed, hidden: "readme"))
     found = archive.read(path)
     assert sum(found.sizes.values()) < 4_000_000 and found.manifest["trimmed"]
     assert b"odd" in found.files.values()
