@@ -1,0 +1,195 @@
+"""Programs that fail in torch.compile and whose code looks private, for ``benchmarks/redaction.py``.
+
+In each, the failure depends on the text that looks private: a repro in which that text was changed passes, or fails in
+another way. ``_traced`` programs fail while Dynamo traces them, so their repro is cut out of their source; those of
+``_backend`` fail in a backend of their own, which the repro carries, so it is cut out of a graph.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Trap:
+    """One program, and the environment that it runs in."""
+
+    what: str
+    script: str
+    environ: dict[str, str] = field(default_factory=dict)
+
+
+BREAK = "getattr(torch._dynamo, {{True: 'graph_break'}}[{}])()"
+"""Dynamo traces a whole graph unless the condition holds; without it nothing is left that a reducer could keep."""
+
+
+def _traced(what: str, condition: str, top: str = "", before: str = "", **environ: str) -> Trap:
+    """A function of which Dynamo refuses the whole graph where ``condition`` holds."""
+    script = (
+        "import torch\n" + textwrap.dedent(top) + "def step(x):\n" + textwrap.indent(textwrap.dedent(before), "    ")
+    )
+    script += f"    {BREAK.format(condition)}\n    return x + 1\n"
+    return Trap(what, script + "torch.compile(step, backend='eager', fullgraph=True)(torch.randn(4, 8))\n", environ)
+
+
+def _backend(what: str, condition: str, top: str = "", body: str = "torch.relu(x)", **environ: str) -> Trap:
+    """A backend of the program's own that raises where ``condition`` holds; ``targets`` are those of the graph's nodes."""
+    script = "import torch\n" + textwrap.dedent(top) + "def picky(gm, inputs):\n"
+    script += f"    targets = [n.target for n in gm.graph.nodes]\n    if {condition}:\n"
+    script += "        raise RuntimeError('not supported')\n    return gm.forward\n"
+    script += f"def step(x):\n    return {body}\ntorch.compile(step, backend=picky)(torch.randn(4, 8))\n"
+    return Trap(what, script, environ)
+
+
+_MODULE = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.{name} = torch.nn.Linear(8, 7)
+    def forward(self, x):
+        getattr(torch._dynamo, {{7: 'graph_break'}}[self.{name}(x).shape[-1]])()
+        return x
+torch.compile(Net(), backend='eager', fullgraph=True)(torch.randn(4, 8))
+"""
+_FAKE = """
+@torch.library.custom_op("mine::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+@twice.register_fake
+def _(x):
+    return x.new_empty(3)
+def picky(gm, inputs):
+    if any(n.op == "output" and n.args[0][0].meta["example_value"].shape == (3,) for n in gm.graph.nodes):
+        raise RuntimeError("not supported")
+    return gm.forward
+torch.compile(lambda x: twice(x), backend=picky)(torch.randn(4))
+"""
+_OUTER_LOOP = """
+def masked(x):
+    mask = torch.full((8, 8), -10000.0)
+    mask[torch.arange(8).unsqueeze(0), torch.arange(8).unsqueeze(1)] = 0
+    return torch.softmax(x + mask, dim=-1)
+torch.compile(masked)(torch.randn(8, 8))
+"""
+_PASS = """
+import torch._inductor.config
+def token_pass(graph):
+    if any(n.target is torch.ops.aten.erf.default for n in graph.nodes):
+        raise RuntimeError("no pass for this")
+torch._inductor.config.post_grad_custom_post_pass = token_pass
+torch.compile(lambda x: torch.erf(x))(torch.randn(4))
+"""
+_WILL = """
+def will(gm, inputs):
+    if any(n.target is torch.relu for n in gm.graph.nodes):
+        raise RuntimeError("not supported")
+    return gm.forward
+torch.compile(lambda x: torch.relu(x), backend=will)(torch.randn(4))
+"""
+_RAISES = """
+def picky(gm, inputs):
+    raise NotImplementedError("no kernel")
+torch.compile(lambda x: torch.relu(x), backend=picky)(torch.randn(4))
+"""
+_PASSWORD = """
+class Password(torch.nn.Module):
+    def forward(self, x):
+        getattr(torch._dynamo, {"Password": "graph_break"}[type(self).__name__])()
+        return x
+torch.compile(Password(), backend="eager", fullgraph=True)(torch.randn(4))
+"""
+_GETATTR = """
+class Net(torch.nn.Module):
+    api_key = "conv3x3_stage4"
+    def forward(self, x):
+        getattr(torch._dynamo, {"conv3x3": "graph_break"}[getattr(self, "api_key")[:7]])()
+        return x
+torch.compile(Net(), backend="eager", fullgraph=True)(torch.randn(4))
+"""
+_DOCSTRING = '''
+def picky(gm, inputs):
+    """Refuse what the maintainers cannot lower; ask kernel.team@lists.example.org, token=conv2d_3x3_relu6."""
+    if "maintainers" in picky.__doc__:
+        raise RuntimeError("not supported")
+    return gm.forward
+torch.compile(lambda x: torch.relu(x), backend=picky)(torch.randn(4))
+'''
+_BASE64 = "import base64, struct\nDATA = 'AACAPwAAAEAAAEBAAACAQAAAoEAAAMBAAADgQAAAAEEAABBBAAAgQQAAMEEAAEBB'\n"
+_HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+TRAPS: dict[str, Trap] = {
+    # names of the program that are also a user, a host or a secret
+    "matmul": _traced("x@layer.weight", "(x@layer.weight).shape[-1] == 3", "layer = torch.nn.Linear(3, 8)\n"),
+    "matmul-mail": _traced(
+        "state@encoder.block.com", "(state@encoder.block.com).shape[-1] == 3",
+        "from types import SimpleNamespace\nencoder = SimpleNamespace(block=SimpleNamespace(com=torch.ones(8, 3)))\n",
+        "state = x * 2\n",
+    ),
+    "user-alpha": _backend(
+        "USER=alpha and the keyword alpha=2", "any(n.kwargs.get('alpha') == 2 for n in gm.graph.nodes)",
+        body="torch.add(x, x, alpha=2)", USER="alpha",
+    ),
+    "user-will": Trap("USER=will and a backend named will", "import torch" + _WILL, {"USER": "will"}),
+    "user-adam": _backend(
+        "USER=adam and torch.optim.adam", "adam.Adam.__module__.endswith('.adam')", "from torch.optim import adam\n", USER="adam"
+    ),
+    "user-nodes": _backend("LOGNAME=nodes and graph.nodes", "torch.relu in targets", LOGNAME="nodes"),
+    "user-mean": _traced("USER=mean and x.mean", "x.mean(0).dim() == 1", USER="mean"),
+    "host-head": Trap("HOSTNAME=head and self.head", "import torch" + _MODULE.format(name="head"), {"HOSTNAME": "head"}),
+    "host-fake": Trap("HOSTNAME=fake and register_fake", "import torch" + _FAKE, {"HOSTNAME": "fake"}),
+    "host-worker": _traced("HOSTNAME=worker and worker=3", "part(worker=3) == 4", "def part(worker):\n    return worker + 1\n", HOSTNAME="worker"),
+    "host-eager": _traced("HOSTNAME=eager and backend='eager'", "x.dim() == 2", HOSTNAME="eager"),
+    "host-mask": Trap("HOSTNAME=mask, in a failure of Inductor", "import torch" + _OUTER_LOOP, {"HOSTNAME": "mask"}),
+    "secret-linear": _backend(
+        "API_KEY=linear and F.linear", "torch.nn.functional.linear in targets", body="torch.nn.functional.linear(x, x)", API_KEY="linear"
+    ),
+    "secret-forward": _backend("API_KEY=forward and gm.forward", "torch.relu in targets and gm.forward", API_KEY="forward"),
+    "secret-softmax": Trap("APP_SECRET=softmax, in a failure of Inductor", "import torch" + _OUTER_LOOP, {"APP_SECRET": "softmax"}),
+    "secret-exception": Trap("DB_PASSWORD=NotImplementedError, which is raised", "import torch" + _RAISES, {"DB_PASSWORD": "NotImplementedError"}),
+    "secret-sigmoid": _traced(
+        "SECRET_TOKEN=sigmoid and getattr(torch, 'sigmoid')", "getattr(torch, 'sigmoid')(x).shape[0] == 4", SECRET_TOKEN="sigmoid"
+    ),
+    "prefix-name": _backend(
+        "a function whose name begins like a token", "hf_AttentionHeadProjectionWeightsForAllLayers() == 3",
+        "def hf_AttentionHeadProjectionWeightsForAllLayers():\n    return 3\n",
+    ),
+    # names that sound like secrets
+    "key-constant": _backend("KEY = 'conv2d_3x3'", "KEY.startswith('conv2d')", "KEY = 'conv2d_3x3'\n"),
+    "password-item": _backend(
+        "password = features['secret']", "password == 'relu6_fused2'",
+        "features = {'secret': 'relu6_fused2'}\npassword = features['secret']\n",
+    ),
+    "dict-keys": _backend(
+        "the keys 'password' and 'token'", "batch['password'] + batch['token'] == 'rowwise4column8'",
+        "batch = {'password': 'rowwise4', 'token': 'column8'}\n",
+    ),
+    "attribute-token_emb": Trap("self.token_emb", "import torch" + _MODULE.format(name="token_emb")),
+    "attribute-secret": Trap("self.secret", "import torch" + _MODULE.format(name="secret")),
+    "class-password": Trap("class Password", "import torch" + _PASSWORD),
+    "getattr-api_key": Trap("getattr(self, 'api_key')", "import torch" + _GETATTR),
+    "keyword-token": _backend("token=, a parameter", "pick(token='stage4_block2') == 'stage4'", "def pick(token):\n    return token.split('_')[0]\n"),
+    "fstring-token": _traced("f'token={name}'", "f'token={name}' == 'token=conv3x3_stage4'", "name = 'conv3x3_stage4'\n"),
+    "pass-settings": Trap("post_grad_custom_post_pass = token_pass", "import torch" + _PASS),
+    "config-lines": _backend(
+        "lines of a configuration in a string", "int(options['token']) == 4096",
+        "TEXT = 'layers: 2\\ntoken: 4096\\npassword: 8192\\n'\noptions = dict(row.split(': ') for row in TEXT.splitlines())\n",
+    ),
+    "flags": _backend(
+        "'--token-dim 4096 --key-dim 3200'", "FLAGS[3] == '3200'", "FLAGS = '--token-dim 4096 --key-dim 3200'.split()\n"
+    ),
+    "environ-token": _backend("os.environ.get('HF_TOKEN', 'absent0')", "os.environ.get('HF_TOKEN', 'absent0') == 'absent0'", "import os\n"),
+    "docstring": Trap("a docstring with an address", "import torch" + _DOCSTRING),
+    # values that look like something else
+    "version": _backend("{'nvidia-cublas': '12.8.4.1'}", "PINS['nvidia-cublas'].split('.')[0] == '12'", "PINS = {'nvidia-cublas': '12.8.4.1'}\n"),
+    "dotted-numbers": _backend("KERNEL = '3.3.1.1'", "KERNEL.split('.')[1] == '3'", "KERNEL = '3.3.1.1'\n"),
+    "hash-key": _backend("a hash as a key of a cache", "cache[KEY][:8] == '9f86d081'", f"KEY = '{_HASH}'\ncache = {{KEY: KEY}}\n"),
+    "base64": _backend("numbers in base64", "struct.unpack('<12f', base64.b64decode(DATA))[0] == 1.0", _BASE64),
+    "card-number": _backend("4111111111111111, a seed", "(SEED % 10, password) == (1, 4096)", "SEED = 4111111111111111\npassword = 4096\n"),
+    "stages": _backend("'00:01:02:03:04:05'", "STAGES.split(':')[1] == '01'", "STAGES = '00:01:02:03:04:05'\n"),
+    "user-at-host": _traced("'user@host', which is split", "'user@host'.split('@')[1] == 'host'"),
+    "home-path": _traced(
+        "a path below the home folder", "os.path.basename(urllib.parse.urlsplit(PATH).path) == 'tiny.pt'",
+        "import os, urllib.parse\nPATH = 'file:///home/sam/models/tiny.pt'\n", USER="sam",
+    ),
+}  # fmt: skip
