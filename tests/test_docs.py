@@ -101,7 +101,7 @@ def test_the_two_commands_of_the_readme_are_what_ci_runs() -> None:
 
 def test_links_lead_somewhere() -> None:
     """Relative links of the documents name files that exist."""
-    for document in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+    for document in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
             if "://" not in target:
                 assert (document.parent / target).exists(), target

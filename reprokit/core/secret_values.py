@@ -98,7 +98,8 @@ def is_word(text: str, start: int, found: re.Match[str], name: str, sure: str) -
         if is_constant:
             return not is_name and not is_code
         if _last(name) == "pass":
-            return is_looking or found.group("sign") == "="
+            is_of_compiler = re.fullmatch(r"[a-z]+(?:_[a-z]+)+", value) is not None
+            return is_looking or (found.group("sign") == "=" and not is_of_compiler)
         if name.lower() == "token" or (_last(name) == "token" and len(secret_names.split(name)) == 1):
             return is_looking and not is_code and not is_attribute
         return not is_code and not is_attribute and not is_name
