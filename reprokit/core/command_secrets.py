@@ -103,5 +103,9 @@ PLACES: tuple[Place, ...] = (
         r"\b(?:api|access|secret|auth|private|license) (?:key|token)s?\b[^\n]{0,40}?[\s:\"'(](?P<secret>(?=[^\s\"']{0,80}\d)(?=[^\s\"']{0,80}[A-Za-z])[A-Za-z0-9_+/=.*-]{12,})", re.IGNORECASE),
     Place("password in a table", ("password", "passwd", "passphrase"),
         rf"(?:password|passwd|passphrase)\*?[\"']?[ \t]{{0,2}}(?:[. ]{{2,}}|[ \t]?\|[ \t]{{0,40}}|[(\[]|[:=][ \t]{{0,2}}!{{1,2}}\w{{1,20}}[ \t])(?P<secret>(?=[^\s]{{0,80}}\d){_WORD}{{6,}})", re.IGNORECASE),
+    Place("user and password before a host", ("ftp", "ssh", "scp", "rsync", "oracle:", "sqlplus", "sqlldr", "expdp", "impdp"),
+        rf"(?:\b(?:s?ftp|ssh|scp|rsync)\b{_LINE}[\s\"'][\w.-]{{1,40}}:|\b(?:sqlplus|sqlldr|expdp|impdp)\b{_LINE}[\s\"'=][\w$#]{{1,40}}/|oracle:\w{{1,10}}:[\w$#]{{1,40}}/)(?P<secret>(?!{MARK}|/)[^\s@\"'<>]{{4,}})@[\w/(]"),
+    Place("password of a network device", ("community", "secret ", "password "),
+        rf"\b(?:snmp-server community|rocommunity|rwcommunity|enable secret|enable password|(?:secret|password) [0-9])[ \t]+(?:[0-9][ \t]+)?(?P<secret>{_WORD}{{5,}})"),
     Place("recovery phrase", ("mnemonic", "seed phrase", "recovery phrase", "seed words"), r"(?i:mnemonic|seed phrase|recovery phrase|seed words)[\"'\s:=]{1,8}(?P<secret>[a-z]{3,8}(?:[ ,]+[a-z]{3,8}){11,23})"),
 )  # fmt: skip

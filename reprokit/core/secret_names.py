@@ -13,7 +13,7 @@ PASSWORD, TOKEN, KEY = "password", "token", "key"
 """How sure a name is. PASSWORD: any value is secret. TOKEN: any value that is no code. KEY: a value that looks random."""
 
 WORD = re.compile(
-    r"pass|masterauth|pwd|pw\b|psk|secret|token|cred|key|auth|cookie|session|bearer|jwt|csrf|xsrf|webhook|dsn|pat\b|connection_?string|(?:database|redis|mongo\w{0,2}|amqp|broker)_ur[il]"
+    r"pass|masterauth|pwd|pws?\b|psk|secret|token|cred|key|auth|cookie|sess(?:ion|id)|bearer|jwt|csrf|xsrf|webhook|dsn|pat\b|connection_?string|(?:database|redis|mongo\w{0,2}|amqp|broker)_ur[il]"
 )
 """A piece, in lower case, that each of these names has; what looks for names looks for these first."""
 
@@ -83,7 +83,7 @@ def sureness(name: str) -> str:
     """How sure it is that ``name`` holds a secret; empty where it holds none."""
     if name[-1:] == "s" and name[:-1].isupper():
         name = name[:-1]
-    words = list(split(name))
+    words = list(split(name.replace("w0rd", "word").replace("W0RD", "WORD")))
     is_constant = name.isupper()
     while len(words) > 1 and (words[-1] in _LAST or words[-1].isdigit()):
         words.pop()
@@ -96,7 +96,7 @@ def sureness(name: str) -> str:
     if last.endswith(_SURE) and last not in ("incred", "sacred"):
         return PASSWORD
     if last == "pw":
-        return PASSWORD if before in _PASSES else ""
+        return PASSWORD if before in _PASSES else "" if before else TOKEN
     if last == "pass":
         return PASSWORD if before in _PASSES else TOKEN if not before or is_constant else ""
     if last == "token":
@@ -111,6 +111,8 @@ def sureness(name: str) -> str:
         return "" if before in _FINDS or plural != last else KEY
     if last == "pat":
         return TOKEN if before and is_constant else ""
+    if last.endswith(("sessionid", "sessid")):  # JSESSIONID, PHPSESSID
+        return TOKEN
     if plural in _OF_SESSION or (last == "id" and before in ("session", "sess")):
         return KEY if plural in ("session", "sid") else TOKEN
     if last.endswith("token"):  # hftoken, csrftoken; but detoken

@@ -66,6 +66,10 @@ _ASKED = re.compile(
 _SAID = re.compile(rf"(?:\\*[\"'])?[ \t]+(?:is|was|set to|=|->)[ \t:]+\\*[\"'`]?(?P<secret>(?!{MARK})[^\s\"'`]{{6,}})")
 _SPACED = re.compile(rf"[ \t]+(?:(?P<quote>\\*[\"']){_BODY}|(?P<bare>(?!{MARK})[^\s\"'`,;&<>\\(){{}}\[\]]{{4,}}))")
 _CALLED = re.compile(rf"\([ \t]*(?:\w{{1,20}}=)?[bfruBFRU]{{0,2}}{_QUOTE}{_BODY}")
+_COMPARED = re.compile(
+    rf"(?P<quote>[\"'])(?P<secret>(?!{MARK})[^\"'\n]{{4,150}})(?P=quote)[ \t]*[!=]=[ \t]*(?:[A-Za-z_]\w{{0,40}}\.){{0,4}}$"
+)
+"""What a name is compared with, before the name."""
 _SETS = re.compile(
     r"(?:\b(?:ENV|setenv|set|setx|SET|put|add|config|configure|requirepass|masterauth|AUTH|BY|WITH|USER|login|machine|default|account)\b)[^\n=]{0,160}$"
 )
@@ -103,6 +107,8 @@ def find(text: str, lowered: str) -> Iterator[Span]:
 def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[Span]:
     head = text[max(0, start - 200) : start]
     last = min(len(text), end + (_KEY_CHARS if sure == KEY else _VALUE_CHARS))
+    if head.endswith(("= ", "=", ".", "]")) and (found := _COMPARED.search(head)):
+        yield start - len(head) + found.start("secret"), start - len(head) + found.end("secret"), "token"
     if head.rstrip("/:").endswith(("<", "&lt;")) or re.search(r"<[\w.-]{1,30}:$", head):
         if found := _ELEMENT.match(text, end):
             yield _span(found)
@@ -170,7 +176,7 @@ def _is_set(head: str, found: re.Match[str], name: str, sure: str) -> bool:
     if lookalikes.is_setting_value(value) or secret_names.sureness(value):
         return False
     if found.group("quote"):
-        return sure == PASSWORD and " " not in value
+        return (sure == PASSWORD or secret_names.looks_secret(value)) and " " not in value
     if _SETS.search(head.rpartition("\n")[2]):
         return (
             name.isupper()

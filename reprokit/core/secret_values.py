@@ -9,7 +9,7 @@ from .secret_names import KEY, PASSWORD, TOKEN
 
 _CODE = re.compile(r"[A-Za-z_][\w.]*[\[(]")
 _ATTRIBUTE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
-_PRODUCT = re.compile(r"[A-Za-z_][\w.]*@[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_PRODUCT = re.compile(r"[a-z_][a-z_0-9.]*@[a-z_][a-z_0-9]*(?:\.[a-z_][a-z_0-9]*)+")
 _TYPE = re.compile(
     r"[A-Za-z]{0,3}\d+\[|[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:\[|$)"
     r"|(?:str|int|float|bool|bytes|tuple|list|dict|set|frozenset|Any|None|Optional|Sequence|Callable)(?:[\[\])|,:=]|$)|0x[0-9a-fA-F]+[uUlL]{0,3}$"
