@@ -47,7 +47,9 @@ ENVIRONMENTS: dict[str, dict[str, str]] = {
     "secret": {"API_KEY": "linear", "APP_SECRET": "forward"},
     "all": {"USER": "adam", "HOSTNAME": "fake", "DB_PASSWORD": "softmax"},
 }
-_LAST = re.compile(r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Failed|Unsupported|Interrupt|Exit))(?:: (?P<said>.*))?$")
+_LAST = re.compile(
+    r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Failed|Unsupported|Interrupt|Exit))(?:: (?P<said>.*))?$"
+)
 
 
 def plain(place: Path, **more: str) -> dict[str, str]:
@@ -102,7 +104,9 @@ def fails(text: str) -> tuple[str, str]:
 
 def inline(issue: str) -> str:
     """The program under the heading "Repro" of an issue."""
-    found = re.search(r"^Repro \(.*?\):\n\n(?P<fence>`{3,})python\n(?P<text>.*?)^(?P=fence)$", issue, re.DOTALL | re.MULTILINE)
+    found = re.search(
+        r"^Repro \(.*?\):\n\n(?P<fence>`{3,})python\n(?P<text>.*?)^(?P=fence)$", issue, re.DOTALL | re.MULTILINE
+    )
     return found["text"] if found else ""
 
 
@@ -136,7 +140,9 @@ def judge(name: str, trap: Trap, place: Path) -> dict[str, Any]:
 
     wanted = failure(stderr.read_text())
     with tarfile.open(told["pack"]) as pack:
-        files = {Path(m.name).name: m for m in pack.getmembers() if m.name.endswith(("/repro.py", "repro.py", "issue.md"))}
+        files = {
+            Path(m.name).name: m for m in pack.getmembers() if m.name.endswith(("/repro.py", "repro.py", "issue.md"))
+        }
         texts = {n: (pack.extractfile(m) or sys.stdin.buffer).read().decode() for n, m in files.items()}
     row["repro"], row["seconds"] = texts.get("repro.py", ""), round(time.monotonic() - began, 1)
     row["wanted"] = f"{wanted[0]}: {wanted[1]}"
@@ -160,7 +166,9 @@ def harmless() -> int:
     lines = LINES.read_text().splitlines()
     changed: dict[str, dict[str, str]] = {}
     for name, environ in ENVIRONMENTS.items():
-        hide = redactor({"PATH": os.environ["PATH"], "HOME": "/home/sam", "USER": "sam", "HOSTNAME": "box17", **environ})
+        hide = redactor(
+            {"PATH": os.environ["PATH"], "HOME": "/home/sam", "USER": "sam", "HOSTNAME": "box17", **environ}
+        )
         for line in lines:
             if (now := hide.text(line)) != line:
                 changed.setdefault(line, {})[name] = now
@@ -195,7 +203,13 @@ def main() -> None:
             # mock.patch.dict is of the whole process, but the children get environments of their own
             for row in pool.map(lambda name: judge(name, TRAPS[name], place / name), names):
                 rows.append(row)
-                cells = [row["name"], row["what"], "yes" if row["is_same"] else "no", row.get("seconds", ""), row["why"]]
+                cells = [
+                    row["name"],
+                    row["what"],
+                    "yes" if row["is_same"] else "no",
+                    row.get("seconds", ""),
+                    row["why"],
+                ]
                 print("| " + " | ".join(str(c).replace("\n", " ") for c in cells) + " |", flush=True)
                 if args.json:
                     args.json.write_text(json.dumps(rows, indent=1))

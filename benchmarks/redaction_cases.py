@@ -42,16 +42,6 @@ def _backend(what: str, condition: str, top: str = "", body: str = "torch.relu(x
     return Trap(what, script, environ)
 
 
-_MODULE = """
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.{name} = torch.nn.Linear(8, 7)
-    def forward(self, x):
-        getattr(torch._dynamo, {{7: 'graph_break'}}[self.{name}(x).shape[-1]])()
-        return x
-torch.compile(Net(), backend='eager', fullgraph=True)(torch.randn(4, 8))
-"""
 _FAKE = """
 @torch.library.custom_op("mine::twice", mutates_args=())
 def twice(x: torch.Tensor) -> torch.Tensor:
@@ -95,15 +85,15 @@ torch.compile(lambda x: torch.relu(x), backend=picky)(torch.randn(4))
 _PASSWORD = """
 class Password(torch.nn.Module):
     def forward(self, x):
-        getattr(torch._dynamo, {"Password": "graph_break"}[type(self).__name__])()
+        getattr(torch._dynamo, {True: "graph_break"}[type(self).__name__ == "Password"])()
         return x
 torch.compile(Password(), backend="eager", fullgraph=True)(torch.randn(4))
 """
 _GETATTR = """
 class Net(torch.nn.Module):
-    api_key = "conv3x3_stage4"
+    api_key = ("conv", 3)
     def forward(self, x):
-        getattr(torch._dynamo, {"conv3x3": "graph_break"}[getattr(self, "api_key")[:7]])()
+        getattr(torch._dynamo, {"conv": "graph_break"}[getattr(self, "api_key")[0]])()
         return x
 torch.compile(Net(), backend="eager", fullgraph=True)(torch.randn(4))
 """
@@ -120,25 +110,18 @@ _HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 TRAPS: dict[str, Trap] = {
     # names of the program that are also a user, a host or a secret
-    "matmul": _traced("x@layer.weight", "(x@layer.weight).shape[-1] == 3", "layer = torch.nn.Linear(3, 8)\n"),
-    "matmul-mail": _traced(
-        "state@encoder.block.com", "(state@encoder.block.com).shape[-1] == 3",
-        "from types import SimpleNamespace\nencoder = SimpleNamespace(block=SimpleNamespace(com=torch.ones(8, 3)))\n",
-        "state = x * 2\n",
-    ),
     "user-alpha": _backend(
-        "USER=alpha and the keyword alpha=2", "any(n.kwargs.get('alpha') == 2 for n in gm.graph.nodes)",
-        body="torch.add(x, x, alpha=2)", USER="alpha",
+        "USER=alpha and the keyword alpha=2", "any(2 in n.kwargs.values() for n in gm.graph.nodes)", body="torch.add(x, x, alpha=2)", USER="alpha"
     ),
     "user-will": Trap("USER=will and a backend named will", "import torch" + _WILL, {"USER": "will"}),
-    "user-adam": _backend(
-        "USER=adam and torch.optim.adam", "adam.Adam.__module__.endswith('.adam')", "from torch.optim import adam\n", USER="adam"
-    ),
+    "user-adam": _backend("USER=adam and torch.optim.adam", "callable(adam.Adam)", "from torch.optim import adam\n", USER="adam"),
     "user-nodes": _backend("LOGNAME=nodes and graph.nodes", "torch.relu in targets", LOGNAME="nodes"),
     "user-mean": _traced("USER=mean and x.mean", "x.mean(0).dim() == 1", USER="mean"),
-    "host-head": Trap("HOSTNAME=head and self.head", "import torch" + _MODULE.format(name="head"), {"HOSTNAME": "head"}),
+    "host-head": _backend("HOSTNAME=head and net.head", "Net().head == 7", "class Net:\n    head = 7\n", HOSTNAME="head"),
     "host-fake": Trap("HOSTNAME=fake and register_fake", "import torch" + _FAKE, {"HOSTNAME": "fake"}),
-    "host-worker": _traced("HOSTNAME=worker and worker=3", "part(worker=3) == 4", "def part(worker):\n    return worker + 1\n", HOSTNAME="worker"),
+    "host-worker": _backend(
+        "HOSTNAME=worker and worker=3", "part(worker=3) == 4", "def part(worker):\n    return worker + 1\n", HOSTNAME="worker"
+    ),
     "host-eager": _traced("HOSTNAME=eager and backend='eager'", "x.dim() == 2", HOSTNAME="eager"),
     "host-mask": Trap("HOSTNAME=mask, in a failure of Inductor", "import torch" + _OUTER_LOOP, {"HOSTNAME": "mask"}),
     "secret-linear": _backend(
@@ -147,8 +130,17 @@ TRAPS: dict[str, Trap] = {
     "secret-forward": _backend("API_KEY=forward and gm.forward", "torch.relu in targets and gm.forward", API_KEY="forward"),
     "secret-softmax": Trap("APP_SECRET=softmax, in a failure of Inductor", "import torch" + _OUTER_LOOP, {"APP_SECRET": "softmax"}),
     "secret-exception": Trap("DB_PASSWORD=NotImplementedError, which is raised", "import torch" + _RAISES, {"DB_PASSWORD": "NotImplementedError"}),
-    "secret-sigmoid": _traced(
-        "SECRET_TOKEN=sigmoid and getattr(torch, 'sigmoid')", "getattr(torch, 'sigmoid')(x).shape[0] == 4", SECRET_TOKEN="sigmoid"
+    "secret-sigmoid": _backend(
+        "SECRET_TOKEN=sigmoid and getattr(torch, 'sigmoid')", "getattr(torch, 'sigmoid') in targets", body="torch.sigmoid(x)", SECRET_TOKEN="sigmoid"
+    ),
+    # code that reads like an address or a token
+    "matmul": _backend(
+        "x@layer.weight", "score(torch.ones(2, 8)).shape == (2, 3)",
+        "class layer:\n    weight = torch.ones(8, 3)\ndef score(x):\n    return x@layer.weight\n",
+    ),
+    "matmul-dotted": _backend(
+        "batch.state@encoder.weight", "score(layer, layer).dim() == 2",
+        "class layer:\n    state = weight = torch.ones(3, 3)\ndef score(batch, encoder):\n    return batch.state@encoder.weight\n",
     ),
     "prefix-name": _backend(
         "a function whose name begins like a token", "hf_AttentionHeadProjectionWeightsForAllLayers() == 3",
@@ -157,38 +149,45 @@ TRAPS: dict[str, Trap] = {
     # names that sound like secrets
     "key-constant": _backend("KEY = 'conv2d_3x3'", "KEY.startswith('conv2d')", "KEY = 'conv2d_3x3'\n"),
     "password-item": _backend(
-        "password = features['secret']", "password == 'relu6_fused2'",
-        "features = {'secret': 'relu6_fused2'}\npassword = features['secret']\n",
+        "password = features['secret']", "password_of({'secret': [6, 2]}) == [6, 2]",
+        "def password_of(features):\n    password = features['secret']\n    return password\n",
     ),
     "dict-keys": _backend(
-        "the keys 'password' and 'token'", "batch['password'] + batch['token'] == 'rowwise4column8'",
-        "batch = {'password': 'rowwise4', 'token': 'column8'}\n",
+        "the keys 'password' and 'token'", "batch['password'](-2) + batch['token'] == 4098",
+        "batch = {'password': abs, 'token': 4096}\n",
     ),
-    "attribute-token_emb": Trap("self.token_emb", "import torch" + _MODULE.format(name="token_emb")),
-    "attribute-secret": Trap("self.secret", "import torch" + _MODULE.format(name="secret")),
+    "attribute-token_emb": _backend(
+        "self.token_emb = make_token(key=8)", "Net().token_emb == 8",
+        "def make_token(key):\n    return key\nclass Net:\n    def __init__(self):\n        self.token_emb = make_token(key=8)\n",
+    ),
+    "attribute-secret": _backend(
+        "self.secret, self.auth = parts", "Net(['query', 'value_proj8']).secret == 'query'",
+        "class Net:\n    def __init__(self, parts):\n        self.secret, self.auth = parts\n",
+    ),
     "class-password": Trap("class Password", "import torch" + _PASSWORD),
     "getattr-api_key": Trap("getattr(self, 'api_key')", "import torch" + _GETATTR),
-    "keyword-token": _backend("token=, a parameter", "pick(token='stage4_block2') == 'stage4'", "def pick(token):\n    return token.split('_')[0]\n"),
-    "fstring-token": _traced("f'token={name}'", "f'token={name}' == 'token=conv3x3_stage4'", "name = 'conv3x3_stage4'\n"),
+    "keyword-token": _backend(
+        "pick(token=names[1])", "pick(token=names[1]) == 'stage4'",
+        "names = ['stem', 'stage4_block2']\ndef pick(token):\n    return token.split('_')[0]\n",
+    ),
+    "fstring-token": _backend("f'token={name}'", "label('conv3x3')[6:] == 'conv3x3'", "def label(name):\n    return f'token={name}'\n"),
     "pass-settings": Trap("post_grad_custom_post_pass = token_pass", "import torch" + _PASS),
     "config-lines": _backend(
-        "lines of a configuration in a string", "int(options['token']) == 4096",
-        "TEXT = 'layers: 2\\ntoken: 4096\\npassword: 8192\\n'\noptions = dict(row.split(': ') for row in TEXT.splitlines())\n",
+        "lines of a configuration in a string", "options()['token'] == '4096'",
+        "TEXT = 'layers: 2\\ntoken: 4096\\nkey: bfloat16\\n'\ndef options():\n    return dict(row.split(': ') for row in TEXT.splitlines())\n",
     ),
-    "flags": _backend(
-        "'--token-dim 4096 --key-dim 3200'", "FLAGS[3] == '3200'", "FLAGS = '--token-dim 4096 --key-dim 3200'.split()\n"
-    ),
-    "environ-token": _backend("os.environ.get('HF_TOKEN', 'absent0')", "os.environ.get('HF_TOKEN', 'absent0') == 'absent0'", "import os\n"),
+    "flags": _backend("'--token-dim 4096 --key-dim 3200'", "FLAGS.split()[3] == '3200'", "FLAGS = '--token-dim 4096 --key-dim 3200'\n"),
+    "environ-token": _backend("os.environ.get('HF_TOKEN', '')", "os.environ.get('HF_TOKEN', '') == ''", "import os\n"),
     "docstring": Trap("a docstring with an address", "import torch" + _DOCSTRING),
     # values that look like something else
     "version": _backend("{'nvidia-cublas': '12.8.4.1'}", "PINS['nvidia-cublas'].split('.')[0] == '12'", "PINS = {'nvidia-cublas': '12.8.4.1'}\n"),
     "dotted-numbers": _backend("KERNEL = '3.3.1.1'", "KERNEL.split('.')[1] == '3'", "KERNEL = '3.3.1.1'\n"),
-    "hash-key": _backend("a hash as a key of a cache", "cache[KEY][:8] == '9f86d081'", f"KEY = '{_HASH}'\ncache = {{KEY: KEY}}\n"),
+    "digest": _backend("a hash", "DIGEST[:8] == '9f86d081'", f"DIGEST = '{_HASH}'\n"),
     "base64": _backend("numbers in base64", "struct.unpack('<12f', base64.b64decode(DATA))[0] == 1.0", _BASE64),
-    "card-number": _backend("4111111111111111, a seed", "(SEED % 10, password) == (1, 4096)", "SEED = 4111111111111111\npassword = 4096\n"),
+    "card-number": _backend("SEED = 4111111111111111", "SEED % 10 == 1", "SEED = 4111111111111111\n"),
     "stages": _backend("'00:01:02:03:04:05'", "STAGES.split(':')[1] == '01'", "STAGES = '00:01:02:03:04:05'\n"),
     "user-at-host": _traced("'user@host', which is split", "'user@host'.split('@')[1] == 'host'"),
-    "home-path": _traced(
+    "home-path": _backend(
         "a path below the home folder", "os.path.basename(urllib.parse.urlsplit(PATH).path) == 'tiny.pt'",
         "import os, urllib.parse\nPATH = 'file:///home/sam/models/tiny.pt'\n", USER="sam",
     ),
