@@ -50,6 +50,11 @@ def is_code(found: re.Match[str]) -> bool:
 _VERSION_BEFORE = re.compile(
     r"(?:[\w-]==[ \t]*|\.so\.|(?i:version|release|build|rev|(?:tensorrt|trt|cudnn|cublas|cufft|curand|cusolver|cusparse|cupti|nvrtc|nvjitlink|npp)[\w-]{0,24})[\"']?[ \t]*[:=(]?[ \t]*[\"']?v?|\bv)$"
 )
+_SMALL = 16
+"""Four smaller numbers are a version or a shape: one address in 65,536 has only such numbers."""
+_NETWORK_BEFORE = re.compile(
+    r"(?i:://|@|\b(?:addr\w*|host\w*|ip|node|endpoint|peer|inet|from|to|at|via|server|client|rank|master|dns|nameserver|ping|connect\w*|remote|gateway)\W{0,4})$"
+)
 _NO_PACKAGE = r"(?!(?:addr|host|ip|node|endpoint|peer|inet|from|to|at|via|server|client|rank|master)\b)"
 _PACKAGE_BEFORE = re.compile(
     rf"(?:[~<>!]=[ \t]*|(?<![\w-]){_NO_PACKAGE}[A-Za-z]\w*(?:-\w+)+[\"']?[ \t]*[:=@( ][ \t]*[\"'(]?"
@@ -66,11 +71,24 @@ def is_version_or_local(found: re.Match[str]) -> bool:
     if address.is_loopback or address.is_unspecified or address.is_multicast or int(address) == 0xFFFFFFFF:
         return True
     before = found.string[max(0, found.start() - 48) : found.start()]
+    is_near_network = _NETWORK_BEFORE.search(before) or found.string[found.end() : found.end() + 1] in (":", "/")
+    if not address.is_private and max(address.packed) < _SMALL and not is_near_network:
+        return True
     if _VERSION_BEFORE.search(before):
         return True
     if before.rstrip().lower().endswith("nccl"):  # no version of NCCL is 10 or more
         return int(address) >> 24 < 10
     return not address.is_private and _PACKAGE_BEFORE.search(before) is not None
+
+
+_MAC_BEFORE = re.compile(r"(?i:mac|ether|hwaddr|hardware|link/\w{2,12}|lladdr|address)\W{0,6}$")
+
+
+def is_no_mac(found: re.Match[str]) -> bool:
+    """True for ``00:01:02:03:04:05``: six numbers without a hexadecimal letter, where nothing says what they are."""
+    text = found.group("secret")
+    before = found.string[max(0, found.start() - 24) : found.start()]
+    return text.replace(":", "").isdigit() and _MAC_BEFORE.search(before) is None
 
 
 def is_not_ipv6(found: re.Match[str]) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import builtins
-import keyword
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .redact_rule import Rule, rule
 from .secret_places import MARK
-from .torch_words import WORDS
+from .torch_words import is_code
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,6 @@ _PATH_WORDS = frozenset(
     "opt tmp var src inductor dynamo compile compiler graph tensor cache code core agent default none "
     "a100 h100 h200 b200 b300 v100 l40s rtx4090 rtx5090 mi300 mi300x".split()
 )
-_CODE_WORDS = WORDS | frozenset(n.lower() for n in (*dir(builtins), *keyword.kwlist))
-"""Such a name is hidden only where its place shows that it is one: as a folder, or behind ``user=``."""
-
-
 _BEFORE_PATH = r"(?:(?<![\w./-])(?<!<home>)|(?<=://)|(?<=[\s\"',=\[(])-{1,2}[A-Za-z][\w-]{0,20}?|^-{1,2}[A-Za-z][\w-]{0,20}?|://[\w.@+-]{1,80}?)"
 """A path begins here: it may follow a flag (``-isystem/home``) or the host of a URL."""
 _REMOTE = r"\b(?:ssh|scp|sftp|rsync|mosh|sshfs|ssh-copy-id|autossh|pdsh|clush)\b[^\n|;&]{0,160}?[\s\"',]"
@@ -63,13 +58,13 @@ def rules(private: Private) -> list[Rule]:
         rule("home", r"(?P<secret>(?<![A-Za-z])[A-Za-z]:[\\/]+Users[\\/]+(?!<)[^\s\\/\"'<>|:]+)", (":\\", ":/")),
         rule("user", r"(?:(?<=[\s\"'=:(])|^)~(?P<secret>[a-z_][\w-]{2,31})(?=/[A-Za-z.])", ("~",)),
     ]
-    for user in _names(private.users, _PATH_WORDS):
+    for user in _names(private.users):
         found.append(rule("user", rf"(?:(?<=/)|(?<=torchinductor_))(?P<secret>{user})(?=/|$|[\s'\":,])", ("/",)))
-    for user in _names(private.users, _PATH_WORDS | _CODE_WORDS):
+    for user in _names(private.users, is_code):
         is_long = len(user) >= 5
         before, after = (r"[A-Za-z0-9]", r"[A-Za-z0-9]") if is_long else (r"[\w.%]", r"[\w(=\[]|\.\w")
         found.append(rule("user", rf"(?<!{before})(?P<secret>{user})(?!{after})", flags=re.IGNORECASE))
-    for host in _names(private.hosts, _PATH_WORDS | _CODE_WORDS):
+    for host in _names(private.hosts, is_code):
         found.append(rule("host", rf"(?<![A-Za-z0-9])(?P<secret>{host})(?![A-Za-z0-9])", flags=re.IGNORECASE))
     for user in sorted(n for n in private.users if n not in ("", "root")):
         name = rf"(?P<secret>{re.escape(user)})"
@@ -78,7 +73,7 @@ def rules(private: Private) -> list[Rule]:
         found.append(rule("user", rf"(?<![\w.]){name}(?=@(?:{hosts})(?![\w.-]))", (user.lower(),), is_near=True))
     for host in sorted(n for n in private.hosts if n and n != "localhost"):
         # a short or common name, only where nothing else can stand; x@head is a product of matrices
-        is_word = host.lower() in _CODE_WORDS
+        is_word = is_code(host)
         before = r"<user-\d{1,3}>@|\bLinux |//" if is_word else r"\w@|<user-\d{1,3}>@|\bLinux |//"
         found.append(rule("host", rf"(?:{before})(?P<secret>{re.escape(host)})(?![\w.-])", (host.lower(),)))
         found.append(
@@ -125,7 +120,7 @@ def rules(private: Private) -> list[Rule]:
     return found
 
 
-def _names(names: tuple[str, ...], common: frozenset[str]) -> list[str]:
-    """Escaped names that are not ``common`` words, longest first."""
-    usable = {n for n in names if len(n) >= 3 and n.lower() not in common}
+def _names(names: tuple[str, ...], is_common: Callable[[str], bool] = lambda name: False) -> list[str]:
+    """Escaped names that are neither words of paths nor ``is_common``, longest first."""
+    usable = {n for n in names if len(n) >= 3 and n.lower() not in _PATH_WORDS and not is_common(n)}
     return [re.escape(n) for n in sorted(usable, key=lambda n: (-len(n), n))]

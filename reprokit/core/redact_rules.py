@@ -8,7 +8,7 @@ from . import command_secrets, lookalikes, machine_names, secret_places, token_s
 from .machine_names import Private
 from .redact_rule import Rule, group, rule
 from .secret_places import MARK
-from .torch_words import WORDS
+from .torch_words import is_code
 
 PLACEHOLDER = re.compile(MARK)
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
@@ -52,7 +52,7 @@ def make(private: Private) -> list[Rule]:
     rules: list[Rule] = []
     literals = {s for s in private.secrets if len(s) >= 6 and not lookalikes.is_setting_value(s)}
     for secret in sorted(literals, key=lambda s: (-len(s), s)):
-        if secret.lower() not in WORDS:  # a word of code is hidden only where its place shows what it is
+        if not is_code(secret):  # a word of code is hidden only where its place shows what it is
             edge = r"\b" if secret.isalpha() else ""
             rules.append(rule("token", rf"{edge}(?P<secret>{re.escape(secret)}){edge}", (secret.lower(),)))
     rules += [rule("key", pattern, ("private key", "private-lines")) for pattern in _PRIVATE_KEYS]
@@ -103,7 +103,10 @@ def _addresses() -> list[Rule]:
         ),
         rule("ip", r"(?<![\w.])(?P<secret>(?:\d{1,3}\.){3}\d{1,3})(?![\w]|\.\d)", (), lookalikes.is_version_or_local),
         rule(
-            "mac", r"(?<![0-9A-Fa-f])(?<![0-9A-Fa-f]:)(?P<secret>(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})(?![\w:])", (":",)
+            "mac",
+            r"(?<![0-9A-Fa-f])(?<![0-9A-Fa-f]:)(?P<secret>(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})(?![\w:])",
+            (":",),
+            lookalikes.is_no_mac,
         ),
         rule(
             "ip",

@@ -4,6 +4,12 @@ Each word is in at least 20 files of the packages _inductor, _dynamo, _functorch
 says which, and fails when the list is not what the sources give.
 """
 
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+
 WORDS = frozenset(
     """
 abc able about above abs absent absolute abstract abstractmethod acc accelerator accept accepted accepts access
@@ -197,3 +203,14 @@ workaround worker workers working works workspace world worth would wrap wrapped
 writeline writer writes writing written wrong xdoctest xla xor xpu yet yield yields you your zero zeros zip
     """.split()
 )
+
+_PYTHON = frozenset(name.lower() for name in (*dir(builtins), *keyword.kwlist))
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def is_code(name: str) -> bool:
+    """Whether a name consists of words of code: ``head``, ``linear_weight``, ``NotImplementedError``."""
+    if not name.isidentifier() or any(c.isdigit() for c in name):
+        return False
+    parts = [part.lower() for part in _PARTS.findall(name)]
+    return name.lower() in _PYTHON or (parts != [] and all(p in WORDS or len(p) <= 2 for p in parts) and len(name) > 2)

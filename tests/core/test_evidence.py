@@ -132,14 +132,14 @@ def test_code_in_a_log_stays(names: list[str]) -> None:
         f'    {a}_{b}: "f32[8, 8]" = torch.ops.aten.{c}.default({d}, {e});  {f} = None',
         f"L['self']._modules['{a}'].{b}",
     ):
-        if any(n in ("mkowalski", "falcon") for n in names):
+        if "mkowalski" in names:
             continue
         assert Redactor(PRIVATE).text(line) == line
 
 
 @pytest.mark.parametrize("line", [
     "tensorrt 10.13.3.9", "nvidia-cublas 12.8.4.1", "[pip3] nvidia-cudnn-cu12==9.10.2.21", "nvidia-cufft-cu12  11.3.3.83  pypi_0", "cudnn: 9.1.0.70",
-    "libnvinfer10 version 10.9.0.34", "out = x@layer.weight", "KEY = 'conv2d_3x3'", "- pass at work: `post_grad_custom_post_pass`", "optimizer adam, alpha=0.1", "pass=fuse_chunk_concat_pass graph=0",
+    "libnvinfer10 version 10.9.0.34", "out = x@layer.weight", "KEY = 'conv2d_3x3'", "- pass at work: `post_grad_custom_post_pass`", "optimizer adam, alpha=0.1", "pass=fuse_chunk_concat_pass graph=0", "kernel 3.3.1.1 of stages 00:01:02:03:04:05",
 ])  # fmt: skip
 def test_a_line_stays(line: str) -> None:
     """Versions of packages, products of matrices, keys of tables and passes of the compiler are evidence."""
@@ -148,7 +148,7 @@ def test_a_line_stays(line: str) -> None:
 
 @pytest.mark.parametrize(("line", "gone"), [
     ("user=alpha on host: head", ("alpha", "head")), ("alpha@head:~$ ls", ("alpha", "head")), ("http://head:8000/x", ("head",)), ("ls /scratch/adam/x", ("adam",)),
-    ("worker:29500 is down", ("worker",)), ("write to mario.rossi@azienda.it", ("rossi",)), ("from 10.13.3.9 port 22", ("10.13.3.9",)), ("by mkowalski", ("mkowalski",)),
+    ("worker:29500 is down", ("worker",)), ("write to mario.rossi@azienda.it", ("rossi",)), ("from 10.13.3.9 port 22", ("10.13.3.9",)), ("by mkowalski", ("mkowalski",)), ("ether 00:16:32:54:76:98", ("00:16",)), ("at 00:1b:44:11:3a:b7", ("00:1b",)), ("from 8.8.4.100", ("8.8.4.100",)),
 ])  # fmt: skip
 def test_a_name_shows_by_its_place(line: str, gone: tuple[str, ...]) -> None:
     """A user or a host whose name is a word of code is hidden where only a user or a host can be."""
