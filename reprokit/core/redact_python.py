@@ -106,8 +106,10 @@ class Source:
                     yield from ((name, *part) for part in self.inside(start, end))
 
     def _of_node(self, lines: list[str], row: int, column: int) -> int:
-        before = lines[row - 1].encode("utf-8", "surrogatepass")[:column]
-        return self._place(row, len(before.decode("utf-8", "surrogatepass")))
+        line = lines[row - 1]
+        if not line.isascii():  # the syntax tree counts bytes
+            column = len(line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "surrogatepass"))
+        return self._place(row, column)
 
 
 def redact(text: str, find: Callable[[str], list[Edit]], hide: Callable[[str, str], str]) -> str:

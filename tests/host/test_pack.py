@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from reprokit.core.machine_names import Private
 from reprokit.core.redact import Redactor
-from reprokit.host import archive, pack
+from reprokit.host import archive, pack, redacted
 from reprokit.host.rundir import make_folders
 
 CHROMIUM = b'V1121 00:00:00 1 x.py:1] {"chromium_event": {}}\n\t{"name": "a"}\n'
@@ -38,6 +38,35 @@ def a_run(path: Path) -> Path:
     (path / "logs" / "link.txt").symlink_to("/etc/passwd")
     (path / "samples.csv").write_text("t,pid\n")
     return path
+
+
+def test_what_was_hidden_is_counted(tmp_path: Path) -> None:
+    """The manifest and the README count the placeholders of each kind and file, also of compressed traces; a program is named."""
+    run = a_run(tmp_path / "run")
+    (run / "logs" / "stdout.txt").write_text("mkowalski of mkowalski@corp.example.com, ghp_" + "b" * 36 + "\n")
+    (run / "trace" / "dedicated.log").write_text("/home/mkowalski/x mkowalski\n")
+    draft = pack.gather(run, Redactor(Private(users=("mkowalski",), homes=("/home/mkowalski",))))
+    draft.add_text("candidate.py", "x = '<token-1>'\n")
+    said: list[str] = []
+    path = tmp_path / "pack.tar.gz"
+    path.write_bytes(pack.build(draft, lambda contents, trimmed, hidden: said.append(hidden) or hidden))  # type: ignore[func-returns-value]
+    counted = archive.read(path).manifest["redacted"]
+    assert counted == draft.hidden
+    assert counted["kinds"] == {
+        "token": {"different": 2, "places": 3},
+        "email": {"different": 1, "places": 1},
+        "user": {"different": 1, "places": 3},
+        "home": {"different": 1, "places": 1},
+    }
+    assert counted["files"]["trace/dedicated.log.gz"] == 2 and counted["files"]["logs/stdout.txt"] == 3
+    assert said[-1] == (
+        "2 secrets, 1 e-mail address, 1 user name, 1 home folder, in 8 places of 5 files; 1 in candidate.py"
+    )
+
+
+def test_nothing_hidden_is_said() -> None:
+    """A pack in which nothing was hidden says so."""
+    assert redacted.say(redacted.count({"x.txt": b"<user>:f < torch, a < b > c"})) == "nothing was hidden"
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
