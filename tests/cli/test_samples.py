@@ -74,6 +74,7 @@ def test_sample(name: str, tmp_path: Path) -> None:
         "traits",
         "compile",
         "versions",
+        "redacted",
         "missing",
         "seconds",
         "peak_rss_bytes",
