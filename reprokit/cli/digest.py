@@ -45,6 +45,10 @@ def show(told: dict[str, Any], output_dir: Path) -> None:
             line((f"\n{title}", "bold"))
             for row in told[name][:20]:
                 line(f"  {row['target']} {row['settings']}{': ' + row['why'] if row.get('why') else ''}")
+    if told["refused"]["count"]:
+        line((f"\nRefused, in quarantine ({told['refused']['count']})", "bold"))
+        for why in told["refused"]["reasons"][:20]:
+            line(f"  {why}")
     if told["proposals"]:
         line(("\nPerhaps one bug", "bold"))
         for one in told["proposals"][:10]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from . import digest, out, screen
-
-if TYPE_CHECKING:
-    from ..host.triage.ledger import Ledger
+from . import digest, ledgers, out, screen
 
 PLACE = click.option(
     "--output-dir", type=click.Path(path_type=Path), default=Path("reprokit-nightly"), show_default=True, help="Where nights, packs and reports lie."
@@ -133,7 +130,7 @@ def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, as_js
     """
     from ..host.triage import morning, page
 
-    with _open(output_dir, ledger_path) as store:
+    with ledgers.opened(output_dir, ledger_path, is_told=True) as store:
         told = morning.report(store, None, output_dir.resolve())
     if as_json:
         out.RESULTS.json(told)
@@ -160,7 +157,7 @@ def merge(
     """
     from ..host.triage import bugs
 
-    with _open(output_dir, ledger_path) as store:
+    with ledgers.opened(output_dir, ledger_path) as store:
         into = bugs.find(store, bug)
         names = [bugs.find(store, other) for other in others]
         bugs.merge(store, into, names, why)
@@ -185,7 +182,7 @@ def split(bug: str, other: str, output_dir: Path, ledger_path: Path | None, why:
     """
     from ..host.triage import bugs
 
-    with _open(output_dir, ledger_path) as store:
+    with ledgers.opened(output_dir, ledger_path) as store:
         one = bugs.find(store, bug)
         found = bugs.split(store, one, other, why)
     _said({"schema": 1, "bug": one, "split": found}, f"bugs {one} and {found} are two", as_json)
@@ -208,7 +205,7 @@ def mute(bug: str, off: bool, output_dir: Path, ledger_path: Path | None, why: s
     """
     from ..host.triage import bugs
 
-    with _open(output_dir, ledger_path) as store:
+    with ledgers.opened(output_dir, ledger_path) as store:
         one = bugs.find(store, bug)
         bugs.mute(store, one, None if off else why)
     _said(
@@ -228,7 +225,7 @@ def export_(output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
     """
     from ..host.triage import exchange
 
-    with _open(output_dir, ledger_path) as store:
+    with ledgers.opened(output_dir, ledger_path) as store:
         for row in exchange.export(store):
             out.RESULTS.text(out.ascii_json(row, sort_keys=True) + "\n")
 
@@ -241,6 +238,8 @@ def export_(output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
 def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
     """Add an export to the ledger, which is made where there is none; what is known already is passed over.
 
+    Lines that do not agree with the schema go to the quarantine folder, and the others count.
+
     \b
     Example: reprokit nightly import other-machine.jsonl
     """
@@ -248,12 +247,16 @@ def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: boo
     from ..host.triage import exchange
 
     try:
-        with file.open(encoding="utf-8") as lines, _open(output_dir, ledger_path, is_new_ok=True) as store:
-            added = exchange.take_in(store, lines)
-    except (OSError, UnicodeDecodeError) as problem:
+        with file.open("rb") as opened, ledgers.opened(output_dir, ledger_path, is_new_ok=True) as store:
+            before = len(store.refused)
+            added = exchange.take_in(store, exchange.read_lines(opened))
+            refused = store.refused[before:]
+    except OSError as problem:
         raise BadInput(f"cannot read {file}: {problem}") from problem
+    for why in refused:
+        out.say(f"refused {why}")
     words = ", ".join(f"{count} {kind}s" for kind, count in added.items()) or "nothing that was not known"
-    _said({"schema": 1, "added": added}, f"taken in: {words}", as_json)
+    _said({"schema": 1, "added": added, "refused": refused}, f"taken in: {words}", as_json)
 
 
 @nightly.command()
@@ -272,16 +275,10 @@ def prune(suite: Path, output_dir: Path, ledger_path: Path | None, dry_run: bool
     from ..host.triage import suite as suites
 
     asked = suites.read(suite)
-    with night.hold(output_dir.resolve()), _open(output_dir, ledger_path) as store:
+    with night.hold(output_dir.resolve()), ledgers.opened(output_dir, ledger_path) as store:
         gone = prune.prune(store, asked, output_dir.resolve(), dry_run)
     words = f"{'would remove' if dry_run else 'removed'} {gone.folders} run directories and {gone.packs} packs, {gone.size_bytes / 1e6:.0f} MB"
     _said({"schema": 1, "folders": gone.folders, "packs": gone.packs, "size_bytes": gone.size_bytes}, words, as_json)
-
-
-def _open(output_dir: Path, ledger_path: Path | None, is_new_ok: bool = False) -> Ledger:
-    from ..host.triage import ledger
-
-    return ledger.open_ledger(ledger_path or output_dir / "ledger.sqlite", is_new_ok)
 
 
 def _show(live: screen.Live) -> Any:

@@ -16,11 +16,16 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse(
-    data: bytes | str, most_chars: int = MOST_CHARS, most_values: int = MOST_VALUES, most_depth: int = MOST_DEPTH
+    data: bytes | str,
+    most_chars: int = MOST_CHARS,
+    most_values: int = MOST_VALUES,
+    most_depth: int = MOST_DEPTH,
+    is_strict: bool = False,
 ) -> Any:
     """Give the value of a JSON text; raises ValueError, with a short message, for anything else.
 
-    A lone surrogate, which no file and no terminal takes, becomes U+FFFD.
+    A lone surrogate, which no file and no terminal takes, becomes U+FFFD. ``is_strict`` refuses an object with the same
+    key twice, and numbers that JSON does not have.
     """
     text = data.decode("utf-8") if isinstance(data, bytes) else data
     if len(text) > most_chars:
@@ -28,7 +33,10 @@ def parse(
     if sum(map(text.count, "{[,")) > most_values:  # before the parser makes an object of each
         raise ValueError(f"it has more than {most_values} values")
     try:
-        value = json.loads(text, parse_int=_integer)
+        if is_strict:
+            value = json.loads(text, parse_int=_integer, object_pairs_hook=_unique, parse_constant=_no_number)
+        else:
+            value = json.loads(text, parse_int=_integer)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     _check_depth(value, most_depth)
@@ -39,6 +47,17 @@ def _integer(digits: str) -> int:
     if len(digits) > MOST_DIGITS:
         raise ValueError(f"a number has {len(digits)} digits and may have {MOST_DIGITS}")
     return int(digits)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object has the same key twice")
+    return found
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _check_depth(value: Any, most: int) -> None:

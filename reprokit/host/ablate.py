@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from ..core.ablation import EAGER, OWN_PASSES, RUNGS, Ablation, Rung, Step, of_o
 from ..core.ablation import read as read_ablation
 from ..core.journal import Event
 from ..core.records import Observation, Signature
-from . import files, observe
+from . import deletion, files, observe
 from .forked import Server, ServerLost
 from .judged import PLAIN, RESULTS, SAME_RANDOM, Judged, Limits, judged, request_for
 from .launch import Request
@@ -65,7 +64,7 @@ class Ladder:
             least_s = WHOLE_S if rung is OWN_PASSES else 0.0
             return self._run("", rung.overrides, is_eager=rung is EAGER, least_s=least_s)
         if self._plain is None:
-            shutil.rmtree(self._server.folder / RESULTS, ignore_errors=True)
+            deletion.delete(self._server.folder / RESULTS, inside=self._server.folder)
             self._plain, *_ = [self._run(role, {}, is_eager=True) for role in PLAIN]
         if rung is EAGER or self._plain.verdict.kind != "ok":
             return self._plain
@@ -73,7 +72,7 @@ class Ladder:
 
     def close(self) -> None:
         """Delete what the runs gave, which is the user's."""
-        shutil.rmtree(self._server.folder / RESULTS, ignore_errors=True)
+        deletion.delete(self._server.folder / RESULTS, inside=self._server.folder)
 
     def blame(self, subsystem: str, show: Show = lambda name: None, without: Sequence[str] = ()) -> str:
         """The one application of ``subsystem`` (``lowerings``, ``post_grad_passes`` ...) with which the failure begins.
@@ -150,7 +149,7 @@ class Ladder:
                 read(observe.read_journals(folder))
             return judged(request, outcome, folder, self._wanted)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            deletion.delete(folder, inside=self._server.folder)
 
 
 def one_of(subsystem: str, name: str) -> str:

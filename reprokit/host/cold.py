@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 from pathlib import Path
 
 from ..core import eager
 from ..core.records import Signature
-from . import files, launch, run, rundir, warmth
+from . import deletion, files, launch, run, rundir, warmth
 from .judged import RESULTS, Judged, Limits, ask_roles, ask_sizes, in_role, judged, overrides_for, request_for
 from .target import Target
 
@@ -25,7 +24,7 @@ def run_cold(
 
     ``file`` is run where it lies, instead of a copy of ``text``.
     """
-    shutil.rmtree(folder, ignore_errors=True)
+    deletion.delete(folder, inside=folder.parent)
 
     def one(role: str) -> Judged:
         place = folder if role in ("", "compiled") else folder / role
@@ -44,7 +43,7 @@ def run_cold(
     try:
         return ask_roles(one, wanted)
     finally:
-        shutil.rmtree(folder / RESULTS, ignore_errors=True)
+        deletion.delete(folder / RESULTS, inside=folder)
 
 
 def _variables(role: str, folder: Path, limits: Limits) -> dict[str, str]:
@@ -69,7 +68,7 @@ def _one(
         warmth.copy(warmth.kept(python), folder / "cache")
         outcome = run.run(request, folder)
     finally:
-        shutil.rmtree(folder / "cache", ignore_errors=True)
+        deletion.delete(folder / "cache", inside=folder)
     if outcome.is_interrupted:
         raise KeyboardInterrupt
     return judged(request, outcome, folder, wanted, bool(limits.sizes))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 from pathlib import Path
 
 from ..core import cuts
 from ..core.records import Missing, Observation
-from . import observe, run, rundir
+from . import deletion, observe, run, rundir
 from .judged import RESULTS, SAME_RANDOM, in_role
 from .launch import Request
 
@@ -51,7 +50,7 @@ def check(
 
 def forget(run_path: Path) -> None:
     """Delete what the runs gave."""
-    shutil.rmtree(run_path / RESULTS, ignore_errors=True)
+    deletion.delete(run_path / RESULTS, inside=run_path)
 
 
 class _Asker:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..core import untrusted
+from . import deletion
 
 MOST_CHARS, MOST_VALUES = 64 << 20, 4_000_000
 """Of one JSON file of a run directory, which may be long where a pack's is not."""
@@ -24,7 +25,7 @@ def write_whole(path: Path, data: str | bytes) -> Path:
         draft.write_bytes(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
         os.replace(draft, path)
     except BaseException:  # an interrupt too
-        draft.unlink(missing_ok=True)
+        deletion.delete(draft, inside=path.parent)
         raise
     return path
 

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import subprocess
 import time
 import uuid
@@ -23,7 +22,7 @@ import psutil
 
 from ..core import cuts
 from ..core.processes import Evidence
-from . import files, guarded, interrupts, launch, rundir, tree, warmth
+from . import deletion, files, guarded, interrupts, launch, rundir, tree, warmth
 from .gather import Stacks
 from .judged import RESULTS, Limits
 from .run import Outcome
@@ -96,7 +95,7 @@ class Server:
             self._start()
         self._number += 1
         folder = self.folder / f"probe-{self._number:04d}"
-        shutil.rmtree(folder, ignore_errors=True)
+        deletion.delete(folder, inside=self.folder)
         rundir.make_folders(folder)
         return folder
 
@@ -111,7 +110,7 @@ class Server:
         try:
             return self._one({**what, **asked}, folder, limits)
         finally:
-            shutil.rmtree(folder / "cache", ignore_errors=True)
+            deletion.delete(folder / "cache", inside=self.folder)
             warmth.mend_headers()
 
     def close(self) -> None:
@@ -144,7 +143,7 @@ class Server:
         environ.pop("TORCH_TRACE", None)
         environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's would be threads of the server; its children get the user's own
         self._cache = self.folder / "warm"
-        shutil.rmtree(self._cache, ignore_errors=True)
+        deletion.delete(self._cache, inside=self.folder)
         warmth.mend_headers()
         kept = warmth.kept(self._python)
         warmth.copy(kept, self._cache)

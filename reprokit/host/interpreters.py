@@ -29,7 +29,7 @@ import platformdirs
 from packaging.version import InvalidVersion, Version
 
 from ..core.records import BadInput
-from . import files, guarded, interpreter, interrupts, tree
+from . import deletion, files, guarded, interpreter, interrupts, tree
 from .environment import NoAnswer, ask_child
 
 IMPORT_S = 180.0
@@ -140,7 +140,7 @@ def of_version(version: str, options: Options, say: Callable[[str], None]) -> In
         finally:
             if not (place / READY).exists():
                 with interrupts.unheard():
-                    shutil.rmtree(place, ignore_errors=True)
+                    deletion.delete(place, inside=place.parent)
     return Installed(torch, python, "built", time.monotonic() - began)
 
 
@@ -179,7 +179,7 @@ def _build(
         raise BadInput(f"--with {wrong[0]}: name a package, such as numpy or triton==3.7.1")
     tool = _tool(base, options.installer)
     say(f"torch {wanted}: building an environment with {Path(tool[0]).name if len(tool) == 1 else 'pip'}")
-    shutil.rmtree(place, ignore_errors=True)
+    deletion.delete(place, inside=place.parent)
     python = str(place / "bin" / "python")
     # torch takes it for granted before Python 3.12, whose environments have it no more
     more = () if options.no_index else ("setuptools",)
@@ -191,7 +191,7 @@ def _build(
         make = [base, "-I", "-m", "venv", "--without-pip", str(place)]
         fill = [*tool, "--python", python, "install", "--no-input", "--progress-bar", "off", *packages]
     log = place.with_name(f"{place.name}.log")
-    log.unlink(missing_ok=True)
+    deletion.delete(log, inside=log.parent)
     end = time.monotonic() + options.timeout_s
     for command in (make, fill):
         if status := _run(command, log, lock, end):

@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from ..core.phases import TRITON_STAGES
 from ..core.programs import kernels as programs
 from ..core.records import Observation, Signature, Verdict
 from ..core.signature import ALGORITHM
-from . import files, interrupts, repro, warmth
+from . import deletion, files, interrupts, repro, warmth
 from .cold import run_cold
 from .forked import Server, ServerLost
 from .judged import Judged, Limits, judged, request_for
@@ -145,7 +144,7 @@ def compile_all(
         except Empty:
             return
         finally:
-            shutil.rmtree(place, ignore_errors=True)
+            deletion.delete(place, inside=place.parent)
 
     at_once = min(len(os.sched_getaffinity(0)), count)
     if not at_once:
@@ -167,7 +166,7 @@ def _one(server: Server, text: str, python: str, limits: Limits) -> Judged:
         try:
             return judged(request_for(folder / "repro.py", python, limits), outcome, folder, NOBODY)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            deletion.delete(folder, inside=server.folder)
     raise AssertionError  # not reached
 
 
@@ -177,7 +176,7 @@ def _reproducer(run_path: Path, program: str, python: str) -> None:
     text = f"import os\nos.environ['TRITON_REPRODUCER_PATH'] = {str(place)!r}\n{program}"
     with contextlib.suppress(OSError):
         run_cold(text, python, run_path / "reproducer", NOBODY, LIMITS)
-    shutil.rmtree(run_path / "reproducer", ignore_errors=True)
+    deletion.delete(run_path / "reproducer", inside=run_path)
 
 
 class _Known:

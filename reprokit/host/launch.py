@@ -16,7 +16,7 @@ from typing import Any
 
 from ..core.decode import from_json, hints
 from ..core.records import BadInput, Missing, to_json
-from . import files, tree, warmth
+from . import deletion, files, tree, warmth
 from .target import Target
 
 OURS = (
@@ -127,9 +127,9 @@ def agent_folder(place: Path | None = None) -> Iterator[Path]:
             )
         else:
             folder = place / "agent"
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            stack.callback(deletion.delete, folder, inside=place)
         package = folder / "_reprokit"
-        shutil.rmtree(package, ignore_errors=True)  # of a reprokit that was killed
+        deletion.delete(package, inside=folder)  # of a reprokit that was killed
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
         source = Path(__file__).resolve().parent.parent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from ..core.ablation import EAGER, RUNGS, Ablation, of_own, operator
 from ..core.records import Observation, Signature
 from ..core.signature import sign
 from ..core.verdict import judge
-from . import ablate
+from . import ablate, deletion
 from .ablate import SUBSYSTEMS, Ladder, Show
 from .forked import Server, ServerLost
 from .judged import PLAIN, RESULTS, Judged, Limits, ask_roles, judged, overrides_for, request_for
@@ -160,10 +159,10 @@ def _ask(server: Server, text: str, wanted: Signature, limits: Limits, python: s
         try:
             return judged(request_for(folder / "repro.py", python, limits), outcome, folder, wanted)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            deletion.delete(folder, inside=server.folder)
 
-    shutil.rmtree(server.folder / RESULTS, ignore_errors=True)
+    deletion.delete(server.folder / RESULTS, inside=server.folder)
     try:
         return ask_roles(run, wanted)
     finally:
-        shutil.rmtree(server.folder / RESULTS, ignore_errors=True)
+        deletion.delete(server.folder / RESULTS, inside=server.folder)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from ..core.decode import from_json
 from ..core.programs import polish
 from ..core.records import BadInput, Observation, Signature, Verdict
 from ..core.redact import Redactor
-from . import files, finish, interrupts, ladder, locate, origins, private, proof, repro
+from . import deletion, files, finish, interrupts, ladder, locate, origins, private, proof, repro
 from .forked import Server, ServerLost
 from .judged import Limits, limits_for
 from .launch import Request
@@ -108,7 +107,7 @@ def minimize(
     """
     folder = case.run_path / FOLDER
     if not resume:
-        shutil.rmtree(folder, ignore_errors=True)
+        deletion.delete(folder, inside=case.run_path)
     folder.mkdir(exist_ok=True)
     found = Minimized(budget_s=budget_s)
     began = time.monotonic()

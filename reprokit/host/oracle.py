@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import shutil
 import time
 import warnings
 from collections.abc import Callable, Collection
@@ -23,7 +22,7 @@ from typing import IO
 from ..core import oracle as core
 from ..core.programs import polish
 from ..core.records import BadInput, Signature, Verdict
-from . import files
+from . import deletion, files
 from .cold import run_cold
 from .forked import Server, ServerLost
 from .judged import PLAIN, RESULTS, Judged, Limits, ask_roles, ask_sizes, judged, overrides_for, request_for
@@ -158,11 +157,11 @@ class Oracle:
         if is_eager or not self.limits.compares:
             return self._warm(text, is_eager)
         results = self._server.folder / RESULTS
-        shutil.rmtree(results, ignore_errors=True)
+        deletion.delete(results, inside=self._server.folder)
         try:
             return ask_roles(lambda role: self._warm(text, role in PLAIN, role), self.wanted)
         finally:
-            shutil.rmtree(results, ignore_errors=True)
+            deletion.delete(results, inside=self._server.folder)
 
     def _asked(self, text: str) -> str:
         self.status.probes += 1
@@ -213,7 +212,7 @@ class Oracle:
             request = request_for(folder / "repro.py", self.python, self.limits)
             return judged(request, outcome, folder, self.wanted, bool(self.limits.sizes))
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            deletion.delete(folder, inside=self._server.folder)
 
     def cold(self, text: str, is_eager: bool = False) -> Judged:
         """Run the program in a process of its own."""
@@ -221,7 +220,7 @@ class Oracle:
         try:
             return run_cold(text, self.python, folder, self.wanted, self.limits, is_eager)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            deletion.delete(folder, inside=self._folder)
 
     def _open(self) -> None:
         """Read the answers of an earlier reduction, and go on writing behind them."""

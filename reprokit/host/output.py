@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import IO
 
+from . import deletion
+
 HEAD_BYTES = 32 << 20
 PIECE_BYTES = 8 << 20
 """A target may print gigabytes: its first 32 MB are kept, and of the rest the last 8 to 16 MB."""
@@ -56,8 +58,7 @@ class Kept:
             if before <= HEAD_BYTES or piece != last:
                 self._close_file()
                 place = self._tails[piece % 2]
-                with contextlib.suppress(OSError):
-                    place.unlink(missing_ok=True)
+                deletion.delete(place, inside=place.parent)
                 self._file = _open(place)
         self._file = _write(self._file, data)
 
@@ -80,7 +81,7 @@ class Kept:
                         file.write(b"\n<<cut %d bytes>>\n" % (gone + end + start))
                     file.writelines(pieces)
                 for place in self._tails:
-                    place.unlink(missing_ok=True)
+                    deletion.delete(place, inside=place.parent)
 
     def _close_file(self) -> None:
         if self._file is not None:

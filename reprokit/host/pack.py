@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import hashlib
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ from .. import __version__
 from ..core import cuts
 from ..core.records import SCHEMA, Missing, to_json
 from ..core.redact import Redactor
-from . import files, redacted, render, ustar
+from . import deletion, files, redacted, render, ustar
 from .proven import PROOF, REPRO, Repro, Unproven
 
 MOST_BYTES = 25_000_000
@@ -282,7 +281,7 @@ def _keep_last_stacks(draft: Draft) -> str:
 
 def unpack_beside(draft: Draft, folder: Path) -> None:
     """Leave the redacted files on disk too, so that a person can read what leaves before it leaves; no file of an older pack."""
-    shutil.rmtree(folder, ignore_errors=True)
+    deletion.delete(folder, inside=folder.parent)
     for name, data in draft.files.items():
         path = folder / name
         with contextlib.suppress(OSError):

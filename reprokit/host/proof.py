@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import hashlib
 import os
-import shutil
 import subprocess
 import time
 import uuid
@@ -19,7 +18,7 @@ from ..core import cuts, eager, frames, oracle
 from ..core.decode import from_json
 from ..core.records import Link, Signature
 from ..core.signature import normalise_message
-from . import alone, files, guarded, interrupts, launch, rundir, tree, warmth
+from . import alone, deletion, files, guarded, interrupts, launch, rundir, tree, warmth
 from .cold import run_cold
 from .judged import Judged, Limits
 
@@ -100,7 +99,7 @@ def prove(
         instead = "passes" if judged.answer == oracle.PASSES else _say(like)
         return dataclasses.replace(proof, instead=instead, needs=alone.needed(like.link))
     place = folder / "alone"
-    shutil.rmtree(place, ignore_errors=True)
+    deletion.delete(place, inside=folder)
     place.mkdir(parents=True)
     file = files.write_whole(place / "repro.py", text)
     limit_s = max(60.0, HEALTHY_MULTIPLE * judged.seconds)
@@ -177,7 +176,7 @@ class _Plain:
         if gpu is not None:
             place = folder / f"simulated-{number}"
             rundir.make_folders(place)
-            self._stack.callback(shutil.rmtree, place, ignore_errors=True)
+            self._stack.callback(deletion.delete, place, inside=folder)
             agent = self._stack.enter_context(launch.agent_folder(place))
             path = os.pathsep.join([str(agent), *filter(None, [environ.get("PYTHONPATH")])])
             environ.update(REPROKIT_RUN_DIR=str(place), PYTHONPATH=path, **launch.simulation(gpu))
@@ -202,7 +201,7 @@ class _Plain:
         tree.kill_all(self._child.pid, self._run_id)
         warmth.mend_headers()
         status = self._child.wait()
-        shutil.rmtree(self._cache, ignore_errors=True)
+        deletion.delete(self._cache, inside=self._cache.parent)
         self._stack.close()
         if self._guardian is not None:
             self._guardian.dismiss()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import resource
-import shutil
 import signal
 import subprocess
 import time
@@ -19,7 +18,7 @@ from ..core import decode, stalls
 from ..core.processes import from_json
 from ..core.records import BadInput, Missing, to_json
 from ..core.stalls import Stall
-from . import ending, files, guarded, interrupts, launch, oom, output, stacks, tree
+from . import deletion, ending, files, guarded, interrupts, launch, oom, output, stacks, tree
 from .gather import EVIDENCE, Stacks
 from .launch import Request
 from .lookout import Lookout, Progress
@@ -82,7 +81,7 @@ def run(
         agent = stack.enter_context(launch.agent_folder(run_path))
         environ, missing = launch.environment(request, run_path, agent, run_id)
         # The compiler's private cache can be hundreds of megabytes and proves nothing that the trace does not.
-        stack.callback(shutil.rmtree, run_path / "cache", ignore_errors=True)
+        stack.callback(deletion.delete, run_path / "cache", inside=run_path)
 
         def start() -> guarded.Guarded:
             is_command = request.target.kind == "command"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from ..core.records import BadInput
+from . import deletion
 
 FOLDERS = ("journal", "graphs", "stacks", "logs", "trace")
 TEMPORARY = ("agent", "cache", "warm")
@@ -38,11 +37,10 @@ class RunDir:
 
     def discard(self) -> None:
         """Remove what was made for a run of nothing; other files stay."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        (self.output / ".lock").unlink(missing_ok=True)
+        deletion.delete(self.path, inside=self.output)
+        deletion.delete(self.output / ".lock", inside=self.output)
         for folder in self._made:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+            deletion.delete_empty(folder, inside=folder.parent)
 
     def another(self) -> RunDir:
         """A further run directory below the same output, under the same lock."""
@@ -53,7 +51,7 @@ class RunDir:
     def release(self) -> None:
         """Let the next capture in; the files stay."""
         if self.output.is_dir():
-            (self.output / ".lock").unlink(missing_ok=True)
+            deletion.delete(self.output / ".lock", inside=self.output)
         self._lock.close()
 
 
@@ -114,13 +112,13 @@ def _lock(place: Path) -> IO[str]:
 def _sweep(place: Path) -> None:
     """Delete what a reprokit that was killed together with its guardians has left in its runs."""
     for run in place.glob("run-[0-9][0-9][0-9]*"):
-        shutil.rmtree(run / RESULTS, ignore_errors=True)
+        deletion.delete(run / RESULTS, inside=run)
         for depth in ("", "*/", "*/*/", "*/*/*/"):
             for package in run.glob(f"{depth}agent/_reprokit"):
                 if package.resolve() != package:  # through a link that the target made
                     continue
                 for name in TEMPORARY:
-                    shutil.rmtree(package.parent.with_name(name), ignore_errors=True)
+                    deletion.delete(package.parent.with_name(name), inside=run)
 
 
 def _next_run(place: Path) -> Path:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from ..core import costs
 from ..core.records import Missing
 from ..core.signature import main_stacks
 from ..core.zoo import ZOO
-from . import capture, files, interrupts, observe, run, rundir, stacks, warmth
+from . import capture, deletion, files, interrupts, observe, run, rundir, stacks, warmth
 from .captured import Captured
 from .launch import Request
 from .oracle import Standing
@@ -100,7 +99,7 @@ def _run(request: Request, size: int, place: rundir.RunDir, callbacks: Callbacks
         state = follow(State(asked, place, quiet, Study()), RUN_AND_JUDGE)
         warmth.keep(cache, kept)
     finally:
-        shutil.rmtree(cache, ignore_errors=True)
+        deletion.delete(cache, inside=cache.parent)
     verdict, seen = state.verdict, state.seen
     by_phase, by_pass = costs.of_journals(state.journals.by_pid, state.ended.cpu_s, state.ended.cpu_by_pid)
     nodes: dict[str, int] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from ..core import oracle
 from ..core.programs import checked, polish
 from ..core.records import Missing, Observation, Verdict, to_json
 from ..core.redact import Redactor
-from . import files, minimize, proof, proven, repro
+from . import deletion, files, minimize, proof, proven, repro
 from .launch import Request
 from .minimized import Minimized
 from .observe import Journals
@@ -94,7 +93,7 @@ def try_recorded(request: Request, case: minimize.Case, journals: Journals, reda
     For a failure of which no smaller program was proved. It costs one watched run, ``--proofs`` plain ones and one in eager.
     """
     folder = case.run_path / FOLDER
-    shutil.rmtree(folder, ignore_errors=True)
+    deletion.delete(folder, inside=case.run_path)
     script, _ = repro.make(request, case.seen, journals, case.run_path)
     text, about = script.text, script.about
     if script.is_graph:  # with the backend and the options that it was compiled with

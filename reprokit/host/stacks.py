@@ -27,7 +27,7 @@ from ..core import frames as fr
 from ..core.journal import STACKS_SIGNAL
 from ..core.processes import PYTHON
 from ..core.records import Dump, ThreadStack
-from . import files, waits
+from . import deletion, files, waits
 
 PY_SPY_TIMEOUT_S = 4.0
 NATIVE_TIMEOUT_S = 4.0
@@ -115,8 +115,7 @@ class Dumper:
         self._looks = [n for n in self._looks if n not in gone]
         for number in gone:
             for path in self._folder.glob(f"{number}-*"):
-                with contextlib.suppress(OSError):
-                    path.unlink()
+                deletion.delete(path, inside=self._folder)
 
     def problems(self) -> tuple[str, ...]:
         """Which tool could not dump which process, and why."""

@@ -23,6 +23,8 @@ from pathlib import Path
 
 import platformdirs
 
+from . import deletion
+
 NOT_SHARED = frozenset({"locks", "fxgraph", "aotautograd"})
 """Results and locks."""
 WHOLE = b"gpch"
@@ -84,7 +86,7 @@ def keep(warm: Path, place: Path) -> None:
         if not place.exists() and any(path.suffix == ".so" for path, _ in _files(warm)):
             copy(warm, draft)
             draft.rename(place)
-    shutil.rmtree(draft, ignore_errors=True)
+    deletion.delete(draft, inside=place.parent)
 
 
 def mend_headers() -> int:
@@ -111,5 +113,4 @@ def _remove_unless_locked(path: Path, lock: Path) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if _is_whole(path):
             return False
-        path.unlink()
-        return True
+        return deletion.delete(path, inside=path.parent)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from ..core import ablation, frames, oracle, remedies, speed
 from ..core.records import Observation, Signature, Verdict
 from ..core.remedies import Remedy
-from . import ablate, observe
+from . import ablate, deletion, observe
 from .forked import Server, ServerLost
 from .judged import Limits
 from .launch import Request
@@ -133,7 +132,7 @@ class Tryer:
                 return None, outcome.seconds
             return speed.gain(told["eager"], told["compiled"]), _first_pass_s(journals)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            deletion.delete(folder, inside=self._server.folder)
 
 
 def _first_pass_s(journals: observe.Journals) -> float:

@@ -11,6 +11,8 @@ from ...core.triage import likeness, status
 from .ledger import Ledger
 from .record import kind_of
 
+REFUSED = "refused"
+"""What happened to a night, not to a bug: something of a job did not agree with the schema."""
 MOST_COMPARED = 2_000
 """A new bug is compared with so many others, those of its kind that were seen last."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
-import json
 import math
 import re
 import shutil
@@ -22,7 +21,7 @@ from typing import Any
 
 from ...core.records import BadInput
 from .. import files, interrupts
-from . import night, result, slurm
+from . import night, result, schema, slurm
 from .local import duration
 from .night import Job, Night
 
@@ -167,12 +166,12 @@ def _noted(path: Path) -> dict[str, _Array]:
     """What was submitted, by its name; a line is passed over that was torn when its writer was killed."""
     found: dict[str, _Array] = {}
     for line in files.read_text(path / JOURNAL).splitlines():
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            told = json.loads(line)
-            if "ids" in told:
-                found[told["name"]].ids = told["ids"]
-            else:
-                found[told["name"]] = _Array(told["folders"])
+        with contextlib.suppress(schema.Refused, KeyError):
+            told = schema.convert(schema.parse(line), schema.Submission)
+            if told.ids is not None:
+                found[told.name].ids = told.ids
+            elif told.folders is not None:
+                found[told.name] = _Array(told.folders)
     return found
 
 
@@ -228,8 +227,14 @@ def _submit_array(desk: _Desk, wants: tuple[int, int, int, int], group: list[_Tr
     path = desk.work.path
     name = f"{desk.prefix}-{len(files.read_text(path / JOURNAL).splitlines())}"
     jobs = f"{len(group)} job{'s' if len(group) > 1 else ''}"
-    for one in group:
-        night.refresh(desk.work, one.job)
+    for one in [*group]:
+        try:
+            night.refresh(desk.work, one.job)
+        except OSError as problem:
+            group.remove(one)
+            night.give_up(desk.work, one.job, f"its folder cannot be used: {problem.strerror}")
+    if not group:
+        return True
     _note(path, {"name": name, "folders": [one.job.folder.name for one in group]})
     try:
         ids = slurm.submit(desk.work, name, wants, [str(one.job.folder) for one in group])
@@ -237,7 +242,7 @@ def _submit_array(desk: _Desk, wants: tuple[int, int, int, int], group: list[_Tr
         _note(path, {"name": name, "ids": []})
         desk.say(f"Slurm refuses {jobs}: {problem}")
         for one in group:
-            result.give_up(one.job.folder, f"Slurm refuses it: {problem}; mend [slurm] or what the target needs")
+            night.give_up(desk.work, one.job, f"Slurm refuses it: {problem}; mend [slurm] or what the target needs")
         return True
     except slurm.Later as problem:
         _note(path, {"name": name, "ids": []})
@@ -281,4 +286,4 @@ def _look(desk: _Desk, grace_s: float) -> None:
             one.state = "LOST"
         else:
             logs = desk.work.path / "slurm" / f"{one.ids[-1]}_0_log.err"
-            result.give_up(one.job.folder, f"Slurm ended job {one.ids[-1]}: {lost} (see {logs})")
+            night.give_up(desk.work, one.job, f"Slurm ended job {one.ids[-1]}: {lost} (see {logs})")

@@ -30,6 +30,8 @@ def run_night(
         night.hold(output),
         ledger.open_ledger(ledger_path or output / "ledger.sqlite", is_new_ok=True, is_checked=True) as store,
     ):
+        for why in store.refused:
+            say(f"refused {why}")
         try:
             pythons, problems = _interpreters(suite, cells, say)
             work = night.begin(suite, cells, pythons, problems, output, store, say, cluster.forget)

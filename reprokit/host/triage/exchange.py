@@ -1,7 +1,8 @@
 """The ledger as JSON lines: what was seen and what people said, without the sums, which are made again.
 
 Key insight: rows are named by what they are (a night's uid, a cell's key, a signature's id), never by their number,
-so that ledgers of several machines can be put together, and one that was taken in twice changes nothing.
+so that ledgers of several machines can be put together, and one that was taken in twice changes nothing. Lines that do
+not agree with the schema go to the quarantine, and the others count.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from typing import Any
+from dataclasses import dataclass, field
+from typing import IO, Annotated, Any, Literal
+
+from msgspec import Meta, Struct
 
 from ...core.records import BadInput
 from ...core.redact import Redactor
 from .. import private
+from . import quarantine, rows, schema
 from .bugs import fold
 from .ledger import SUMS, Ledger
 from .record import count
@@ -22,8 +27,17 @@ SCHEMA = 1
 NAMED = {"night": "uid", "cell": "key"}
 """What such a row is known by in every ledger."""
 NIGHTS_OF_BUGS = ("changed", "tried")
-JSON = {"settings": dict, "tags": list, "phases": dict, "traits": dict, "shared": list}
-"""Columns that hold JSON, and what it must be."""
+MOST_LINE = 24 << 20
+"""Bytes of a line: more than a repro takes."""
+MOST_KEPT = 1_000
+"""Refused lines that the quarantine keeps; the others are counted."""
+
+
+class Header(Struct):
+    """The first line."""
+
+    type: Literal["ledger"]
+    schema: Annotated[int, Meta(ge=1, le=SCHEMA)]
 
 
 def export(ledger: Ledger) -> Iterator[dict[str, Any]]:
@@ -34,7 +48,7 @@ def export(ledger: Ledger) -> Iterator[dict[str, Any]]:
 
 
 def _hidden(redactor: Redactor, column: str, text: str) -> str:
-    if column not in JSON:
+    if column not in rows.HOLDS:
         return redactor.text(text)
     found = redactor.json_lines(text)
     return found if json.loads(found) != json.loads(text) else text
@@ -70,26 +84,92 @@ def _rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
             yield {"type": "proposal", **_plain(row), "a": names[row["a"]], "b": names[row["b"]]}
 
 
-def take_in(ledger: Ledger, lines: Iterable[str]) -> dict[str, int]:
-    """Add what an export holds; gives how many rows of each kind were new. All of it, or nothing."""
-    added: dict[str, int] = {}
-    numbers: dict[tuple[str, str], int] = {}
+def read_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Lines of a file; of one that is too long, so much that it is refused, and never all of it at once."""
+    while line := file.readline(MOST_LINE + 1):
+        rest = line
+        while not rest.endswith(b"\n") and (rest := file.readline(MOST_LINE)):
+            pass
+        yield line
+
+
+@dataclass
+class _Import:
+    """What is known while an export is taken in."""
+
+    numbers: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Of rows of this ledger, by their names in the export."""
+    bugs: list[int] = field(default_factory=list)
+    """Those that are new."""
+    added: dict[str, int] = field(default_factory=dict)
+    refused: int = 0
+    first: str = ""
+    kept: list[str] = field(default_factory=list)
+
+    def number(self, of: str, name: Any) -> int:
+        """The number of a row; raises Refused where the export has not named it, or its line was refused."""
+        found = self.numbers.get((of, name)) if isinstance(name, str) else None
+        if found is None:
+            raise schema.Refused(f"it refers to a {of} that is not in the export")
+        return found
+
+    def refuse(self, number: int, line: str | bytes, why: str) -> None:
+        """Note a line that is not taken in."""
+        self.refused += 1
+        self.first = self.first or f"line {number}: {why}"
+        if len(self.kept) < MOST_KEPT:
+            text = line[:20_000].decode("utf-8", "replace") if isinstance(line, bytes) else line[:20_000]
+            self.kept.append(f"{number}: {why}: {text.rstrip()}")
+
+
+def take_in(ledger: Ledger, lines: Iterable[str | bytes]) -> dict[str, int]:
+    """Add what an export holds; gives how many rows of each kind were new.
+
+    Lines that do not agree with the schema are passed over, and ``ledger.refused`` says so. Raises BadInput where the
+    first line is not that of an export: then nothing is taken in.
+    """
+    work = _Import()
+    is_first = True
     with ledger.change():
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
-                kind = row.pop("type")
-                if number == 1 and (kind != "ledger" or int(row["schema"]) > SCHEMA):
-                    raise ValueError("it does not begin as an export of this or an older reprokit does")
-                if kind != "ledger" and _take(ledger, kind, row, numbers):
-                    added[kind] = added.get(kind, 0) + 1
-            except (ValueError, KeyError, TypeError, AttributeError, sqlite3.Error) as problem:
-                raise BadInput(f"line {number} is no line of an export ({problem}); nothing was taken in") from problem
-        if added:
+                row = schema.parse(line, MOST_LINE)
+                if is_first:
+                    schema.convert(row, Header)
+                    is_first = False
+                elif row == {"type": "ledger", "schema": SCHEMA}:  # exports may be put one after the other
+                    continue
+                else:
+                    kind = row.pop("type", None) if isinstance(row, dict) else None
+                    if not isinstance(kind, str) or kind not in _COLUMNS:
+                        raise schema.Refused("it is no kind of row of an export")
+                    if _take(ledger, kind, row, work):
+                        work.added[kind] = work.added.get(kind, 0) + 1
+            except (schema.Refused, sqlite3.IntegrityError) as problem:
+                if is_first:
+                    why = "it does not begin as an export of this or an older reprokit does"
+                    raise BadInput(f"line {number} is no line of an export ({why}: {problem}); nothing was taken in") from problem  # fmt: skip
+                work.refuse(number, line, str(problem))
+        _drop_empty(ledger, work)
+        if work.added:
             make_sums(ledger)
-    return added
+    if work.refused:
+        place = quarantine.note(work.kept, ledger.path.parent, "import.txt")
+        what = f"{work.refused} line{'s' if work.refused > 1 else ''} of the import"
+        ledger.refused.append(f"{what} ({work.first}); see {place}")
+    return {kind: count for kind, count in work.added.items() if count}
+
+
+def _drop_empty(ledger: Ledger, work: _Import) -> None:
+    """Take back new bugs whose signatures were all refused: nothing could be seen of them."""
+    for bug in work.bugs:
+        if ledger.one("SELECT 1 FROM signature WHERE bug = ?", bug) is None:
+            ledger.do("DELETE FROM event WHERE bug = ?", bug)
+            ledger.do("DELETE FROM proposal WHERE a = ?1 OR b = ?1", bug)
+            ledger.do("DELETE FROM bug WHERE id = ?", bug)
+            work.added["bug"] -= 1
 
 
 def make_sums(ledger: Ledger) -> None:
@@ -121,40 +201,51 @@ def make_sums(ledger: Ledger) -> None:
         fold(ledger, night["id"])
 
 
-def _take(ledger: Ledger, kind: str, row: dict[str, Any], numbers: dict[tuple[str, str], int]) -> bool:
-    """Add one row under numbers of this ledger; False where it is known."""
-
-    def number(of: str, name: str) -> int:
-        return numbers[of, name]
-
+def _take(ledger: Ledger, kind: str, row: dict[str, Any], work: _Import) -> bool:
+    """Add one row under numbers of this ledger; False where it is known. Raises Refused."""
+    told = rows.check(kind, row)
+    number = work.number
     if kind in NAMED:
-        column = NAMED[kind]
-        known = ledger.one(f"SELECT id FROM {kind} WHERE {column} = ?", row[column])  # noqa: S608 - names of our own
-        numbers[kind, row[column]] = int(known["id"]) if known else _insert(ledger, kind, row)
+        name = told[NAMED[kind]]
+        known = ledger.one(f"SELECT id FROM {kind} WHERE {NAMED[kind]} = ?", name)  # noqa: S608 - names of our own
+        work.numbers[kind, name] = int(known["id"]) if known else _insert(ledger, kind, told)
         return known is None
     if kind == "bug":
-        name = row.pop("name")
+        name = schema.convert(row, _Named).name
         known = ledger.one("SELECT bug AS id FROM signature WHERE id = ?", name)
         for column in NIGHTS_OF_BUGS:
-            row[column] = numbers.get(("night", row[column] or ""), 0)
-        numbers["bug", name] = int(known["id"]) if known else _insert(ledger, kind, row)
+            told[column] = number("night", row[column]) if row.get(column) else 0
+        work.numbers["bug", name] = int(known["id"]) if known else _insert(ledger, kind, told)
+        if known is None:
+            work.bugs.append(work.numbers["bug", name])
         return known is None
     if kind == "signature":
-        row["bug"] = number("bug", row["bug"])
-    elif kind in ("run", "sighting"):
-        row["night"], row["cell"] = number("night", row["night"]), number("cell", row["cell"])
-    elif kind == "restart":
-        row["night"] = number("night", row["night"])
-    elif kind == "event":
-        row["bug"], row["night"] = number("bug", row["bug"]), numbers.get(("night", row["night"] or ""), 0)
+        told["bug"] = number("bug", row.get("bug"))
+    if kind in ("run", "sighting", "restart"):
+        told["night"] = number("night", row.get("night"))
+    if kind in ("run", "sighting"):
+        told["cell"] = number("cell", row.get("cell"))
+    if kind in ("sighting", "restart"):
+        told["signature"] = _known_signature(ledger, row.get("signature"))
+    if kind == "event":
+        told["bug"] = number("bug", row.get("bug"))
+        told["night"] = number("night", row["night"]) if row.get("night") else 0
         same = "SELECT 1 FROM event WHERE bug = ? AND at = ? AND what = ?"
-        if ledger.one(same, row["bug"], row["at"], row["what"]):
+        if ledger.one(same, told["bug"], told["at"], told["what"]):
             return False
-    elif kind == "proposal":
-        row["a"], row["b"] = sorted((number("bug", row["a"]), number("bug", row["b"])))
-    else:
-        raise ValueError(f"{kind!r} is no kind of row")
-    return _insert(ledger, kind, row, is_known_ok=True) > 0
+    if kind == "proposal":
+        told["a"], told["b"] = sorted((number("bug", row.get("a")), number("bug", row.get("b"))))
+    return _insert(ledger, kind, told, is_known_ok=True) > 0
+
+
+class _Named(Struct):
+    name: Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+def _known_signature(ledger: Ledger, name: Any) -> str:
+    if not isinstance(name, str) or ledger.one("SELECT 1 FROM signature WHERE id = ?", name) is None:
+        raise schema.Refused("it refers to a signature that is not known")
+    return name
 
 
 _COLUMNS = {
@@ -178,9 +269,6 @@ def _insert(ledger: Ledger, table: str, row: dict[str, Any], is_known_ok: bool =
     columns = _COLUMNS[table]
     marks, names = ", ".join("?" * len(columns)), ", ".join(columns)
     before = ledger.changes()
-    for column, shape in JSON.items():
-        if column in columns and not isinstance(json.loads(row[column]), shape):
-            raise ValueError(f"{column} is {row[column]!r}")
     known = " ON CONFLICT DO NOTHING" if is_known_ok else ""
     new = ledger.do(f"INSERT INTO {table}({names}) VALUES({marks}){known}", *(row[c] for c in columns))
     if ledger.changes() == before:

@@ -13,17 +13,19 @@ import fcntl
 import json
 import os
 import platform
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
-from .. import files, warmth
+import msgspec
+
+from .. import deletion, files, warmth
 from ..oracle import lines_of
+from . import schema
 from .result import HEALTHY, NO_BUG, RESULT, SCHEMA, SPEC, read_result
 
 UNLOCATED = "wrong-result"
@@ -40,36 +42,71 @@ def run_job(folder: str) -> bool:
     Also what a cluster calls: a node that failed, or a preemption, starts it again.
     """
     place = Path(folder)
-    if read_result(place):
-        return True
+    spec = json.loads(files.read_text(place / SPEC))
+    with contextlib.suppress(schema.Refused):  # whoever collects results keeps and reports it
+        if read_result(place, spec["key"]):
+            return True
     with _hold(place) as lock:
         if lock is None:
             return False
-        spec = json.loads(files.read_text(place / SPEC))
         began, clock = time.time(), time.monotonic()
         cache = place / "cache"
+        refused: list[str] = []
         try:
-            attempts = _attempts(place, spec, cache)
-            found = _make_small(place, spec, attempts, cache)
+            attempts = _attempts(place, spec, cache, refused)
+            found = _make_small(place, spec, attempts, cache, refused)
         finally:
-            shutil.rmtree(cache, ignore_errors=True)
+            deletion.delete(cache, inside=place)
         answers = [a for a in attempts if a["verdict"]["kind"]]
         result = {
             "schema": SCHEMA, "key": spec["key"], "expect": spec["expect"], "folder": str(place), "host": platform.node(),
             "started": began, "seconds": round(time.monotonic() - clock, 3), "attempts": answers or attempts, "minimized": found,
             "problem": "" if answers else (attempts[-1]["problem"] if attempts else "nothing was run"),
+            "refused": refused[:100],
         }  # fmt: skip
-        files.write_json(place / RESULT, result)
+        _leave(place / RESULT, result)
         return True
 
 
-def _attempts(place: Path, spec: dict[str, Any], cache: Path) -> list[dict[str, Any]]:
+Shape = TypeVar("Shape", bound=msgspec.Struct)
+
+
+def _kept(path: Path, shape: type[Shape], refused: list[str]) -> dict[str, Any]:
+    """What a step has left before; empty where there is nothing, or something else, which is then put aside."""
+    try:
+        told = schema.read(path, shape)
+    except schema.Refused as why:
+        aside = path.with_name(path.name + ".refused")
+        refused.append(f"{path.name}: {why}")
+        deletion.delete(aside, inside=path.parent)
+        os.rename(path, aside)
+        return {}
+    return schema.plain(told) if told else {}
+
+
+def _accepted(told: dict[str, Any], shape: type[Shape], refused: list[str], what: str) -> dict[str, Any]:
+    """What a step came to, as the schema has it; empty where it does not agree with it."""
+    try:
+        return schema.plain(schema.convert(told, shape))
+    except schema.Refused as why:
+        refused.append(f"{what}: {why}")
+        return {}
+
+
+def _leave(path: Path, value: dict[str, Any]) -> None:
+    """Write a file of ours; what a target has put in its place goes."""
+    if path.is_dir() and not path.is_symlink():
+        deletion.delete(path, inside=path.parent)
+    files.write_json(path, value)
+
+
+def _attempts(place: Path, spec: dict[str, Any], cache: Path, refused: list[str]) -> list[dict[str, Any]]:
     """Capture it once, and again where that tells more."""
     found: list[dict[str, Any]] = []
     while _wants_another(found, spec):
         number = len(found) + 1
         kept = place / f"attempt-{number}.json"
-        told = files.read_object(kept)
+        told = _kept(kept, schema.Attempt, refused)
         if not told:
             text, said, status = _reprokit(
                 [*spec["words"], "--output-dir", str(place), *spec["target"]],
@@ -77,13 +114,18 @@ def _attempts(place: Path, spec: dict[str, Any], cache: Path) -> list[dict[str, 
                 cache,
                 place / f"attempt-{number}.log",
             )
-            told = _attempt(text, said, status)
+            told = _accepted(_attempt(text, said, status), schema.Attempt, refused, f"answer {number} of its capture")
+            told = told or schema.plain(_nothing(refused[-1]))
             if not told["is_interrupted"]:
-                files.write_json(kept, told)
+                _leave(kept, told)
         found.append(told)
         if told["is_interrupted"]:
             raise KeyboardInterrupt
     return found
+
+
+def _nothing(why: str) -> schema.Attempt:
+    return schema.Attempt(schema.Verdict(), schema.Signed(), {}, {}, problem=why)
 
 
 def _wants_another(found: list[dict[str, Any]], spec: dict[str, Any]) -> bool:
@@ -105,7 +147,7 @@ def _is_slow(answers: list[dict[str, Any]], spec: dict[str, Any]) -> bool:
 
 
 def _make_small(
-    place: Path, spec: dict[str, Any], attempts: list[dict[str, Any]], cache: Path
+    place: Path, spec: dict[str, Any], attempts: list[dict[str, Any]], cache: Path, refused: list[str]
 ) -> dict[str, Any] | None:
     """Look for a small program of a failure that has none in the ledger, and for the identity of a wrong result.
 
@@ -118,13 +160,17 @@ def _make_small(
     if fresh is None or not spec["budget_s"]:
         return None
     kept = place / "minimized.json"
-    if not kept.exists():
+    found = _kept(kept, schema.Small, refused)
+    if not found:
         words = ["minimize", fresh["run_dir"], "--budget", f"{spec['budget_s']:g}", "--json"]
         text, said, status = _reprokit(words, spec, cache, place / "minimize.log")
         if status == 130:
             raise KeyboardInterrupt
-        files.write_json(kept, {"signature": fresh["signature"]["id"], **_small(files.parse_object(text), said)})
-    found = files.read_object(kept)
+        name = fresh["signature"]["id"]
+        small = {"signature": name, **_small(files.parse_object(text), said)}
+        found = _accepted(small, schema.Small, refused, "answer of its minimization")
+        found = found or schema.plain(schema.Small(signature=name))
+        _leave(kept, found)
     located = found.get("located") or {}
     if fresh["verdict"]["kind"] == UNLOCATED and located.get("id"):
         found["signature"], before = located["id"], fresh["signature"]["id"]
@@ -141,12 +187,12 @@ def _make_small(
 
 def _small(told: dict[str, Any], said: str) -> dict[str, Any]:
     found = told.get("minimized") or {}
-    text = files.read_text(Path(told["repro"])) if told.get("repro") else ""
+    text = files.read_text(Path(str(told["repro"])), 1 << 20) if told.get("repro") else ""
     return {
         "lines": lines_of(text) if text else None, "text": text, "pack": told.get("pack"), "says": found.get("says"),
         "traits": {k: v for k, v in (told.get("traits") or {}).items() if k in ("rung", "operator", "phase")},
         "located": told.get("signature"),
-        "problem": "" if told else said,
+        "problem": "" if told else said[:4_000],
     }  # fmt: skip
 
 
@@ -173,7 +219,7 @@ def _attempt(text: str, said: str, status: int) -> dict[str, Any]:
         "pack": told.get("pack"),
         "torch": (told.get("versions") or {}).get("torch"),
         "triton": (told.get("versions") or {}).get("triton"),
-        "problem": problem,
+        "problem": problem[:4_000],
         "is_refused": status == 2 and bool(missing),
         "is_interrupted": status == 130 or verdict["cause"] == "interrupted",
     }
@@ -188,6 +234,8 @@ def _reprokit(words: list[str], spec: dict[str, Any], cache: Path, log: Path) ->
         with contextlib.suppress(OSError):
             warmth.copy(kept, cache)
     answer = log.with_suffix(".out")
+    for written in (answer, log):  # a target that ran before may have left a pipe or a link there
+        deletion.delete(written, inside=log.parent)
     with open(answer, "wb") as out, open(log, "wb") as err:
         child = subprocess.Popen(
             [sys.executable, "-m", "reprokit", *words],
@@ -206,7 +254,7 @@ def _reprokit(words: list[str], spec: dict[str, Any], cache: Path, log: Path) ->
             warmth.keep(cache, kept)
     lines = files.read_tail(log, 2_000).strip().splitlines()
     text = files.read_text(answer)
-    answer.unlink(missing_ok=True)
+    deletion.delete(answer, inside=log.parent)
     return text, lines[-1].removeprefix("reprokit: ") if lines else "it said nothing", status
 
 

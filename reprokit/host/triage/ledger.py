@@ -12,10 +12,13 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...core.records import BadInput
+from .. import deletion
+from . import audit, rows
 
 APPLICATION = 0x52_50_4B_54
 """``RPKT``: how SQLite's header tells this file from other databases."""
@@ -71,6 +74,8 @@ class Ledger:
 
     def __init__(self, path: Path, database: sqlite3.Connection) -> None:
         self.path = path
+        self.refused: list[str] = []
+        """What was taken out of it when it was opened, and why: one line a table."""
         self._database = database
 
     def all(self, sql: str, *values: Any) -> list[sqlite3.Row]:
@@ -114,8 +119,15 @@ class Ledger:
                 copy.close()
             os.replace(draft, place)
         finally:
-            draft.unlink(missing_ok=True)
+            deletion.delete(draft, inside=place.parent)
         return place
+
+    def copy_into_memory(self) -> None:
+        """Go on with a copy, for a file that cannot be written."""
+        copy = _prepared(sqlite3.connect(":memory:", isolation_level=None))
+        self._database.backup(copy)
+        self._database.close()
+        self._database = copy
 
     def close(self) -> None:
         """Close the file."""
@@ -136,10 +148,13 @@ def backup_of(path: Path) -> Path:
 def open_ledger(path: Path, is_new_ok: bool = False, is_checked: bool = False) -> Ledger:
     """Open the ledger, or raise BadInput for what is none, is damaged or is of a newer reprokit.
 
-    ``is_checked`` reads all of it first, as a night does before it relies on it.
+    Rows that do not agree with the schema leave it; ``refused`` of what is given says which. ``is_checked`` also checks
+    the structure of the file first, as a night does before it relies on it.
     """
     if not path.exists() and not is_new_ok:
         raise BadInput(f"there is no ledger {path}; reprokit nightly run makes one, or name it with --ledger")
+    if path.exists() and not path.is_file():
+        raise BadInput(f"{path} is no file; name another --ledger")
     is_new = not path.exists() or path.stat().st_size == 0
     try:
         if is_new:
@@ -147,8 +162,7 @@ def open_ledger(path: Path, is_new_ok: bool = False, is_checked: bool = False) -
         database = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     except (OSError, sqlite3.Error) as problem:
         raise BadInput(f"cannot open the ledger {path}: {problem}; name another --ledger") from problem
-    database.row_factory = sqlite3.Row
-    ledger = Ledger(path, database)
+    ledger = Ledger(path, _prepared(database))
     try:
         _check(ledger, is_new, is_checked)
         if is_new:
@@ -159,13 +173,25 @@ def open_ledger(path: Path, is_new_ok: bool = False, is_checked: bool = False) -
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute("PRAGMA cache_size = -64000")
         _migrate(ledger)
+        audit.check_tables(ledger, MIGRATIONS)
+        if not is_new:
+            audit.refuse_rows(ledger)
     except sqlite3.Error as problem:
         database.close()
         raise BadInput(_damaged(path, str(problem))) from problem
-    except BadInput:
-        database.close()
+    except BaseException:
+        ledger.close()
         raise
     return ledger
+
+
+def _prepared(database: sqlite3.Connection) -> sqlite3.Connection:
+    database.row_factory = sqlite3.Row
+    database.text_factory = partial(str, encoding="utf-8", errors="replace")  # a damaged text is no reason to stop
+    database.execute("PRAGMA trusted_schema = OFF")
+    for name, function in rows.FUNCTIONS.items():
+        database.create_function(name, 2, function, deterministic=True)
+    return database
 
 
 def _is_read_only(path: Path) -> bool:

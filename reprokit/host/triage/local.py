@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -18,9 +19,9 @@ from typing import IO
 
 import psutil
 
-from .. import files, interrupts, warmth
+from .. import deletion, files, interrupts, warmth
 from ..environment import NoAnswer, ask_child
-from . import job, night, result
+from . import job, night
 from .night import Job, Night
 
 POLL_S, SHOW_S = 0.1, 1.0
@@ -28,6 +29,9 @@ OVERTAKEN = 8
 """A large job that waits for room is overtaken by so many smaller ones, and then the machine is kept free for it."""
 UNKNOWN_S = 60.0
 """What a job is expected to take that was never run."""
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Problems of the machine, not of one job: the night stops and can go on later."""
 
 Show = Callable[[str], None]
 
@@ -70,18 +74,18 @@ def run(work: Night, machine: Machine, show: Show, say: Callable[[str], None]) -
                 over = [r for r in running if r.child.poll() is not None or _is_over(r)]
                 for ended in over:
                     running.remove(ended)
-                    _end(ended, say)
+                    _end(ended, work)
                 if over:
                     night.collect(work, [r.job for r in running])  # what starts next knows of it
                 for one in list(waiting):
                     if one.gpus > len(machine.gpus):
                         wanted = f"{one.gpus} GPU{'s' if one.gpus > 1 else ''}"
-                        result.give_up(one.folder, f"it needs {wanted}, and this machine has {len(machine.gpus)}")
+                        night.give_up(work, one, f"it needs {wanted}, and this machine has {len(machine.gpus)}")
                         waiting.remove(one)
                     elif (held := _room(one, running, machine)) is not None:
                         overtaken = overtaken + 1 if one is not waiting[0] else 0
                         waiting.remove(one)
-                        running.append(_start(one, held, work))
+                        running += _start(one, held, work)
                     elif overtaken >= OVERTAKEN and not one.gpus:  # a GPU may be held by others for long
                         break
                 if time.monotonic() >= next_show:
@@ -156,35 +160,55 @@ def _hold_gpu(name: str) -> IO[bytes] | None:
     return None
 
 
-def _start(one: Job, held: list[tuple[str, IO[bytes]]], work: Night) -> _Running:
-    night.refresh(work, one, **({"CUDA_VISIBLE_DEVICES": ",".join(name for name, _ in held)} if held else {}))
-    log = open(one.folder / "job.log", "ab")  # noqa: SIM115 - the child's own
+def _start(one: Job, held: list[tuple[str, IO[bytes]]], work: Night) -> list[_Running]:
+    """Start a job; none where a target of it that ran before has left its folder unusable."""
+    try:
+        night.refresh(work, one, **({"CUDA_VISIBLE_DEVICES": ",".join(name for name, _ in held)} if held else {}))
+        log = _log(one)
+    except OSError as problem:
+        if problem.errno in FULL:
+            raise
+        for _, lock in held:
+            lock.close()
+        why = f"its folder cannot be used: {problem.strerror}"
+        work.say(f"{one.label}: {why}")
+        night.give_up(work, one, why)
+        return []
     with log:
         child = subprocess.Popen(
             [sys.executable, "-m", "reprokit.host.triage.job", str(one.folder), str(os.getpid())],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
-    return _Running(one, child, held, time.monotonic())
+    return [_Running(one, child, held, time.monotonic())]
+
+
+def _log(one: Job) -> IO[bytes]:
+    """The log of a job: a file of its own, also where a target has put a pipe or a link in its place."""
+    place = one.folder / "job.log"
+    if place.exists() and (place.is_symlink() or not place.is_file()):
+        deletion.delete(place, inside=one.folder)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.fdopen(os.open(place, flags, 0o644), "ab")
 
 
 def _is_over(one: _Running) -> bool:
     return time.monotonic() - one.began > one.job.limit_s
 
 
-def _end(one: _Running, say: Callable[[str], None]) -> None:
+def _end(one: _Running, work: Night) -> None:
     """A job has ended, or has to: a result is there in any case."""
     if one.child.poll() is None:
         job.end(one.child)
     _free(one)
-    told = result.read_result(one.job.folder)
+    told = night.read(work, one.job)
     problem = told.get("problem")
     if not told:
         said = files.read_tail(one.job.folder / "job.log", 2_000).strip().splitlines()
         status = one.child.returncode
         problem = f"its process ended with status {status} and left no result{': ' + said[-1] if said else ''}"
-        result.give_up(one.job.folder, problem)
+        night.give_up(work, one.job, problem)
     if problem:
-        say(f"{one.job.label}: {problem}")
+        work.say(f"{one.job.label}: {problem}")
 
 
 def _free(one: _Running) -> None:

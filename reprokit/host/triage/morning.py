@@ -13,6 +13,7 @@ from typing import Any
 from ...core.records import BadInput
 from ...core.triage import trend
 from .. import private
+from . import bugs
 from .cells import settings_words
 from .ledger import Ledger
 
@@ -68,6 +69,7 @@ def report(ledger: Ledger, number: int | None = None, beside: Path | None = None
         "lost": lost,
         "proposals": _proposals(ledger),
         "costs": _costs(runs),
+        "refused": refused(ledger, night["id"]),
     }
     told["exit_code"] = exit_code(told)
     told["sentence"] = _sentence(told)
@@ -75,6 +77,16 @@ def report(ledger: Ledger, number: int | None = None, beside: Path | None = None
     assert isinstance(cleaned, dict)
     _link(cleaned, groups, beside)
     return cleaned
+
+
+MOST_REFUSED = 50
+
+
+def refused(ledger: Ledger, night: int) -> dict[str, Any]:
+    """What did not agree with the schema: of this night's jobs, and of the ledger as it was opened."""
+    rows = ledger.all("SELECT why FROM event WHERE bug = 0 AND night = ? AND what = ?", night, bugs.REFUSED)
+    found = [*ledger.refused, *(row["why"] for row in rows)]
+    return {"count": len(found), "reasons": found[:MOST_REFUSED]}
 
 
 def exit_code(told: dict[str, Any]) -> int:
@@ -259,14 +271,22 @@ def _sentence(told: dict[str, Any]) -> str:
         parts.append(f"{len(told['lost'])} lost")
     if told["surprises"]:
         parts.append(f"{len(told['surprises'])} not as expected")
+    if told["refused"]["count"]:
+        parts.append(f"{told['refused']['count']} refused")
     night = told["night"]
     return f"{', '.join(parts) or 'nothing to tell'}; {told['healthy']} of {night['planned'] or night['runs']} healthy"
 
 
 def _link(told: dict[str, Any], before: dict[str, list[dict[str, Any]]], beside: Path | None) -> None:
     """Name packs from where the report lies: a relative link says nothing of the machine."""
-    for group, bugs in told["groups"].items():
-        for bug, real in zip(bugs, before[group], strict=True):
+    for group, listed in told["groups"].items():
+        for bug, real in zip(listed, before[group], strict=True):
             bug["pack"] = ""
-            if real["pack"] and beside is not None and os.path.exists(real["pack"]):
+            if real["pack"] and beside is not None and _is_inside(Path(real["pack"]), beside):
                 bug["pack"] = os.path.relpath(real["pack"], beside)
+
+
+def _is_inside(pack: Path, beside: Path) -> bool:
+    """A result may name any file as its pack; only one of this output folder is linked."""
+    real = Path(os.path.realpath(pack))
+    return real.is_file() and Path(os.path.realpath(beside)) in real.parents

@@ -7,11 +7,11 @@ once. Whatever is killed, the next start reads the plan, takes what is done and 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from ...core.records import BadInput
-from .. import files
-from . import bugs, ledger, record, result
+from .. import deletion, files
+from . import bugs, ledger, quarantine, record, result, schema
 from . import plan as planning
 from .cells import Cell, Suite
 
@@ -37,6 +37,8 @@ class Job:
 
     folder: Path
     cell: int
+    key: str
+    """Of the cell."""
     label: str
     cores: int
     memory_bytes: float
@@ -62,6 +64,7 @@ class Night:
     """What went wrong with the night itself."""
     taken: set[Path] = field(default_factory=set)
     """Folders whose results are in the ledger."""
+    say: Say = lambda words: None
 
     @property
     def left(self) -> list[Job]:
@@ -113,7 +116,7 @@ def begin(
         "jobs": [planning.plan(suite, c, n, path, pythons, problems, store) for n, c in enumerate(cells, 1)],
     }  # fmt: skip
     files.write_json(path / PLAN, told)
-    return _open(path, told, suite, store)
+    return _open(path, told, suite, store, say)
 
 
 def collect(night: Night, running: Iterable[Job] = ()) -> list[Job]:
@@ -124,12 +127,41 @@ def collect(night: Night, running: Iterable[Job] = ()) -> list[Job]:
     found = []
     busy = {one.folder for one in running}
     for one in night.left:
-        told = result.read_result(one.folder) if one.folder not in busy else {}
+        told = read(night, one) if one.folder not in busy else {}
         if told:
             record.record(night.store, night.id, one.cell, told)
             night.taken.add(one.folder)
             found.append(one)
+            for words in told["refused"]:
+                _refused(night, f"a file of {one.label}", words)
     return found
+
+
+def read(night: Night, one: Job) -> dict[str, Any]:
+    """The result of a job; empty where there is none. A file that is none is put into quarantine."""
+    try:
+        return result.read_result(one.folder, one.key)
+    except schema.Refused as why:
+        kept = quarantine.take(one.folder / result.RESULT, night.path.parent.parent)
+        _refused(night, f"{result.RESULT} of {one.label}", f"{why}; see {kept}")
+        return {}
+
+
+def give_up(night: Night, one: Job, why: str) -> None:
+    """A job has no result and gets none: its folder, or where that takes no file the ledger, says why."""
+    if read(night, one):
+        return
+    try:
+        result.give_up(one.folder, one.key, why)
+    except OSError:
+        record.record(night.store, night.id, one.cell, result.lost(one.folder, one.key, why))
+        night.taken.add(one.folder)
+
+
+def _refused(night: Night, what: str, why: str) -> None:
+    night.say(f"refused {what}: {why}")
+    with night.store.change():
+        bugs.tell(night.store, 0, night.id, bugs.REFUSED, f"{what}: {why}"[:4_000])
 
 
 def close(night: Night, is_complete: bool) -> None:
@@ -139,8 +171,13 @@ def close(night: Night, is_complete: bool) -> None:
 
 
 def refresh(night: Night, one: Job, **variables: str) -> None:
-    """Tell a job, just before it starts, its environment variables and which failures the ledger has a repro of by now."""
+    """Tell a job, just before it starts, its environment variables and which failures the ledger has a repro of by now.
+
+    Raises OSError where its folder has no spec.
+    """
     spec = files.read_object(one.folder / result.SPEC)
+    if spec.get("key") != one.key:
+        raise FileNotFoundError(errno.ENOENT, "its spec was changed or deleted", str(one.folder / result.SPEC))
     spec.update(known=planning.known(night.store), environment=variables)
     files.write_json(one.folder / result.SPEC, spec)
 
@@ -151,12 +188,12 @@ def _cut_short(
     """The last night where it can be gone on with; older ones are collected and closed."""
     unfinished = []
     for path in sorted((output / "nights").iterdir(), key=_sequence):
-        told = _read_plan(path)
+        told = _read_plan(path, output, say)
         row = store.one("SELECT state FROM night WHERE uid = ?", told["uid"]) if told else None
         if told and (row is None or row["state"] == "running"):
             unfinished.append((path, told, row is not None))
     for path, told, is_known in unfinished:
-        night = _open(path, told, suite, store)
+        night = _open(path, told, suite, store, say)
         collect(night)
         is_recent = time.time() - float(told["started"]) < RESUME_S  # also where the clock was put back
         is_last = path == unfinished[-1][0]
@@ -175,21 +212,21 @@ def _cut_short(
 
 def _sequence(path: Path) -> tuple[int, str]:
     """How nights of one folder are ordered, whatever the clock has done."""
-    text = files.read_text(path / SEQUENCE).strip()
-    return (int(text) if text.isascii() and text.isdigit() else 0, path.name)
+    text = files.read_text(path / SEQUENCE, 100).strip()
+    return (int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0, path.name)
 
 
-def _read_plan(path: Path) -> dict[str, Any]:
-    """The plan of a night; empty where there is none that can be used."""
-    told = files.read_object(path / PLAN)
-    with contextlib.suppress(KeyError, TypeError):
-        is_whole = all(name in told for name in ("uid", "suite", "digest", "started"))
-        if is_whole and all(Path(planned["folder"]).name == planned["folder"] for planned in told["jobs"]):
-            return told
-    return {}
+def _read_plan(path: Path, output: Path, say: Say) -> dict[str, Any]:
+    """The plan of a night; empty where there is none, or one that is refused: its night is left as it is."""
+    try:
+        told = schema.read(path / PLAN, schema.Plan)
+    except schema.Refused as why:
+        say(f"refused {PLAN} of night {path.name}: {why}; see {quarantine.take(path / PLAN, output)}")
+        return {}
+    return schema.plain(told) if told else {}
 
 
-def _open(path: Path, told: dict[str, Any], suite: Suite, store: ledger.Ledger) -> Night:
+def _open(path: Path, told: dict[str, Any], suite: Suite, store: ledger.Ledger, say: Say) -> Night:
     jobs = []
     row = store.one("SELECT id FROM night WHERE uid = ?", told["uid"])
     number = (
@@ -200,10 +237,11 @@ def _open(path: Path, told: dict[str, Any], suite: Suite, store: ledger.Ledger) 
     with store.change():
         for planned in told["jobs"]:
             cell = ledger.cell_id(store, planned["key"], planned["target"], planned["settings"], planned["tags"])
-            needs = {k: planned[k] for k in ("label", "cores", "memory_bytes", "gpus", "expected_s", "limit_s")}
+            needs = {k: planned[k] for k in ("key", "label", "cores", "memory_bytes", "gpus", "expected_s", "limit_s")}
             jobs.append(Job(path / "jobs" / planned["folder"], cell, **needs))
     done = {r["cell"] for r in store.all("SELECT cell FROM run WHERE night = ?", number)}
-    return Night(path, path.name, number, suite, store, jobs, taken={j.folder for j in jobs if j.cell in done})
+    taken = {j.folder for j in jobs if j.cell in done}
+    return Night(path, path.name, number, suite, store, jobs, taken=taken, say=say)
 
 
 def _new_folder(nights: Path) -> Path:
@@ -212,8 +250,8 @@ def _new_folder(nights: Path) -> Path:
     number = 1 + max((_sequence(path)[0] for path in nights.iterdir()), default=0)
     for again in range(1, 1_000):
         path = nights / (day if again == 1 else f"{day}-{again}")
-        if path.exists() and not (path / PLAN).exists():  # killed before it was planned: nothing was run
-            shutil.rmtree(path, ignore_errors=True)
+        if path.exists() and not (path / PLAN).exists() and not any((path / "jobs").glob("*/*-*")):
+            deletion.delete(path, inside=nights)  # killed before it was planned: nothing was run
         with contextlib.suppress(FileExistsError):
             path.mkdir()
             (path / "jobs").mkdir()

@@ -60,7 +60,7 @@ def plan(
         "limit_s": limit_s * (1 + limits.retries),
     }  # fmt: skip
     if why := problems.get(environment.name):
-        result.give_up(folder, f"environment {environment.name}: {why}")
+        result.give_up(folder, cell.key, f"environment {environment.name}: {why}")
     return planned
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from .. import deletion
 from . import result
 from .cells import Suite
 from .ledger import Ledger
@@ -49,23 +49,23 @@ def prune(ledger: Ledger, suite: Suite, output: Path, is_rehearsal: bool = False
         " WHERE night.suite = ? AND run.night < ? AND folder != ''", suite.name, limit(suite.keep_healthy_nights),
     )  # fmt: skip
     for row in rows:
-        # from names alone: what a result says of its place is not asked
+        # from names alone, which the schema of the ledger bounds: what a result says of its place is not asked
         folder = output / "nights" / row["name"] / "jobs" / Path(row["folder"]).name
         if row["kind"] != "ok" and row["night"] >= limit(suite.keep_nights):
             continue
-        if folder.resolve() != folder or not (folder / result.SPEC).is_file():
+        if folder.resolve() != folder or output not in folder.parents or not (folder / result.SPEC).is_file():
             continue
         for path in sorted([*folder.glob("run-[0-9]*"), *folder.glob("cache")]):
             gone.folders += 1
             gone.size_bytes += _size(path)
             if not is_rehearsal:
-                shutil.rmtree(path, ignore_errors=True)
+                deletion.delete(path, inside=folder)
         for path in sorted(folder.glob("reprokit-*.tar.gz")):
             if str(path) not in kept:
                 gone.packs += 1
                 gone.size_bytes += path.lstat().st_size
                 if not is_rehearsal:
-                    path.unlink(missing_ok=True)
+                    deletion.delete(path, inside=folder)
     return gone
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import files
+from . import schema
 
 SPEC, RESULT = "spec.json", "result.json"
 SCHEMA = 1
@@ -14,59 +15,30 @@ NO_BUG = frozenset({HEALTHY, "unknown", ""})
 """Verdicts that sight nothing."""
 
 
-def read_result(folder: Path) -> dict[str, Any]:
-    """The result of a job; empty where there is none, or where what lies there is none."""
-    told = files.read_object(folder / RESULT)
-    return told if told and _is_result(told, files.read_object(folder / SPEC).get("key")) else {}
+def read_result(folder: Path, key: str) -> dict[str, Any]:
+    """The result of a job; empty where there is none. Raises :exc:`schema.Refused` where the file is none of this cell."""
+    told = schema.read(folder / RESULT, schema.Result)
+    if told is None:
+        return {}
+    if told.key != key:
+        raise schema.Refused("it is the result of another cell")
+    return {**schema.plain(told), "folder": str(folder)}
 
 
-def _is_result(told: dict[str, Any], key: Any) -> bool:
-    """It has the shape of what :func:`run_job` writes; a target can write there too."""
-    attempts, found, expect = (told.get(name) for name in ("attempts", "minimized", "expect"))
-    if told.get("schema") != SCHEMA or told.get("key") != key or not isinstance(attempts, list):
-        return False
-    if (
-        not isinstance(expect, list)
-        or not isinstance(told.get("problem"), str)
-        or not isinstance(found, (dict, type(None)))
-    ):
-        return False
-    if found and not all(isinstance(found.get(k), (str, type(None))) for k in ("signature", "text", "pack")):
-        return False
-    return _is_number(told.get("seconds")) and all(_is_attempt(one) for one in attempts)
+def give_up(folder: Path, key: str, why: str) -> None:
+    """Leave a result for a job that has none and will get none; raises OSError where the folder takes none."""
+    files.write_json(folder / RESULT, lost(folder, key, why))
 
 
-def _is_attempt(told: Any) -> bool:
-    if not isinstance(told, dict):
-        return False
-    parts = [told.get(name) for name in ("verdict", "signature", "traits", "phases")]
-    if not all(isinstance(part, dict) for part in parts):
-        return False
-    verdict, signature, _, phases = (dict(part or {}) for part in parts)
-    texts = [
-        verdict.get("kind"),
-        signature.get("id"),
-        signature.get("title"),
-        *map(told.get, ("torch", "triton", "pack")),
-    ]
-    numbers = [signature.get("algorithm"), *map(told.get, ("seconds", "compile_s", "peak_rss_bytes")), *phases.values()]
-    return all(isinstance(t, (str, type(None))) for t in texts) and all(map(_is_number, numbers))
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
-
-
-def give_up(folder: Path, why: str) -> None:
-    """Leave a result for a job that has none and will get none."""
-    key = files.read_object(folder / SPEC).get("key", "")
-    told = {
+def lost(folder: Path, key: str, why: str) -> dict[str, Any]:
+    """The result of a job that came to nothing."""
+    return {
         "schema": SCHEMA,
         "key": key,
         "expect": [],
         "folder": str(folder),
         "attempts": [],
         "minimized": None,
-        "problem": why,
+        "seconds": None,
+        "problem": why[:4_000],
     }
-    files.write_json(folder / RESULT, told)

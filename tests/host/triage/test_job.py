@@ -38,7 +38,7 @@ def test_a_wrong_result_is_called_by_where_it_begins(
     monkeypatch.setattr(job, "_reprokit", call)
     (tmp_path / "spec.json").write_text(json.dumps({**SPEC, "known": known}))
     assert job.run_job(str(tmp_path))
-    told = result.read_result(tmp_path)
+    told = result.read_result(tmp_path, "k")
     assert [a["signature"]["title"] for a in told["attempts"]] == [where["signature"]["title"]] * 2
     assert told["minimized"]["signature"] == where["signature"]["id"]
     first = told["attempts"][0]
@@ -62,8 +62,8 @@ def test_a_killed_job_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     with pytest.raises(KeyboardInterrupt):
         job.run_job(str(tmp_path))
-    assert not result.read_result(tmp_path)
+    assert not result.read_result(tmp_path, "k")
     ends = iter([answer("ok", "ok")])
     assert job.run_job(str(tmp_path))
     assert calls == ["capture"] * 3
-    assert len(result.read_result(tmp_path)["attempts"]) == 2
+    assert len(result.read_result(tmp_path, "k")["attempts"]) == 2

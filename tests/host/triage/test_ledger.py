@@ -325,15 +325,24 @@ def test_sums_follow_from_what_was_seen(tmp_path_factory: pytest.TempPathFactory
 
 
 def test_import_refuses_what_is_no_export(tmp_path: Path) -> None:
-    """One line says which line is wrong, and nothing of it is taken in."""
+    """A file that does not begin as an export is refused whole; of an export, lines that are none are, and said."""
     store = new_ledger(tmp_path)
     night(store, a=result(failing("lost")))
     lines = [json.dumps(row) for row in exchange.export(store)]
     other = new_ledger(tmp_path / "other")
-    for broken in ([*lines, "{"], [*lines, '{"type": "sighting"}'], ["[]"], [lines[1]], [*lines, '{"type": "x"}']):
+    for broken in (["[]"], [lines[1]], ["", lines[1]], ["{"], ['{"type": "ledger", "schema": 2}'], ["[" * 100_000]):
         with pytest.raises(BadInput, match=r"line \d+ is no line of an export"):
             exchange.take_in(other, broken)
         assert not other.all("SELECT id FROM night")
+    for number, bad in enumerate(
+        ("{", '{"type": "sighting"}', '{"type": "x"}', '{"type": []}', "[" * 100_000, b"\xff")
+    ):
+        exchange.take_in(other, [*lines, bad])
+        assert (
+            len(other.refused) == number + 1 and f"1 line of the import (line {len(lines) + 1}: " in other.refused[-1]
+        )
+        assert len(other.refused[-1]) < 600
+    assert [*exchange.export(other)] == [*exchange.export(store)]
 
 
 def test_bad_ledgers_are_refused_and_left_alone(tmp_path: Path) -> None:

@@ -1,0 +1,32 @@
+"""Open a ledger for a command: what is refused of it is said, and what goes wrong is one line."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import out
+
+if TYPE_CHECKING:
+    from ..host.triage.ledger import Ledger
+
+
+@contextlib.contextmanager
+def opened(
+    output_dir: Path, ledger_path: Path | None, is_new_ok: bool = False, is_told: bool = False
+) -> Iterator[Ledger]:
+    """The ledger; ``is_told`` where what is refused of it comes in a report."""
+    from ..core.records import BadInput
+    from ..host.triage import ledger
+
+    place = ledger_path or output_dir / "ledger.sqlite"
+    try:
+        with ledger.open_ledger(place, is_new_ok) as store:
+            for why in () if is_told else store.refused:
+                out.say(f"refused {why}")
+            yield store
+    except sqlite3.Error as problem:
+        raise BadInput(f"cannot use the ledger {place}: {problem}; see docs/ledger.md, or name another --ledger") from problem  # fmt: skip
