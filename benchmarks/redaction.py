@@ -6,8 +6,8 @@ python benchmarks/redaction.py --lines prints only the part that needs no captur
 Each program of benchmarks/redaction_cases.py is captured and minimized in the environment that it names. ``repro.py`` is
 then taken out of the tarball, and the program under the heading "Repro" out of issue.md. Each is run with Python alone, in
 an empty folder and a plain environment. It fails the same way when the last exception of its traceback has the type and
-the message that the program's own has, where numbers and what the redactor replaces do not count. For a program without
-such a repro the table also says how the smallest program fails before it is redacted.
+the message that the program's own has, where numbers and what the redactor replaces do not count. Where a
+pack has no repro the table says how the smallest program fails. Python files of packs that do not compile are counted too.
 
 Each line of benchmarks/data/harmless_lines.txt is redacted in several environments. None of the lines holds anything
 private, except that a user, a host or a secret may be an English word that the line has too.
@@ -112,6 +112,15 @@ def fails(text: str) -> tuple[str, str]:
     return failure(done.stderr) if done.returncode else ("", "it passes")
 
 
+def compiles(text: str) -> bool:
+    """Whether a text is a program of Python."""
+    try:
+        compile(text, "program", "exec")
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
 def inline(issue: str) -> str:
     """The program under the heading "Repro" of an issue."""
     found = re.search(
@@ -150,10 +159,8 @@ def judge(name: str, trap: Trap, place: Path) -> dict[str, Any]:
 
     wanted = failure(stderr.read_text())
     with tarfile.open(told["pack"]) as pack:
-        files = {
-            Path(m.name).name: m for m in pack.getmembers() if m.name.endswith(("/repro.py", "repro.py", "issue.md"))
-        }
-        texts = {n: (pack.extractfile(m) or sys.stdin.buffer).read().decode() for n, m in files.items()}
+        files = {m.name: pack.extractfile(m) for m in pack.getmembers() if m.name.endswith((".py", ".md"))}
+        texts = {n: file.read().decode(errors="replace") for n, file in files.items() if file}
     row["repro"], row["seconds"] = texts.get("repro.py", ""), round(time.monotonic() - began, 1)
     row["wanted"] = f"{wanted[0]}: {wanted[1]}"
     if not wanted[0]:
@@ -164,10 +171,11 @@ def judge(name: str, trap: Trap, place: Path) -> dict[str, Any]:
         row["why"] = (why := against(shown)) and f"in issue.md: {why}"
     row["is_same"] = not row["why"]
     if row["why"]:
-        found = told.get("minimized") or {}
-        row["unproven"] = told.get("unproven") or found.get("unproved") or found.get("notes")
-        row["before"] = against(best.read_text()) if best.exists() else "no program"
-        row["left"] = found.get("text") or (best.read_text() if best.exists() else "")
+        row["unproven"] = told.get("unproven")
+        row["left"] = best.read_text() if best.exists() else ""
+        if not row["repro"]:
+            row["why"] += f"; the smallest program: {against(row['left']) if row['left'] else 'there is none'}"
+    row["broken"] = [n for n in texts if n.endswith(".py") and not compiles(texts[n])]
     return row
 
 
@@ -230,7 +238,9 @@ def main() -> None:
                 print("| " + " | ".join(str(c).replace("\n", " ") for c in cells) + " |", flush=True)
                 if args.json:
                     args.json.write_text(json.dumps(rows, indent=1))
-    print(f"\n{sum(row['is_same'] for row in rows)} of {len(rows)} repros fail in the same way\n")
+    print(f"\n{sum(row['is_same'] for row in rows)} of {len(rows)} repros fail in the same way")
+    broken = [f"{row['name']}/{file}" for row in rows for file in row.get("broken", ())]
+    print(f"{len(broken)} Python files of packs do not compile: {', '.join(broken)}\n")
     if not args.only:
         harmless()
 

@@ -42,19 +42,6 @@ def _backend(what: str, condition: str, top: str = "", body: str = "torch.relu(x
     return Trap(what, script, environ)
 
 
-_FAKE = """
-@torch.library.custom_op("mine::twice", mutates_args=())
-def twice(x: torch.Tensor) -> torch.Tensor:
-    return x * 2
-@twice.register_fake
-def _(x):
-    return x.new_empty(3)
-def picky(gm, inputs):
-    if any(n.op == "output" and n.args[0][0].meta["example_value"].shape == (3,) for n in gm.graph.nodes):
-        raise RuntimeError("not supported")
-    return gm.forward
-torch.compile(lambda x: twice(x), backend=picky)(torch.randn(4))
-"""
 _OUTER_LOOP = """
 def masked(x):
     mask = torch.full((8, 8), -10000.0)
@@ -118,7 +105,9 @@ TRAPS: dict[str, Trap] = {
     "user-nodes": _backend("LOGNAME=nodes and graph.nodes", "torch.relu in targets", LOGNAME="nodes"),
     "user-mean": _traced("USER=mean and x.mean", "x.mean(0).dim() == 1", USER="mean"),
     "host-head": _backend("HOSTNAME=head and net.head", "Net().head == 7", "class Net:\n    head = 7\n", HOSTNAME="head"),
-    "host-fake": Trap("HOSTNAME=fake and register_fake", "import torch" + _FAKE, {"HOSTNAME": "fake"}),
+    "host-fake": _backend(
+        "HOSTNAME=fake and fake_tensor", "callable(fake_tensor.FakeTensor)", "from torch._subclasses import fake_tensor\n", HOSTNAME="fake"
+    ),
     "host-worker": _backend(
         "HOSTNAME=worker and worker=3", "part(worker=3) == 4", "def part(worker):\n    return worker + 1\n", HOSTNAME="worker"
     ),
@@ -138,9 +127,9 @@ TRAPS: dict[str, Trap] = {
         "x@layer.weight", "score(torch.ones(2, 8)).shape == (2, 3)",
         "class layer:\n    weight = torch.ones(8, 3)\ndef score(x):\n    return x@layer.weight\n",
     ),
-    "matmul-dotted": _backend(
-        "batch.state@encoder.weight", "score(layer, layer).dim() == 2",
-        "class layer:\n    state = weight = torch.ones(3, 3)\ndef score(batch, encoder):\n    return batch.state@encoder.weight\n",
+    "matmul-dotted": _traced(
+        "batch.state@encoder.weight", "repr((batch.state@encoder.weight).shape[1] + 4) == '7'",
+        "from types import SimpleNamespace\nbatch, encoder = SimpleNamespace(state=torch.ones(2, 8)), SimpleNamespace(weight=torch.ones(8, 3))\n",
     ),
     "prefix-name": _backend(
         "a function whose name begins like a token", "hf_AttentionHeadProjectionWeightsForAllLayers() == 3",
