@@ -48,7 +48,7 @@ def is_code(found: re.Match[str]) -> bool:
 
 
 _VERSION_BEFORE = re.compile(
-    r"(?:[\w-]==[ \t]*|\.so\.|(?i:version|release|build|rev|(?:tensorrt|trt|cudnn|cublas|cufft|curand|cusolver|cusparse|cupti|nvrtc|nvjitlink|npp)[\w-]{0,24})[\"']?[ \t]*[:=(]?[ \t]*[\"']?v?|\bv)$"
+    r"(?:[A-Za-z][\w.-]{0,60}==[ \t]*|\.so\.|(?i:version|release|build|rev|(?:tensorrt|trt|cudnn|cublas|cufft|curand|cusolver|cusparse|cupti|nvrtc|nvjitlink|npp)[\w-]{0,24})[\"']?[ \t]*[:=(]?[ \t]*[\"']?v?|\bv)$"
 )
 _SMALL = 16
 """Four smaller numbers are a version or a shape: one address in 65,536 has only such numbers."""
