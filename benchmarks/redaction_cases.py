@@ -150,7 +150,7 @@ TRAPS: dict[str, Trap] = {
         "def make_token(key):\n    return key\nclass Net:\n    def __init__(self):\n        self.token_emb = make_token(key=8)\n",
     ),
     "attribute-secret": _backend(
-        "self.secret, self.auth = parts", "Net(['query', 'value_proj8']).secret == 'query'",
+        "self.secret, self.auth = parts", "len(Net(['query', 'value_proj8']).secret) == 5",
         "class Net:\n    def __init__(self, parts):\n        self.secret, self.auth = parts\n",
     ),
     "class-password": Trap("class Password", "import torch" + _PASSWORD),
