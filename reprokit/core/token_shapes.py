@@ -152,7 +152,7 @@ SHAPES: tuple[Shape, ...] = (
     Shape("Slack webhook", ("hooks.slack.com",), r"hooks\.slack\.com/(?:services|workflows|triggers)/[\w+/-]{16,}"),
     Shape("Sonar token", ("squ_", "sqp_", "sqa_"), r"sq[upa]_[a-f0-9]{40}", _WORD),
     Shape("Sourcegraph token", ("sgp_", "slk_"), r"(?:sgp_(?:(?:[a-fA-F0-9]{16}|local)_)?|slk_)[a-fA-F0-9]{40,}"),
-    Shape("Square token", ("sq0", "EAAA"), r"(?:sq0(?:atp|csp|idp)-[\w-]{22,}|EAAA[\w-]{22,60})"),
+    Shape("Square token", ("sq0", "EAAA"), r"(?:sq0(?:atp|csp|idp)-[\w-]{22,}|(?<![A-Za-z0-9+/])EAAA[\w-]{22,60})"),
     Shape("Stripe key", ("k_live", "k_test", "k_prod", "whsec_"), r"(?:[srp]k_(?:live|test|prod)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{24,})"),
     Shape("Supabase key", ("sbp_", "sb_"), r"(?:sbp_[a-f0-9]{40}|sb_(?:secret|publishable)_[\w-]{20,})"),
     Shape("Tailscale key", ("tskey-",), r"tskey-[a-z]+-[A-Za-z0-9]{8,}(?:-[A-Za-z0-9]{16,})?"),

@@ -8,7 +8,8 @@ from typing import Any
 
 MOST_CHARS = 8 << 20
 MOST_VALUES = 200_000
-MOST_DEPTH = 64
+MOST_DEPTH = 200
+"""Of values in values. A flame graph of 90 frames, the deepest that a pack of ours holds, has 185."""
 MOST_DIGITS = 300
 """An integer with more cannot become a float."""
 
