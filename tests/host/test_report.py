@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reprokit.core import processes
+from reprokit.core import processes, untrusted
 from reprokit.core.machine_names import Private
 from reprokit.core.records import Dump, Frame, Observation, Signature, ThreadStack, Verdict
 from reprokit.core.redact import Redactor
@@ -116,7 +117,9 @@ def test_a_long_compile_keeps_its_end_and_a_deep_stack_its_leaf(tmp_path: Path) 
     dump = Dump(1, "py-spy", 7, (ThreadStack(7, "MainThread", deep, is_main=True, tid=7),))
     grown = flame.tree([dump], {})
     assert flame.depth(grown) < 100
-    text = render.report({**model(tmp_path), "flame": Redactor(Private()).value(grown)})
+    whole = {**model(tmp_path), "flame": Redactor(Private()).value(grown)}
+    assert untrusted.parse(json.dumps({"pack": whole})) == json.loads(json.dumps({"pack": whole}))  # show reads it
+    text = render.report(whole)
     assert "call_0" in text and "call_1999" in text and "frames ..." in text
 
 
