@@ -55,6 +55,7 @@ def test_help_is_what_the_commands_say() -> None:
         "__init__",
         "consent",
         "digest",
+        "ledgers",
         "options",
         "main",
         "out",

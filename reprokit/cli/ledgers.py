@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from . import out
 
 if TYPE_CHECKING:
-    from ..host.triage.ledger import Ledger
+    from ..host.triage.database import Ledger
 
 
 @contextlib.contextmanager
@@ -28,5 +28,5 @@ def opened(
             for why in () if is_told else store.refused:
                 out.say(f"refused {why}")
             yield store
-    except sqlite3.Error as problem:
+    except (sqlite3.Error, UnicodeDecodeError) as problem:
         raise BadInput(f"cannot use the ledger {place}: {problem}; see docs/ledger.md, or name another --ledger") from problem  # fmt: skip

@@ -128,6 +128,7 @@ def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, as_js
     \b
     Example: reprokit nightly report
     """
+    from ..core.records import BadInput
     from ..host.triage import morning, page
 
     with ledgers.opened(output_dir, ledger_path, is_told=True) as store:
@@ -135,7 +136,10 @@ def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, as_js
     if as_json:
         out.RESULTS.json(told)
     else:
-        page.write(told, output_dir)
+        try:
+            page.write(told, output_dir)
+        except OSError as problem:
+            raise BadInput(f"cannot write the report in {output_dir}: {problem.strerror}") from problem
         digest.show(told, output_dir)
     ctx.exit(told["exit_code"])
 

@@ -312,6 +312,42 @@ time.sleep(2)
 """
 
 
+LIAR = """
+import json, os, pathlib
+mine = pathlib.Path(os.environ["REPROKIT_RUN_DIR"]).parent
+for job in sorted(p for p in mine.parent.iterdir() if p != mine and not (p / "job.log").exists()):
+    key = json.loads((job / "spec.json").read_text())["key"]
+    told = {"schema": 1, "key": key, "expect": ["ok"], "problem": "", "seconds": 2**70, "attempts": []}
+    (job / "result.json").write_text(json.dumps(told))
+    (job / "attempt-1.json").mkdir()
+    os.mkfifo(job / "attempt-1.log")
+(mine / "result.json").mkdir()
+(mine.parents[3] / "digest.md").mkdir()
+"""
+
+
+@pytest.mark.slow
+def test_a_target_that_lies_for_others(tmp_path: Path) -> None:
+    """Results, folders and pipes that it leaves for jobs that run later are put aside and reported; all jobs run, tonight and the next night."""
+    place = marked(tmp_path, ("a", 0), ("b", 0))
+    (tmp_path / "liar.py").write_text(LIAR)
+    first, *others = place.read_text().partition("[[targets]]")
+    place.write_text(f'{first}[[targets]]\ncommand = ["{{python}}", "liar.py"]\n{"".join(others)}')
+    words = ("nightly", "run", "suite.toml", "--cores", "1")
+    for number in (1, 2):
+        done = reprokit(*words, cwd=tmp_path, env=clean_environ(MARKS=str(tmp_path / "marks")))
+        assert done.status == 0, done.err
+        assert marks(tmp_path) == {"a": number, "b": number}
+        told = reprokit("nightly", "report", "--json", cwd=tmp_path).json
+        assert (told["night"]["runs"], told["healthy"]) == (3, 3)
+        if number == 1:  # the next night runs the longest first, which may be another
+            assert told["refused"]["count"] == done.err.count("refused ") == 4, done.err
+            assert "Refused, in quarantine (4)" in done.out
+        assert (tmp_path / "reprokit-nightly" / "digest.md").is_file()
+        (tmp_path / "reprokit-nightly" / "digest.md").unlink()
+    assert len([*(tmp_path / "reprokit-nightly" / "quarantine").glob("*-result.json")]) >= 2
+
+
 @pytest.mark.slow
 def test_a_target_that_leaves_garbage(tmp_path: Path) -> None:
     """What it wrote where results lie is no result; the night ends, and the others are as they were."""

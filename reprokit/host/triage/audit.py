@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import sqlite3
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from ...core.records import BadInput
 from . import quarantine, rows
-
-if TYPE_CHECKING:
-    from .ledger import Ledger
+from .database import Ledger
+from .exchange import make_sums
 
 MOST_KEPT = 1_000
 """Rows of one table that the quarantine keeps; the others are counted."""
@@ -69,8 +67,6 @@ def _has_bad(ledger: Ledger, table: str) -> bool:
 
 
 def _clean(ledger: Ledger) -> None:
-    from .exchange import make_sums
-
     for table in rows.TABLES:
         bad = f"({rows.condition(table)}) IS NOT 1"
         count = ledger.all(f"SELECT count(*) AS n FROM {table} WHERE {bad}")[0]["n"]  # noqa: S608

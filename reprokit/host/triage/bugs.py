@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.records import BadInput
 from ...core.triage import likeness, status
-from .ledger import Ledger
+from .database import Ledger
 from .record import kind_of
 
 REFUSED = "refused"

@@ -20,7 +20,7 @@ from ...core.redact import Redactor
 from .. import private
 from . import quarantine, rows, schema
 from .bugs import fold
-from .ledger import SUMS, Ledger
+from .database import SUMS, Ledger
 from .record import count
 
 SCHEMA = 1

@@ -7,24 +7,18 @@ result so that a million sightings stay quick, and can be made again at any time
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...core.records import BadInput
-from .. import deletion
-from . import audit, rows
+from . import audit
+from .database import BUSY_S, Ledger, backup_of, prepared
 
 APPLICATION = 0x52_50_4B_54
 """``RPKT``: how SQLite's header tells this file from other databases."""
-BUSY_S = 30.0
-"""A second writer, such as ``reprokit nightly mute`` during a night, waits so long for its turn."""
-
 MIGRATIONS = (
     """
     CREATE TABLE night(id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, name TEXT NOT NULL, suite TEXT NOT NULL, started REAL NOT NULL,
@@ -65,84 +59,6 @@ MIGRATIONS = (
     """,
 )
 """One script a version; a ledger of version n has had the first n."""
-SUMS = ("place", "tally", "version")
-"""Tables that follow from the others."""
-
-
-class Ledger:
-    """An open ledger; every change is one transaction."""
-
-    def __init__(self, path: Path, database: sqlite3.Connection) -> None:
-        self.path = path
-        self.refused: list[str] = []
-        """What was taken out of it when it was opened, and why: one line a table."""
-        self._database = database
-
-    def all(self, sql: str, *values: Any) -> list[sqlite3.Row]:
-        """Rows of a question."""
-        return self._database.execute(sql, values).fetchall()
-
-    def one(self, sql: str, *values: Any) -> sqlite3.Row | None:
-        """The first row of a question, or None."""
-        row: sqlite3.Row | None = self._database.execute(sql, values).fetchone()
-        return row
-
-    def do(self, sql: str, *values: Any) -> int:
-        """Change something inside :meth:`change`; gives the id of a row that was inserted."""
-        return self._database.execute(sql, values).lastrowid or 0
-
-    def changes(self) -> int:
-        """How many rows were changed since the file was opened."""
-        return self._database.total_changes
-
-    @contextlib.contextmanager
-    def change(self) -> Iterator[None]:
-        """One transaction: all of it or nothing, also when reprokit is killed inside."""
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):  # a full disk has rolled it back already
-                self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
-
-    def back_up(self) -> Path:
-        """Copy the ledger beside itself, whole or not at all."""
-        place = backup_of(self.path)
-        draft = place.with_name(f".{place.name}.{os.getpid()}.draft")
-        try:
-            copy = sqlite3.connect(draft)
-            try:
-                self._database.backup(copy)
-            finally:
-                copy.close()
-            os.replace(draft, place)
-        finally:
-            deletion.delete(draft, inside=place.parent)
-        return place
-
-    def copy_into_memory(self) -> None:
-        """Go on with a copy, for a file that cannot be written."""
-        copy = _prepared(sqlite3.connect(":memory:", isolation_level=None))
-        self._database.backup(copy)
-        self._database.close()
-        self._database = copy
-
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
-
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def backup_of(path: Path) -> Path:
-    """Where the copy lies that each night's end leaves."""
-    return path.with_name(f"{path.stem}.backup{path.suffix}")
 
 
 def open_ledger(path: Path, is_new_ok: bool = False, is_checked: bool = False) -> Ledger:
@@ -162,7 +78,7 @@ def open_ledger(path: Path, is_new_ok: bool = False, is_checked: bool = False) -
         database = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     except (OSError, sqlite3.Error) as problem:
         raise BadInput(f"cannot open the ledger {path}: {problem}; name another --ledger") from problem
-    ledger = Ledger(path, _prepared(database))
+    ledger = Ledger(path, prepared(database))
     try:
         _check(ledger, is_new, is_checked)
         if is_new:
@@ -176,22 +92,13 @@ def open_ledger(path: Path, is_new_ok: bool = False, is_checked: bool = False) -
         audit.check_tables(ledger, MIGRATIONS)
         if not is_new:
             audit.refuse_rows(ledger)
-    except sqlite3.Error as problem:
-        database.close()
-        raise BadInput(_damaged(path, str(problem))) from problem
+    except (sqlite3.Error, UnicodeDecodeError) as problem:  # in a name of a column
+        ledger.close()
+        raise BadInput(_damaged(path, " ".join(str(problem).split())[:200])) from problem
     except BaseException:
         ledger.close()
         raise
     return ledger
-
-
-def _prepared(database: sqlite3.Connection) -> sqlite3.Connection:
-    database.row_factory = sqlite3.Row
-    database.text_factory = partial(str, encoding="utf-8", errors="replace")  # a damaged text is no reason to stop
-    database.execute("PRAGMA trusted_schema = OFF")
-    for name, function in rows.FUNCTIONS.items():
-        database.create_function(name, 2, function, deterministic=True)
-    return database
 
 
 def _is_read_only(path: Path) -> bool:
@@ -210,7 +117,7 @@ def _check(ledger: Ledger, is_new: bool, is_checked: bool) -> None:
             f"{ledger.path} was written by a newer reprokit (schema {version}, this one knows {len(MIGRATIONS)}); update reprokit, or name another --ledger; nothing was changed"
         )
     if is_checked and (said := ledger.all("PRAGMA quick_check(1)")[0][0]) != "ok":
-        raise BadInput(_damaged(ledger.path, str(said).splitlines()[-1]))
+        raise BadInput(_damaged(ledger.path, str(said).splitlines()[-1][:200]))
 
 
 def _migrate(ledger: Ledger) -> None:

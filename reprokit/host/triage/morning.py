@@ -15,7 +15,7 @@ from ...core.triage import trend
 from .. import private
 from . import bugs
 from .cells import settings_words
-from .ledger import Ledger
+from .database import Ledger
 
 SCHEMA = 1
 GROUPS = ("new", "regressed", "fixed", "flaky", "open", "muted")
@@ -160,7 +160,7 @@ class _Bugs:
             "torch": [v["torch"] for v in sorted(versions, key=lambda v: str(v["torch"])) if v["torch"]],
             "signatures": [{"id": s["id"], "title": s["title"]} for s in self._signatures.get(number, [])],
             "trend": trend_of, "matrix": self._matrix(places), "history": self._history(row["kind"], places),
-            "healthy_before": self._range(number) if now in ("new", "regressed") and tonight else None, "repro": row["repro"], "repro_lines": row["repro_lines"],
+            "healthy_before": self._range(number) if now in ("new", "regressed") and tonight else None, "repro": row["repro"] if row["repro_lines"] is not None else "", "repro_lines": row["repro_lines"],
             "pack": row["pack"],
         }  # fmt: skip
 

@@ -21,12 +21,14 @@ from typing import Any
 
 from ...core.records import BadInput
 from .. import deletion, files
-from . import bugs, ledger, quarantine, record, result, schema
+from . import bugs, database, ledger, quarantine, record, result, schema
 from . import plan as planning
 from .cells import Cell, Suite
 
 RESUME_S = 12 * 3600.0
 """A night that was cut short is gone on with so long; later its results count, and a new night begins."""
+MOST_REFUSALS = 3
+"""Refused results of one job that are reported."""
 PLAN, SEQUENCE = "plan.json", "sequence"
 Say = Callable[[str], None]
 
@@ -57,7 +59,7 @@ class Night:
     name: str
     id: int
     suite: Suite
-    store: ledger.Ledger
+    store: database.Ledger
     jobs: list[Job]
     is_resumed: bool = False
     notes: list[str] = field(default_factory=list)
@@ -65,6 +67,8 @@ class Night:
     taken: set[Path] = field(default_factory=set)
     """Folders whose results are in the ledger."""
     say: Say = lambda words: None
+    refusals: dict[Path, int] = field(default_factory=dict)
+    """How many results of a folder were refused."""
 
     @property
     def left(self) -> list[Job]:
@@ -99,7 +103,7 @@ def hold(output: Path) -> Iterator[Path]:
 
 def begin(
     suite: Suite, cells: tuple[Cell, ...], pythons: dict[str, str], problems: dict[str, str], output: Path,
-    store: ledger.Ledger, say: Say, forget: Callable[[Path], None] = lambda path: None,
+    store: database.Ledger, say: Say, forget: Callable[[Path], None] = lambda path: None,
 ) -> Night:  # fmt: skip
     """Go on with the night that was cut short, or plan a new one.
 
@@ -143,7 +147,9 @@ def read(night: Night, one: Job) -> dict[str, Any]:
         return result.read_result(one.folder, one.key)
     except schema.Refused as why:
         kept = quarantine.take(one.folder / result.RESULT, night.path.parent.parent)
-        _refused(night, f"{result.RESULT} of {one.label}", f"{why}; see {kept}")
+        night.refusals[one.folder] = night.refusals.get(one.folder, 0) + 1
+        if night.refusals[one.folder] <= MOST_REFUSALS:  # a target that runs may write it again and again
+            _refused(night, f"{result.RESULT} of {one.label}", f"{why}; see {kept}")
         return {}
 
 
@@ -183,7 +189,7 @@ def refresh(night: Night, one: Job, **variables: str) -> None:
 
 
 def _cut_short(
-    suite: Suite, output: Path, store: ledger.Ledger, digest: str, say: Say, forget: Callable[[Path], None]
+    suite: Suite, output: Path, store: database.Ledger, digest: str, say: Say, forget: Callable[[Path], None]
 ) -> Night | None:
     """The last night where it can be gone on with; older ones are collected and closed."""
     unfinished = []
@@ -218,6 +224,8 @@ def _sequence(path: Path) -> tuple[int, str]:
 
 def _read_plan(path: Path, output: Path, say: Say) -> dict[str, Any]:
     """The plan of a night; empty where there is none, or one that is refused: its night is left as it is."""
+    if not schema.is_file_name(path.name):  # a copy that a person made
+        return {}
     try:
         told = schema.read(path / PLAN, schema.Plan)
     except schema.Refused as why:
@@ -226,7 +234,7 @@ def _read_plan(path: Path, output: Path, say: Say) -> dict[str, Any]:
     return schema.plain(told) if told else {}
 
 
-def _open(path: Path, told: dict[str, Any], suite: Suite, store: ledger.Ledger, say: Say) -> Night:
+def _open(path: Path, told: dict[str, Any], suite: Suite, store: database.Ledger, say: Say) -> Night:
     jobs = []
     row = store.one("SELECT id FROM night WHERE uid = ?", told["uid"])
     number = (

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from ... import __version__
 from .. import files, render
+from . import quarantine
 from .local import duration
 from .morning import GROUPS
 
@@ -22,7 +23,10 @@ STATES = {"shows": "shows", "ok": "healthy", "before": "not tonight", "other": "
 
 
 def write(told: dict[str, Any], folder: Path) -> tuple[Path, Path]:
-    """Leave digest and page in ``folder``."""
+    """Leave digest and page in ``folder``; a folder in the place of one goes to the quarantine."""
+    for place in (folder / DIGEST, folder / PAGE):
+        if place.is_dir() and not place.is_symlink():
+            quarantine.take(place, folder)
     return files.write_whole(folder / DIGEST, digest(told)), files.write_whole(folder / PAGE, page(told))
 
 

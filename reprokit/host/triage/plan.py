@@ -9,7 +9,7 @@ from typing import Any
 from ...core import knobs
 from ...core.triage import trend
 from .. import files, private
-from . import job, ledger, record, result
+from . import database, job, record, result
 from .cells import Cell, Environment, Suite
 
 TRY_AGAIN_NIGHTS = 7
@@ -25,7 +25,7 @@ def plan(
     path: Path,
     pythons: dict[str, str],
     problems: dict[str, str],
-    store: ledger.Ledger,
+    store: database.Ledger,
 ) -> dict[str, Any]:
     """Write what one job is to do; gives its row of the plan."""
     plain = private.redactor().file_name(cell.target.replace(".py:", "-").rpartition("/")[2])
@@ -96,7 +96,7 @@ def capture_words(cell: Cell, python: str) -> tuple[list[str], list[str]]:
     return words, ["--model", cell.target]
 
 
-def known(store: ledger.Ledger) -> list[str]:
+def known(store: database.Ledger) -> list[str]:
     """Signatures whose bug has a proved repro, had none to find lately, or that nobody wants to hear of."""
     rows = store.all(
         "SELECT s.id FROM signature s JOIN bug b ON b.id = s.bug WHERE b.repro_lines IS NOT NULL OR b.muted IS NOT NULL"
@@ -105,7 +105,7 @@ def known(store: ledger.Ledger) -> list[str]:
     return [r["id"] for r in rows]
 
 
-def _settled(store: ledger.Ledger, cell: int) -> list[str]:
+def _settled(store: database.Ledger, cell: int) -> list[str]:
     """Signatures that this cell has shown in every one of at least three runs: one more tells nothing."""
     return [
         r["signature"]

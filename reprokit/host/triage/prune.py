@@ -8,7 +8,7 @@ from pathlib import Path
 from .. import deletion
 from . import result
 from .cells import Suite
-from .ledger import Ledger
+from .database import Ledger
 
 
 @dataclass

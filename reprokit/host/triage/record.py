@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.triage import trend
 from .cells import settings_words
-from .ledger import Ledger
+from .database import Ledger
 from .result import HEALTHY, NO_BUG
 
 

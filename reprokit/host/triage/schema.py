@@ -35,7 +35,6 @@ Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Bytes = Annotated[float, Meta(ge=0, le=1e18)]
 Clock = Annotated[float, Meta(ge=0, le=253_402_214_400)]
 """Seconds since the epoch, to the year 9999: what a calendar can show."""
-Scalar = str | int | float | bool | None
 Traits = dict[Word, Line | Annotated[list[Line], Meta(max_length=200)] | float | bool | None]
 Phases = dict[Line, Seconds]
 
@@ -175,6 +174,15 @@ def read(path: Path, shape: type[Shape], most_bytes: int = MOST_BYTES) -> Shape 
         why = {errno.ELOOP: "it is a symbolic link", errno.EINVAL: "it is no plain file", errno.ENXIO: "it is no plain file"}  # fmt: skip
         raise Refused(why.get(problem.errno or 0, f"it cannot be read ({problem.strerror})")) from None
     return convert(parse(data, most_bytes), shape)
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name is one that reprokit may have given to a file."""
+    try:
+        msgspec.convert(name, FileName)
+    except ValueError:  # also of what is no Unicode
+        return False
+    return True
 
 
 def _short(problem: Exception) -> str:

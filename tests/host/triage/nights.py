@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.host.triage import bugs, ledger, record
-from reprokit.host.triage.ledger import Ledger
+from reprokit.host.triage.database import Ledger
 
 
 def new_ledger(folder: Path) -> Ledger:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reprokit.core.records import BadInput
-from reprokit.host.triage import bugs, exchange, ledger, morning, page, plan, record
+from reprokit.host.triage import bugs, database, exchange, ledger, morning, page, plan, record
 
 from ...conftest import ROOT
 from .nights import failing, healthy, new_ledger, night, result, status
@@ -306,8 +306,8 @@ def test_sums_follow_from_what_was_seen(tmp_path_factory: pytest.TempPathFactory
     for row in plan:
         night(store, **{f"c{i}": _told(choice) for i, choice in enumerate(row) if choice is not None})
 
-    def sums(of: ledger.Ledger) -> list[Any]:
-        found = [[tuple(r) for r in of.all(f"SELECT * FROM {table} ORDER BY 1, 2")] for table in ledger.SUMS]
+    def sums(of: database.Ledger) -> list[Any]:
+        found = [[tuple(r) for r in of.all(f"SELECT * FROM {table} ORDER BY 1, 2")] for table in database.SUMS]
         # what is not seen since a bug came back is not counted yet
         found[0] = [r for r in found[0] if r[2]]
         return [*found, [tuple(r) for r in of.all("SELECT id, status, reason, changed FROM bug ORDER BY id")]]
@@ -374,7 +374,7 @@ def test_bad_ledgers_are_refused_and_left_alone(tmp_path: Path) -> None:
         newer.execute("PRAGMA user_version = 99")
     newer.close()
     refused(place.read_bytes(), "written by a newer reprokit .schema 99")
-    with ledger.open_ledger(ledger.backup_of(place), is_checked=True) as kept:
+    with ledger.open_ledger(database.backup_of(place), is_checked=True) as kept:
         assert len(kept.all("SELECT id FROM bug")) == 150
 
 
