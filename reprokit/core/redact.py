@@ -17,6 +17,7 @@ from typing import Any
 from . import escapes, lookalikes, redact_python, redact_rules, secret_names
 from .machine_names import Private
 from .secret_places import Span
+from .secret_values import is_name_of_layer
 
 ALLOWED_VARIABLES = re.compile(
     r"(?:TORCH|TRITON|CUDA|NCCL|GLOO|INDUCTOR|AOT|PYTORCH|OMP|MKL|KMP|GOMP|ROCR|HIP|HSA|AMD|NVIDIA|UCX|XLA)[A-Z0-9_]*"
@@ -90,7 +91,7 @@ class Redactor:
     def _given(self, name: str, value: str) -> str:
         """What a program gives to a name; another name of secrets is none: ``password_field = "db_password"``."""
         sure = secret_names.sureness(name)
-        is_name = value.isidentifier() and secret_names.sureness(value)
+        is_name = (value.isidentifier() and secret_names.sureness(value)) or is_name_of_layer(name, value)
         if not sure or is_name or (sure != secret_names.PASSWORD and not redact_rules.is_secret_entry(name, value)):
             return value
         return self._secret(sure, name, value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from . import lookalikes, secret_names
+from . import lookalikes, secret_names, torch_words
 from .secret_names import KEY, PASSWORD, TOKEN
 
 _CODE = re.compile(r"[A-Za-z_][\w.]*[\[(]")
@@ -36,6 +36,8 @@ def is_text(found: re.Match[str], name: str, sure: str) -> bool:
         return (sure == PASSWORD or secret_names.looks_secret(value) or name.isupper()) and not (
             " " in value and sure != PASSWORD
         )
+    if found.group("sign") and is_name_of_layer(name, value):
+        return False
     if secret_names.sureness(value) and value.replace("_", "").isalpha() and "_" in value:
         return False  # password_field = "db_password"
     if sure == PASSWORD:
@@ -49,6 +51,12 @@ def is_text(found: re.Match[str], name: str, sure: str) -> bool:
             )
         return _is_random_key(value)
     return len(value) >= 4
+
+
+def is_name_of_layer(name: str, value: str) -> bool:
+    """``api_key = "conv"``: a key or a token is never a word of torch's code; a password may be any word."""
+    words = secret_names.split(name)
+    return bool(words) and words[-1].removesuffix("s") in ("key", "token") and torch_words.is_code(value)
 
 
 _HEX_KEY = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")

@@ -139,7 +139,7 @@ def test_code_in_a_log_stays(names: list[str]) -> None:
 
 @pytest.mark.parametrize("line", [
     "tensorrt 10.13.3.9", "nvidia-cublas 12.8.4.1", "[pip3] nvidia-cudnn-cu12==9.10.2.21", "nvidia-cufft-cu12  11.3.3.83  pypi_0", "cudnn: 9.1.0.70",
-    "libnvinfer10 version 10.9.0.34", "out = x@layer.weight", "KEY = 'conv2d_3x3'", "- pass at work: `post_grad_custom_post_pass`", "optimizer adam, alpha=0.1", "pass=fuse_chunk_concat_pass graph=0", "kernel 3.3.1.1 of stages 00:01:02:03:04:05",
+    "libnvinfer10 version 10.9.0.34", "out = x@layer.weight", "KEY = 'conv2d_3x3'", "- pass at work: `post_grad_custom_post_pass`", "optimizer adam, alpha=0.1", "pass=fuse_chunk_concat_pass graph=0", "api_key = ('conv', 3)", "token: 'softmax'", "kernel 3.3.1.1 of stages 00:01:02:03:04:05",
 ])  # fmt: skip
 def test_a_line_stays(line: str) -> None:
     """Versions of packages, products of matrices, keys of tables and passes of the compiler are evidence."""
