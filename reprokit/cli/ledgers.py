@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from . import out
 
 if TYPE_CHECKING:
-    from ..host.triage.database import Ledger
+    from ..host.triage.ledger import Ledger
 
 
 @contextlib.contextmanager
@@ -20,14 +20,14 @@ def opened(
 ) -> Iterator[Ledger]:
     """The ledger; ``is_told`` where what is refused of it comes in a report."""
     from ..core.records import BadInput
-    from ..host.triage import ledger, quarantine
+    from ..host.triage import ledger
 
     place = ledger_path or output_dir / "ledger.sqlite"
     try:
         with ledger.open_ledger(place, is_new_ok) as store:
             if store.refused and not is_told:
-                more = f"; and {len(store.refused) - 1} more, see {quarantine.FOLDER}" if len(store.refused) > 1 else ""
-                out.say(f"refused {store.refused[0]}{more}")
+                more = len(store.refused) - 1
+                out.say(f"refused {store.refused[0]}{f'; and rows of {more} other tables' if more else ''}")
             yield store
     except (sqlite3.Error, UnicodeDecodeError) as problem:
         raise BadInput(f"cannot use the ledger {place}: {problem}; see docs/ledger.md, or name another --ledger") from problem  # fmt: skip
