@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from . import out
 
 if TYPE_CHECKING:
-    from ..host.triage.ledger import Ledger
+    from ..host.triage.database import Ledger
 
 
 @contextlib.contextmanager

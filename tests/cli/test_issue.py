@@ -30,7 +30,7 @@ def make(path: Path, kind: str = "exception", title: str = TITLE, drop: str = ""
         if name != drop:
             draft.add_text(f"issue/{name}.md", f"the {name}\x1b[2J\u202e\n")
     draft.add_text("issue/url.txt", EVIL)
-    return packing.write(packing.build(draft, lambda contents, trimmed: "readme"), path, "pack.tar.gz")
+    return packing.write(packing.build(draft, lambda contents, trimmed, hidden: "readme"), path, "pack.tar.gz")
 
 
 def test_where_everything_goes(tmp_path: Path) -> None:
