@@ -84,6 +84,7 @@ def main() -> None:
     from ..core.records import BadInput
 
     inherited.take_over()
+    signals_before = interrupts.count
     try:
         status = cli.main(standalone_mode=False)
     except click.exceptions.Abort:
@@ -108,7 +109,7 @@ def main() -> None:
             out.say(f"cannot go on: {spent}")
         else:  # a defect of ours: keep the traceback, spare the user
             out.say(f"this is a defect of reprokit; please report it with {_keep_traceback()}")
-    if interrupts.count:
+    if interrupts.count > signals_before:
         status = 130
     if status in (2, 3) and sys.argv[1:2] == ["bisect"] and "--git" in sys.argv:
         status = STOPS_GIT
