@@ -32,7 +32,9 @@ _LINE = r"[^\n]{0,300}?"
 def _flag(name: str, programs: str, flags: str, value: str = "", hints: tuple[str, ...] = ()) -> Place:
     """The word after a flag of one of some programs, with or without white space between them."""
     body = value or rf"(?P<secret>{_WORD}{{3,}})"
-    pattern = rf"(?<![\w-])(?:{programs})(?![\w-]){_LINE}(?:[\s\"',])(?:{flags}){_QUOTE}{body}"
+    pattern = (
+        rf"(?:(?<![\w-])|(?<=^[-+])|(?<=\n[-+]))(?:{programs})(?![\w-]){_LINE}(?:[\s\"',])(?:{flags}){_QUOTE}{body}"
+    )
     return Place(name, hints or tuple(p.replace("\\", "") for p in programs.split("|")), pattern)
 
 
@@ -107,5 +109,26 @@ PLACES: tuple[Place, ...] = (
         rf"(?:\b(?:s?ftp|ssh|scp|rsync)\b{_LINE}[\s\"'][\w.-]{{1,40}}:|\b(?:sqlplus|sqlldr|expdp|impdp)\b{_LINE}[\s\"'=][\w$#]{{1,40}}/|oracle:\w{{1,10}}:[\w$#]{{1,40}}/)(?P<secret>(?!{MARK}|/)[^\s@\"'<>]{{4,}})@[\w/(]"),
     Place("password of a network device", ("community", "secret ", "password "),
         rf"\b(?:snmp-server community|rocommunity|rwcommunity|enable secret|enable password|(?:secret|password) [0-9])[ \t]+(?:[0-9][ \t]+)?(?P<secret>{_WORD}{{5,}})"),
+    Place("user and password of a command", (" -p", " -P", "\"-p", "'-p"),
+        rf"(?:\s|[\"'])(?:-u|-U|-l|-n|--user|--username|--login)(?:{_NEXT})[A-Za-z_][\w.\\-]{{0,40}}(?<!\.py){_NEXT}(?:[^\s\"']{{1,60}}{_NEXT}){{0,3}}?-[pP]{_NEXT}?{_QUOTE}(?P<secret>(?![\d.:]+(?:/\w+)?(?:\s|$))(?!-|/)(?=[^\s\"']{{0,80}}[\dA-Z!#%^&*]){_WORD}{{4,}})"),
+    Place("user and password of a command", (":",),
+        rf"(?:\s|[\"'])(?:-u|-U|-A|-a|-id|--user|--auth|login=|user=|auth){_NEXT}?{_QUOTE}[A-Za-z_][\w.-]{{0,40}}:(?P<secret>(?!//)(?=[^\s\"'@/]{{0,80}}\d)(?=[^\s\"'@/]{{0,80}}[A-Za-z]){_WORD}{{6,}})"),
+    Place("user and password before a host", ("@",),
+        rf"(?:^|(?<=[\s\"'=(/:]))(?!sha256)[A-Za-z_][\w.-]{{0,40}}:(?P<secret>(?!{MARK})(?=[^\s@\"'<>/:]{{0,80}}\d)(?=[^\s@\"'<>/:]{{0,80}}[A-Za-z])[^\s@\"'<>/:]{{8,80}})@(?!sha256)[A-Za-z0-9<]"),
+    Place("password on standard input", ("echo", "printf"),
+        rf"\b(?:echo|printf)\s+(?:-[neE]+\s+|'%s(?:\\n)?'\s+)?{_QUOTE}(?P<secret>(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z]){_WORD}{{8,}}?){_QUOTE}\s*\|\s*(?:sudo\s+)?(?:kinit|huggingface-cli|hf|vercel|wrangler|flyctl|cryptsetup|smbclient|openssl|passwd|gpg|age|vault|npm|gh|glab|az|aws|gcloud|kubectl|tee /etc)\b"),
+    Place("password on standard input", ("<<<",), rf"<<<\s{{0,4}}{_QUOTE}(?P<secret>(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z]){_WORD}{{8,}})"),
+    Place("password of a key", ("ssh-keygen", "keytool", "jarsigner", "htpasswd -n", "ipmitool", "snmp", "wpa_passphrase", "securestring", "rootpw", "requirepass"),
+        rf"(?:\bssh-keygen\b{_LINE}\s-[NP]\s+|\b(?:keytool|jarsigner)\b{_LINE}\s-(?:store|key)pass(?:word)?\s+|\bhtpasswd\s+-n\w*\s+\S+\s+|\bipmitool\b{_LINE}\s-P\s*|\bsnmp\w+\b{_LINE}\s-[cAX]\s+|\bwpa_passphrase\s+\S+\s+|\bConvertTo-SecureString\s+|\brootpw\s+(?:--\w+\s+)?){_QUOTE}(?P<secret>{_WORD}{{4,}})", re.IGNORECASE),
+    Place("key of a login", ("cargo login", "snyk auth", "bw unlock", "bw login", "redis-cli auth", "login(", "pass "),
+        rf"(?:\bcargo login\s+|\bsnyk auth\s+|\bbw (?:unlock|login \S+)\s+|\bredis-cli{_LINE}\bAUTH\s+|(?:^|(?<=\n))PASS\s+){_QUOTE}(?P<secret>{_WORD}{{6,}})", re.IGNORECASE),
+    Place("setting of a command", ("/pass:", "/password:", "-dsonar", "secret.key=", "access.key="),
+        rf"(?:\s/pass(?:word)?:|-Dsonar\.(?:login|token|password)=|\bs3a?\.(?:secret|access)\.key=|\bsecret\.key=){_QUOTE}(?P<secret>{_WORD}{{4,}})", re.IGNORECASE),
+    Place("key of a network device", ("key ",),
+        rf"\b(?:tacacs-server|radius-server|crypto isakmp|tacacs|radius)\b[^\n]{{0,60}}?\bkey\s+(?:[0-9]\s+)?(?P<secret>{_WORD}{{5,}})"),
+    Place("password in a message", ("argument --", "temporary password", "root password"),
+        rf"(?:argument (?:-\w/)?--[\w-]*(?:key|token|secret|password|passwd|credential)[\w-]*: [^\n'\"]{{1,60}}['\"]|temporary password[^\n:]{{0,80}}:\s+|root password[^\n:]{{0,40}}:\s+)(?P<secret>{_WORD}{{4,}})"),
+    Place("password in SQL", ("values",),
+        rf"\b(?:password|passwd|pass|secret|token|api_key)\b\s{{0,4}}\)\s{{0,4}}values\s{{0,4}}\([^)\n]{{0,200}}?,\s{{0,4}}N?'(?P<secret>(?!{MARK})[^'\n]{{4,200}})'\s{{0,4}}\)", re.IGNORECASE),
     Place("recovery phrase", ("mnemonic", "seed phrase", "recovery phrase", "seed words"), r"(?i:mnemonic|seed phrase|recovery phrase|seed words)[\"'\s:=]{1,8}(?P<secret>[a-z]{3,8}(?:[ ,]+[a-z]{3,8}){11,23})"),
 )  # fmt: skip

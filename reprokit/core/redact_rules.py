@@ -16,6 +16,9 @@ _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _PRIVATE_KEYS = (
     # whole, even where each line has a prefix of its own
     r"(?P<secret>-{4,5} ?BEGIN (?P<what>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?) ?-{4,5}(?:(?!-----BEGIN)[\s\S]){0,16384}?-{4,5} ?END (?P=what) ?-{4,5})",
+    # cut short, with a prefix before each line
+    r"(?P<secret>-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}[^\n]{0,8}\n"
+    r"(?:[^\n]{0,80}?[A-Za-z0-9+/]{20,}={0,2}[^\nA-Za-z0-9]{0,8}(?:\n|$)){1,400})",
     # cut short
     r"(?P<secret>-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?(?: ?-{1,5})?"
     r"(?:(?:Proc-Type|DEK-Info|Version|Comment|Charset|Subject):[^\n\\\"]{0,200}|[A-Za-z0-9+/=\s\\>|]){0,16384})",
@@ -83,11 +86,13 @@ def _tokens() -> Rule:
     )
 
 
+_BEGINS = r"(?:(?<![a-z0-9+.-])|(?<=^[-+])|(?<=\n[-+]))"
+"""The sign of a line of a diff may be before a word."""
 _CREDENTIALS = (
     # up to the last @ of what stands before the path
-    rf"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{{0,20}}://(?P<secret>(?!{MARK}@)[^\s/?#\"'<>]{{1,400}})@",
+    rf"{_BEGINS}[a-z][a-z0-9+.-]{{0,20}}://(?P<secret>(?!{MARK}@)[^\s/?#\"'<>]{{1,400}})@",
     # a password with a slash or a question mark
-    rf"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{{0,20}}://(?P<secret>(?!{MARK})[^\s/@:?#\"'<>]{{0,80}}:(?!\d{{1,5}}/)[^\s@\"'<>]{{1,200}})"
+    rf"{_BEGINS}[a-z][a-z0-9+.-]{{0,20}}://(?P<secret>(?!{MARK})[^\s/@:?#\"'<>]{{0,80}}:(?!\d{{1,5}}/)[^\s@\"'<>]{{1,200}})"
     r"@(?=[\w.-]{1,100}(?::\d+)?(?:[/?#\s\"',;)\]]|$))",
 )
 

@@ -60,6 +60,7 @@ _FINDS = frozenset(
 """Before ``key`` where it opens nothing."""
 _PASSES = frozenset(
     "db user usr smtp ftp sftp mysql pg postgres root admin login ssh my proxy redis rabbit rabbitmq mail imap email git net app "
+    "store key trust become remote smb bind storage sys sa "
     "ldap http https web svc service mongo sql vpn wifi sudo default bind keystore truststore ca cert pem zip gpg jenkins".split()
 )
 """Before ``pass``; any other pass may be a compiler's."""
@@ -97,6 +98,23 @@ def sureness(name: str) -> str:
         return PASSWORD
     if last == "pw":
         return PASSWORD if before in _PASSES else "" if before else TOKEN
+    if (before, last) in (("pass", "phrase"), ("auth", "config")):
+        return PASSWORD if last == "phrase" else TOKEN
+    if last in (
+        "storepass",
+        "keypass",
+        "bindpw",
+        "rootpw",
+        "dbpw",
+        "userpw",
+        "adminpw",
+        "dbpass",
+        "smbpass",
+        "userpass",
+        "rootpass",
+        "remotepass",
+    ):
+        return PASSWORD
     if last == "pass":
         return PASSWORD if before in _PASSES else TOKEN if not before or is_constant else ""
     if last == "token":

@@ -25,15 +25,15 @@ _NAME_CHARS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _REST = re.compile(r"[A-Za-z0-9_]{0,48}(?:-[A-Za-z0-9_]{1,24}){0,4}")
 _NEXT = frozenset("\"'`\\=: \t\n]>(,}[{|")
 _QUOTE = r"(?P<quote>\\*(?:\"{3}|'{3}|[\"'`]))"
-_BODY = rf"(?!{MARK})(?P<secret>(?:(?!(?P=quote))(?:\\.|[^\\\n])){{3,4000}}?)(?:(?=(?P=quote))|(?=\n|$|<<cut ))"
+_BODY = rf"(?!{MARK})(?P<secret>(?:(?!(?P=quote))(?:\\.|[^\\\n])){{3,4000}}?)(?:(?=(?P=quote))(?!(?P=quote)[ \t]*:[^:])|(?=\n|$|<<cut ))"
 _CALL = r"(?:[\w.]{0,40}(?:Secret|Password|Token|Key|Credential|Sensitive|Field|str|bytes|repr|Some|Just|quote)\w{0,12}\((?:(?:default|value)=)?[ \t]*)?"
-_OPEN = rf"[\[({{]{{0,2}}[ \t]*{_CALL}[bfruBFRU]{{0,2}}"
-_SIGN = r"[ \t]*(?::[ \t]*[A-Za-z_][\w\[\], |.]{0,40}=(?!=)|:?=>?|==|:|->)[ \t]*"
+_OPEN = rf"[\[({{]{{0,2}}(?:(?<=\()\s{{0,40}}|[ \t]*){_CALL}(?:[bfruBFRUNL@$]{{0,2}}|r#)"
+_SIGN = r"(?:\[\d{0,6}\])?[ \t]*(?::[ \t]*&?[A-Za-z_][\w\[\], |.]{0,40}:?=(?!=)|[Aa]s[ \t]+\w{1,12}[ \t]*=|[?+]=|<-|:?=>?|==|:|->|\{(?=[\"']))[ \t]*"
 _CLOSE = r"(?:\\*[\"'`])?[ \t]?\]?"
 
 _QUOTED = re.compile(rf"{_CLOSE}(?:(?P<sign>{_SIGN})|[ \t]*,[ \t]*){_OPEN}{_QUOTE}{_BODY}")
 _BARE = re.compile(
-    rf"{_CLOSE}(?P<sign>[ \t]*(?::?=>?|==|:|->)[ \t]*)(?P<secret>(?!{MARK})"
+    rf"(?:{_CLOSE}|\*\*)(?P<sign>[ \t]*(?:[?+]=|<-|:?=>?|==|:|->)(?:[ \t]*!\w{{1,10}}[ \t])?[ \t]*)(?P<secret>(?!{MARK})"
     r"(?:[^\s\"'`,;&<>\\]|[;&](?=[^\s\"'\\])|,(?=[^\s\"'\\,=:]{1,64}(?:[\s\"',;]|$))|\\(?=[^\s\"'\\])){4,1000})"
 )
 _BLOCK = re.compile(
@@ -51,9 +51,17 @@ _ELEMENT = re.compile(
     r"[^<>\n]{0,100}>\s{0,40}(?:<!\[CDATA\[)?(?P<secret>(?!" + MARK + r")[^<>]{3,4000}?)\s{0,40}(?:\]\]>)?(?:</|<<cut )"
 )
 _PAIR = re.compile(
-    rf"\\*[\"']?(?:[^<>\n]{{0,60}}?[\s,]\s{{0,40}}|\s{{1,40}}|,|\n{_PREFIX}[ \t]{{1,40}})\\*[\"']?(?:value|val|content|default|secret)\\*[\"']?\s{{0,8}}[:=]\s{{0,8}}"
+    rf"\\*[\"']?(?:[^<>\n]{{0,60}}?[\s,]\s{{0,40}}|\s{{1,40}}|,|\n{_PREFIX}[ \t]{{1,40}})\\*[\"']?(?:[Vv]alue|val|content|default|secret|ParameterValue|stringValue)\\*[\"']?\s{{0,8}}[:=]\s{{0,8}}"
     rf"(?P<quote>\\*[\"'])?(?(quote){_BODY}|(?P<bare>(?!{MARK})[^\s\"',<>]{{4,}}))"
 )
+_INSIDE = re.compile(
+    rf"\\*[\"'][ \t]*:\s{{0,8}}\{{\s{{0,8}}\\*[\"'](?:value|val|content|default|data|secret|\$string)\\*[\"'][ \t]*:[ \t]*{_QUOTE}{_BODY}"
+)
+"""``"password": {"value": "..."}``."""
+_AFTER_TAG = re.compile(
+    rf"[\"']?[^<>\n]{{0,80}}>\s{{0,8}}(?P<secret>(?!{MARK})[^<>\s][^<>]{{3,400}}?)\s{{0,8}}</|</name>\s{{0,20}}<value>\s{{0,8}}(?:<string>)?(?P<bare>(?!{MARK})[^<>]{{4,400}}?)\s{{0,8}}</"
+)
+"""``<entry key="password">...</entry>``, and ``<name>password</name><value>...</value>``."""
 _PLIST = re.compile(rf"</key>\s{{0,40}}<(?:string|data)>\s{{0,40}}(?P<secret>(?!{MARK})[^<>]{{4,4000}}?)\s{{0,40}}</")
 _BETWEEN = r"(?:\\*[\"'][ \t]*,?\s{0,8}\\*[\"']|[ \t]+|=)"
 _FLAGGED = re.compile(
@@ -110,17 +118,27 @@ def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[S
     if head.endswith(("= ", "=", ".", "]")) and (found := _COMPARED.search(head)):
         yield start - len(head) + found.start("secret"), start - len(head) + found.end("secret"), "token"
     if head.rstrip("/:").endswith(("<", "&lt;")) or re.search(r"<[\w.-]{1,30}:$", head):
-        if found := _ELEMENT.match(text, end):
+        found = _ELEMENT.match(text, end)
+        if found and (sure != KEY or secret_names.looks_secret(found.group("secret"))):
             yield _span(found)
+            return
+        if not (found := _AFTER_TAG.match(text, end)) or not found.group("bare"):
+            return
+        yield _span(found)
         return
     if sure != KEY or name.isupper():
-        if found := _PLIST.match(text, end):
+        for pattern in (_PLIST, _INSIDE):
+            if found := pattern.match(text, end):
+                yield _span(found)
+                return
+        tagged = re.search(r"<[\w:.-]{1,40}\s[^<>]{0,80}(?:name|key|id)\s?=\s?[\"']$|<name>$", head)
+        if tagged and (found := _AFTER_TAG.match(text, end)):
             yield _span(found)
             return
         if (
             head.endswith(("'", '"', " ", ":"))
             and (found := _PAIR.match(text, end))
-            and re.search(r"(?:name|key|id)\\*[\"']?\s{0,8}[:=]\s{0,8}\\*[\"']?$", head, re.IGNORECASE)
+            and re.search(r"(?:[Nn]ame|[Kk]ey|[Ii]d)\\*[\"']?\s{0,8}[:=]\s{0,8}\\*[\"']?$", head, re.IGNORECASE)
         ):
             yield _span(found)
             return
