@@ -25,6 +25,8 @@ class Place:
 _WORD = rf"(?!{MARK})[^\s\"'`<>\\]"
 _NEXT = r"(?:\\*[\"']\s{0,4},\s{0,4}\\*[\"']|[ \t]+|=)"
 """Between two words of a command line, in a shell or in a list."""
+_SCHEME = r"(?:bearer|basic|token|digest)\s{0,4}(?:\\*[\"']|\{|%s)"
+"""The first half of a header that a program puts together."""
 _QUOTE = r"\\*[\"']?"
 _LINE = r"[^\n]{0,300}?"
 
@@ -49,15 +51,15 @@ PLACES: tuple[Place, ...] = (
     Place("Authorization header", ("authorization",),
         rf"(?P<open>\\*[\"'])(?:-H\s*)?(?:proxy-|x-)?authorization\s{{0,2}}:\s{{0,4}}(?P<secret>(?!{MARK})(?:(?!(?P=open))[^\n]){{4,4000}})", re.IGNORECASE),
     Place("Authorization header", ("authorization",),
-        rf"\b(?:proxy-|x-)?authorization\\*[\"']?\]?[ \t]*[:=,][ \t]*(?P<open>\\*[\"'])(?P<secret>(?!{MARK})(?:(?!(?P=open))[^\n]){{4,4000}})", re.IGNORECASE),
+        rf"\b(?:proxy-|x-)?authorization\\*[\"']?\]?[ \t]*[:=,][ \t]*(?P<open>\\*[\"'])(?P<secret>(?!{MARK}|none\b)(?!{_SCHEME})(?:(?!(?P=open))[^\n]){{4,4000}})", re.IGNORECASE),
     Place("Authorization header", ("authorization",),
-        rf"\b(?:proxy-|x-)?authorization[ \t]*[:=][ \t]*(?P<secret>(?!{MARK})[^\s\"'<(\[][^\n]{{4,4000}})", re.IGNORECASE),
+        rf"\b(?:proxy-|x-)?authorization[ \t]*[:=][ \t]*(?P<secret>(?!{MARK}|none\b|{_SCHEME})[^\s\"'<(\[][^\n]{{4,4000}})", re.IGNORECASE),
     Place("Cookie header", ("cookie",),
         rf"(?P<open>\\*[\"'])(?:set-)?cookie2?:[ \t]*(?P<secret>(?!{MARK})(?:(?!(?P=open))[^\n]){{4,4000}})", re.IGNORECASE),
     Place("Cookie header", ("cookie",),
-        rf"\b(?:set-)?cookie[s2]?\\*[\"']?\]?[ \t]*[:=,][ \t]*(?P<open>\\*[\"'])(?P<secret>(?!{MARK})(?:(?!(?P=open))[^\n]){{4,4000}})", re.IGNORECASE),
+        rf"\b(?:set-)?cookie[s2]?\\*[\"']?\]?[ \t]*[:=,][ \t]*(?P<open>\\*[\"'])(?P<secret>(?!{MARK}|none\b)(?!{_SCHEME})(?:(?!(?P=open))[^\n]){{4,4000}})", re.IGNORECASE),
     Place("Cookie header", ("cookie",),
-        rf"\b(?:set-)?cookie2?[ \t]*:[ \t]*(?P<secret>(?!{MARK})[^\s\"'<(\[][^\n]{{4,4000}})", re.IGNORECASE),
+        rf"\b(?:set-)?cookie2?[ \t]*:[ \t]*(?P<secret>(?!{MARK}|none\b|{_SCHEME})[^\s\"'<(\[][^\n]{{4,4000}})", re.IGNORECASE),
     Place("cookie", ("cookie ",), rf"<Cookie [\w.-]{{1,80}}=(?P<secret>(?!{MARK})[^\s]{{4,}}) for"),
     Place("cookie file", ("\ttrue\t", "\tfalse\t"), r"\t(?:TRUE|FALSE)\t[^\t\n]{1,200}\t(?:TRUE|FALSE)\t\d{1,12}\t[^\t\n]{1,100}\t(?P<secret>[^\s<][^\s]{3,})"),
     Place("bearer token", ("bearer", "basic ", "negotiate", "ntlm", "apikey", "token ", "token:"),
@@ -79,7 +81,7 @@ PLACES: tuple[Place, ...] = (
     _flag("password of MySQL", r"mysql|mysqldump|mysqladmin|mysqlimport|mysqlsh|mariadb|mariadb-dump|mycli", r"-p"),
     _flag("password of sshpass", r"sshpass", rf"-p{_NEXT}?"),
     _flag("password of a registry", r"docker|podman|nerdctl|skopeo|oras|helm|crane|buildah", rf"-p{_NEXT}|--password{_NEXT}", hints=("login",)),
-    _flag("user and password of curl", r"curl|wget|http|https|xh|lwp-request", rf"-u{_NEXT}?|--user{_NEXT}|--proxy-user{_NEXT}|-U{_NEXT}?|-a{_NEXT}", rf"[^\s:\"']{{1,80}}:{_PAIR}", ("curl", "wget", "http ", "https ", "xh ", "lwp-request")),
+    _flag("user and password of curl", r"curl|wget|http|https|xh|lwp-request", rf"-u{_NEXT}?|--user{_NEXT}|--proxy-user{_NEXT}|-U{_NEXT}?|-a{_NEXT}", rf"[^\s:\"']{{1,80}}:(?!//){_PAIR}", ("curl", "wget", "http ", "https ", "xh ", "lwp-request")),
     _flag("cookie of curl", r"curl|wget|http", rf"-b{_NEXT}?|--cookie{_NEXT}", rf"(?P<secret>(?!{MARK})[\w.-]{{1,60}}=[^\n\"']{{4,}})", ("curl", "wget", "http ")),
     _flag("password of Redis", r"redis-cli|valkey-cli|keydb-cli|iredis", rf"-a{_NEXT}?|--pass{_NEXT}"),
     _flag("password of LDAP", r"ldapsearch|ldapadd|ldapmodify|ldapdelete|ldapwhoami|ldappasswd", rf"-w{_NEXT}?|-s{_NEXT}"),
@@ -116,12 +118,12 @@ PLACES: tuple[Place, ...] = (
     Place("user and password before a host", ("@",),
         rf"(?:^|(?<=[\s\"'=(/:]))(?!sha256)[A-Za-z_][\w.-]{{0,40}}:(?P<secret>(?!{MARK})(?=[^\s@\"'<>/:]{{0,80}}\d)(?=[^\s@\"'<>/:]{{0,80}}[A-Za-z])[^\s@\"'<>/:]{{8,80}})@(?!sha256)[A-Za-z0-9<]"),
     Place("password on standard input", ("echo", "printf"),
-        rf"\b(?:echo|printf)\s+(?:-[neE]+\s+|'%s(?:\\n)?'\s+)?{_QUOTE}(?P<secret>(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z]){_WORD}{{8,}}?){_QUOTE}\s*\|\s*(?:sudo\s+)?(?:kinit|huggingface-cli|hf|vercel|wrangler|flyctl|cryptsetup|smbclient|openssl|passwd|gpg|age|vault|npm|gh|glab|az|aws|gcloud|kubectl|tee /etc)\b"),
+        rf"\b(?:echo|printf)\s+(?:-[neE]+\s+|'%s'\s+)?[\"']?(?P<secret>(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z]){_WORD}{{8,}}?)[\"']?\s*\|\s*(?:sudo\s+)?(?:kinit|huggingface-cli|hf|vercel|wrangler|flyctl|cryptsetup|smbclient|openssl|passwd|gpg|age|vault|npm|gh|glab|az|aws|gcloud|kubectl|tee /etc)\b"),
     Place("password on standard input", ("<<<",), rf"<<<\s{{0,4}}{_QUOTE}(?P<secret>(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z]){_WORD}{{8,}})"),
     Place("password of a key", ("ssh-keygen", "keytool", "jarsigner", "htpasswd -n", "ipmitool", "snmp", "wpa_passphrase", "securestring", "rootpw", "requirepass"),
         rf"(?:\bssh-keygen\b{_LINE}\s-[NP]\s+|\b(?:keytool|jarsigner)\b{_LINE}\s-(?:store|key)pass(?:word)?\s+|\bhtpasswd\s+-n\w*\s+\S+\s+|\bipmitool\b{_LINE}\s-P\s*|\bsnmp\w+\b{_LINE}\s-[cAX]\s+|\bwpa_passphrase\s+\S+\s+|\bConvertTo-SecureString\s+|\brootpw\s+(?:--\w+\s+)?){_QUOTE}(?P<secret>{_WORD}{{4,}})", re.IGNORECASE),
-    Place("key of a login", ("cargo login", "snyk auth", "bw unlock", "bw login", "redis-cli auth", "login(", "pass "),
-        rf"(?:\bcargo login\s+|\bsnyk auth\s+|\bbw (?:unlock|login \S+)\s+|\bredis-cli{_LINE}\bAUTH\s+|(?:^|(?<=\n))PASS\s+){_QUOTE}(?P<secret>{_WORD}{{6,}})", re.IGNORECASE),
+    Place("key of a login", ("cargo login", "snyk auth", "bw unlock", "bw login", "redis-cli auth"),
+        rf"(?:\bcargo login\s+|\bsnyk auth\s+|\bbw (?:unlock|login \S+)\s+|\bredis-cli{_LINE}\bAUTH\s+){_QUOTE}(?P<secret>{_WORD}{{6,}})", re.IGNORECASE),
     Place("setting of a command", ("/pass:", "/password:", "-dsonar", "secret.key=", "access.key="),
         rf"(?:\s/pass(?:word)?:|-Dsonar\.(?:login|token|password)=|\bs3a?\.(?:secret|access)\.key=|\bsecret\.key=){_QUOTE}(?P<secret>{_WORD}{{4,}})", re.IGNORECASE),
     Place("key of a network device", ("key ",),

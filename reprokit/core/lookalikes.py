@@ -6,7 +6,7 @@ import ipaddress
 import re
 
 _SETTING = re.compile(
-    r"None|null|True|False|true|false|yes|no|str|int|bool|float|bytes|Optional\[.*|\*+|\.\.\.|-?[\d.,]+"
+    r"None|none|null|same-origin|omit|required|optional|True|False|true|false|yes|no|str|int|bool|float|bytes|Optional\[.*|\*+|\.\.\.|-?[\d.,]+"
     r"|(?:b|f|i|u|c)\d+\[.*|Sym[A-Z]\w*.*|<\|?[\w ]*\|?>|\[[A-Z]+\]|</?s>"
 )
 
@@ -105,3 +105,11 @@ def is_not_ipv6(found: re.Match[str]) -> bool:
         return max(map(len, groups)) < 3
     least = 2 if re.match(r"fe[89ab]\w::|f[cd]\w\w:", text, re.IGNORECASE) else 3
     return not (len(groups) >= least and re.match(r"(?:f[cd]|fe[89ab]|[23])[0-9a-f]", text, re.IGNORECASE))
+
+
+_VERSION = re.compile(r"v?\d{1,9}(?:\.\d{1,9}){0,5}(?:[-+.a-z_]{0,4}[a-z0-9.]{0,24}){0,3}")
+
+
+def is_version(value: object) -> bool:
+    """True for a text that can be the version of a package, whatever it would be elsewhere."""
+    return isinstance(value, str) and len(value) <= 40 and _VERSION.fullmatch(value) is not None

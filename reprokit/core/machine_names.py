@@ -115,7 +115,7 @@ def rules(private: Private) -> list[Rule]:
         rule("user", rf"{_REMOTE}(?P<secret>(?!<|git@)[A-Za-z_][\w.-]{{0,40}})(?=@[A-Za-z0-9<])", _REMOTE_HINTS),
         rule("host", rf"{_REMOTE}(?:[A-Za-z_][\w.-]{{0,40}}|{MARK})@{name}", _REMOTE_HINTS),
         rule("host", r"(?<![\w.-])(?P<secret>ip-\d{1,3}(?:-\d{1,3}){3}(?:\.[\w.-]{1,80})?)(?![\w-])", ("ip-",)),
-        rule("host", rf"\bLinux {name}(?= \d+\.\d+\.)", ("linux ",)),
+        rule("host", rf"\bLinux (?!version\b){name}(?= \d+\.\d+\.)", ("linux ",)),
     ]
     return found
 

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import escapes, lookalikes, redact_python, redact_rules, secret_names
+from .draft import Draft
 from .machine_names import Private
 from .secret_places import Span
-from .secret_values import is_name_of_layer
+from .secret_values import is_name_of_layer, is_own_name
 
 ALLOWED_VARIABLES = re.compile(
     r"(?:TORCH|TRITON|CUDA|NCCL|GLOO|INDUCTOR|AOT|PYTORCH|OMP|MKL|KMP|GOMP|ROCR|HIP|HSA|AMD|NVIDIA|UCX|XLA)[A-Z0-9_]*"
@@ -28,6 +29,7 @@ ALLOWED_VARIABLES = re.compile(
 _OF_A_COMPILER = re.compile(r"[a-z]+(?:[_.-][a-z]+)*")
 _PEOPLE = frozenset("user username login host email account User Username Login Host".split())
 """A ``pass`` beside one of these is a password; alone, it may be a compiler's."""
+MOST_LEARNED = 500
 REMEMBERED, REMEMBERED_CHARS = 50_000, 200
 """Short texts come again and again, as keys and states do; equal ones are hidden alike."""
 
@@ -40,6 +42,8 @@ class Redactor:
         self._counts: dict[str, int] = {}
         self._rules = redact_rules.make(private or Private())
         self._known: dict[str, str] = {}
+        self._learned: list[str] = []
+        """Values that a place showed to be secrets, and that no other text has by chance: they are hidden everywhere."""
 
     def text(self, text: str) -> str:
         """Give ``text`` without what is private; giving the result again changes nothing."""
@@ -61,7 +65,7 @@ class Redactor:
     def _edits(self, text: str) -> list[Span]:
         """What is private in ``text``, in order and without overlaps, and the placeholder of each."""
         read = escapes.plain(text)
-        draft = _Draft(read.text)
+        draft = Draft(read.text)
         lowered = redact_rules.lower(draft.text)
         for rule in self._rules:
             if not rule.hints or any(hint in lowered for hint in rule.hints):
@@ -72,6 +76,7 @@ class Redactor:
                 if spans:
                     draft.replace(spans)
                     lowered = redact_rules.lower(draft.text)
+        self._hide_learned(draft)
         edits: list[Span] = []
         done = 0
         for start, end, placeholder in draft.edits:
@@ -80,6 +85,15 @@ class Redactor:
                 edits.append((begin, stop, placeholder))
                 done = stop
         return edits
+
+    def _hide_learned(self, draft: Draft) -> None:
+        """Replace the values that were learned, where no rule found them."""
+        for secret in self._learned:
+            places = (
+                [found.start() for found in re.finditer(re.escape(secret), draft.text)] if secret in draft.text else []
+            )
+            if places:
+                draft.replace([(place, place + len(secret), self._placeholder("token", secret)) for place in places])
 
     def python(self, text: str) -> str:
         """Redact a program so that it stays the same program; a text that is no Python is redacted as text."""
@@ -92,6 +106,7 @@ class Redactor:
         """What a program gives to a name; another name of secrets is none: ``password_field = "db_password"``."""
         sure = secret_names.sureness(name)
         is_name = (value.isidentifier() and secret_names.sureness(value)) or is_name_of_layer(name, value)
+        is_name = is_name or is_own_name(name, value)
         if not sure or is_name or (sure != secret_names.PASSWORD and not redact_rules.is_secret_entry(name, value)):
             return value
         return self._secret(sure, name, value)
@@ -108,19 +123,36 @@ class Redactor:
             return self._mapping(value)
         if isinstance(value, (list, tuple)):
             before = [None, *value]
-            return type(value)(self._after(b, v, len(value)) for b, v in zip(before, value, strict=False))
+            hidden = [self._after(b, v, len(value)) for b, v in zip(before, value, strict=False)]
+            return type(value)(self._command(value, hidden) if _is_command(value) else hidden)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {f.name: self.value(getattr(value, f.name)) for f in dataclasses.fields(value)}
             return dataclasses.replace(value, **fields)
         return value
 
+    def _command(self, words: Sequence[str], hidden: list[Any]) -> list[Any]:
+        """The words of a command line, in which a flag or a program shows what another word is."""
+        start, place = [0], 0
+        for word in words:
+            place += len(word) + 1
+            start.append(place)
+        for begin, end, placeholder in self._edits(" ".join(words)):
+            number = bisect.bisect_right(start, begin) - 1
+            if end < start[number + 1] and hidden[number] == words[number]:
+                word, first = words[number], start[number]
+                hidden[number] = word[: begin - first] + placeholder + word[end - first :]
+        return hidden
+
     def file_name(self, name: str) -> str:
         """Redact the name of a file, part by part; the result can be one."""
-        parts = (
-            re.sub(r"[<>]+", "-", self.text(part)).strip("-") if self.text(part) != part else part
-            for part in name.split("/")
-        )
-        return "/".join(parts)
+        return "/".join(self._part(part) for part in name.split("/"))
+
+    def _part(self, part: str) -> str:
+        hidden = self.text(part)
+        for found in _NAMED_PART.finditer(hidden):
+            if secret_names.sureness(found["name"]) and secret_names.looks_random(found["secret"]):
+                hidden = hidden.replace(found["secret"], self._placeholder("token", found["secret"]))
+        return re.sub(r"[<>]+", "-", hidden).strip("-") if hidden != part else part
 
     def json_lines(self, text: str) -> str:
         """Redact a journal: each line that is JSON by its structure, any other as text."""
@@ -146,7 +178,9 @@ class Redactor:
         for key, one in value.items():
             owner = named if named and str(key).lower() in ("value", "val", "content", "default") else key
             if key in ("packages", "versions") and isinstance(one, dict):
-                found[key] = {self.text(str(n)): v if _is_version(v) else self.value(v) for n, v in one.items()}
+                found[key] = {
+                    self.text(str(n)): v if lookalikes.is_version(v) else self.value(v) for n, v in one.items()
+                }
                 continue
             is_pass = (
                 key == "pass" and isinstance(one, str) and _OF_A_COMPILER.fullmatch(one) and _PEOPLE.isdisjoint(value)
@@ -155,19 +189,41 @@ class Redactor:
         return found
 
     def _value_of(self, key: Any, value: Any) -> Any:
-        if str(key).lower().endswith("version") and _is_version(value):
+        if str(key).lower().endswith("version") and lookalikes.is_version(value):
             return value
-        sure = secret_names.sureness(key) if isinstance(key, str) and not isinstance(value, (dict, bool)) else ""
+        sure = secret_names.sureness(key) if isinstance(key, str) and not isinstance(value, bool) else ""
         if not sure:
             return self.value(value)
+        if isinstance(value, dict):
+            return self._inside(sure, key, value)
         if isinstance(value, str):
             return self._secret(sure, key, value)
         if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
             is_tokens = sure == secret_names.KEY
-            return type(value)(self.value(v) if is_tokens else self._secret(sure, key, v) for v in value)
+            return type(value)(
+                self.value(v)
+                if is_tokens and not secret_names.is_unmistakable(v)
+                else self._secret(secret_names.PASSWORD if is_tokens else sure, key, v)
+                for v in value
+            )
         if sure == secret_names.PASSWORD and isinstance(value, (int, float)) and abs(value) >= 1000:
             return self._placeholder("token", str(value))
         return self.value(value)
+
+    def _inside(self, sure: str, name: str, value: dict[Any, Any]) -> dict[Any, Any]:
+        """A mapping under a name that holds secrets: ``"password": {"value": "..."}``, ``"credentials": {"db": "..."}``."""
+        found: dict[Any, Any] = {}
+        for key, one in self._mapping(value).items():
+            is_value = str(key).lower() in ("value", "val", "content", "default", "data", "$string", "stringvalue")
+            if isinstance(one, str) and (
+                is_value or (sure == secret_names.PASSWORD and secret_names.looks_secret(one))
+            ):
+                found[key] = self._secret(sure, name, one)
+            elif isinstance(one, dict) and sure == secret_names.PASSWORD:
+                found[key] = self._inside(sure, name, one)
+            else:
+                found[key] = one
+        return found
 
     def _secret(self, sure: str, name: str, value: str) -> str:
         """The value of a key that may hold a secret."""
@@ -197,62 +253,27 @@ class Redactor:
             return secret
         key = (kind, secret.lower() if kind in ("user", "host", "email") else secret)
         if key not in self._numbers:
+            if kind == "token" and len(self._learned) < MOST_LEARNED and secret_names.is_unmistakable(secret):
+                self._learned.append(secret)
+                self._known.clear()
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._numbers[key] = f"<{kind}-{self._counts[kind]}>"
         return self._numbers[key]
 
 
-class _Draft:
-    """A text in which rule after rule replaces spans, and where each replacement was in the text at first."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.edits: list[tuple[int, int, str]] = []
-        """Start and end in the first text, and what is there now; in order."""
-        self._places: list[int] = []
-        """Where each edit starts in the present text."""
-
-    def replace(self, spans: list[Span]) -> None:
-        """Put the third value of each span in place of the text that it spans; spans are in order and do not overlap."""
-        pieces: list[str] = []
-        new: list[tuple[int, int, str]] = []
-        done = 0
-        for start, end, text in spans:
-            if start < done:
-                continue
-            pieces += (self.text[done:start], text)
-            done = end
-            new.append((self._first(start, is_end=False), self._first(end, is_end=True), text))
-        self.text = "".join((*pieces, self.text[done:]))
-        kept = []
-        place = 0
-        for edit in self.edits:
-            while place < len(new) and new[place][1] <= edit[0]:
-                place += 1
-            if place == len(new) or edit[1] <= new[place][0]:
-                kept.append(edit)
-        self.edits = sorted([*kept, *new])
-        self._places = []
-        shift = 0
-        for start, end, text in self.edits:
-            self._places.append(start + shift)
-            shift += len(text) - (end - start)
-
-    def _first(self, place: int, is_end: bool) -> int:
-        """The place in the first text; inside a replacement, the edge of what it replaced."""
-        number = (bisect.bisect_left if is_end else bisect.bisect_right)(self._places, place) - 1
-        if number < 0:
-            return place
-        start, end, text = self.edits[number]
-        over = place - self._places[number] - len(text)
-        return end + over if over >= 0 else end if is_end else start
+_NAMED_PART = re.compile(r"(?P<name>[A-Za-z][A-Za-z_-]{2,40}?)[-_=](?P<secret>[A-Za-z0-9]{16,})(?![A-Za-z0-9])")
+MOST_WORDS, MOST_COMMAND_CHARS = 300, 20_000
 
 
-_VERSION = re.compile(r"v?\d{1,9}(?:\.\d{1,9}){0,5}(?:[-+.a-z_]{0,4}[a-z0-9.]{0,24}){0,3}")
-
-
-def _is_version(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= 40 and _VERSION.fullmatch(value) is not None
+def _is_command(value: Sequence[Any]) -> bool:
+    """Whether a list reads as a command line: a program without white space, and a flag."""
+    return (
+        2 <= len(value) <= MOST_WORDS
+        and all(isinstance(word, str) for word in value)
+        and re.fullmatch(r"[\w./+-]+", value[0]) is not None
+        and any(word.startswith("-") for word in value)
+        and sum(map(len, value)) <= MOST_COMMAND_CHARS
+    )
 
 
 def is_secret_flag(word: str) -> bool:

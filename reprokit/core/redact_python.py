@@ -98,11 +98,9 @@ class Source:
         for node in ast.walk(tree):
             for target, value in _pairs(node):
                 name = _name(target)
-                if name and isinstance(value, (ast.Constant, ast.JoinedStr)):
-                    if isinstance(value, ast.Constant) and not isinstance(value.value, (str, bytes)):
-                        continue
-                    start = self._of_node(lines, value.lineno, value.col_offset)
-                    end = self._of_node(lines, value.end_lineno or 0, value.end_col_offset or 0)
+                for text in _texts(value) if name else ():
+                    start = self._of_node(lines, text.lineno, text.col_offset)
+                    end = self._of_node(lines, text.end_lineno or 0, text.end_col_offset or 0)
                     yield from ((name, *part) for part in self.inside(start, end))
 
     def _of_node(self, lines: list[str], row: int, column: int) -> int:
@@ -225,9 +223,17 @@ def _field(text: str, start: int, end: int) -> tuple[tuple[int, int], int]:
 def _pairs(node: ast.AST) -> Iterator[tuple[ast.AST | str | None, ast.AST | None]]:
     """What may be a name, and what is given to it."""
     if isinstance(node, ast.Assign):
-        yield from ((target, node.value) for target in node.targets)
-    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+        for target in node.targets:
+            if isinstance(target, (ast.Tuple, ast.List)) and isinstance(node.value, (ast.Tuple, ast.List)):
+                yield from zip(target.elts, node.value.elts, strict=False)
+            else:
+                yield target, node.value
+    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr, ast.AugAssign)):
         yield node.target, node.value
+    elif isinstance(node, ast.Call):
+        yield from _arguments(node)
+    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        yield from ((node.name, one.value) for one in ast.walk(node) if isinstance(one, ast.Return))
     elif isinstance(node, ast.keyword):
         yield node.arg, node.value
     elif isinstance(node, ast.Dict):
@@ -240,6 +246,40 @@ def _pairs(node: ast.AST) -> Iterator[tuple[ast.AST | str | None, ast.AST | None
         usual = [*node.posonlyargs, *node.args][-len(node.defaults) :] if node.defaults else []
         yield from ((a.arg, d) for a, d in zip(usual, node.defaults, strict=True))
         yield from ((a.arg, d) for a, d in zip(node.kwonlyargs, node.kw_defaults, strict=True))
+
+
+_SLOT = re.compile(r"([A-Za-z_][\w-]*)[\"']?\s*[=: ]\s*[\"']?(?:%[srd]|\{\w*\})")
+
+
+def _arguments(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
+    """``add_argument("--password", default="...")``, and ``info("password=%s", "...")``."""
+    first = node.args[0] if node.args else None
+    if isinstance(first, ast.Constant) and isinstance(first.value, str):
+        yield from ((first.value, one.value) for one in node.keywords if one.arg in ("default", "value", "initial"))
+        yield from zip(_SLOT.findall(first.value), node.args[1:], strict=False)
+    if (
+        isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Constant)
+        and node.func.attr == "format"
+    ):
+        yield from zip(_SLOT.findall(str(node.func.value.value)), node.args, strict=False)
+
+
+def _texts(value: ast.AST | None) -> Iterator[ast.Constant | ast.JoinedStr]:
+    """The strings that an expression may give."""
+    if isinstance(value, ast.Constant):
+        if isinstance(value.value, (str, bytes)):
+            yield value
+    elif isinstance(value, ast.JoinedStr):
+        yield value
+    elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+        yield from (*_texts(value.left), *_texts(value.right))
+    elif isinstance(value, ast.BoolOp):
+        yield from (text for side in value.values for text in _texts(side))
+    elif isinstance(value, ast.IfExp):
+        yield from (*_texts(value.body), *_texts(value.orelse))
+    elif isinstance(value, ast.Call):
+        yield from (text for one in value.keywords if one.arg in ("default", "value") for text in _texts(one.value))
 
 
 def _name(target: ast.AST | str | None) -> str:

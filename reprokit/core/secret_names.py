@@ -169,6 +169,15 @@ def looks_random(value: str) -> bool:
     return _RANDOM.fullmatch(value) is not None and len(set(value)) >= min(10, len(value) // 2) and "__" not in value
 
 
+def is_unmistakable(value: str) -> bool:
+    """Whether a value is so much like a password or a key that the same characters elsewhere are the same secret."""
+    kinds = sum(any(test(c) for c in value) for test in (str.isdigit, str.islower, str.isupper))
+    is_word = value.isascii() and value.isprintable() and " " not in value and "/" not in value and "." not in value
+    return (
+        is_word and kinds == 3 and len(value) >= 10 and len(set(value)) >= 7 and "__" not in value and value[0] != "<"
+    )
+
+
 def looks_secret(value: str) -> bool:
     """Whether a value is rather a secret than a word or a number."""
     has_digit = any(c.isdigit() for c in value)

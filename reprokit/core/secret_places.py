@@ -23,17 +23,17 @@ _PREFIX = r"(?:\[[^\n]{1,100}\]:?)?"
 _NUMBERED = re.compile(r"<[a-z]+-\d+>")
 _NAME_CHARS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _REST = re.compile(r"[A-Za-z0-9_]{0,48}(?:-[A-Za-z0-9_]{1,24}){0,4}")
-_NEXT = frozenset("\"'`\\=: \t\n]>(,}[{|")
+_NEXT = frozenset("\"'`\\=: \t\n]>(,}[{|<*?+")
 _QUOTE = r"(?P<quote>\\*(?:\"{3}|'{3}|[\"'`]))"
 _BODY = rf"(?!{MARK})(?P<secret>(?:(?!(?P=quote))(?:\\.|[^\\\n])){{3,4000}}?)(?:(?=(?P=quote))(?!(?P=quote)[ \t]*:[^:])|(?=\n|$|<<cut ))"
 _CALL = r"(?:[\w.]{0,40}(?:Secret|Password|Token|Key|Credential|Sensitive|Field|str|bytes|repr|Some|Just|quote)\w{0,12}\((?:(?:default|value)=)?[ \t]*)?"
 _OPEN = rf"[\[({{]{{0,2}}(?:(?<=\()\s{{0,40}}|[ \t]*){_CALL}(?:[bfruBFRUNL@$]{{0,2}}|r#)"
-_SIGN = r"(?:\[\d{0,6}\])?[ \t]*(?::[ \t]*&?[A-Za-z_][\w\[\], |.]{0,40}:?=(?!=)|[Aa]s[ \t]+\w{1,12}[ \t]*=|[?+]=|<-|:?=>?|==|:|->|\{(?=[\"']))[ \t]*"
+_SIGN = r"(?:\[\d{0,6}\])?[ \t]*(?::[ \t]*&?[A-Za-z_][\w\[\], |.]{0,40}:?=(?!=)|[Aa]s[ \t]+\w{1,12}[ \t]*=|[?+]=|<-|==|:?=>?|:|->|\{(?=[\"']))[ \t]*"
 _CLOSE = r"(?:\\*[\"'`])?[ \t]?\]?"
 
 _QUOTED = re.compile(rf"{_CLOSE}(?:(?P<sign>{_SIGN})|[ \t]*,[ \t]*){_OPEN}{_QUOTE}{_BODY}")
 _BARE = re.compile(
-    rf"(?:{_CLOSE}|\*\*)(?P<sign>[ \t]*(?:[?+]=|<-|:?=>?|==|:|->)(?:[ \t]*!\w{{1,10}}[ \t])?[ \t]*)(?P<secret>(?!{MARK})"
+    rf"(?:{_CLOSE}|\*\*)(?P<sign>[ \t]*(?:[?+]=|<-|==|:?=>?|:|->)(?:[ \t]*!\w{{1,10}}[ \t])?[ \t]*)(?P<secret>(?!{MARK})"
     r"(?:[^\s\"'`,;&<>\\]|[;&](?=[^\s\"'\\])|,(?=[^\s\"'\\,=:]{1,64}(?:[\s\"',;]|$))|\\(?=[^\s\"'\\])){4,1000})"
 )
 _BLOCK = re.compile(
@@ -62,6 +62,10 @@ _AFTER_TAG = re.compile(
     rf"[\"']?[^<>\n]{{0,80}}>\s{{0,8}}(?P<secret>(?!{MARK})[^<>\s][^<>]{{3,400}}?)\s{{0,8}}</|</name>\s{{0,20}}<value>\s{{0,8}}(?:<string>)?(?P<bare>(?!{MARK})[^<>]{{4,400}}?)\s{{0,8}}</"
 )
 """``<entry key="password">...</entry>``, and ``<name>password</name><value>...</value>``."""
+_CELL = re.compile(
+    rf"[ \t]*[|\u2502\u2506][ \t]*(?P<secret>(?!{MARK})[^\s|\u2502\u2506]{{8,400}})[ \t]*[|\u2502\u2506]"
+)
+"""The next cell of a table."""
 _PLIST = re.compile(rf"</key>\s{{0,40}}<(?:string|data)>\s{{0,40}}(?P<secret>(?!{MARK})[^<>]{{4,4000}}?)\s{{0,40}}</")
 _BETWEEN = r"(?:\\*[\"'][ \t]*,?\s{0,8}\\*[\"']|[ \t]+|=)"
 _FLAGGED = re.compile(
@@ -151,6 +155,11 @@ def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[S
             if sure != KEY or secret_names.looks_secret(value):
                 yield _span(found)
             return
+    if (found := _CELL.match(text, end, last)) is not None:
+        value = found.group("secret")
+        if secret_names.looks_secret(value) and (sure != KEY or secret_names.looks_random(value)):
+            yield _span(found)
+        return
     if (found := _QUOTED.match(text, end, last)) is not None:
         if secret_values.is_text(found, name, sure):
             yield _span(found)

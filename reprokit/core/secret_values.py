@@ -36,7 +36,9 @@ def is_text(found: re.Match[str], name: str, sure: str) -> bool:
         return (sure == PASSWORD or secret_names.looks_secret(value) or name.isupper()) and not (
             " " in value and sure != PASSWORD
         )
-    if found.group("sign") and is_name_of_layer(name, value):
+    if found.group("sign") and (is_name_of_layer(name, value) or is_own_name(name, value)):
+        return False
+    if _last(name) == "pwd" and value.startswith(("/", "~", ".")):
         return False
     if secret_names.sureness(value) and value.replace("_", "").isalpha() and "_" in value:
         return False  # password_field = "db_password"
@@ -51,6 +53,17 @@ def is_text(found: re.Match[str], name: str, sure: str) -> bool:
             )
         return _is_random_key(value)
     return len(value) >= 4
+
+
+def is_own_name(name: str, value: str) -> bool:
+    """``PASSWORD = "password"``, ``csrf_header = "X-CSRFToken"``: the value names what the name does."""
+    is_header = re.fullmatch(r"[A-Za-z]+(?:-[A-Za-z]+)+", value) is not None and secret_names.sureness(value) != ""
+    word = value.strip().lower()
+    return (
+        word in secret_names.split(name)
+        or word in ("bearer", "basic", "token", "digest")
+        or (is_header and value[0].isupper())
+    )
 
 
 def is_name_of_layer(name: str, value: str) -> bool:
@@ -73,6 +86,8 @@ def _is_random_key(value: str) -> bool:
 def is_word(text: str, start: int, found: re.Match[str], name: str, sure: str) -> bool:
     """A word behind a name and a sign is a secret unless it is a setting or an expression of code."""
     value = found.group("secret")
+    if re.fullmatch(r"![a-z]+", value):
+        return False  # a tag of YAML
     is_number = re.fullmatch(r"-?[\d.,]+", value) is not None
     if lookalikes.is_setting_value(value) and not (sure == PASSWORD and is_number and len(value) >= 4):
         return False

@@ -1,0 +1,80 @@
+"""Secrets that an independent attack found, and harmless text that it changed: one example of each class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprokit.core.redact import Redactor
+
+SECRET = "Xk39" + "fjQ2mmZ1"
+BODY = "\n".join(f"[rank0]: {row * 4}" for row in ("Ab3/Xy9+Qw8ErT2z", "Zx7cVb6nMq5wEr4t", "Ty1uIo2pLk3jHg4f"))
+
+
+@pytest.mark.parametrize("text", [
+    "-postgresql://bob:{s}@db/x", "-vault login {s}", "ipmitool -H x -U ADMIN -P {s} power status", "psexec -u bob -p {s} cmd", "netexec smb h -u bob -p '{s}'",
+    "etcdctl --user root:{s} get x", "impacket-psexec dom/bob:{s}@h", "echo '{s}' | kinit bob", "kinit bob <<< {s}", "ssh-keygen -t rsa -N '{s}' -f k",
+    "keytool -storepass {s} -list", "htpasswd -nb bob {s}", "cargo login {s}", "-Dsonar.login={s}", "--conf spark.hadoop.fs.s3a.secret.key={s} x.py",
+    "tacacs-server key {s}", "error: argument --api-key: invalid value: '{s}'", "INSERT INTO users (name, password) VALUES ('bob', '{s}');", "WITH PASSWORD = N'{s}'",
+    "PASSWORD+={s}", "HF_TOKEN ?= {s}", "hmac_key <- \"{s}\"", 'char id_token[] = "{s}";', 'std::string api_key{"{s}"};', 'Dim secret_key As String = "{s}"',
+    'const PGPASSWORD: &str = "{s}";', "db_password : constant String := \"{s}\";", "**passwd**: {s}", "| api_key | {s} |", "bindpw={s}", "trustStorePass = '{s}'",
+    '{"data":{"createKey":{"secret":"{s}"}}}', '{"service_password": {"value": "{s}"}}', '{"Name":"totp_secret","Value":"{s}"}', '<entry key="client_secret">{s}</entry>',
+    "<property><name>api_secret</name><value>{s}</value></property>", "<key>DB_PASSWORD</key>\n<string>{s}</string>", "assert '{s}' == config.password",
+])  # fmt: skip
+def test_a_secret_is_hidden(text: str) -> None:
+    """Commands, assignments of other languages, mappings, tables and elements that hold a secret."""
+    found = Redactor().text(text.replace("{s}", SECRET))
+    assert SECRET not in found, found
+
+
+@pytest.mark.parametrize("value", [
+    {"password": {"value": SECRET}}, {"credentials": {"a": {"b": SECRET}}}, ["mysql", "-uroot", f"-p{SECRET}"], ["curl", "-u", f"bob:{SECRET}", "https://x"],
+    ["sshpass", "-p", SECRET, "ssh", "h"],
+])  # fmt: skip
+def test_structure_shows_a_secret(value: Any) -> None:
+    """What is below a name that holds secrets, and the words of a command line, in JSON."""
+    assert SECRET not in str(Redactor().value(value))
+
+
+@pytest.mark.parametrize("text", [
+    "p.add_argument('--password', default='{s}')", "user, password = 'bob', '{s}'", "password = 'abc' + '{s}'", "password = p or '{s}'",
+    "log.info('password=%s', '{s}')", "def get_password():\n    return '{s}'\n", "password: str = field(default='{s}')", "x = 'token={}'.format('{s}')",
+])  # fmt: skip
+def test_a_program_shows_a_secret(text: str) -> None:
+    """What the syntax tree gives to a name that holds secrets."""
+    assert SECRET not in Redactor().python(text.replace("{s}", SECRET))
+
+
+def test_a_cut_key_behind_prefixes_is_hidden() -> None:
+    """A private key without its end, each line of it behind the prefix of a launcher."""
+    found = Redactor().text(f"[rank0]: -----BEGIN PRIVATE KEY-----\n{BODY}\n[rank0]: step 3\n")
+    assert "Xy9" not in found and "Lk3j" not in found and "step 3" in found
+
+
+def test_a_secret_is_learned() -> None:
+    """A value that a place showed to be a secret is hidden where nothing shows it."""
+    found = Redactor().text(f"DB_PASSWORD={SECRET}\nretrying with {SECRET} now")
+    assert SECRET not in found and found.endswith("retrying with <token-1> now")
+
+
+def test_a_file_name_with_a_name_and_a_secret() -> None:
+    """The value behind a name in the name of a file."""
+    assert "Q4DksWzWIe" not in Redactor().file_name("model_token=Q4DksWzWIe7662xB6wWhn6Va_epoch3.pt")
+
+
+@pytest.mark.parametrize("text", [
+    "PyJWT==2.8.0", "Linux version 5.15.0-105-generic", "password: !vault |", "credentials: same-origin", "cookie: none", "authorization: none", "curl -u https://x",
+    "PASS tests/test_token.py", "pass through", "docker run -u 1000:1000 -p 8080:80 x", "echo step1234 | tee log", "image: repo/name:tag123456@sha256:0a1b",
+])  # fmt: skip
+def test_harmless_text_stays(text: str) -> None:
+    """Versions, tags, settings and ports are no secrets."""
+    assert Redactor().text(text) == text
+
+
+@pytest.mark.parametrize("text", [
+    'headers = {"Authorization": f"Bearer {token}"}', 'headers = {"Authorization": "Bearer " + token}', 'PASSWORD = "password"', 'csrf_header = "X-CSRFToken"', 'pwd = "/tmp"',
+])  # fmt: skip
+def test_harmless_programs_stay(text: str) -> None:
+    """Names of headers, of schemes and of the secret itself are no secrets."""
+    assert Redactor().python(text) == text
