@@ -54,6 +54,21 @@ def test_agent_needs_only_torch_and_standard_library(path: Path) -> None:
             assert 1 <= level <= inside or is_core, f"{path.name} reaches out of its ring to {module}"
 
 
+NETWORK = {"http", "ftplib", "smtplib", "poplib", "imaplib", "telnetlib", "xmlrpc", "socketserver", "ssl", "asyncio"}
+SOCKETS = {"private.py": "the name of this host", "guarded.py": "a pair of sockets between two of our processes"}
+"""Modules that may import ``socket``, and what for."""
+
+
+@pytest.mark.parametrize("path", [*files("core"), *files("host"), *files("cli")], ids=lambda p: p.name)
+def test_nothing_opens_a_connection(path: Path) -> None:
+    """No module imports a client of the network; two import socket, and connect nothing."""
+    for _, module in imports(path):
+        assert module.split(".")[0] not in NETWORK and module != "urllib.request", f"{path.name} imports {module}"
+        assert module != "socket" or path.name in SOCKETS, f"{path.name} imports {module}"
+    called = {n.attr for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute)}
+    assert path.name not in SOCKETS or not called & {"connect", "create_connection", "sendto", "getaddrinfo"}
+
+
 @pytest.mark.parametrize("path", files("host"), ids=lambda p: p.name)
 def test_host_imports_neither_torch_nor_agent_nor_screen(path: Path) -> None:
     """The watcher never imports the watched, and leaves talking to cli."""

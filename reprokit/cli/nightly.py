@@ -56,7 +56,7 @@ def init(suite: Path, as_json: bool) -> None:
     if as_json:
         out.RESULTS.json({"schema": 1, "suite": str(suite)})
     else:
-        out.RESULTS.line(f"{suite} is written; mend it, and then: reprokit nightly run {suite}")
+        out.RESULTS.line(f"{suite} is written; edit it, and then: reprokit nightly run {suite}")
 
 
 @nightly.command()
