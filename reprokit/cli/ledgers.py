@@ -1,4 +1,4 @@
-"""Open a ledger for a command: what is refused of it is said, and what goes wrong is one line."""
+"""Open a ledger for a command. Refused rows and each failure are reported in one line."""
 
 from __future__ import annotations
 

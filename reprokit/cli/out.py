@@ -1,8 +1,8 @@
-"""The only module that prints: every text is cleaned, and a write that fails costs nothing but itself.
+"""The only module that prints. It cleans every text, and a write that fails loses only its own text.
 
-A pack, a path, a ledger or a program may hold control characters, which rewrite a terminal; so no command calls
-``print`` or ``click.echo``, nor opens a console of its own. A closed terminal or a full disk must not cost the pack
-that a command is making; so no method here raises. :attr:`Printer.problem` has the first failure.
+A pack, a path, a ledger or a program may hold control characters, which rewrite a terminal. So no command calls
+``print`` or ``click.echo``, or opens a console of its own. A closed terminal or a full disk must not cost the pack
+that a command makes. So no method here raises. :attr:`Printer.problem` has the first failure.
 """
 
 from __future__ import annotations

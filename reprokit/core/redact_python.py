@@ -1,9 +1,9 @@
 """Redact a Python program so that it stays the same program: only strings and comments change, and never a name.
 
 The rules of :mod:`redact_rules` read a program as text, and text that looks private may be code: ``x@layer.weight`` is no
-address, and in ``password = features['secret']`` no password is written down. So of what the rules find, only what is
-inside one string or comment is hidden. What the syntax tree gives to a name that holds secrets is hidden too, also
-where the text between the two has line breaks and parentheses.
+address, and in ``password = features['secret']`` no password is written down. So a match of the rules is hidden only
+if it is inside one string or comment. A string that the syntax tree assigns to a name that holds secrets is hidden too, also
+where line breaks and parentheses are between the two.
 """
 
 from __future__ import annotations

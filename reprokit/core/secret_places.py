@@ -1,4 +1,4 @@
-"""Secrets by place: what stands behind a name that holds secrets is hidden, whatever it looks like.
+"""Secrets by place: a value behind a name that holds secrets is hidden, whatever it looks like.
 
 One scan finds every name of :mod:`secret_names` in a text, and reads what follows it: an assignment, an entry of JSON or YAML,
 a list, an element of XML, a flag's word, a prompt's answer, the argument of a call. Each pattern is matched at one place

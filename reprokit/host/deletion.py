@@ -1,4 +1,4 @@
-"""The one place that deletes: what lies outside the folder that the caller names stays, whatever its path says.
+"""The only module that deletes. It deletes nothing outside the folder that the caller names, whatever the path says.
 
 Key insight: the parent folder is resolved and held open before anything is deleted. A link or ``..`` on the way is
 then already followed, a link that is put there later changes nothing, and the last name is never followed.

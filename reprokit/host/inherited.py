@@ -1,4 +1,4 @@
-"""What reprokit inherits from the process that starts it and cannot work with, and how the target gets it all the same.
+"""Settings that reprokit inherits and cannot work with. It changes them for itself and restores them for the target.
 
 A parent that ignores SIGCHLD (``trap '' CHLD``) hands that on through exec: the kernel then reaps every child itself,
 and the exit statuses are lost. A parent that has closed stdin, stdout or stderr makes the next file that is opened take

@@ -1,4 +1,4 @@
-"""Write Markdown in which nothing that a target says is markup: the one place that escapes.
+"""Write Markdown in which no text of a target is markup. This is the only module that escapes.
 
 Key insight: GitHub looks for mentions, references, commits and addresses in the text after Markdown is rendered, so no
 escape character stops it; it leaves code alone. So a word that could be anything but a word becomes a code span. The

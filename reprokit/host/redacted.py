@@ -1,4 +1,4 @@
-"""Count what was hidden in the files of a pack, as they are in the pack."""
+"""Count the placeholders in the files of a pack."""
 
 from __future__ import annotations
 

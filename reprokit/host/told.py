@@ -1,7 +1,7 @@
-"""What the JSON files of a pack say, as records whose every field has its type, or one clear refusal.
+"""Read the JSON files of a pack as typed records, or refuse them in one line.
 
-A stranger may have written them: a number may be a list, a kind of failure a path. What is made here is safe to compute
-with and to make names of.
+A stranger may have written them: a number may be a list, and a kind of failure may be a path. The records of this module are
+safe to compute with, and safe as parts of file names.
 """
 
 from __future__ import annotations

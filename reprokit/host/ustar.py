@@ -1,4 +1,4 @@
-"""The one kind of tarball that a pack is: a strict reader that needs no library for headers, and a writer of the same.
+"""A strict reader and a writer of the one kind of tarball that a pack is.
 
 Key insight: a general tar reader follows extended headers, whose sizes and number a stranger chooses, before its caller
 sees a member. A pack needs none of them: one gzip member, ustar headers, plain files, short ASCII names. Packs of earlier

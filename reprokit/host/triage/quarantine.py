@@ -1,4 +1,4 @@
-"""Where what was refused is kept for a person to look at: a folder of the output folder, of bounded size."""
+"""Keep refused files for a person to look at, in a folder of bounded size inside the output folder."""
 
 from __future__ import annotations
 

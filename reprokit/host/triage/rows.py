@@ -1,4 +1,4 @@
-"""The rows of a ledger as the schema has them, whether they lie in a file or come with an import.
+"""The rows of a ledger as the schema has them, in a file or in an import.
 
 Key insight: SQLite keeps any value in any column, so the file is checked with conditions in SQL that are made of the
 schema: one pass over each table at the speed of SQLite, and what it finds can be deleted by the same condition.

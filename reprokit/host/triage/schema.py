@@ -1,7 +1,7 @@
-"""What a job, an import or a ledger may hold: one schema; everything that comes from there is checked against it first.
+"""The schema of all that a job, an import or a ledger may hold. Every value from there is checked against it first.
 
-Key insight: a value is converted, not only looked at. What leaves this module has the fields of the schema and no
-others, each of its type and within its bounds, so that no other module has to ask again.
+Key insight: a value is converted, not only checked. A value that leaves this module has the fields of the schema and no
+others, each of its type and within its bounds, so no other module has to check it again.
 """
 
 from __future__ import annotations
