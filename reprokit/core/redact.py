@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Sequence
@@ -62,13 +63,13 @@ class Redactor:
             done = end
         return "".join((*pieces, text[done:]))
 
-    def _edits(self, text: str) -> list[Span]:
+    def _edits(self, text: str, guesses: bool = True) -> list[Span]:
         """What is private in ``text``, in order and without overlaps, and the placeholder of each."""
         read = escapes.plain(text)
         draft = Draft(read.text)
         lowered = redact_rules.lower(draft.text)
         for rule in self._rules:
-            if not rule.hints or any(hint in lowered for hint in rule.hints):
+            if (guesses or not rule.is_guess) and (not rule.hints or any(hint in lowered for hint in rule.hints)):
                 spans = [
                     (start, end, self._placeholder(kind, draft.text[start:end]))
                     for start, end, kind in rule.find(draft.text, lowered)
@@ -98,7 +99,7 @@ class Redactor:
     def python(self, text: str) -> str:
         """Redact a program so that it stays the same program; a text that is no Python is redacted as text."""
         try:
-            return redact_python.redact(text, self._edits, self._given)
+            return redact_python.redact(text, functools.partial(self._edits, guesses=False), self._given)
         except ValueError:
             return self.text(text)
 

@@ -21,6 +21,8 @@ class Rule:
     """Give what is private in a text, which comes as it is and in lower case; in order, without overlaps."""
     is_exact: bool = False
     """The hints are not in lower case, and are looked for in the text as it is."""
+    is_guess: bool = False
+    """It knows no format and no name; the data of a program may look the same."""
 
 
 _BEFORE, _AFTER = 240, 8_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from . import command_secrets, lookalikes, machine_names, secret_places, token_shapes, vendor_keys
+from . import command_secrets, lookalikes, machine_names, random_words, secret_places, token_shapes, vendor_keys
 from .machine_names import Private
 from .redact_rule import Rule, group, rule
 from .secret_places import MARK
@@ -64,6 +64,7 @@ def make(private: Private) -> list[Rule]:
     rules += [_places()] * 2  # a command line may hold several, and one match may end behind the next
     rules.append(Rule((), secret_places.find))
     rules += [*_addresses(), *machine_names.rules(private)]
+    rules.append(Rule((), random_words.find, is_guess=True))
     return [*rules, *(rule("cut", pattern, ("<<cut ",)) for pattern in _EDGES)]
 
 

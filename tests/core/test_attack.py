@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import string
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reprokit.core.redact import Redactor
 
@@ -78,3 +82,22 @@ def test_harmless_text_stays(text: str) -> None:
 def test_harmless_programs_stay(text: str) -> None:
     """Names of headers, of schemes and of the secret itself are no secrets."""
     assert Redactor().python(text) == text
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32), st.integers(20, 64))
+def test_a_random_word_is_hidden_in_a_log(seed: int, size: int) -> None:
+    """Most words of 20 to 64 random letters and digits are hidden in a sentence; in a program they may be data."""
+    chance = random.Random(seed)
+    words = ["".join(chance.choice(string.ascii_letters + string.digits) for _ in range(size)) for _ in range(40)]
+    assert sum(word in Redactor().text(f"using {word} now") for word in words) <= 24
+    assert Redactor().python(f"DATA = {words!r}") == f"DATA = {words!r}"
+
+
+@pytest.mark.parametrize("word", [
+    "cpp_CppMicroGemmFP32Vec_0", "Qwen2VLForConditionalGeneration", "GPT2LMHeadModel", "Float8_e4m3fn", "Int8DynActInt4WeightLinear", "fxgraph4b7qk2m5x6", "sm_100a_A100SXM4",
+    "ScaledDotProductFlashAttention2", "AutogradCUDA0Backward1", "triton_poi_fused_add_0", "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7", "BertForMaskedLM_b32_fp16", "V1123_0",
+])  # fmt: skip
+def test_an_identifier_is_not_random(word: str) -> None:
+    """Names of models, kernels, symbols and types are made of words."""
+    assert Redactor().text(f"using {word} now") == f"using {word} now"
