@@ -24,7 +24,7 @@ from . import probe, simulate
 POLL_MS = 4
 PR_SET_CHILD_SUBREAPER = 36
 GUARDIAN_S = 3.0
-"""When the host is gone, its guardian ends this server and all below, and lets compilers delete their files before."""
+"""If the host ends, its guardian ends this server and all processes below it. Compilers first delete their files."""
 
 
 def main(spec: dict[str, Any]) -> int:

@@ -32,7 +32,7 @@ def ask(pack: Path, text: str, python: str, is_agreed: bool, live: screen.Live |
     require(pack, is_agreed)
     if live is not None:
         live.pause()
-    out.PROGRESS.line(text)  # all of it: what is cut off could be what matters
+    out.PROGRESS.line(text)  # the whole text: the part that is cut off could matter
     if not out.confirm(f"Run this with {python}?"):
         raise BadInput("nothing was run")
     if live is not None:

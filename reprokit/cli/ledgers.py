@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def opened(
     output_dir: Path, ledger_path: Path | None, is_new_ok: bool = False, is_told: bool = False
 ) -> Iterator[Ledger]:
-    """The ledger; ``is_told`` where what is refused of it comes in a report."""
+    """The ledger; with ``is_told``, a report prints the refused rows, so this function does not."""
     from ..core.records import BadInput
     from ..host.triage import ledger
 

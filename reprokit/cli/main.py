@@ -107,7 +107,7 @@ def main() -> None:
         elif spent := limits.limit_of(problem):
             status = 2
             out.say(f"cannot go on: {spent}")
-        else:  # a defect of ours: keep the traceback, spare the user
+        else:  # a defect of reprokit: keep the traceback, do not show it to the user
             out.say(f"this is a defect of reprokit; please report it with {_keep_traceback()}")
     if interrupts.count > signals_before:
         status = 130

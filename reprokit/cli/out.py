@@ -1,6 +1,6 @@
 """The only module that prints. It cleans every text, and a write that fails loses only its own text.
 
-A pack, a path, a ledger or a program may hold control characters, which rewrite a terminal. So no command calls
+A pack, a path, a ledger or a program may contain control characters, which rewrite a terminal. So no command calls
 ``print`` or ``click.echo``, or opens a console of its own. A closed terminal or a full disk must not cost the pack
 that a command makes. So no method here raises. :attr:`Printer.problem` has the first failure.
 """
@@ -26,11 +26,11 @@ Part: TypeAlias = "str | tuple[str, str]"
 """A text, or a text and its style."""
 
 MOST_CHARS = 1_000
-"""Of a refusal or a line of progress, which may quote a stranger's text."""
+"""Maximum length of a refusal or a line of progress, which may quote a stranger's text."""
 
 
 def one_line(text: str, most: int = MOST_CHARS) -> str:
-    """A bounded line of ``text``, which may be of any length."""
+    """One line of bounded length from ``text``, which may have any length."""
     return plain.one_line(text, most)
 
 
@@ -40,7 +40,7 @@ class Printer:
     def __init__(self, name: str) -> None:
         self._name = name
         self.problem: Exception | None = None
-        """The first failure to write; what is printed after it is lost."""
+        """The first failed write; all later output is lost."""
 
     @property
     def stream(self) -> TextIO | None:
@@ -55,11 +55,11 @@ class Printer:
 
     @property
     def buffer(self) -> IO[bytes] | None:
-        """Where the target's own bytes go, which are passed on as they are; None where the stream was closed."""
+        """The stream for the target's own bytes, which are passed on unchanged; None if the stream is closed."""
         return getattr(self.stream, "buffer", None)
 
     def isatty(self) -> bool:
-        """True where a person reads it now."""
+        """True if the stream is a terminal."""
         try:
             return self.stream is not None and self.stream.isatty()
         except (OSError, ValueError):
@@ -86,7 +86,7 @@ class Printer:
         right: Sequence[str] = (),
         whole: Sequence[str] = (),
     ) -> None:
-        """Print columns; those of ``right`` end at the same place, and no cell of those of ``whole`` is broken."""
+        """Print columns. Columns in ``right`` are right-aligned, and cells of columns in ``whole`` are never broken."""
         from rich.table import Table
         from rich.text import Text
 
@@ -99,17 +99,17 @@ class Printer:
         self._draw(drawn)
 
     def json(self, value: Any) -> None:
-        """Print one value as ASCII, in which every other character is an escape."""
+        """Print one value as JSON in ASCII; every other character is an escape."""
         self._write(ascii_json(value, indent=1) + "\n")
 
     def console(self) -> Console:
-        """A console of rich on this stream, for what is redrawn; its writes never raise."""
+        """A console of rich on this stream, for text that is redrawn; its writes never raise."""
         from rich.console import Console
 
         return Console(file=_Sink(self), highlight=False, soft_wrap=True)  # type: ignore[arg-type]
 
     def is_lost(self) -> bool:
-        """Whether the stream takes nothing any more; what it still holds is then given up."""
+        """Whether a write to the stream has failed; buffered output is then dropped."""
         stream = self.stream
         try:
             if stream is not None:
@@ -123,7 +123,7 @@ class Printer:
         self.console().print(drawn)
 
     def _write(self, text: str, stream: TextIO | None = None) -> None:
-        """Write what was cleaned, or give the stream up."""
+        """Write cleaned text; after a failure, stop using the stream."""
         stream = stream or self.stream
         if stream is None or self.problem is not None:
             return
@@ -137,9 +137,9 @@ class Printer:
 
 
 class _Sink:
-    """What rich writes to: the printer's stream, without its exceptions.
+    """A stream for rich: the printer's stream, without its exceptions.
 
-    The stream is the one of the beginning: while rich redraws a line, ``sys.stderr`` leads to its console.
+    It is the original stream: while rich redraws a line, ``sys.stderr`` is a proxy of its console.
     """
 
     def __init__(self, printer: Printer) -> None:
@@ -147,15 +147,15 @@ class _Sink:
         self.encoding = getattr(printer.stream, "encoding", None) or "utf-8"
 
     def write(self, text: str) -> int:
-        """Write what rich drew: cleaned text, and its own colours."""
+        """Write the output of rich: cleaned text, and rich's own colours."""
         self._printer._write(text, self._stream)
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: this object buffers nothing."""
 
     def isatty(self) -> bool:
-        """As the stream."""
+        """Whether the stream is a terminal."""
         return self._printer.isatty()
 
 
@@ -165,7 +165,7 @@ def ascii_json(value: Any, indent: int | None = None, sort_keys: bool = False) -
 
 
 def _give_up(stream: TextIO) -> None:
-    """Send what the stream still holds nowhere, or Python fails once more when it ends."""
+    """Drop the buffered output of the stream; otherwise Python fails again when it exits."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         try:
@@ -175,19 +175,19 @@ def _give_up(stream: TextIO) -> None:
 
 
 RESULTS = Printer("stdout")
-"""What a command is for."""
+"""The results of a command, on stdout."""
 PROGRESS = Printer("stderr")
-"""What it does meanwhile, and why it refuses."""
+"""Progress and refusals, on stderr."""
 
 
 def say(text: str) -> None:
-    """One line of progress; spaces at its start, as before the frames of a stack, stay."""
+    """Print one line of progress. Spaces at its start are kept, as for the frames of a stack."""
     indent = " " * min(len(text) - len(text.lstrip(" ")), 8)
     PROGRESS.line(f"reprokit: {indent}{one_line(text)}")
 
 
 def confirm(question: str) -> bool:
-    """Ask on stderr; no answer, and a question that could not be shown, is a no."""
+    """Ask on stderr. If there is no answer, or the question could not be shown, the answer is no."""
     import click
 
     return PROGRESS.problem is None and click.confirm(clean(question), default=False, err=True)

@@ -10,7 +10,7 @@ from . import out
 
 MOST_RECORD_CHARS = 1 << 20
 MOST_SHOWN_BYTES = 9 << 20
-"""Of one file: no text in a pack of ours is longer, and what is packed in it is no text."""
+"""Bytes of one file. No text in a pack of reprokit is longer, and a compressed file in it is not text."""
 _SHOWN = ("verdict.json", "signature.json", "report.json")
 
 

@@ -14,14 +14,14 @@ BAR = 40
 FRAMES = 12
 LINE, LABEL = 2_000, 40
 MOST_ROWS = 200
-"""Of one list of a report: a page of evidence is read, a flood is not."""
+"""Maximum number of printed rows of one list of a report."""
 MOST_POINTS = 10_000
 _LEVELS = "▁▂▃▄▅▆▇█"
 _PLAIN_LEVELS = ".:-=+*#@"
 
 
 def report(model: dict[str, Any]) -> None:
-    """Print ``report.json`` of a pack; a stranger may have written it, so nothing in it is believed, and little printed."""
+    """Print ``report.json`` of a pack; a stranger may have written it, so values are checked and output is bounded."""
 
     def line(text: object, style: str = "") -> None:
         RESULTS.line((one_line(_text(text)), style))
@@ -93,7 +93,7 @@ def _amount(value: float, unit: object) -> str:
 
 
 def _text(value: object) -> str:
-    """The head and tail of a long text: what is cut is never cleaned, so a long one costs no time."""
+    """The head and tail of a long text. The part between is not cleaned, so a long text takes no time."""
     text = value if isinstance(value, str) else str(value) if isinstance(value, (int, float)) else _of_holder(value)
     return text if len(text) <= LINE else f"{text[: LINE // 2]} ... {text[-LINE // 2 :]}"
 

@@ -171,7 +171,7 @@ class Ablation:
 
 
 def read(told: Mapping[str, Any]) -> Ablation:
-    """Read what ``to_json`` gave; raises ValueError for what is damaged."""
+    """Read the result of ``to_json``; raises ValueError if it is damaged."""
     found: Ablation = from_json(Ablation, told)
     return found
 

@@ -1,4 +1,4 @@
-"""Secrets by place that no name shows: headers, short flags of programs, parameters of URLs, lines of files."""
+"""Secrets by place without a name: headers, short flags of programs, parameters of URLs, lines of files."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from .secret_places import MARK
 
 @dataclass(frozen=True)
 class Place:
-    """Where a secret is, whatever it looks like."""
+    """A place at which any value is a secret."""
 
     name: str
-    """What the README calls it."""
+    """Its name in the README."""
     hints: tuple[str, ...]
     pattern: str
     """A regular expression; its group ``secret`` is the secret."""
     flags: int = 0
     is_near: bool = True
-    """It is on the line of a hint."""
+    """The secret is on the same line as a hint."""
 
 
 _WORD = rf"(?!{MARK})[^\s\"'`<>\\]"

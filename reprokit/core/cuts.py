@@ -1,7 +1,8 @@
-"""How long texts are cut where they cannot be redacted first: in the target's own process.
+"""Cut long texts in the target's own process, where they cannot be redacted first.
 
-A cut may leave half a secret, or a value without the name that shows it. So a text is cut at the end of a line where there is
-one near, else at white space, and the mark says that something is missing: redaction treats what is next to it as unknown.
+A cut may leave half a secret, or a value without the name that shows it. So a text is cut at the end of a line if one
+is near, else at white space. A mark says that text is missing, and redaction hides text next to the mark that may be
+part of a secret.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import re
 
 MARK = re.compile(r"<<cut \d+ (?:bytes|characters)>>")
-"""Where something is missing. On a line of its own, whole lines are."""
+"""The mark of missing text. On its own line, it means that whole lines are missing."""
 _NEAR = 4
-"""A fourth of what may be kept is given up for the end of a line."""
+"""To cut at the end of a line, at most a quarter of the allowed length is dropped."""
 
 
 def head(text: str, most: int) -> str:
@@ -41,7 +42,7 @@ def middle(text: str, most_head: int, most_tail: int) -> str:
 
 
 def mark(count: int, unit: str = "characters") -> str:
-    """What says that ``count`` characters or bytes are missing."""
+    """The mark for ``count`` missing characters or bytes."""
     return f"<<cut {count} {unit}>>"
 
 

@@ -72,7 +72,7 @@ def _tuple(kinds: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
 
 
 def _brief(value: Any) -> str:
-    """A value for a message: a scalar, cut, or what kind of holder it is."""
+    """A value for a message: a scalar, cut, or the type of a container."""
     if isinstance(value, (dict, list, tuple)):
         return f"a {type(value).__name__} of {len(value)}"
     return f"{value!a:.60}" if not isinstance(value, str) or len(value) < 60 else f"{value[:60]!a}..."

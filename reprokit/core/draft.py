@@ -1,4 +1,4 @@
-"""A text that is changed rule by rule, with the places of each change in the text as it was at first."""
+"""A text that rules change one after the other, with the place of each change in the original text."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from .secret_places import Span
 
 
 class Draft:
-    """A text in which rule after rule replaces spans, and where each replacement was in the text at first."""
+    """A text in which rules replace spans in turn, and the place of each replacement in the original text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.edits: list[tuple[int, int, str]] = []
-        """Start and end in the first text, and what is there now; in order."""
+        """Start and end in the original text, and the replacement; in order."""
         self._places: list[int] = []
         """Where each edit starts in the present text."""
 
     def replace(self, spans: list[Span]) -> None:
-        """Put the third value of each span in place of the text that it spans; spans are in order and do not overlap."""
+        """Replace the text of each span by the third value of the span; spans are in order and do not overlap."""
         pieces: list[str] = []
         new: list[tuple[int, int, str]] = []
         done = 0
@@ -44,7 +44,7 @@ class Draft:
             shift += len(text) - (end - start)
 
     def _first(self, place: int, is_end: bool) -> int:
-        """The place in the first text; inside a replacement, the edge of what it replaced."""
+        """The place in the original text; inside a replacement, the edge of the replaced text."""
         number = (bisect.bisect_left if is_end else bisect.bisect_right)(self._places, place) - 1
         if number < 0:
             return place

@@ -1,8 +1,8 @@
 """Text as a person reads it: without colours and control characters, escapes decoded, and with a map back.
 
-A rule that knows a secret knows it in plain text. Logs show the same secret behind a colour (``\\x1b[32mghp_...``), after an
+A rule matches a secret in plain text. Logs show the same secret behind a colour (``\\x1b[32mghp_...``), after an
 escaped line break inside JSON, percent-encoded in a URL, or as the repr of bytes. So all rules run on the text that
-:func:`plain` gives, and :class:`Plain` tells where in the original text each place is.
+:func:`plain` gives, and :class:`Plain` maps each place back to the original text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 _ESC = r"(?:\x1b|(?<!\\)\\{1,200}(?:x1[bB]|u001[bB]|033|e(?=\[)))"
 _ZERO_WIDTH = "\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufe00-\ufe0f\ufeff"
 _ESCAPES = re.compile(
-    # a path of Windows is no escape: C:\Users\nick
+    # a Windows path is not an escape: C:\Users\nick
     r"(?P<kept>[A-Za-z]:\\{1,64}Users\\{1,64}[^\s\\\"'<>|:]{1,64})"
     # colours, movements of the cursor, links and titles of terminals
     rf"|(?P<gone>{_ESC}(?:\[[0-9;:?]{{0,40}}[ -/]?[@-~]|\][^\x07\x1b\\\n]{{0,400}}(?:\x07|\\+a|{_ESC}\\*)|[()][A-Z0-9]|[NOM78c])"
@@ -39,10 +39,10 @@ class Plain:
 
     text: str
     _starts: tuple[int, ...] = ()
-    """Where each piece begins in ``text``: what was copied, and what one escape became."""
+    """The start of each piece in ``text``. A piece is copied text or one decoded escape."""
     _sources: tuple[int, ...] = ()
     _ends: tuple[int, ...] = ()
-    """Where the escape ends that became the piece; 0 for a piece that was copied."""
+    """The end of the escape that became the piece; 0 for copied text."""
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """The span of the original text that reads as ``text[start:end]``, which is not empty."""
@@ -54,7 +54,7 @@ class Plain:
 
 
 def plain(text: str) -> Plain:
-    """Decode every escape of ``text``; what is no escape stays as it is."""
+    """Decode every escape of ``text``; all other text stays unchanged."""
     found = _ESCAPES.search(text)
     if found is None:
         return Plain(text)
@@ -90,7 +90,7 @@ def plain(text: str) -> Plain:
 
 
 def _decoded(found: re.Match[str]) -> str | None:
-    """What an escape stands for: a character, nothing, or None where it is no escape."""
+    """The decoded text of an escape: a character or nothing; None if it is not an escape."""
     what, told = found.lastgroup or "", found.group(found.lastgroup or 0)
     if what == "kept":
         return None

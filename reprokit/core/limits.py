@@ -1,4 +1,4 @@
-"""Exceptions that say that a limit of the machine or of the user is reached; none of them is a defect."""
+"""Recognise exceptions that mean that a limit of the machine or the user is reached, and not a defect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_ERRNO = {
 
 
 def limit_of(problem: BaseException) -> str:
-    """Which limit an exception says is reached, in words; empty for any other exception."""
+    """The limit that an exception reports as reached, in words; empty for any other exception."""
     seen: BaseException | None = problem
     while seen is not None:
         if isinstance(seen, MemoryError):

@@ -32,7 +32,7 @@ _DOMAINS = frozenset(
 )
 """The last part of addresses: country codes of ISO 3166 that are delegated, common generic ones, and those of private networks."""
 _METHODS = frozenset("to in is it at id mt".split())
-"""Country codes that tensors have too."""
+"""Country codes that are also methods of tensors."""
 
 
 def is_code(found: re.Match[str]) -> bool:
@@ -51,7 +51,7 @@ _VERSION_BEFORE = re.compile(
     r"(?:[A-Za-z][\w.-]{0,60}==[ \t]*|\.so\.|(?i:version|release|build|rev|(?:tensorrt|trt|cudnn|cublas|cufft|curand|cusolver|cusparse|cupti|nvrtc|nvjitlink|npp)[\w-]{0,24})[\"']?[ \t]*[:=(]?[ \t]*[\"']?v?|\bv)$"
 )
 _SMALL = 16
-"""Four smaller numbers are a version or a shape: one address in 65,536 has only such numbers."""
+"""Four smaller numbers are a version or a shape: only one address in 65,536 has such numbers."""
 _NETWORK_BEFORE = re.compile(
     r"(?i:://|@|\b(?:addr\w*|host\w*|ip|node|endpoint|peer|inet|from|to|at|via|server|client|rank|master|dns|nameserver|ping|connect\w*|remote|gateway)\W{0,4})$"
 )
@@ -76,7 +76,7 @@ def is_version_or_local(found: re.Match[str]) -> bool:
         return True
     if _VERSION_BEFORE.search(before):
         return True
-    if before.rstrip().lower().endswith("nccl"):  # no version of NCCL is 10 or more
+    if before.rstrip().lower().endswith("nccl"):  # no version of NCCL begins with 10 or more
         return int(address) >> 24 < 10
     return not address.is_private and _PACKAGE_BEFORE.search(before) is not None
 
@@ -85,7 +85,7 @@ _MAC_BEFORE = re.compile(r"(?i:mac|ether|hwaddr|hardware|link/\w{2,12}|lladdr|ad
 
 
 def is_no_mac(found: re.Match[str]) -> bool:
-    """True for ``00:01:02:03:04:05``: six numbers without a hexadecimal letter, where nothing says what they are."""
+    """True for ``00:01:02:03:04:05``: six numbers without a hexadecimal letter, and no word names their kind."""
     text = found.group("secret")
     before = found.string[max(0, found.start() - 24) : found.start()]
     return text.replace(":", "").isdigit() and _MAC_BEFORE.search(before) is None
@@ -111,5 +111,5 @@ _VERSION = re.compile(r"v?\d{1,9}(?:\.\d{1,9}){0,5}(?:[-+.a-z_]{0,4}[a-z0-9.]{0,
 
 
 def is_version(value: object) -> bool:
-    """True for a text that can be the version of a package, whatever it would be elsewhere."""
+    """True for a text that can be the version of a package, even if it looks private elsewhere."""
     return isinstance(value, str) and len(value) <= 40 and _VERSION.fullmatch(value) is not None

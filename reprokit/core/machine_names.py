@@ -1,4 +1,4 @@
-"""Names of people and machines, and home folders: the rules that know them by their letters or by their place."""
+"""Rules that find names of people and machines, and home folders, by their letters or by their place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .torch_words import is_code
 
 @dataclass(frozen=True)
 class Private:
-    """What is known to be private on the machine where a pack is made."""
+    """Private names and values of the machine that makes a pack."""
 
     users: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class Private:
     """Values of environment variables with secret names, literally."""
 
 
-# Words of torch's own paths and logs: a user or host of this name is hidden in nothing but the home.
+# Words of torch's own paths and logs: a user or host of this name is hidden only in the home folder.
 _PATH_WORDS = frozenset(
     "root user users admin ubuntu debian centos fedora runner build builder test tests dev work home main local localhost "
     "host node torch triton cuda cpu gpu python python3 nvidia amd intel arm linux kernel model models data train lib bin usr "
@@ -40,7 +40,7 @@ _IS_USER = rf"(?<![A-Za-z])(?:user(?:[-_ ]?name)?|login|owner|logname|author|acc
 _IS_HOST = (
     rf"(?<![A-Za-z])(?:host(?:[-_ ]?name)?|node(?:[-_ ]?name)?|machine|server|addr(?:ess)?|endpoint|peer){_LABEL}"
 )
-"""What names a person or a machine, and the sign between the two."""
+"""A word before the name of a person or a machine, and the sign between the two."""
 
 
 def rules(private: Private) -> list[Rule]:
@@ -72,7 +72,7 @@ def rules(private: Private) -> list[Rule]:
         found.append(rule("user", rf"{_IS_USER}{name}(?![\w.-])", (user.lower(),), flags=re.IGNORECASE, is_near=True))
         found.append(rule("user", rf"(?<![\w.]){name}(?=@(?:{hosts})(?![\w.-]))", (user.lower(),), is_near=True))
     for host in sorted(n for n in private.hosts if n and n != "localhost"):
-        # a short or common name, only where nothing else can stand; x@head is a product of matrices
+        # a short or common name, only at a place where nothing else is possible; x@head is a product of matrices
         is_word = is_code(host)
         before = r"<user-\d{1,3}>@|\bLinux |//" if is_word else r"\w@|<user-\d{1,3}>@|\bLinux |//"
         found.append(rule("host", rf"(?:{before})(?P<secret>{re.escape(host)})(?![\w.-])", (host.lower(),)))
@@ -102,7 +102,7 @@ def rules(private: Private) -> list[Rule]:
     )
     address = r"\d+\.\d+\.\d+\.\d+"
     name = rf"(?P<secret>(?!{MARK}|localhost\b|{address})[A-Za-z0-9][\w.-]*)"
-    # other machines of a cluster, where only a host can stand
+    # other machines of a cluster, at places where only a host is possible
     found += [
         rule("host", rf"(?m:^)[ \t]*{name}:\d+:\d+ \[\d+\] NCCL", ("nccl",)),
         rule("host", rf"\bMASTER_ADDR[\"']?\s*[=:]\s*[\"']?{name}", ("master_addr",)),

@@ -1,4 +1,4 @@
-"""Text without what a terminal obeys or a reader cannot see."""
+"""Text without characters that control a terminal or are invisible."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _INVISIBLE = frozenset(
     )
     for code in codes
 )
-"""What Python calls printable and a terminal draws as nothing: fillers and variation selectors."""
+"""Characters that Python calls printable and a terminal does not draw: fillers and variation selectors."""
 
 
 def clean(text: str) -> str:
-    """Give ``text`` without what a terminal obeys or hides.
+    """Give ``text`` without characters that control a terminal or are invisible.
 
-    Escape sequences go; control, format (bidirectional, zero width), private and unassigned characters and lone
-    surrogates become ``?``; every space but newline and tab becomes a plain one.
+    Escape sequences are removed. Control, format (bidirectional, zero width), private and unassigned characters and
+    lone surrogates become ``?``; every white space except newline and tab becomes a plain space.
     """
     text = _ESCAPE_SEQUENCE.sub("", text)
     bad = [char for char in set(text) if not char.isprintable() or ord(char) in _INVISIBLE]

@@ -1,8 +1,8 @@
-"""How private text is hidden; :mod:`redact_rules` says what it looks like.
+"""Hide private text; :mod:`redact_rules` finds it.
 
-A :class:`Redactor` replaces each secret by a placeholder that names its kind and a number, the same one
-wherever the secret is (``<token-1>``). What diagnoses a bug (torch paths, kernel names, hashes of
-commits, versions) is left alone; the tests hold both sides.
+A :class:`Redactor` replaces each secret by a placeholder with its kind and a number (``<token-1>``). The same secret
+has the same placeholder everywhere. Text that helps to diagnose a bug (torch paths, kernel names, hashes of commits,
+versions) does not change. The tests check both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ALLOWED_VARIABLES = re.compile(
 
 _OF_A_COMPILER = re.compile(r"[a-z]+(?:[_.-][a-z]+)*")
 _PEOPLE = frozenset("user username login host email account User Username Login Host".split())
-"""A ``pass`` beside one of these is a password; alone, it may be a compiler's."""
+"""A ``pass`` beside one of these keys is a password; alone, it may be a pass of a compiler."""
 MOST_LEARNED = 500
 REMEMBERED, REMEMBERED_CHARS = 50_000, 200
 """Short texts come again and again, as keys and states do; equal ones are hidden alike."""
@@ -44,7 +44,7 @@ class Redactor:
         self._rules = redact_rules.make(private or Private())
         self._known: dict[str, str] = {}
         self._learned: list[str] = []
-        """Values that a place showed to be secrets, and that no other text has by chance: they are hidden everywhere."""
+        """Values that a place shows to be secrets, and that do not occur by chance; hidden in all later text."""
 
     def text(self, text: str) -> str:
         """Give ``text`` without what is private; giving the result again changes nothing."""
@@ -64,7 +64,7 @@ class Redactor:
         return "".join((*pieces, text[done:]))
 
     def _edits(self, text: str, guesses: bool = True) -> list[Span]:
-        """What is private in ``text``, in order and without overlaps, and the placeholder of each."""
+        """The spans of private text in ``text``, in order and without overlaps, and the placeholder of each."""
         read = escapes.plain(text)
         draft = Draft(read.text)
         lowered = redact_rules.lower(draft.text)
@@ -88,7 +88,7 @@ class Redactor:
         return edits
 
     def _hide_learned(self, draft: Draft) -> None:
-        """Replace the values that were learned, where no rule found them."""
+        """Replace the learned values at places where no rule found them."""
         for secret in self._learned:
             places = (
                 [found.start() for found in re.finditer(re.escape(secret), draft.text)] if secret in draft.text else []
@@ -97,14 +97,14 @@ class Redactor:
                 draft.replace([(place, place + len(secret), self._placeholder("token", secret)) for place in places])
 
     def python(self, text: str) -> str:
-        """Redact a program so that it stays the same program; a text that is no Python is redacted as text."""
+        """Redact a program so that it stays the same program; a text that is not Python is redacted as text."""
         try:
             return redact_python.redact(text, functools.partial(self._edits, guesses=False), self._given)
         except ValueError:
             return self.text(text)
 
     def _given(self, name: str, value: str) -> str:
-        """What a program gives to a name; another name of secrets is none: ``password_field = "db_password"``."""
+        """The replacement of a value that a program assigns to a name; a name of a secret stays: ``key_field = "db_key"``."""
         sure = secret_names.sureness(name)
         is_name = (value.isidentifier() and secret_names.sureness(value)) or is_name_of_layer(name, value)
         is_name = is_name or is_own_name(name, value)
@@ -132,7 +132,7 @@ class Redactor:
         return value
 
     def _command(self, words: Sequence[str], hidden: list[Any]) -> list[Any]:
-        """The words of a command line, in which a flag or a program shows what another word is."""
+        """Redact the words of a command line, where a flag or a program shows that another word is a secret."""
         start, place = [0], 0
         for word in words:
             place += len(word) + 1
@@ -145,7 +145,7 @@ class Redactor:
         return hidden
 
     def file_name(self, name: str) -> str:
-        """Redact the name of a file, part by part; the result can be one."""
+        """Redact the name of a file, part by part; the result is a valid name."""
         return "/".join(self._part(part) for part in name.split("/"))
 
     def _part(self, part: str) -> str:
@@ -212,7 +212,7 @@ class Redactor:
         return self.value(value)
 
     def _inside(self, sure: str, name: str, value: dict[Any, Any]) -> dict[Any, Any]:
-        """A mapping under a name that holds secrets: ``"password": {"value": "..."}``, ``"credentials": {"db": "..."}``."""
+        """Redact a mapping under a name that holds secrets: ``"password": {"value": "..."}``, ``"credentials": {"db": "..."}``."""
         found: dict[Any, Any] = {}
         for key, one in self._mapping(value).items():
             is_value = str(key).lower() in ("value", "val", "content", "default", "data", "$string", "stringvalue")
@@ -227,7 +227,7 @@ class Redactor:
         return found
 
     def _secret(self, sure: str, name: str, value: str) -> str:
-        """The value of a key that may hold a secret."""
+        """Redact the value of a key that may hold a secret."""
         is_number = sure == secret_names.PASSWORD and value.isdigit()
         if len(value) < 4 or (lookalikes.is_setting_value(value) and not is_number):
             return value

@@ -1,9 +1,9 @@
-"""Redact a Python program so that it stays the same program: only strings and comments change, and never a name.
+"""Redact a Python program so that it stays the same program: only strings and comments change, never a name.
 
-The rules of :mod:`redact_rules` read a program as text, and text that looks private may be code: ``x@layer.weight`` is no
-address, and in ``password = features['secret']`` no password is written down. So a match of the rules is hidden only
-if it is inside one string or comment. A string that the syntax tree assigns to a name that holds secrets is hidden too, also
-where line breaks and parentheses are between the two.
+The rules of :mod:`redact_rules` read a program as text, and text that looks private may be code: ``x@layer.weight`` is
+not an address, and ``password = features['secret']`` contains no password. So a match of the rules is hidden only if it
+is inside one string or comment. A string that the syntax tree assigns to a name that holds secrets is hidden too, also if
+line breaks and parentheses are between the two.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from . import secret_names
 
 Edit = tuple[int, int, str]
-"""Start and end in a text, and what replaces it."""
+"""Start and end in a text, and the replacement."""
 _STRING = re.compile(r"([A-Za-z]{0,3})('''|\"\"\"|'|\")")
 _OPENS = frozenset((getattr(token, "FSTRING_START", -1), getattr(token, "TSTRING_START", -1)))
 _CLOSES = frozenset((getattr(token, "FSTRING_END", -1), getattr(token, "TSTRING_END", -1)))
@@ -26,7 +26,7 @@ _UNREADABLE = (tokenize.TokenError, SyntaxError, ValueError, RecursionError, Mem
 
 
 class Source:
-    """A program, and where its strings and comments are; raises ValueError for a text that is no Python."""
+    """A program, and the places of its strings and comments; raises ValueError for a text that is not Python."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -35,9 +35,9 @@ class Source:
         for line in lines:
             self._lines.append(self._lines[-1] + len(line))
         self.skeleton: list[str] = []
-        """All but strings and comments."""
+        """All tokens except strings and comments."""
         self.parts: list[tuple[int, int]] = []
-        """Where what a string or a comment says begins and ends, in order; a field of an f-string is none."""
+        """Start and end of the contents of each string or comment, in order; fields of f-strings are not included."""
         try:
             for start, end in self._tokens(lines):
                 self._add(start, end)
@@ -45,7 +45,7 @@ class Source:
             raise ValueError(f"it is no Python: {problem}") from problem
 
     def _tokens(self, lines: list[str]) -> Iterator[tuple[int, int]]:
-        """Where each string and comment is; all other tokens become the skeleton."""
+        """Find each string and comment; all other tokens become the skeleton."""
         depth = begun = 0
         left = iter(lines)
         for one in tokenize.generate_tokens(lambda: next(left, "")):
@@ -89,7 +89,7 @@ class Source:
         return [p for p in self.parts[first : bisect.bisect_left(self.parts, (end, 0))] if p[1] <= end]
 
     def named(self) -> Iterator[tuple[str, int, int]]:
-        """Each part that is given to a name, compared with it or stored under it, and the name."""
+        """Each part that is assigned to a name, compared with it or stored under it, and the name."""
         try:
             tree = ast.parse(self.text)
         except _UNREADABLE:
@@ -111,10 +111,10 @@ class Source:
 
 
 def redact(text: str, find: Callable[[str], list[Edit]], hide: Callable[[str, str], str]) -> str:
-    """Give the program without what is private; raises ValueError for a text that is no Python, or would be none.
+    """Give the program without private text; raises ValueError if the text, or the result, is not Python.
 
-    ``find`` gives what is private in a text. ``hide`` takes a name and a string that is given to it, and gives what is
-    put in place of the string.
+    ``find`` gives the spans of private text in a text. ``hide`` takes a name and a string that is assigned to it, and
+    gives the replacement of the string.
     """
     found = find(text)
     has_names = secret_names.WORD.search(text.lower()) is not None
@@ -171,7 +171,7 @@ def _apply(text: str, edits: list[Edit]) -> str:
 
 
 def _is_same(source: Source, changed: str) -> bool:
-    """Whether a text has the same tokens but for what strings and comments say."""
+    """Whether a text has the same tokens, except for the contents of strings and comments."""
     try:
         return Source(changed).skeleton == source.skeleton
     except ValueError:
@@ -197,7 +197,7 @@ def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
 
 
 def _field(text: str, start: int, end: int) -> tuple[tuple[int, int], int]:
-    """Where the expression of a field begins and ends, and where the field ends."""
+    """The start and end of the expression of a field, and the end of the field."""
     depth, place, stop = 0, start, -1
     while place < end:
         char = text[place]
@@ -221,7 +221,7 @@ def _field(text: str, start: int, end: int) -> tuple[tuple[int, int], int]:
 
 
 def _pairs(node: ast.AST) -> Iterator[tuple[ast.AST | str | None, ast.AST | None]]:
-    """What may be a name, and what is given to it."""
+    """Expressions that may be names, and the expressions that are assigned to them."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
             if isinstance(target, (ast.Tuple, ast.List)) and isinstance(node.value, (ast.Tuple, ast.List)):
@@ -266,7 +266,7 @@ def _arguments(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _texts(value: ast.AST | None) -> Iterator[ast.Constant | ast.JoinedStr]:
-    """The strings that an expression may give."""
+    """The strings that may be the value of an expression."""
     if isinstance(value, ast.Constant):
         if isinstance(value.value, (str, bytes)):
             yield value

@@ -1,4 +1,4 @@
-"""One rule of redaction: what it looks for, and how it is found in linear time."""
+"""One rule of redaction: its pattern, and a search in linear time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Rule:
     """One rule of redaction."""
 
     hints: tuple[str, ...]
-    """A text that holds none of these, in lower case, is not searched; every text is where there are none."""
+    """A text that contains none of these, in lower case, is not searched. Without hints, every text is searched."""
     find: Callable[[str, str], Iterable[Span]]
-    """Give what is private in a text, which comes as it is and in lower case; in order, without overlaps."""
+    """Give the spans of private text in order, without overlaps. The arguments are a text and its lower case."""
     is_exact: bool = False
-    """The hints are not in lower case, and are looked for in the text as it is."""
+    """The hints are not in lower case, and are searched in the original text."""
     is_guess: bool = False
     """It knows no format and no name; the data of a program may look the same."""
 
@@ -40,7 +40,7 @@ def rule(
     is_near: bool = False,
     is_exact: bool = False,
 ) -> Rule:
-    """A rule from a regular expression: its group ``secret`` is hidden, unless ``keep`` says that it is none.
+    """A rule from a regular expression: its group ``secret`` is hidden, unless ``keep`` says that it is not a secret.
 
     ``is_near``: a match is on the line of a hint, so no other line is searched. ``is_exact``: hints are not in lower case.
     """

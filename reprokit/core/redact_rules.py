@@ -1,4 +1,4 @@
-"""What private text looks like: the rules, in the order in which they run, on text without escapes."""
+"""The rules that find private text, in the order in which they run, on text without escapes."""
 
 from __future__ import annotations
 
@@ -30,38 +30,38 @@ _PRIVATE_KEYS = (
 )
 _CUT = r"<<cut \d+ (?:bytes|characters)>>"
 _EDGES = (
-    # lines of a key or a file in base64 or hexadecimal, with no beginning
+    # lines of a key or a file in base64 or hexadecimal, without a beginning
     rf"{_CUT}\n(?P<secret>(?:[^\nA-Za-z0-9]{{0,16}}[A-Za-z0-9+/=_-]{{16,}}[ \t]*(?:\n|$)){{1,400}})",
     rf"(?:^|(?<=\n))(?P<secret>(?:[A-Za-z0-9+/=_-]{{32,}}[ \t]*\n){{1,400}}){_CUT}",
-    # what may belong to a name, a quote or a token that is on the other side
+    # text that may belong to a name, a quote or a token on the other side
     rf"{_CUT}[ \t]?\\*[\"']?(?P<secret>(?!{MARK})[^\s\"'<>][^\n\"'<>]{{0,300}}[\"']|(?!{MARK})[^\s<>]{{4,}})",
     rf"(?P<secret>(?:(?<=[\"'])[^\n\"'<>]{{0,300}}|(?<![^\s<>])[^\s<>]{{4,2000}})(?<!>))[ \t]?{_CUT}",
 )
 
 
 def lower(text: str) -> str:
-    """``text`` in lower case, character by character: all places stay where they are."""
+    """``text`` in lower case, character by character, so that all places stay the same."""
     lowered = text.lower()
     return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)
 
 
 def is_secret_entry(name: str, value: str) -> bool:
-    """Whether the value of a key that may hold a secret is one."""
+    """Whether the value of a key that may hold a secret is a secret."""
     return bool([*secret_places.find(f'"{name}": "{value}"', lower(f'"{name}": "{value}"'))])
 
 
 def make(private: Private) -> list[Rule]:
-    """All rules in their order: literals, whole blocks and tokens, what a place shows, addresses, names, edges of cuts."""
+    """All rules in order: literals, whole blocks and tokens, secrets by place, addresses, names, edges of cuts."""
     rules: list[Rule] = []
     literals = {s for s in private.secrets if len(s) >= 6 and not lookalikes.is_setting_value(s)}
     for secret in sorted(literals, key=lambda s: (-len(s), s)):
-        if not is_code(secret):  # a word of code is hidden only where its place shows what it is
+        if not is_code(secret):  # a word of code is hidden only if its place shows that it is private
             edge = r"\b" if secret.isalpha() else ""
             rules.append(rule("token", rf"{edge}(?P<secret>{re.escape(secret)}){edge}", (secret.lower(),)))
     rules += [rule("key", pattern, ("private key", "private-lines")) for pattern in _PRIVATE_KEYS]
     rules += [rule("credentials", pattern, ("://",), flags=re.IGNORECASE, is_near=True) for pattern in _CREDENTIALS]
     rules.append(_tokens())
-    rules += [_places()] * 2  # a command line may hold several, and one match may end behind the next
+    rules += [_places()] * 2  # a command line may have several, and one match may end behind the next
     rules.append(Rule((), secret_places.find))
     rules += [*_addresses(), *machine_names.rules(private)]
     rules.append(Rule((), random_words.find, is_guess=True))
@@ -90,7 +90,7 @@ def _tokens() -> Rule:
 _BEGINS = r"(?:(?<![a-z0-9+.-])|(?<=^[-+])|(?<=\n[-+]))"
 """The sign of a line of a diff may be before a word."""
 _CREDENTIALS = (
-    # up to the last @ of what stands before the path
+    # up to the last @ before the path
     rf"{_BEGINS}[a-z][a-z0-9+.-]{{0,20}}://(?P<secret>(?!{MARK}@)[^\s/?#\"'<>]{{1,400}})@",
     # a password with a slash or a question mark
     rf"{_BEGINS}[a-z][a-z0-9+.-]{{0,20}}://(?P<secret>(?!{MARK})[^\s/@:?#\"'<>]{{0,80}}:(?!\d{{1,5}}/)[^\s@\"'<>]{{1,200}})"

@@ -1,7 +1,7 @@
-"""Which names hold secrets: one notion for variables, keys of JSON and YAML, headers, XML elements and flags.
+"""Which names hold secrets: one definition for variables, keys of JSON and YAML, headers, XML elements and flags.
 
 A name is split into words (``dbPassword``, ``DB_PASSWORD``, ``X-Db-Password``), and the last words decide. ``token`` and
-``key`` are words of machine learning too, so names like ``pad_token``, ``cache_key`` or ``max_tokens`` hold none.
+``key`` are words of machine learning too, so names like ``pad_token``, ``cache_key`` or ``max_tokens`` hold no secret.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import functools
 import re
 
 PASSWORD, TOKEN, KEY = "password", "token", "key"
-"""How sure a name is. PASSWORD: any value is secret. TOKEN: any value that is no code. KEY: a value that looks random."""
+"""How sure a name is. PASSWORD: any value is secret. TOKEN: any value that is not code. KEY: a value that looks random."""
 
 WORD = re.compile(
     r"pass|masterauth|pwd|pws?\b|psk|secret|token|cred|key|auth|cookie|sess(?:ion|id)|bearer|jwt|csrf|xsrf|webhook|dsn|pat\b|connection_?string|(?:database|redis|mongo\w{0,2}|amqp|broker)_ur[il]"
 )
-"""A piece, in lower case, that each of these names has; what looks for names looks for these first."""
+"""Parts, in lower case, of which each of these names has one; a search for names searches for these first."""
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SURE = tuple(
@@ -57,7 +57,7 @@ _FINDS = frozenset(
     "registry keyword positional memo lru tensor buffer size public arg kwarg rng prng random key_padding plot color "
     "counter feature label target data json yaml row object bucket file path name id ordering env binding hot short".split()
 )
-"""Before ``key`` where it opens nothing."""
+"""Before ``key`` if the key is not a secret."""
 _PASSES = frozenset(
     "db user usr smtp ftp sftp mysql pg postgres root admin login ssh my proxy redis rabbit rabbitmq mail imap email git net app "
     "store key trust become remote smb bind storage sys sa "
@@ -81,7 +81,7 @@ def split(name: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=20_000)
 def sureness(name: str) -> str:
-    """How sure it is that ``name`` holds a secret; empty where it holds none."""
+    """How sure it is that ``name`` holds a secret; empty if it does not."""
     if name[-1:] == "s" and name[:-1].isupper():
         name = name[:-1]
     words = list(split(name.replace("w0rd", "word").replace("W0RD", "WORD")))
@@ -152,7 +152,7 @@ def _of_token(before: str, is_constant: bool, is_plural: bool) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether values of a variable or key of this name are secrets, whatever they look like."""
+    """Whether any value of a variable or key of this name is a secret."""
     return sureness(name) in (PASSWORD, TOKEN) or (name.isupper() and sureness(name) == KEY)
 
 
@@ -165,12 +165,12 @@ _RANDOM = re.compile(r"(?=[^\d]{0,400}\d)(?=[^A-Za-z]{0,400}[A-Za-z])[\w+/=.~:-]
 
 
 def looks_random(value: str) -> bool:
-    """Whether a value reads as if it was drawn: long, one word, with letters and digits that hardly repeat."""
+    """Whether a value looks random: long, one word, with letters and digits that rarely repeat."""
     return _RANDOM.fullmatch(value) is not None and len(set(value)) >= min(10, len(value) // 2) and "__" not in value
 
 
 def is_unmistakable(value: str) -> bool:
-    """Whether a value is so much like a password or a key that the same characters elsewhere are the same secret."""
+    """Whether a value looks so much like a password or a key that the same characters elsewhere are the same secret."""
     kinds = sum(any(test(c) for c in value) for test in (str.isdigit, str.islower, str.isupper))
     is_word = value.isascii() and value.isprintable() and " " not in value and "/" not in value and "." not in value
     return (
@@ -179,7 +179,7 @@ def is_unmistakable(value: str) -> bool:
 
 
 def looks_secret(value: str) -> bool:
-    """Whether a value is rather a secret than a word or a number."""
+    """Whether a value is more likely a secret than a word or a number."""
     has_digit = any(c.isdigit() for c in value)
     has_letter = any(c.isalpha() for c in value)
     return len(value) >= 8 and has_digit and has_letter

@@ -1,8 +1,8 @@
 """Secrets by place: a value behind a name that holds secrets is hidden, whatever it looks like.
 
-One scan finds every name of :mod:`secret_names` in a text, and reads what follows it: an assignment, an entry of JSON or YAML,
-a list, an element of XML, a flag's word, a prompt's answer, the argument of a call. Each pattern is matched at one place
-and is bounded, so a text of any kind takes linear time.
+One scan finds every name of :mod:`secret_names` in a text, and reads the text after it: an assignment, an entry of JSON
+or YAML, a list, an element of XML, the word of a flag, the answer to a prompt, the argument of a call. Each pattern is
+bounded and is matched at one place, so any text takes linear time.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from . import lookalikes, secret_names, secret_values
 from .secret_names import KEY, PASSWORD
 
 Span = tuple[int, int, str]
-"""Start, end and kind of what is hidden."""
+"""Start, end and kind of a hidden text."""
 
 MARK = r"<[a-z]+(?:-\d+)?>"
 """A placeholder; ``redact`` makes them."""
 _PREFIX = r"(?:\[[^\n]{1,100}\]:?)?"
-"""What a launcher or a logger puts before each line."""
+"""The prefix of a launcher or a logger before each line."""
 _NUMBERED = re.compile(r"<[a-z]+-\d+>")
 _NAME_CHARS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _REST = re.compile(r"[A-Za-z0-9_]{0,48}(?:-[A-Za-z0-9_]{1,24}){0,4}")
@@ -81,7 +81,7 @@ _CALLED = re.compile(rf"\([ \t]*(?:\w{{1,20}}=)?[bfruBFRU]{{0,2}}{_QUOTE}{_BODY}
 _COMPARED = re.compile(
     rf"(?P<quote>[\"'])(?P<secret>(?!{MARK})[^\"'\n]{{4,150}})(?P=quote)[ \t]*[!=]=[ \t]*(?:[A-Za-z_]\w{{0,40}}\.){{0,4}}$"
 )
-"""What a name is compared with, before the name."""
+"""The value that a name is compared with, before the name."""
 _SETS = re.compile(
     r"(?:\b(?:ENV|setenv|set|setx|SET|put|add|config|configure|requirepass|masterauth|AUTH|BY|WITH|USER|login|machine|default|account)\b)[^\n=]{0,160}$"
 )
@@ -89,7 +89,7 @@ _SENTENCE = re.compile(r"(?:[ \t]+[a-z]{2,12}){1,12}[ \t]*(?=\n|$)")
 
 
 _KEY_CHARS, _VALUE_CHARS = 420, 4_400
-"""How far from a name its value may end."""
+"""The maximum distance between a name and the end of its value."""
 
 
 def find(text: str, lowered: str) -> Iterator[Span]:

@@ -1,4 +1,4 @@
-"""Whether what follows a name that may hold a secret is one: code, types, settings and prose follow such names too."""
+"""Decide whether the text after a name of a secret is a secret: it may also be code, a type, a setting or prose."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def is_text(found: re.Match[str], name: str, sure: str) -> bool:
 
 
 def is_own_name(name: str, value: str) -> bool:
-    """``PASSWORD = "password"``, ``csrf_header = "X-CSRFToken"``: the value names what the name does."""
+    """``PASSWORD = "password"``, ``csrf_header = "X-CSRFToken"``: the value repeats the name."""
     is_header = re.fullmatch(r"[A-Za-z]+(?:-[A-Za-z]+)+", value) is not None and secret_names.sureness(value) != ""
     word = value.strip().lower()
     return (
@@ -67,7 +67,7 @@ def is_own_name(name: str, value: str) -> bool:
 
 
 def is_name_of_layer(name: str, value: str) -> bool:
-    """``api_key = "conv"``: a key or a token is never a word of torch's code; a password may be any word."""
+    """``api_key = "conv"``: a word of torch's code is never a key or a token, but may be a password."""
     words = secret_names.split(name)
     return bool(words) and words[-1].removesuffix("s") in ("key", "token") and torch_words.is_code(value)
 
@@ -76,7 +76,7 @@ _HEX_KEY = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def _is_random_key(value: str) -> bool:
-    """The value of a name that ends in ``key`` and says no more: names of caches and graphs look like this too."""
+    """Whether the value of a name like ``key`` is a secret: names of caches and graphs look like this too."""
     if _HEX_KEY.fullmatch(value):
         return True
     has_cases = any(c.islower() for c in value) and any(c.isupper() for c in value)
@@ -132,7 +132,7 @@ def is_word(text: str, start: int, found: re.Match[str], name: str, sure: str) -
 
 
 def _is_no_code(value: str) -> bool:
-    """Whether a value that reads as code has signs that code does not have there."""
+    """Whether a value that looks like code has characters that code does not have there."""
     return secret_names.looks_secret(value) and not re.search(r"[\[(]", value) and "." not in value
 
 

@@ -46,7 +46,7 @@ _FAKE = re.compile(
 """What an operator says of fake tensors. Which wrapper tells it, and from where, is another one in each torch."""
 _HIDDEN = r"<(?:token|key|credentials|user|host|home|email|ip|mac|cut)(?:-\d+)?>"
 _BLANK: tuple[tuple[str, str], ...] = (
-    # which number a secret has depends on what else the run says
+    # the number of a secret depends on the other secrets of the run
     (r"<(token|key|credentials|user|host|email|ip|mac|cut)-\d+>", r"<\1>"),
     (r"\b[LG]\[['\"]\w+['\"]\](?:\[[^\]]*\]|\.\w+\(\)|\.\w+)*", "<input>"),
     (r"0x[0-9a-fA-F]+", "<addr>"),

@@ -1,9 +1,9 @@
-"""Tokens that show what they are: a table in which each row is a format of one service.
+"""Tokens that a rule recognises by their format: each row of the table is a format of one service.
 
 Sources: gitleaks 8.30, config/gitleaks.toml at commit b58d3f102cf3a2c84cb7f923d05c25c9b1aed84b (MIT License, Copyright 2019
 Zachary Rice), and detect-secrets, detect_secrets/plugins at commit 5e141933554a0b74e7341841f318be21e895339c (Apache License
-2.0); services that neither has are from their own documentation. Lengths are minima: a token that was cut short, or that its
-service makes longer one day, is a token all the same. A prefix that nothing else has needs no boundary before it.
+2.0). Formats that neither has come from the documentation of the service. Lengths are minimum lengths, so a token that
+is cut, or that becomes longer in the future, also matches. A unique prefix needs no boundary before it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ class Shape:
     """One format of tokens."""
 
     name: str
-    """What the README calls it."""
+    """Its name in the README."""
     hints: tuple[str, ...]
     """Texts of which one is on every line with such a token."""
     pattern: str
     """The token itself; a regular expression."""
     before: str = ""
-    """What must be before it."""
+    """The text that must be before it."""
     is_exact: bool = True
-    """The hints are written as they are in the token; else they are in lower case, and the text may write them in any."""
+    """The hints have the case of the token. Otherwise they are in lower case, and match text in any case."""
 
 
 _WORD = r"(?<![A-Za-z0-9])"
-"""Not inside a word; ``_`` may stand before."""
+"""Not inside a word; ``_`` may be before it."""
 UUID = "[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 
 SHAPES: tuple[Shape, ...] = (

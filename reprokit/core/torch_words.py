@@ -1,7 +1,7 @@
-"""Words of torch's own code: a user, a host or a secret of such a name cannot be told from code by its letters.
+"""Words of torch's own code: a user, a host or a secret with such a name looks the same as code.
 
 Each word is in at least 20 files of the packages _inductor, _dynamo, _functorch, fx and others of torch 2.13; ``tests/core/test_evidence.py``
-says which, and fails when the list is not what the sources give.
+names the packages, and fails if the list does not match the sources.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 MOST_CHARS = 8 << 20
 MOST_VALUES = 200_000
 MOST_DEPTH = 200
-"""Of values in values. A flame graph of 90 frames, the deepest that a pack of ours holds, has 185."""
+"""Depth of nested values. A flame graph of 90 frames, the deepest that reprokit writes, has 185."""
 MOST_DIGITS = 300
 """An integer with more cannot become a float."""
 
@@ -25,8 +25,8 @@ def parse(
 ) -> Any:
     """Give the value of a JSON text; raises ValueError, with a short message, for anything else.
 
-    A lone surrogate, which no file and no terminal takes, becomes U+FFFD. ``is_strict`` refuses an object with the same
-    key twice, and numbers that JSON does not have.
+    A lone surrogate, which cannot be written to a file or a terminal, becomes U+FFFD. ``is_strict`` refuses an object
+    with the same key twice, and numbers that are not in JSON.
     """
     text = data.decode("utf-8") if isinstance(data, bytes) else data
     if len(text) > most_chars:

@@ -1,4 +1,4 @@
-"""Keys that show only beside a name of their service: a table of services.
+"""Keys that are recognised only beside a name of their service: a table of services.
 
 Source: gitleaks 8.30, as in :mod:`token_shapes`, and the services' own documentation.
 """
@@ -35,7 +35,7 @@ VENDORS: tuple[tuple[str, str, str], ...] = (
     ("Trello", "trello", r"[a-f0-9]{32}|[A-Za-z0-9]{64,76}"), ("Twitch", "twitch", r"[a-z0-9]{30}"), ("Twitter", "twitter", r"[a-zA-Z0-9]{25}|[a-zA-Z0-9]{45}|[a-zA-Z0-9]{50}|\d{15,25}-[a-zA-Z0-9]{20,40}|A{22}[a-zA-Z0-9]{80,100}"),
     ("Weights & Biases", "wandb|weights", r"[0-9a-f]{40}"), ("Zendesk", "zendesk", r"[A-Za-z0-9]{40}"),
 )  # fmt: skip
-"""Services whose keys show only beside a name of theirs: name, how it is written, the key."""
+"""Services whose keys are recognised only beside their name: the name, a pattern of it, a pattern of the key."""
 _BETWEEN = r"[ \t\w.-]{0,30}[\s'\"\\]{0,24}(?:=>|:{1,3}=?|\?=|=|,|>)[`'\"\s=\\]{0,24}"
 
 
