@@ -44,7 +44,7 @@ class Printer:
 
     @property
     def stream(self) -> TextIO | None:
-        """The stream as it is now; None where it was closed before Python began."""
+        """The current stream; None if it was closed before Python started."""
         stream: TextIO | None = getattr(sys, self._name)
         return stream
 

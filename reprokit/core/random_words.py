@@ -1,8 +1,8 @@
-"""Words that read as if they were drawn at random: keys and passwords of which neither a format nor a name is known.
+"""Find words that look random: keys and passwords without a known format or name.
 
-Key insight: identifiers are made of words, so they change seldom between lower case, upper case and digits. A word of 20
-random characters changes at more than every second one. In 396 MB of logs, traces and sources of torch, six
-words that are no secret pass.
+Key insight: identifiers consist of words, so they rarely change between lower case, upper case and digits. A word of 20
+random characters changes at more than half of its places. In 396 MB of logs, traces and sources of torch, six words
+that are not secrets match.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .secret_places import Span
 from .torch_words import WORDS
 
 LONG, SHARE, SHARE_OF_SHORT = 16, 0.5, 0.6
-"""A shorter word has to change more often."""
+"""A word of at least ``LONG`` characters needs this share of changes; a shorter one needs more."""
 MOST_SEPARATORS, LEAST_DIGITS = 3, 2
 _CANDIDATE = re.compile(
     r"(?<![\w+/=.@%<-])(?!_Z|0x)(?=[A-Za-z_-]{0,199}\d)(?=[a-z0-9_-]{0,199}[A-Z])(?=[A-Z0-9_-]{0,199}[a-z])"
@@ -33,7 +33,7 @@ def find(text: str, lowered: str) -> Iterator[Span]:
 
 
 def is_random(word: str) -> bool:
-    """Whether a word of letters, digits, ``_`` and ``-`` reads as if it was drawn at random."""
+    """Whether a word of letters, digits, ``_`` and ``-`` looks random."""
     pieces = re.split("[_-]", word)
     if len(pieces) > MOST_SEPARATORS + 1 or any(_WORD.fullmatch(piece) for piece in pieces):
         return False

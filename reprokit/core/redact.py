@@ -104,7 +104,7 @@ class Redactor:
             return self.text(text)
 
     def _given(self, name: str, value: str) -> str:
-        """The replacement of a value that a program assigns to a name; a name of a secret stays: ``key_field = "db_key"``."""
+        """The replacement of a value that a program assigns to a name; names stay: ``key_field = "db_key"``."""
         sure = secret_names.sureness(name)
         is_name = (value.isidentifier() and secret_names.sureness(value)) or is_name_of_layer(name, value)
         is_name = is_name or is_own_name(name, value)
@@ -212,7 +212,7 @@ class Redactor:
         return self.value(value)
 
     def _inside(self, sure: str, name: str, value: dict[Any, Any]) -> dict[Any, Any]:
-        """Redact a mapping under a name that holds secrets: ``"password": {"value": "..."}``, ``"credentials": {"db": "..."}``."""
+        """A mapping under a name that holds secrets: ``"password": {"value": "..."}``, ``"credentials": {"db": "..."}``."""
         found: dict[Any, Any] = {}
         for key, one in self._mapping(value).items():
             is_value = str(key).lower() in ("value", "val", "content", "default", "data", "$string", "stringvalue")

@@ -2,8 +2,8 @@
 
 The rules of :mod:`redact_rules` read a program as text, and text that looks private may be code: ``x@layer.weight`` is
 not an address, and ``password = features['secret']`` contains no password. So a match of the rules is hidden only if it
-is inside one string or comment. A string that the syntax tree assigns to a name that holds secrets is hidden too, also if
-line breaks and parentheses are between the two.
+is inside one string or comment. A string that the syntax tree assigns to a name that holds secrets is hidden too,
+also if line breaks and parentheses are between the two.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ class Rule:
     is_exact: bool = False
     """The hints are not in lower case, and are searched in the original text."""
     is_guess: bool = False
-    """It knows no format and no name; the data of a program may look the same."""
+    """It matches without a known format or name; the data of a program may look the same."""
 
 
 _BEFORE, _AFTER = 240, 8_000
-"""How far from a hint what it belongs to may begin and end; a line's ends are nearer."""
+"""Maximum distances from a hint to the start and the end of its match, if the ends of the line are not nearer."""
 _SMALL = 4_000
 """Texts of so many characters are asked for all hints at once."""
 

@@ -22,7 +22,7 @@ from .proven import CANDIDATE, PROOF, REPRO, Repro, Unproven
 ORIGINAL = "original.py"
 """The target as a program of its own, in a pack whose other program was cut out of it."""
 EVIDENCE = ("logs/", "trace/", "journal/", "stacks/", "eager/", "escalate/", "samples.csv", "report.")
-"""Files that no command works on: they are hashed, and read again when the pack is made again."""
+"""Files that no command uses. They are hashed, and read again when the pack is written again."""
 MOST_TEXT_BYTES = 8 << 20
 _UNPROVEN = re.compile(r"^There is no proven repro: .*$", re.MULTILINE)
 _ABOUT = r"^Repro \(.*\):\n\n"
@@ -38,12 +38,12 @@ class Opened:
     verdict: Verdict
     signature: Signature
     seen: Observation
-    """What a reduction needs of it; other fields have their defaults."""
+    """The fields that a reduction needs; other fields have their defaults."""
     is_training: bool = False
     compile: dict[str, Any] = field(default_factory=dict)
     """Arguments of torch.compile."""
     gpu: dict[str, Any] | None = None
-    """The GPU that was simulated; None where the device was real, or where no GPU is like that."""
+    """The simulated GPU; None if the device is real, or if the description matches no known GPU."""
 
     @property
     def repro(self) -> str:

@@ -1,7 +1,8 @@
-"""Read a pack from a stranger: every name, type and size is checked before a byte is believed, nothing is run.
+"""Read a pack from a stranger: it checks every name, type and size before it uses a byte, and runs nothing.
 
-Nothing is extracted to disk, and what a command does not ask for is only hashed. A tarball may lie about everything:
-absolute names, ``..``, links, devices, names twice, a file that is a folder too, a gigabyte of zeros in a kilobyte.
+Nothing is extracted to disk, and files that a command does not need are only hashed. Any part of a tarball may be
+hostile: absolute names, ``..``, links, devices, duplicate names, a file that is also a folder, a gigabyte of zeros in
+a kilobyte.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MOST_PACKED_BYTES = 64 << 20
 MOST_UNPACKED_BYTES = 192 << 20
 MOST_FILES = 20_000
 MOST_PACKS = 20
-"""Beside a run directory: how many are looked into."""
+"""Maximum number of packs beside a run directory that are searched."""
 MOST_TRIMMED = 1_000
 
 
@@ -32,13 +33,13 @@ class Pack:
 
     path: Path
     files: dict[str, bytes]
-    """Those that were asked for."""
+    """The requested files."""
     sizes: dict[str, int]
-    """Of all of its files."""
+    """The sizes of all its files."""
     manifest: dict[str, Any]
 
     def json(self, name: str, most_chars: int = untrusted.MOST_CHARS) -> dict[str, Any]:
-        """One of the pack's JSON objects; empty where there is none, BadInput where it is something else."""
+        """One of the pack's JSON objects; empty if there is none. Raises BadInput if it is not an object."""
         if name not in self.files:
             return {}
         try:
@@ -55,7 +56,7 @@ def locate(path: Path) -> Path:
     try:
         if not (path / "run.json").is_file():
             return path
-    except (OSError, ValueError):  # a name that no file can have
+    except (OSError, ValueError):  # a name that is not possible for a file
         return path
     try:
         with files.open_plain(path / "pack" / "run.json") as file:
@@ -71,7 +72,7 @@ def locate(path: Path) -> Path:
 
 
 def read(path: Path, keeps: Callable[[str], bool] = lambda name: True) -> Pack:
-    """Read and verify a pack, keeping the contents of files that ``keeps`` says; raises BadInput that says what is wrong."""
+    """Read and verify a pack, and keep the contents of files that ``keeps`` selects; BadInput has the reason."""
     try:
         if not path.exists():
             raise BadInput(f"there is no pack {path}")
@@ -115,7 +116,7 @@ def _read(path: Path, keeps: Callable[[str], bool]) -> Pack:
 
 
 def _verified(path: Path, held: dict[str, bytes], actual: dict[str, tuple[int, str]]) -> dict[str, Any]:
-    """The manifest, when what the pack holds is what it claims."""
+    """The manifest, if it matches the contents of the pack."""
     if "manifest.json" not in held:
         raise BadInput(f"{path} has no manifest.json; it is not a pack of reprokit")
     try:

@@ -39,7 +39,7 @@ class Captured:
     missing: list[Missing] = field(default_factory=list)
     trimmed: list[str] = field(default_factory=list)
     hidden: dict[str, Any] = field(default_factory=dict)
-    """What redaction replaced in the files of the pack."""
+    """The counts of placeholders in the files of the pack."""
     minimized: Minimized | None = None
     ablation: Ablation | None = None
     phases: dict[str, float] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """The only module that deletes. It deletes nothing outside the folder that the caller names, whatever the path says.
 
-Key insight: the parent folder is resolved and held open before anything is deleted. A link or ``..`` on the way is
+Key insight: the parent folder is resolved and held open before anything is deleted. A link or ``..`` on the path is
 then already followed, a link that is put there later changes nothing, and the last name is never followed.
 """
 
@@ -14,18 +14,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _HELD = Path("/proc/self/fd")
-"""Where Linux gives a folder that is held open a path of its own."""
+"""The folder in which Linux has a path for each open folder."""
 
 
 class _Outside(Exception):
-    """What was to be deleted is not inside the folder that it has to be in."""
+    """The path is not inside the folder that the caller names."""
 
 
 def delete(path: Path, inside: Path) -> bool:
-    """Delete a file, a symbolic link or a folder with all that it has; False where something of it is left.
+    """Delete a file, a symbolic link or a folder with its contents; False if something is left.
 
-    Of a link the link is deleted and not what it points to. What is not inside ``inside``, and ``inside`` itself, stays.
-    Nothing is raised: a file that stays must not cost a pack.
+    If the path is a link, the link is deleted and not its target. Files outside ``inside``, and ``inside`` itself,
+    stay. This raises nothing: a file that stays must not cost a pack.
     """
     with contextlib.suppress(OSError, _Outside), _held(path, inside) as place:
         try:
@@ -41,7 +41,7 @@ def delete(path: Path, inside: Path) -> bool:
 
 
 def delete_empty(path: Path, inside: Path) -> bool:
-    """Delete a folder that has nothing in it; False where it is left."""
+    """Delete an empty folder; False if it is left."""
     with contextlib.suppress(OSError, _Outside), _held(path, inside) as place:
         place.rmdir()
         return True

@@ -165,7 +165,7 @@ def _rocm() -> str:
 def _remembered(name: str, python: str, ask: Callable[[], str], age_s: float) -> str:
     """What ``ask`` gives, or gave no longer than ``age_s`` ago in the same surroundings."""
     asked = sorted(key for key in os.environ if key.startswith(MATTERING) and key not in NOT_MATTERING)
-    memory = f"ulimit -v {resource.getrlimit(resource.RLIMIT_AS)}"  # with little of it, torch cannot be asked
+    memory = f"ulimit -v {resource.getrlimit(resource.RLIMIT_AS)}"  # with little memory, torch gives no answer
     state = warmth.state_of(python, more=[memory, *(f"{key}={os.environ[key]}" for key in asked)])
     path = Path(platformdirs.user_cache_dir("reprokit")) / "environment" / f"{state}-{name}.txt"
     with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -220,7 +220,7 @@ _running: set[subprocess.Popen[bytes]] = set()
 def ask_child(
     command: list[str], timeout_s: float, more: dict[str, str] | None = None, folders: tuple[Path, ...] = ()
 ) -> str:
-    """The stdout of ``command``; at its deadline its whole process group goes, and with reprokit so do its ``folders``."""
+    """The stdout of ``command``; a deadline ends its process group. If reprokit is killed, ``folders`` are deleted."""
     environ = {k: v for k, v in os.environ.items() if k not in ("REPROKIT_RUN_DIR", "TORCH_TRACE", "TORCH_LOGS")}
     run_id = uuid.uuid4().hex
     guardian = guarded.watch(run_id, folders)

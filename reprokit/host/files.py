@@ -15,7 +15,7 @@ from ..core import untrusted
 from . import deletion
 
 MOST_CHARS, MOST_VALUES = 64 << 20, 4_000_000
-"""Of one JSON file of a run directory, which may be long where a pack's is not."""
+"""Bytes of one JSON file of a run directory, which may be longer than one of a pack."""
 
 
 def write_whole(path: Path, data: str | bytes) -> Path:
@@ -24,7 +24,7 @@ def write_whole(path: Path, data: str | bytes) -> Path:
     try:
         draft.write_bytes(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
         os.replace(draft, path)
-    except BaseException:  # an interrupt too
+    except BaseException:  # also an interrupt
         deletion.delete(draft, inside=path.parent)
         raise
     return path
@@ -40,7 +40,7 @@ _RUN = re.compile(r"run-\d{3,}")
 
 
 def is_linked(path: Path) -> bool:
-    """Whether the way to ``path`` inside its run directory goes over a symbolic link: a target may have put one there."""
+    """Whether a part of ``path`` inside its run directory is a symbolic link, which a target may have made."""
     for place in (path, *path.parents):
         if _RUN.fullmatch(place.name):
             return any(p.is_symlink() for p in (path, *path.parents) if p != place and p.is_relative_to(place))
@@ -48,7 +48,7 @@ def is_linked(path: Path) -> bool:
 
 
 def open_plain(path: Path) -> IO[bytes]:
-    """Open a plain file for reading; OSError for a link, also on its way in a run directory, a pipe that would block, or a device."""
+    """Open a plain file for reading; OSError for a device, a pipe that would block, or a link in its path."""
     if is_linked(path):
         raise OSError(errno.ELOOP, "a symbolic link, which is not followed", str(path))
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -62,7 +62,7 @@ PIECE_BYTES = 1 << 20
 
 
 def read_most(file: IO[bytes], most_bytes: int) -> bytes:
-    """Read what is there, at most ``most_bytes``; ``read`` alone takes that much memory for a file of any size."""
+    """Read at most ``most_bytes``; ``read`` alone allocates that much memory for a file of any size."""
     pieces = []
     while most_bytes and (piece := file.read(min(most_bytes, PIECE_BYTES))):
         pieces.append(piece)

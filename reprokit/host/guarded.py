@@ -1,4 +1,4 @@
-"""A program as a child of its guardian, which owns all that the program leaves behind and outlives reprokit."""
+"""Start a program as a child of its guardian, which ends all that the program leaves, also if reprokit is killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import IO, Any
 from . import inherited
 
 ANSWER_S = 60.0
-"""How long a guardian may take to answer; it does little, on a machine that may be busy."""
+"""Deadline for an answer of a guardian, on a machine that may be busy."""
 
 
 class Guarded:
@@ -26,21 +26,21 @@ class Guarded:
         self._guardian, self._control, self._rest = guardian, control, b""
         self.run_id = run_id
         self.pid = 0
-        """The program's; 0 where the guardian only watches for the mark of the run."""
+        """The pid of the program; 0 if the guardian only watches for the mark of the run."""
 
     @property
     def guardian_pid(self) -> int:
-        """All that the program has started is below this process, whatever it did to leave."""
+        """The pid of the guardian; all processes of the program stay below it, daemons included."""
         return self._guardian.pid
 
     @property
     def streams(self) -> tuple[IO[bytes], IO[bytes]]:
-        """What the program writes to stdout and stderr."""
+        """The stdout and stderr of the program."""
         assert self._guardian.stdout is not None and self._guardian.stderr is not None
         return self._guardian.stdout, self._guardian.stderr
 
     def ask(self, **asked: Any) -> dict[str, Any]:
-        """Put one question to the guardian; OSError where it is gone."""
+        """Send one request to the guardian; OSError if it has ended."""
         self._control.settimeout(ANSWER_S)
         self._control.sendall(json.dumps(asked).encode() + b"\n")
         while b"\n" not in self._rest:
@@ -54,7 +54,7 @@ class Guarded:
         return told
 
     def reap(self, waits: bool) -> tuple[int, resource.struct_rusage] | None:
-        """Reap the program and give what ``os.wait4`` says; None where it has not ended, or nobody knows how it did."""
+        """Reap the program and give the result of ``os.wait4``; None if it has not ended, or if the status is lost."""
         with contextlib.suppress(OSError):
             told = self.ask(waits=waits)
             if told["status"] is not None:
@@ -62,7 +62,7 @@ class Guarded:
         return None
 
     def dismiss(self) -> None:
-        """Tell the guardian that all is clean."""
+        """Tell the guardian that nothing is left to clean up."""
         with contextlib.suppress(OSError), self._control:
             self._control.sendall(b'{"bye": 1}\n')
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -73,10 +73,10 @@ def start(
     argv: Sequence[str], environ: Mapping[str, str], cwd: Path | None, run_id: str, stdin: int | None,
     folders: Sequence[Path] = (), takes_inherited: bool = False,
 ) -> Guarded:  # fmt: skip
-    """Start a program below a guardian of its own; raises OSError where it cannot be started.
+    """Start a program below its own guardian; raises OSError if it cannot start.
 
-    ``folders`` are deleted where reprokit is killed before it dismisses the guardian. With ``takes_inherited`` the
-    program ignores the signals that our parent does.
+    The guardian deletes ``folders`` if reprokit is killed before it dismisses the guardian. With ``takes_inherited``
+    the program ignores the signals that the parent of reprokit ignores.
     """
     guarded = _start(run_id, stdin, subprocess.PIPE)
     try:
@@ -95,7 +95,7 @@ def start(
 
 
 def watch(run_id: str, folders: Sequence[Path] = ()) -> Guarded | None:
-    """A guardian for what others start with the mark of a run; None where there is no room for it."""
+    """A guardian for processes that others start with the mark of a run; None if it cannot start."""
     try:
         guarded = _start(run_id, subprocess.DEVNULL, subprocess.DEVNULL)
     except OSError:
@@ -127,5 +127,5 @@ def _start(run_id: str, stdin: int | None, stream: int) -> Guarded:
 
 
 def _text(value: str | Path) -> str:
-    """Any bytes as JSON: one character each."""
+    """Any bytes as text for JSON: one character for each byte."""
     return os.fsencode(value).decode("latin-1")

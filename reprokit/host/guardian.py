@@ -1,11 +1,12 @@
-"""Start a program, own all that it leaves behind, and outlive reprokit: what it started is ended when reprokit dies.
+"""Start a program and end all processes that it leaves, also if reprokit is killed.
 
-Runs as ``python -I -S guardian.py FD RUN_ID`` with the standard library only. FD is a socket of JSON lines: reprokit says what
-to start, hears its pid, asks for its status in the end, and says goodbye. The end of the stream without a goodbye means
-that reprokit was killed: everything below this process goes, and everything that carries the run's mark.
+Runs as ``python -I -S guardian.py FD RUN_ID`` with the standard library only. FD is a socket of JSON lines:
+reprokit sends the command, receives its pid, asks for its status at the end, and says goodbye. The end of the stream
+without a goodbye means that reprokit was killed. The guardian then ends all processes below it and all processes with
+the mark of the run.
 
-Key insight: the program is a child of this process, and this process is a child subreaper. So a daemon that has left its
-session, its parent and its environment behind is still a descendant of this process, and nothing else is.
+Key insight: the program is a child of this process, and this process is a child subreaper. So a daemon that changes
+its session, its parent and its environment is still a descendant of this process, and no other process is.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PR_SET_CHILD_SUBREAPER = 36
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ROUNDS, ROUND_S = 25, 0.2
 COMPILER = re.compile(r"(.*-)?(g\+\+|gcc|c\+\+|cc|clang|clang\+\+|collect2|nvcc|hipcc)(-[\d.]+)?")
-"""Their handler of SIGTERM deletes their temporary files, whose names nobody else knows."""
+"""Their handler of SIGTERM deletes their temporary files, whose names no other process knows."""
 COMPILER_PATIENCE_S = 1.0
 RUN_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -36,17 +37,17 @@ class Guardian:
     """One program and its run."""
 
     def __init__(self, control: int, run_id: str) -> None:
-        """``run_id`` decides what may be killed, so it is known from the start and must be a whole one."""
+        """``run_id`` decides which processes are killed, so it is required and must be complete."""
         check(run_id)
         self._control, self._rest = control, b""
         self._root = 0
-        """The pid of the program until it is reaped; 0 where there is none."""
+        """The pid of the program until it is reaped; 0 if there is none."""
         self._mark = f"REPROKIT_RUN_ID={run_id}".encode()
         self._folders: list[str] = []
         self._child: subprocess.Popen[bytes] | None = None  # kept: without it, subprocess would reap the program
 
     def serve(self) -> None:
-        """Do what reprokit asks until it says goodbye or is gone."""
+        """Answer the requests of reprokit until it says goodbye or ends."""
         wakes, signals = os.pipe()
         for end in (wakes, signals):
             os.set_blocking(end, False)
@@ -71,7 +72,7 @@ class Guardian:
                     self._answer(self._start(asked) if "argv" in asked else self._status(asked))
 
     def _asked(self) -> list[Any]:
-        """What reprokit says; None for its end."""
+        """The next request of reprokit; None if it has ended."""
         data = b""
         with contextlib.suppress(OSError):
             data = os.read(self._control, 1 << 16)
@@ -85,7 +86,7 @@ class Guardian:
             os.write(self._control, json.dumps(said).encode() + b"\n")
 
     def _start(self, asked: Any) -> dict[str, Any]:
-        """Start the program with our standard streams, and let go of them; gives its pid, or why there is none."""
+        """Start the program with the standard streams of this process, then close them; gives its pid or an error."""
         self._folders = asked["folders"]
         if not asked["argv"]:
             self._ignore()
@@ -122,7 +123,7 @@ class Guardian:
             signal.signal(number, signal.SIG_IGN)
 
     def _status(self, asked: Any) -> dict[str, Any]:
-        """Reap the program: what ``os.wait4`` says of it, or nothing where it has not ended."""
+        """Reap the program: the result of ``os.wait4``, or None if it has not ended."""
         root, self._root = self._root, 0
         with contextlib.suppress(OSError):
             pid, status, usage = os.wait4(root, 0 if asked["waits"] else os.WNOHANG)
@@ -137,7 +138,7 @@ class Guardian:
                     os.waitpid(pid, os.WNOHANG)
 
     def _clean_up(self) -> None:
-        """End all of the run, and delete what belongs to nobody then."""
+        """End all processes of the run, then delete its temporary folders."""
         for _ in range(ROUNDS):
             victims = self.victims()
             if not victims:
@@ -150,7 +151,7 @@ class Guardian:
             shutil.rmtree(folder, ignore_errors=True)
 
     def victims(self) -> set[int]:
-        """Processes below us, those that carry the mark, and all below those."""
+        """Processes below this one, processes with the mark, and all processes below those."""
         parents: dict[int, int] = {}
         found: set[int] = set()
         for name in filter(str.isdigit, os.listdir("/proc")):
@@ -168,13 +169,13 @@ class Guardian:
 
 
 def check(run_id: str) -> None:
-    """Raise ValueError for a text that is no run id: an empty mark would be in every environment."""
+    """Raise ValueError for a text that is not a run id: an empty mark would be in every environment."""
     if not RUN_ID.fullmatch(run_id):
         raise ValueError(f"{run_id!r} is no run id")
 
 
 def end_compilers(victims: set[int]) -> None:
-    """Send SIGTERM to the compilers among ``victims`` and wait for them, while what started them is stopped."""
+    """Send SIGTERM to the compilers among ``victims`` and wait for them, while all other victims are stopped."""
     compilers = {pid for pid in victims if _is_compiler(pid)}
     if not compilers:
         return
@@ -188,7 +189,7 @@ def end_compilers(victims: set[int]) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """The children of ``pid``; where the kernel keeps no list of them (CONFIG_PROC_CHILDREN), every process is asked."""
+    """The children of ``pid``; without a list of the kernel (CONFIG_PROC_CHILDREN), it looks at every process."""
     with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/task/{pid}/children") as file:
         return [int(word) for word in file.read().split()]
     found = []
@@ -200,7 +201,7 @@ def children(pid: int) -> list[int]:
 
 
 def _is_compiler(pid: int) -> bool:
-    """Whether it is a living driver of a compiler; a zombie has no command line."""
+    """Whether a process is a running driver of a compiler; a zombie has no command line."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
         name = os.path.basename(file.read().partition(b"\0")[0])
         return bool(COMPILER.fullmatch(os.fsdecode(name)))
@@ -208,7 +209,7 @@ def _is_compiler(pid: int) -> bool:
 
 
 def _stat(pid: int | str) -> list[bytes]:
-    """State and parent."""
+    """The state and the parent of a process."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         text = file.read()
     return text[text.rindex(b")") + 2 :].split()[:2]
@@ -220,7 +221,7 @@ def _send(pid: int, number: int) -> None:
 
 
 def _bytes(text: str) -> bytes:
-    """The bytes that a JSON text stands for: one character each."""
+    """The bytes of a text from JSON: one byte for each character."""
     return text.encode("latin-1")
 
 

@@ -14,15 +14,15 @@ from types import FrameType
 _is_heard = False
 _is_waiting = False
 _count_before: int | None = None
-"""What ``count`` was when the interrupts were held; None while they are not."""
+"""The value of ``count`` when interrupts began to be held; None while they are not held."""
 last = int(signal.SIGINT)
 """The number of the signal that came last."""
 count = 0
-"""How many signals came in all, while they were held."""
+"""The number of all signals that came while interrupts were held."""
 
 
 def has_come() -> bool:
-    """Whether a signal came since the interrupts were held, wherever it was heard: what was asked for is given up."""
+    """Whether a signal came since interrupts began to be held. If so, the caller stops its work."""
     return _count_before is not None and count > _count_before
 
 

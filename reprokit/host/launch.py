@@ -129,7 +129,7 @@ def agent_folder(place: Path | None = None) -> Iterator[Path]:
             folder = place / "agent"
             stack.callback(deletion.delete, folder, inside=place)
         package = folder / "_reprokit"
-        deletion.delete(package, inside=folder)  # of a reprokit that was killed
+        deletion.delete(package, inside=folder)  # left by a reprokit that was killed
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
         source = Path(__file__).resolve().parent.parent

@@ -1,8 +1,8 @@
 """Write Markdown in which no text of a target is markup. This is the only module that escapes.
 
 Key insight: GitHub looks for mentions, references, commits and addresses in the text after Markdown is rendered, so no
-escape character stops it; it leaves code alone. So a word that could be anything but a word becomes a code span. The
-templates get this by default: every value is escaped unless a filter of this module made it.
+escape character stops it, but it does not change code. So a word that could be more than a word becomes a code span.
+Templates do this by default: every value is escaped unless a filter of this module made it.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from ..core.plain import clean
 
 _LIVE = re.compile(
     r"[\\`*\[\]<&#@$]|\S~"  # markup, HTML, references, mentions, formulas
-    r"|_(?![^\W_])"  # what could end emphasis; an underscore inside a word or before one does not
+    r"|_(?![^\W_])"  # could end emphasis; an underscore inside a word or before one does not
     r"|//|\bwww\.|:[\w+-]+:"  # addresses, emoji
     r"|(?<![0-9A-Za-z])[0-9A-Fa-f]{7,}(?![0-9A-Za-z])|[A-Z]-\d|\bGHSA-|\b[Gg][Hh]-\d"  # commits, references
 )
 _ALONE = frozenset("@#&*~$_<>")
-"""Between spaces these are no markup."""
+"""Between spaces these are not markup."""
 _FIRST = re.compile(r"[-+=#>*~_|:]+|>.*|\d{1,9}[.)]")
-"""A first word that would begin a heading, a list, a quotation or a rule."""
+"""A first word that begins a heading, a list, a quotation or a rule."""
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _WORD = re.compile(r"(['\"(]*)(.*?)([.,;:'\")?!]*)", re.DOTALL)
 
 
 class Markdown(str):
-    """Text that is markup of our own, or was escaped."""
+    """Text that is markup of reprokit, or is escaped."""
 
     __slots__ = ()
 
 
 def inline(text: object) -> Markdown:
-    """One line of text in which nothing is markup, a mention, a reference or an address; what is in backticks is code."""
+    """One line of text without markup, mentions, references or addresses; text in backticks is code."""
     found = ""
     for place, part in enumerate(_CODE.split(" ".join(clean(str(text)).split()))):
         piece = code(part) if place % 2 else _words(part, is_start=not place)
@@ -45,7 +45,7 @@ def inline(text: object) -> Markdown:
 
 
 def _words(text: str, is_start: bool) -> str:
-    """The words of a text without code; those that could be anything else become code."""
+    """The words of a text without code; words that could be more than words become code."""
     found: list[str] = []
     held: list[str] = []  # words that become one code span
     for place, word in enumerate(text.split(" ")):
@@ -66,19 +66,19 @@ def _span(words: list[str]) -> str:
 
 
 def code(text: object) -> Markdown:
-    """A code span that its text cannot close."""
+    """A code span that the text inside cannot close."""
     line = " ".join(clean(str(text)).split()) or " "
     ticks = "`" * (max((len(run) for run in re.findall(r"`+", line)), default=0) + 1)
     return Markdown(f"{ticks} {line} {ticks}" if "`" in line else f"{ticks}{line}{ticks}")
 
 
 def cell(text: object) -> Markdown:
-    """:func:`inline`, or Markdown already, for a cell of a table, in which a bar ends even code."""
+    """:func:`inline`, or finished Markdown, for a cell of a table, in which a bar ends even code."""
     return Markdown((text if isinstance(text, Markdown) else inline(text)).replace("|", "\\|"))
 
 
 def fence(text: object, language: str, indent: int = 0) -> Markdown:
-    """A code block that its content cannot close, each line of it ``indent`` spaces in. A program stays as it is."""
+    """A code block that its content cannot close, indented by ``indent`` spaces. A program does not change."""
     held = str(text) if language == "python" else clean(str(text).replace("\r\n", "\n").replace("\r", "\n"))
     longest = max((len(run) for run in re.findall(r"`{3,}", held)), default=2)
     ticks = "`" * (longest + 1)
@@ -87,17 +87,17 @@ def fence(text: object, language: str, indent: int = 0) -> Markdown:
 
 
 def link(words: str, target: object) -> Markdown:
-    """A link to a file below the one that holds it."""
+    """A link to a file below the folder of the Markdown file."""
     return Markdown(f"[{words}]({quote(str(target).lstrip('/'), safe='/-._~', errors='replace')})")
 
 
 def title(text: str) -> str:
-    """A title for a form of GitHub's, in which no mention and no reference is left."""
+    """A title for a form of GitHub, without mentions and references."""
     return re.sub(r"(@|#|://|\b[Gg][Hh]-)(?=\w)", r"\1 ", " ".join(clean(text).split()))
 
 
 def escaped(value: object) -> object:
-    """What a template prints for a value: numbers and our own Markdown as they are, all else escaped."""
+    """The text of a value in a template: numbers and Markdown of reprokit are unchanged, all else is escaped."""
     return value if isinstance(value, (Markdown, int, float, jinja2.Undefined)) else inline(value)
 
 
@@ -108,7 +108,7 @@ def one_line(text: object, most: int) -> str:
 
 
 def environment(loader: jinja2.BaseLoader) -> jinja2.Environment:
-    """Templates of Markdown; an unknown name in one is an error."""
+    """The environment for templates of Markdown; an unknown name in one is an error."""
     env = jinja2.Environment(  # noqa: S701 - escaped as Markdown, not as HTML
         loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True, finalize=escaped
     )

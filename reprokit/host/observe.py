@@ -16,7 +16,7 @@ from .run import Outcome
 
 STDERR_TAIL_BYTES = 64_000
 BEFORE_TAIL_BYTES = 64_000
-"""So much more is read and redacted: a secret that begins before the tail is hidden whole."""
+"""Bytes before the tail that are also read and redacted, so that a secret that begins there is hidden."""
 MOST_JOURNAL_BYTES = 256 << 20
 GROWTH = "growth.json"
 """In the run directory of the largest of several sizes: what they cost, and by which law."""

@@ -90,7 +90,7 @@ class Kept:
 
 
 def _part_of_line(data: bytes, from_end: bool) -> int:
-    """How many bytes next to a cut are a part of a line, or of a word of a very long one: they may be a part of a secret."""
+    """The bytes next to a cut in the same line, or in the same word of a very long line: maybe part of a secret."""
     for signs in (b"\n", b" \t,;\"'"):
         places = [place for sign in signs if (place := (data.rfind if from_end else data.find)(bytes([sign]))) >= 0]
         if places:

@@ -22,7 +22,7 @@ MOST_BYTES = 25_000_000
 """GitHub takes attachments of up to 25 MB."""
 MOST_UNPACKED = 160 << 20
 MOST_FILES = 15_000
-"""Less than :mod:`archive` reads, for what is added to a pack later."""
+"""Fewer than :mod:`archive` reads, because files are added to a pack later."""
 MOST_TRIMMED = 500
 """Files whose cuts are listed one by one."""
 LOG_BYTES = 8 << 20
@@ -87,7 +87,7 @@ class Draft:
     missing: list[Missing] = field(default_factory=list)
     trimmed: list[str] = field(default_factory=list)
     hidden: dict[str, Any] = field(default_factory=dict)
-    """What :mod:`redacted` counted in the files of the tarball."""
+    """The counts of :mod:`redacted` for the files of the tarball."""
 
     def add_repro(self, repro: Repro, redactor: Redactor) -> None:
         """Add the program that was proved, and its proof; nothing else adds a file of that name."""
@@ -139,7 +139,7 @@ def gather(run_path: Path, redactor: Redactor) -> Draft:
 
 
 Readme = Callable[[list[tuple[str, str]], list[str], str], str]
-"""Makes the README of a pack from its contents, what was trimmed, and what was hidden."""
+"""Makes the README of a pack from its contents, the trimmed files and the counts of hidden text."""
 
 
 def build(draft: Draft, readme: Readme, most_bytes: int = MOST_BYTES) -> bytes:
@@ -147,7 +147,7 @@ def build(draft: Draft, readme: Readme, most_bytes: int = MOST_BYTES) -> bytes:
 
     The order: chromium events of the traces, whole traces, samples, journals and logs to 200 kB each, graphs
     but the last ten, all graphs, kernels, stacks but the last round, and then whole folders: a program may write any
-    number of files there, and a pack that no command reads is none.
+    number of files there, and no command reads a pack with too many.
     """
     _compress_traces(draft)
     draft.files = {ustar.canonical(name): data for name, data in draft.files.items()}
@@ -175,7 +175,7 @@ def build(draft: Draft, readme: Readme, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def _can_be_read(draft: Draft) -> bool:
-    """Whether :mod:`archive` reads so much."""
+    """Whether the pack is within the limits of :mod:`archive`."""
     return sum(map(len, draft.files.values())) <= MOST_UNPACKED and len(draft.files) <= MOST_FILES
 
 
@@ -231,7 +231,7 @@ def _drop_chromium(draft: Draft) -> str:
         kept, is_skipping = [], False
         try:
             text = ustar.gunzip(draft.files[name], 2 * TRACE_BYTES)
-        except ValueError:  # a stranger's pack that is packed again
+        except ValueError:  # in a stranger's pack that is written again
             continue
         for line in text.splitlines(keepends=True):
             if not line.startswith(b"\t"):

@@ -18,7 +18,7 @@ from ..core.records import Fault, Raised
 from ..core.redact import ALLOWED_VARIABLES, Redactor
 
 TOLD = frozenset("message reason reasons detail problem info said why difference".split())
-"""Fields of the journal's events that hold what the target, or an exception of it, says."""
+"""Fields of the journal's events with text of the target or of its exceptions."""
 
 
 def gather() -> Private:
@@ -38,7 +38,7 @@ def gather() -> Private:
 
 
 def redactor() -> Redactor:
-    """The redactor of this process: a secret has one placeholder in all that one process writes and prints."""
+    """The redactor of this process: a secret has the same placeholder in all output of one process."""
     return _redactor(gather())
 
 
@@ -48,7 +48,7 @@ def _redactor(known: Private) -> Redactor:
 
 
 def events(told: list[Event]) -> list[Event]:
-    """Events without what is private in what the target says; paths stay, since the rules judge them."""
+    """Events without private text of the target; paths stay, because the rules use them."""
     hider = redactor()
     return [_event(one, hider) if not TOLD.isdisjoint(one) or "chain" in one else one for one in told]
 
@@ -61,18 +61,18 @@ def _event(told: Event, hider: Redactor) -> Event:
 
 
 def raised(found: Raised) -> Raised:
-    """An exception without what is private in its messages."""
+    """An exception without private text in its messages."""
     chain = (dataclasses.replace(link, message=redactor().text(link.message)) for link in found.chain)
     return dataclasses.replace(found, chain=tuple(chain))
 
 
 def fault(found: Fault) -> Fault:
-    """A fatal signal without what is private in its headline."""
+    """A fatal signal without private text in its headline."""
     return dataclasses.replace(found, headline=redactor().text(found.headline))
 
 
 def tail(text: str, most: int, gone: int) -> str:
-    """The end of a text, redacted before it is cut; what is next to the ``gone`` bytes before it is unknown."""
+    """The end of a text, redacted before it is cut; ``gone`` bytes before the text are missing already."""
     hidden = redactor().text(f"{cuts.mark(gone, 'bytes')}\n{text[text.find(chr(10)) + 1 :]}" if gone else text)
     if len(hidden) <= most:
         return hidden

@@ -148,7 +148,7 @@ def run_plain(
     runs: list[_Plain] = []
     try:
         for number in range(count):
-            with interrupts.unheard():  # one that has started is one that is ended
+            with interrupts.unheard():  # every run that starts is also ended
                 runs.append(_Plain(python, file, folder, number, is_eager, gpu))
         deadline = time.monotonic() + limit_s
         while sum(run.has_ended() for run in runs) < count and time.monotonic() < deadline:

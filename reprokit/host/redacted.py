@@ -13,7 +13,7 @@ KINDS = {
     "token": "secret", "credentials": "secret of a URL", "key": "private key", "email": "e-mail address", "ip": "IP address",
     "mac": "MAC address", "user": "user name", "host": "host name", "home": "home folder", "cut": "unknown edge of a cut",
 }  # fmt: skip
-"""The kinds of placeholders, and what each stands for."""
+"""The kinds of placeholders, and the text that each replaces."""
 PROGRAMS = ("repro.py", "candidate.py", "original.py")
 MOST_UNPACKED = 192 << 20
 _NUMBERED = "|".join(kind for kind in KINDS if kind != "home")
@@ -21,7 +21,7 @@ _MARK = re.compile(rf"(?:<|&lt;)(?:(?P<kind>{_NUMBERED})-(?P<number>\d+)|home)(?
 
 
 def count(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """How many places hold a placeholder, how many different ones of each kind there are, and the places of each file."""
+    """The number of places with a placeholder, of different placeholders of each kind, and of places in each file."""
     by_file: dict[str, int] = {}
     different: dict[str, set[bytes]] = {}
     places: Counter[str] = Counter()
@@ -38,7 +38,7 @@ def count(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def say(counted: Mapping[str, Any]) -> str:
-    """One line for people; it names the program whose text was changed."""
+    """One line for people; it names the program if its text changed."""
     if not counted.get("places"):
         return "nothing was hidden"
     kinds = ", ".join(_many(row["different"], KINDS[kind]) for kind, row in counted["kinds"].items())
@@ -64,5 +64,5 @@ def _text(name: str, data: bytes) -> bytes:
         return data
     try:
         return ustar.gunzip(data, MOST_UNPACKED)
-    except ValueError:  # of a stranger's pack that is packed again
+    except ValueError:  # in a stranger's pack that is written again
         return b""

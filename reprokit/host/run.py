@@ -89,7 +89,7 @@ def run(
                 argv, environ, request.cwd, run_id, None if is_command else subprocess.DEVNULL,
                 (agent, run_path / "cache"), takes_inherited=is_command,
             )  # fmt: skip
-            last.callback(child.dismiss)  # it deletes the folders, should we be killed before we have
+            last.callback(child.dismiss)  # it deletes the folders if reprokit is killed before it deletes them
             return child
 
         outcome = _execute(request, run_path, start, missing, show, echo, say)
@@ -122,7 +122,7 @@ def _execute(
             run_path, child.pid, limit, request.line_repeats, lambda: max(pump.last_output for pump in pumps),
             request.look_every_s, request.stall_s,
         )  # fmt: skip
-    except BaseException:  # such as a limit on threads: nobody watches it, so it must not go on
+    except BaseException:  # such as a limit on threads: the program is not watched, so it must not go on
         ending.finish(child)
         raise
     began = time.monotonic()

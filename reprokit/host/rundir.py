@@ -14,9 +14,9 @@ from . import deletion
 
 FOLDERS = ("journal", "graphs", "stacks", "logs", "trace")
 TEMPORARY = ("agent", "cache", "warm")
-"""What a folder holds for as long as something runs there; the copy of the agent is always among it."""
+"""Folders that exist only during a run; the copy of the agent is always one of them."""
 RESULTS = "results"
-"""Folder of what the runs gave, which is the user's: nothing of it is packed, and it is gone after the comparison."""
+"""Folder of the results of the runs, which are the user's data: never packed, and deleted after the comparison."""
 
 
 class NothingRan(BadInput):
@@ -102,7 +102,7 @@ def _lock(place: Path) -> IO[str]:
         raise BadInput(f"{place} is in use by {holder}; name another --output-dir, or wait for it") from problem
     except OSError:  # some network file systems have no locks; run directories have their own numbers all the same
         return file
-    _sweep(place)  # nobody else works here
+    _sweep(place)  # no other process works here
     file.truncate(0)
     file.write(f"reprokit, process {os.getpid()}")
     file.flush()
@@ -110,7 +110,7 @@ def _lock(place: Path) -> IO[str]:
 
 
 def _sweep(place: Path) -> None:
-    """Delete what a reprokit that was killed together with its guardians has left in its runs."""
+    """Delete temporary folders of a reprokit that was killed together with its guardians."""
     for run in place.glob("run-[0-9][0-9][0-9]*"):
         deletion.delete(run / RESULTS, inside=run)
         for depth in ("", "*/", "*/*/", "*/*/*/"):

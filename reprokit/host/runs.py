@@ -44,7 +44,7 @@ def run_target(state: State) -> State:
 
 
 def _over_limit(problem: Exception, request: Request) -> Exception:
-    """What to raise for a run that could not begin or be watched: a limit is the user's to change."""
+    """The exception for a run that cannot begin or be watched; only the user can raise a limit."""
     spent = limits.limit_of(problem)
     return BadInput(f"cannot run {request.target.words}: {spent}; raise that limit") if spent else problem
 

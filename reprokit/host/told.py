@@ -45,7 +45,7 @@ def signature(found: archive.Pack) -> Signature:
 
 
 def observation(found: archive.Pack, judged: Verdict) -> Observation:
-    """What a reduction needs of ``observation.json``."""
+    """The fields of ``observation.json`` that a reduction needs."""
     told = found.json("observation.json")
     kinds = hints(Observation)
     try:
@@ -89,7 +89,7 @@ def _record(found: archive.Pack, name: str, kind: type[Any]) -> Any:
 
 
 def _growth(told: dict[str, Any]) -> dict[str, Any]:
-    """``growth`` with sizes and seconds that can be computed with; empty where it is of nothing."""
+    """``growth`` with valid sizes and seconds; empty if there is none."""
     rows = told.get("sizes")
     sound = [row for row in rows if isinstance(row, dict) and _is_sound(row)] if isinstance(rows, list) else []
     knob = told.get("knob")

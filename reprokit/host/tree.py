@@ -20,7 +20,7 @@ MOST_THREADS = 500
 
 
 def family(root_pid: int) -> list[psutil.Process]:
-    """The root and all its living descendants, parents first; zombies are not alive. Init is no root of ours."""
+    """The root and all its living descendants, parents first; zombies are not alive. Process 1 is never a root."""
     if root_pid <= 1:
         return []
     with contextlib.suppress(psutil.Error):
@@ -30,9 +30,9 @@ def family(root_pid: int) -> list[psutil.Process]:
 
 
 def marked(run_id: str) -> list[psutil.Process]:
-    """Processes that carry our run id in their environment, wherever in the tree they have gone.
+    """Processes with the run id in their environment, anywhere in the process tree.
 
-    What is found may be killed, so a text that is no whole run id finds nothing and raises ValueError.
+    The caller may kill them, so a text that is not a complete run id raises ValueError.
     """
     guardian.check(run_id)
     mark = f"{RUN_ID}={run_id}".encode()
@@ -49,7 +49,7 @@ def marked(run_id: str) -> list[psutil.Process]:
 
 
 def of_run(run_id: str, guardian_pid: int = 0) -> list[psutil.Process]:
-    """All that a run has started: below its guardian, or marked, or below what is marked; they may have cleared their environment."""
+    """All processes of a run: below its guardian, with its mark, or below a process with its mark."""
     strays = marked(run_id)
     below = [child for p in strays for child in family(p.pid)]
     owned = family(guardian_pid)[1:] if guardian_pid else []
@@ -57,11 +57,11 @@ def of_run(run_id: str, guardian_pid: int = 0) -> list[psutil.Process]:
 
 
 def kill_all(root_pid: int, run_id: str, guardian_pid: int = 0) -> list[int]:
-    """End the whole tree; gives the pids that would not go (uninterruptible in the kernel).
+    """End the whole tree; gives the pids that do not end (uninterruptible in the kernel).
 
-    A snapshot first: once the root is gone its children belong to its guardian, or to init where it has none. SIGKILL
-    also ends stopped processes. The environment finds those that left session and family behind. The root must not have
-    been reaped yet, so that its pid cannot be anybody else's.
+    It takes a snapshot first: when the root ends, its children become children of its guardian, or of process 1 if it
+    has none. SIGKILL also ends stopped processes. The environment finds processes that left their session and their
+    parent. The root must not be reaped yet, so that no other process has its pid.
     """
     deadline = time.monotonic() + KILL_PATIENCE_S
     while True:
@@ -75,7 +75,7 @@ def kill_all(root_pid: int, run_id: str, guardian_pid: int = 0) -> list[int]:
 
 
 def end(root_pid: int, processes: Iterable[psutil.Process]) -> None:
-    """Send SIGKILL to the process group of a root that nobody has reaped, and to each process; compilers may clean up before."""
+    """Send SIGKILL to the process group of an unreaped root, and to each process; compilers first clean up."""
     if root_pid <= 1:
         raise ValueError(f"process {root_pid} leads no group of ours")
     victims = {p.pid for p in processes}

@@ -2,7 +2,7 @@
 
 Key insight: a general tar reader follows extended headers, whose sizes and number a stranger chooses, before its caller
 sees a member. A pack needs none of them: one gzip member, ustar headers, plain files, short ASCII names. Packs of earlier
-versions may name a file in one pax record; that record is bounded, and nothing else of pax or GNU is read.
+versions may name a file in one pax record. That record is bounded, and no other pax or GNU header is read.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import IO
 BLOCK = 512
 PIECE = 1 << 16
 MOST_NAME = 100
-"""Characters of a name that we write: what a header has room for."""
+"""Maximum length of a name that reprokit writes, from the size of the field in a header."""
 MOST_LONG_NAME = 1024
 """Bytes of the pax record that names a file of an earlier version."""
 MOST_PART = 200
-"""Bytes of one part of a name; a file system takes 255."""
+"""Bytes of one part of a name; file systems allow 255."""
 MOST_PARTS = 16
 MOST_PADDING = 1 << 20
 _KINDS = {b"1": "a link", b"2": "a link", b"3": "a device", b"4": "a device", b"5": "a folder", b"6": "a pipe"}
@@ -34,7 +34,7 @@ _LONG_NAME = re.compile(rb"([1-9]\d{0,3}) path=([^\n\0]+)\n")
 
 
 class Refused(ValueError):
-    """The stream is no pack; the message says why and quotes little of it."""
+    """The stream is not a pack; the message has the reason and quotes little of it."""
 
 
 class Inflated:
@@ -46,7 +46,7 @@ class Inflated:
         self._ready, self._at = b"", 0
 
     def pieces(self, size: int) -> Iterator[bytes]:
-        """The next ``size`` bytes; EOFError where the stream ends before."""
+        """The next ``size`` bytes in pieces; EOFError if the stream ends before."""
         while size:
             if self._at == len(self._ready) and not self._inflate():
                 raise EOFError("it ends in the middle of a file")
@@ -60,7 +60,7 @@ class Inflated:
         return b"".join(self.pieces(size))
 
     def finish(self) -> None:
-        """Require that only zeros are left, few of them, and nothing behind the gzip member."""
+        """Require that only a few zeros are left, and nothing after the gzip member."""
         left = MOST_PADDING
         while self._at < len(self._ready) or self._inflate():
             rest = self._ready[self._at :]
@@ -90,7 +90,7 @@ class Inflated:
 
 
 def members(stream: Inflated) -> Iterator[tuple[str, int]]:
-    """Name and size of each file; the caller takes that many bytes of ``stream`` before it goes on."""
+    """Name and size of each file; the caller reads that many bytes of ``stream`` before the next one."""
     long_name = ""
     while True:
         head = stream.read(BLOCK)
@@ -136,7 +136,7 @@ def _long_name(stream: Inflated, size: int) -> str:
 
 
 def is_safe(name: str) -> bool:
-    """True for a relative path, written in the one way there is, that leaves no folder and acts on no terminal."""
+    """True for a relative path in normal form that stays in its folder and has only printable characters."""
     parts = name.split("/")
     return (
         name.isprintable()
@@ -148,7 +148,7 @@ def is_safe(name: str) -> bool:
 
 
 def canonical(name: str) -> str:
-    """A name for a pack: ``name`` itself where a header takes it, else a plain one with a digest of the real one."""
+    """A name for a pack: ``name`` itself if it fits into a header, else a plain name with a digest of the real one."""
     if len(name) <= MOST_NAME and name.isascii() and is_safe(name):
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
@@ -174,7 +174,7 @@ def build(files: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def gunzip(data: bytes, most: int) -> bytes:
-    """Inflate a gzip file inside a pack; raises ValueError where it is none or holds more than ``most`` bytes."""
+    """Inflate a gzip file inside a pack; raises ValueError if it is invalid or has more than ``most`` bytes."""
     try:
         engine = zlib.decompressobj(wbits=31)
         text = engine.decompress(data, most)

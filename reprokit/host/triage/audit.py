@@ -1,7 +1,7 @@
-"""Check a ledger as it is opened: its tables are ours, and rows that do not agree with the schema leave it.
+"""Check a ledger when it is opened: refuse foreign tables, and remove rows that do not agree with the schema.
 
-Refused rows go to the quarantine beside the ledger, with all rows that refer to them; the sums are then made again. A
-ledger that cannot be written is read from a copy in memory.
+Refused rows go to the quarantine beside the ledger, with all rows that refer to them, and the sums are computed again.
+A ledger that cannot be written is read from a copy in memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_KEPT = 1_000
 
 
 def check_tables(ledger: Ledger, scripts: tuple[str, ...]) -> None:
-    """Raise BadInput where the file has code of a stranger, or tables that the migrations do not make."""
+    """Raise BadInput if the file has triggers or views, or tables that the migrations do not make."""
     found = {row["name"]: row for row in ledger.all("SELECT type, name, sql FROM sqlite_master")}
     for name, row in found.items():
         if row["type"] in ("trigger", "view"):
@@ -48,13 +48,13 @@ def _not_ours(ledger: Ledger, why: str) -> str:
 
 
 def refuse_rows(ledger: Ledger) -> None:
-    """Take out what does not agree with the schema; ``ledger.refused`` says what that was."""
+    """Remove rows that do not agree with the schema; ``ledger.refused`` lists them."""
     if not any(_has_bad(ledger, table) for table in rows.TABLES) and not _circles(ledger):
         return
     try:
         with ledger.change():
             _clean(ledger)
-    except sqlite3.OperationalError:  # no right to write, a full disk
+    except sqlite3.OperationalError:  # no permission to write, or a full disk
         ledger.refused.clear()
         ledger.copy_into_memory()
         with ledger.change():
@@ -85,7 +85,7 @@ def _clean(ledger: Ledger) -> None:
 
 
 def _circles(ledger: Ledger) -> list[int]:
-    """Bugs that are merged into themselves over others."""
+    """Bugs that are merged into themselves, directly or through others."""
     into = {row["id"]: row["merged"] for row in ledger.all("SELECT id, merged FROM bug WHERE merged IS NOT NULL")}
     done: set[int] = set()
     found = []

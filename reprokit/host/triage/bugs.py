@@ -12,7 +12,7 @@ from .database import Ledger
 from .record import kind_of
 
 REFUSED = "refused"
-"""What happened to a night, not to a bug: something of a job did not agree with the schema."""
+"""An event of a night, not of a bug: a file of a job that does not agree with the schema."""
 MOST_COMPARED = 2_000
 """A new bug is compared with so many others, those of its kind that were seen last."""
 

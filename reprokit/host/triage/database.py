@@ -1,4 +1,4 @@
-"""The database of a ledger while it is open: questions, transactions and copies. :mod:`ledger` opens and migrates it."""
+"""The database of an open ledger: queries, transactions and copies. :mod:`ledger` opens and migrates it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .. import deletion
 from . import rows
 
 BUSY_S = 30.0
-"""A second writer, such as ``reprokit nightly mute`` during a night, waits so long for its turn."""
+"""A second writer, such as ``reprokit nightly mute`` during a nightly run, waits at most this long."""
 SUMS = ("place", "tally", "version")
-"""Tables that follow from the others."""
+"""Tables that are computed from the others."""
 
 
 class Ledger:
@@ -25,29 +25,29 @@ class Ledger:
     def __init__(self, path: Path, database: sqlite3.Connection) -> None:
         self.path = path
         self.refused: list[str] = []
-        """What was taken out of it when it was opened, and why: one line a table."""
+        """The rows that were removed when it was opened, and why: one line for each table."""
         self._database = database
 
     def all(self, sql: str, *values: Any) -> list[sqlite3.Row]:
-        """Rows of a question."""
+        """The rows of a query."""
         return self._database.execute(sql, values).fetchall()
 
     def one(self, sql: str, *values: Any) -> sqlite3.Row | None:
-        """The first row of a question, or None."""
+        """The first row of a query, or None."""
         row: sqlite3.Row | None = self._database.execute(sql, values).fetchone()
         return row
 
     def do(self, sql: str, *values: Any) -> int:
-        """Change something inside :meth:`change`; gives the id of a row that was inserted."""
+        """Run a statement inside :meth:`change`; gives the id of an inserted row."""
         return self._database.execute(sql, values).lastrowid or 0
 
     def changes(self) -> int:
-        """How many rows were changed since the file was opened."""
+        """The number of rows that changed since the file was opened."""
         return self._database.total_changes
 
     @contextlib.contextmanager
     def change(self) -> Iterator[None]:
-        """One transaction: all of it or nothing, also when reprokit is killed inside."""
+        """One transaction: all of it or nothing, also if reprokit is killed inside."""
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -58,7 +58,7 @@ class Ledger:
         self._database.execute("COMMIT")
 
     def back_up(self) -> Path:
-        """Copy the ledger beside itself, whole or not at all."""
+        """Copy the ledger to a file beside it, completely or not at all."""
         place = backup_of(self.path)
         draft = place.with_name(f".{place.name}.{os.getpid()}.draft")
         try:
@@ -73,7 +73,7 @@ class Ledger:
         return place
 
     def copy_into_memory(self) -> None:
-        """Go on with a copy, for a file that cannot be written."""
+        """Continue with a copy in memory, for a file that cannot be written."""
         copy = prepared(sqlite3.connect(":memory:", isolation_level=None))
         self._database.backup(copy)
         self._database.close()
@@ -91,14 +91,14 @@ class Ledger:
 
 
 def backup_of(path: Path) -> Path:
-    """Where the copy lies that each night's end leaves."""
+    """The path of the copy that each night leaves at its end."""
     return path.with_name(f"{path.stem}.backup{path.suffix}")
 
 
 def prepared(database: sqlite3.Connection) -> sqlite3.Connection:
     """A connection that trusts nothing in its file and has the functions of :mod:`rows`."""
     database.row_factory = sqlite3.Row
-    database.text_factory = partial(str, encoding="utf-8", errors="replace")  # a damaged text is no reason to stop
+    database.text_factory = partial(str, encoding="utf-8", errors="replace")  # a damaged text must not stop the reader
     database.execute("PRAGMA trusted_schema = OFF")
     for name, function in rows.FUNCTIONS.items():
         database.create_function(name, 2, function, deterministic=True)

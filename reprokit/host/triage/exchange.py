@@ -1,8 +1,8 @@
-"""The ledger as JSON lines: what was seen and what people said, without the sums, which are made again.
+"""The ledger as JSON lines: sightings and decisions of people, without the sums, which are computed again.
 
-Key insight: rows are named by what they are (a night's uid, a cell's key, a signature's id), never by their number,
-so that ledgers of several machines can be put together, and one that was taken in twice changes nothing. Lines that do
-not agree with the schema go to the quarantine, and the others count.
+Key insight: rows are named by their identity (a night's uid, a cell's key, a signature's id), never by their number. So
+ledgers of several machines can be joined, and a second import of one changes nothing. Lines that do not agree with the
+schema go to the quarantine, and the others count.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAMED = {"night": "uid", "cell": "key"}
 """What such a row is known by in every ledger."""
 NIGHTS_OF_BUGS = ("changed", "tried")
 MOST_LINE = 24 << 20
-"""Bytes of a line: more than a repro takes."""
+"""Bytes of a line: more than a repro needs."""
 MOST_KEPT = 1_000
 """Refused lines that the quarantine keeps; the others are counted."""
 
@@ -41,7 +41,7 @@ class Header(Struct):
 
 
 def export(ledger: Ledger) -> Iterator[dict[str, Any]]:
-    """One object a row, redacted as a pack is, in the order in which :func:`take_in` wants them."""
+    """One object for each row, redacted like a pack, in the order that :func:`take_in` needs."""
     redactor = private.redactor()
     for row in _rows(ledger):
         yield {k: _hidden(redactor, k, v) if isinstance(v, str) and k != "type" else v for k, v in row.items()}
@@ -85,7 +85,7 @@ def _rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
 
 
 def read_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Lines of a file; of one that is too long, so much that it is refused, and never all of it at once."""
+    """Lines of a file. Of a line that is too long, only the start is kept, so that it is refused."""
     while line := file.readline(MOST_LINE + 1):
         rest = line
         while not rest.endswith(b"\n") and (rest := file.readline(MOST_LINE)):
@@ -95,26 +95,26 @@ def read_lines(file: IO[bytes]) -> Iterator[bytes]:
 
 @dataclass
 class _Import:
-    """What is known while an export is taken in."""
+    """The state of an import."""
 
     numbers: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Of rows of this ledger, by their names in the export."""
+    """Numbers of rows of this ledger, by their names in the export."""
     bugs: list[int] = field(default_factory=list)
-    """Those that are new."""
+    """The new bugs."""
     added: dict[str, int] = field(default_factory=dict)
     refused: int = 0
     first: str = ""
     kept: list[str] = field(default_factory=list)
 
     def number(self, of: str, name: Any) -> int:
-        """The number of a row; raises Refused where the export has not named it, or its line was refused."""
+        """The number of a row; raises Refused if the export does not contain it, or its line was refused."""
         found = self.numbers.get((of, name)) if isinstance(name, str) else None
         if found is None:
             raise schema.Refused(f"it refers to a {of} that is not in the export")
         return found
 
     def refuse(self, number: int, line: str | bytes, why: str) -> None:
-        """Note a line that is not taken in."""
+        """Note a refused line."""
         self.refused += 1
         self.first = self.first or f"line {number}: {why}"
         if len(self.kept) < MOST_KEPT:
@@ -123,10 +123,10 @@ class _Import:
 
 
 def take_in(ledger: Ledger, lines: Iterable[str | bytes]) -> dict[str, int]:
-    """Add what an export holds; gives how many rows of each kind were new.
+    """Add the rows of an export; gives the number of new rows of each kind.
 
-    Lines that do not agree with the schema are passed over, and ``ledger.refused`` says so. Raises BadInput where the
-    first line is not that of an export: then nothing is taken in.
+    Lines that do not agree with the schema are skipped, and ``ledger.refused`` says so. Raises BadInput, and adds
+    nothing, if the first line is not that of an export.
     """
     work = _Import()
     is_first = True
@@ -139,7 +139,7 @@ def take_in(ledger: Ledger, lines: Iterable[str | bytes]) -> dict[str, int]:
                 if is_first:
                     schema.convert(row, Header)
                     is_first = False
-                elif row == {"type": "ledger", "schema": SCHEMA}:  # exports may be put one after the other
+                elif row == {"type": "ledger", "schema": SCHEMA}:  # a file may contain several exports
                     continue
                 else:
                     kind = row.pop("type", None) if isinstance(row, dict) else None
@@ -163,7 +163,7 @@ def take_in(ledger: Ledger, lines: Iterable[str | bytes]) -> dict[str, int]:
 
 
 def _drop_empty(ledger: Ledger, work: _Import) -> None:
-    """Take back new bugs whose signatures were all refused: nothing could be seen of them."""
+    """Remove new bugs whose signatures were all refused: they can have no sightings."""
     for bug in work.bugs:
         if ledger.one("SELECT 1 FROM signature WHERE bug = ?", bug) is None:
             ledger.do("DELETE FROM event WHERE bug = ?", bug)
@@ -202,7 +202,7 @@ def make_sums(ledger: Ledger) -> None:
 
 
 def _take(ledger: Ledger, kind: str, row: dict[str, Any], work: _Import) -> bool:
-    """Add one row under numbers of this ledger; False where it is known. Raises Refused."""
+    """Add one row with numbers of this ledger; False if it is known. Raises Refused."""
     told = rows.check(kind, row)
     number = work.number
     if kind in NAMED:

@@ -43,7 +43,7 @@ def run_job(folder: str) -> bool:
     """
     place = Path(folder)
     spec = json.loads(files.read_text(place / SPEC))
-    with contextlib.suppress(schema.Refused):  # whoever collects results keeps and reports it
+    with contextlib.suppress(schema.Refused):  # the collector of results keeps and reports it
         if read_result(place, spec["key"]):
             return True
     with _hold(place) as lock:
@@ -72,7 +72,7 @@ Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 
 def _kept(path: Path, shape: type[Shape], refused: list[str]) -> dict[str, Any]:
-    """What a step has left before; empty where there is nothing, or something else, which is then put aside."""
+    """The earlier answer of a step; empty if there is none, or if it is refused, which is then renamed."""
     try:
         told = schema.read(path, shape)
     except schema.Refused as why:
@@ -85,7 +85,7 @@ def _kept(path: Path, shape: type[Shape], refused: list[str]) -> dict[str, Any]:
 
 
 def _accepted(told: dict[str, Any], shape: type[Shape], refused: list[str], what: str) -> dict[str, Any]:
-    """What a step came to, as the schema has it; empty where it does not agree with it."""
+    """The answer of a step, converted by the schema; empty if it does not agree with the schema."""
     try:
         return schema.plain(schema.convert(told, shape))
     except schema.Refused as why:
@@ -94,7 +94,7 @@ def _accepted(told: dict[str, Any], shape: type[Shape], refused: list[str], what
 
 
 def _leave(path: Path, value: dict[str, Any]) -> None:
-    """Write a file of ours; what a target has put in its place goes."""
+    """Write a file of reprokit; a folder that a target put in its place is deleted."""
     if path.is_dir() and not path.is_symlink():
         deletion.delete(path, inside=path.parent)
     files.write_json(path, value)
@@ -234,7 +234,7 @@ def _reprokit(words: list[str], spec: dict[str, Any], cache: Path, log: Path) ->
         with contextlib.suppress(OSError):
             warmth.copy(kept, cache)
     answer = log.with_suffix(".out")
-    for written in (answer, log):  # a target that ran before may have left a pipe or a link there
+    for written in (answer, log):  # an earlier target may have left a pipe or a link there
         deletion.delete(written, inside=log.parent)
     with open(answer, "wb") as out, open(log, "wb") as err:
         child = subprocess.Popen(

@@ -62,10 +62,10 @@ MIGRATIONS = (
 
 
 def open_ledger(path: Path, is_new_ok: bool = False, is_checked: bool = False) -> Ledger:
-    """Open the ledger, or raise BadInput for what is none, is damaged or is of a newer reprokit.
+    """Open the ledger; raises BadInput if it is not a ledger, is damaged or is of a newer reprokit.
 
-    Rows that do not agree with the schema leave it; ``refused`` of what is given says which. ``is_checked`` also checks
-    the structure of the file first, as a night does before it relies on it.
+    Rows that do not agree with the schema are removed, and ``refused`` of the result lists them. ``is_checked`` also
+    checks the structure of the file first, as a night does before it uses the ledger.
     """
     if not path.exists() and not is_new_ok:
         raise BadInput(f"there is no ledger {path}; reprokit nightly run makes one, or name it with --ledger")
@@ -92,7 +92,7 @@ def open_ledger(path: Path, is_new_ok: bool = False, is_checked: bool = False) -
         audit.check_tables(ledger, MIGRATIONS)
         if not is_new:
             audit.refuse_rows(ledger)
-    except (sqlite3.Error, UnicodeDecodeError) as problem:  # in a name of a column
+    except (sqlite3.Error, UnicodeDecodeError) as problem:  # in the name of a column
         ledger.close()
         raise BadInput(_damaged(path, " ".join(str(problem).split())[:200])) from problem
     except BaseException:

@@ -31,7 +31,7 @@ UNKNOWN_S = 60.0
 """What a job is expected to take that was never run."""
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Problems of the machine, not of one job: the night stops and can go on later."""
+"""Problems of the machine, not of one job: the night stops and can continue later."""
 
 Show = Callable[[str], None]
 
@@ -161,7 +161,7 @@ def _hold_gpu(name: str) -> IO[bytes] | None:
 
 
 def _start(one: Job, held: list[tuple[str, IO[bytes]]], work: Night) -> list[_Running]:
-    """Start a job; none where a target of it that ran before has left its folder unusable."""
+    """Start a job; empty if an earlier target has left its folder unusable."""
     try:
         night.refresh(work, one, **({"CUDA_VISIBLE_DEVICES": ",".join(name for name, _ in held)} if held else {}))
         log = _log(one)
@@ -183,7 +183,7 @@ def _start(one: Job, held: list[tuple[str, IO[bytes]]], work: Night) -> list[_Ru
 
 
 def _log(one: Job) -> IO[bytes]:
-    """The log of a job: a file of its own, also where a target has put a pipe or a link in its place."""
+    """The log of a job: a plain file, also if a target has put a pipe or a link in its place."""
     place = one.folder / "job.log"
     if place.exists() and (place.is_symlink() or not place.is_file()):
         deletion.delete(place, inside=one.folder)

@@ -83,7 +83,7 @@ MOST_REFUSED = 50
 
 
 def refused(ledger: Ledger, night: int) -> dict[str, Any]:
-    """What did not agree with the schema: of this night's jobs, and of the ledger as it was opened."""
+    """Refused files of this night's jobs, and rows that the ledger lost when it was opened."""
     rows = ledger.all("SELECT why FROM event WHERE bug = 0 AND night = ? AND what = ?", night, bugs.REFUSED)
     found = [*ledger.refused, *(row["why"] for row in rows)]
     return {"count": len(found), "reasons": found[:MOST_REFUSED]}
@@ -287,6 +287,6 @@ def _link(told: dict[str, Any], before: dict[str, list[dict[str, Any]]], beside:
 
 
 def _is_inside(pack: Path, beside: Path) -> bool:
-    """A result may name any file as its pack; only one of this output folder is linked."""
+    """Whether a pack is in this output folder; a result may name any file, and other files are not linked."""
     real = Path(os.path.realpath(pack))
     return real.is_file() and Path(os.path.realpath(beside)) in real.parents

@@ -28,7 +28,7 @@ from .cells import Cell, Suite
 RESUME_S = 12 * 3600.0
 """A night that was cut short is gone on with so long; later its results count, and a new night begins."""
 MOST_REFUSALS = 3
-"""Refused results of one job that are reported."""
+"""Maximum number of refused results of one job that are reported."""
 PLAN, SEQUENCE = "plan.json", "sequence"
 Say = Callable[[str], None]
 
@@ -68,7 +68,7 @@ class Night:
     """Folders whose results are in the ledger."""
     say: Say = lambda words: None
     refusals: dict[Path, int] = field(default_factory=dict)
-    """How many results of a folder were refused."""
+    """The number of refused results of each folder."""
 
     @property
     def left(self) -> list[Job]:
@@ -142,19 +142,19 @@ def collect(night: Night, running: Iterable[Job] = ()) -> list[Job]:
 
 
 def read(night: Night, one: Job) -> dict[str, Any]:
-    """The result of a job; empty where there is none. A file that is none is put into quarantine."""
+    """The result of a job; empty if there is none. An invalid file goes to the quarantine."""
     try:
         return result.read_result(one.folder, one.key)
     except schema.Refused as why:
         kept = quarantine.take(one.folder / result.RESULT, night.path.parent.parent)
         night.refusals[one.folder] = night.refusals.get(one.folder, 0) + 1
-        if night.refusals[one.folder] <= MOST_REFUSALS:  # a target that runs may write it again and again
+        if night.refusals[one.folder] <= MOST_REFUSALS:  # a running target may write it repeatedly
             _refused(night, f"{result.RESULT} of {one.label}", f"{why}; see {kept}")
         return {}
 
 
 def give_up(night: Night, one: Job, why: str) -> None:
-    """A job has no result and gets none: its folder, or where that takes no file the ledger, says why."""
+    """Record why a job has no result: in its folder, or in the ledger if the folder is not writable."""
     if read(night, one):
         return
     try:
@@ -177,9 +177,9 @@ def close(night: Night, is_complete: bool) -> None:
 
 
 def refresh(night: Night, one: Job, **variables: str) -> None:
-    """Tell a job, just before it starts, its environment variables and which failures the ledger has a repro of by now.
+    """Write into the spec of a job, before it starts, its environment variables and the failures that have a repro.
 
-    Raises OSError where its folder has no spec.
+    Raises OSError if its folder has no spec.
     """
     spec = files.read_object(one.folder / result.SPEC)
     if spec.get("key") != one.key:
@@ -223,8 +223,8 @@ def _sequence(path: Path) -> tuple[int, str]:
 
 
 def _read_plan(path: Path, output: Path, say: Say) -> dict[str, Any]:
-    """The plan of a night; empty where there is none, or one that is refused: its night is left as it is."""
-    if not schema.is_file_name(path.name):  # a copy that a person made
+    """The plan of a night; empty if there is none, or if it is refused: its night is then not resumed."""
+    if not schema.is_file_name(path.name):  # for example a copy that a person made
         return {}
     try:
         told = schema.read(path / PLAN, schema.Plan)
@@ -259,7 +259,7 @@ def _new_folder(nights: Path) -> Path:
     for again in range(1, 1_000):
         path = nights / (day if again == 1 else f"{day}-{again}")
         if path.exists() and not (path / PLAN).exists() and not any((path / "jobs").glob("*/*-*")):
-            deletion.delete(path, inside=nights)  # killed before it was planned: nothing was run
+            deletion.delete(path, inside=nights)  # killed before it was planned, so nothing ran
         with contextlib.suppress(FileExistsError):
             path.mkdir()
             (path / "jobs").mkdir()

@@ -23,7 +23,7 @@ STATES = {"shows": "shows", "ok": "healthy", "before": "not tonight", "other": "
 
 
 def write(told: dict[str, Any], folder: Path) -> tuple[Path, Path]:
-    """Leave digest and page in ``folder``; a folder in the place of one goes to the quarantine."""
+    """Write digest and page into ``folder``; a folder in the place of one goes to the quarantine."""
     for place in (folder / DIGEST, folder / PAGE):
         if place.is_dir() and not place.is_symlink():
             quarantine.take(place, folder)

@@ -49,7 +49,7 @@ def prune(ledger: Ledger, suite: Suite, output: Path, is_rehearsal: bool = False
         " WHERE night.suite = ? AND run.night < ? AND folder != ''", suite.name, limit(suite.keep_healthy_nights),
     )  # fmt: skip
     for row in rows:
-        # from names alone, which the schema of the ledger bounds: what a result says of its place is not asked
+        # only from names that the schema of the ledger checks, and not from the place that a result gives
         folder = output / "nights" / row["name"] / "jobs" / Path(row["folder"]).name
         if row["kind"] != "ok" and row["night"] >= limit(suite.keep_nights):
             continue

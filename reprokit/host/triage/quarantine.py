@@ -11,15 +11,15 @@ from .. import deletion, files
 
 FOLDER = "quarantine"
 MOST_FILES, MOST_BYTES = 100, 64 << 20
-"""What is older is deleted."""
+"""Older files are deleted."""
 MOST_WALKED = 2_000
-"""Files of a folder that are counted; one with more counts as too large."""
+"""Maximum number of files of a folder; a folder with more is too large."""
 
 
 def take(path: Path, output: Path) -> str:
-    """Move a file, a link or a folder out of the way; gives its new place, from ``output``.
+    """Move a file, a link or a folder to the quarantine; gives its new path, relative to ``output``.
 
-    What is too large to keep is deleted. After this nothing is at ``path``, unless the file system refuses.
+    It is deleted if it is too large. After this nothing is at ``path``, unless the file system refuses.
     """
     place = _place(output)
     if place is not None:
@@ -33,7 +33,7 @@ def take(path: Path, output: Path) -> str:
 
 
 def note(lines: list[str], output: Path, name: str) -> str:
-    """Keep lines that were refused as one file; gives its place, from ``output``."""
+    """Keep refused lines as one file; gives its path, relative to ``output``."""
     place = _place(output)
     if place is not None:
         kept = place / f"{_next(place):06d}-{_plain(name)}"
@@ -67,7 +67,7 @@ def _next(place: Path) -> int:
 
 
 def _bound(place: Path) -> None:
-    """Delete the oldest until the rest is within the bounds."""
+    """Delete the oldest files until the rest is within the limits."""
     size = 0
     for number, entry in enumerate(reversed(_entries(place)), 1):
         size += _size(entry)

@@ -16,7 +16,7 @@ NO_BUG = frozenset({HEALTHY, "unknown", ""})
 
 
 def read_result(folder: Path, key: str) -> dict[str, Any]:
-    """The result of a job; empty where there is none. Raises :exc:`schema.Refused` where the file is none of this cell."""
+    """The result of a job; empty if there is none. Raises :exc:`schema.Refused` if it is no result of this cell."""
     told = schema.read(folder / RESULT, schema.Result)
     if told is None:
         return {}
@@ -26,12 +26,12 @@ def read_result(folder: Path, key: str) -> dict[str, Any]:
 
 
 def give_up(folder: Path, key: str, why: str) -> None:
-    """Leave a result for a job that has none and will get none; raises OSError where the folder takes none."""
+    """Write a result for a job that will get none; raises OSError if the folder is not writable."""
     files.write_json(folder / RESULT, lost(folder, key, why))
 
 
 def lost(folder: Path, key: str, why: str) -> dict[str, Any]:
-    """The result of a job that came to nothing."""
+    """The result of a job that ended without one."""
     return {
         "schema": SCHEMA,
         "key": key,

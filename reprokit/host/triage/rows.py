@@ -1,7 +1,7 @@
 """The rows of a ledger as the schema has them, in a file or in an import.
 
-Key insight: SQLite keeps any value in any column, so the file is checked with conditions in SQL that are made of the
-schema: one pass over each table at the speed of SQLite, and what it finds can be deleted by the same condition.
+Key insight: SQLite keeps any value in any column, so SQL conditions made from the schema check the file. One pass over
+each table takes place inside SQLite, and the same condition deletes the invalid rows.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from .schema import (
 )
 
 MOST_ID = 10**11
-"""A number of a row; what people type has fewer digits."""
+"""Maximum number of a row; numbers that people type are smaller."""
 MOST_DEPTH = 16
-"""Of settings, whose values are those of a suite."""
+"""Maximum depth of settings, whose values come from a suite."""
 HOLDS: dict[str, Any] = {
     "settings": dict[Word, Any],
     "tags": list[Line],
@@ -45,7 +45,7 @@ HOLDS: dict[str, Any] = {
 }
 """Columns that hold JSON, and its type."""
 _EMPTY = {column: "[]" if str(kind).startswith("list") else "{}" for column, kind in HOLDS.items()}
-"""What most rows hold, which SQLite compares faster than it calls a function; ``OR`` would call it all the same."""
+"""The value in most rows. SQLite compares it faster than it calls a function; ``OR`` would call the function too."""
 Json = Annotated[str, Meta(max_length=1 << 20)]
 Status = Literal["new", "regressed", "open", "flaky", "fixed", "muted", ""]
 
@@ -156,9 +156,9 @@ TABLES: dict[str, type[Struct]] = {
     "night": Night, "cell": Cell, "bug": Bug, "signature": Signature, "run": Run, "sighting": Sighting, "restart": Restart,
     "alias": Alias, "event": Event, "proposal": Proposal, "place": Place, "tally": Tally, "version": Version,
 }  # fmt: skip
-"""In an order in which a row refers to earlier tables only, and a bug to other bugs."""
+"""In an order in which a row refers only to earlier tables; a bug may refer to other bugs."""
 NUMBERED = ("night", "cell", "bug", "event")
-"""Tables with a number of their own."""
+"""Tables whose rows have numbers."""
 REFERENCES = {
     "bug": {"changed": "night?", "tried": "night?", "merged": "bug?"},
     "signature": {"bug": "bug"},
@@ -172,11 +172,11 @@ REFERENCES = {
     "tally": {"signature": "signature", "night": "night"},
     "version": {"signature": "signature", "first": "night", "last": "night"},
 }
-"""Columns that name a row of another table; with ``?`` they may name none."""
+"""Columns that refer to a row of another table; with ``?`` the reference may be empty."""
 
 
 def check(table: str, row: dict[str, Any]) -> dict[str, Any]:
-    """The columns of an imported row that name no other row; raises Refused."""
+    """The columns of an imported row that do not refer to other rows; raises Refused."""
     told: dict[str, Any] = msgspec.to_builtins(convert(row, TABLES[table]))
     for column, value in told.items():
         if column in HOLDS and not holds(column, value):
@@ -185,32 +185,32 @@ def check(table: str, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def holds(column: str, text: str | bytes) -> int:
-    """Whether JSON text is what such a column holds; also called by SQLite."""
+    """Whether a JSON text is valid for this column; also called by SQLite."""
     try:
         if column == "settings":
             value = msgspec.convert(untrusted.parse(text, most_depth=MOST_DEPTH), HOLDS[column])
             return int(isinstance(value.get("environment"), (str, type(None))))
         msgspec.json.decode(text, type=HOLDS[column])
-    except (ValueError, RecursionError):  # no JSON, no UTF-8, or a ValidationError
+    except (ValueError, RecursionError):  # not JSON, not UTF-8, or a ValidationError
         return 0
     return 1
 
 
 def is_word(column: str, text: bytes) -> int:
-    """Whether a short text is one of a kind that has a pattern; called by SQLite."""
+    """Whether a short text matches the pattern of its column; called by SQLite."""
     try:
         msgspec.convert(text.decode(), Id if column == "id" else FileName)
-    except ValueError:  # no UTF-8, or a ValidationError
+    except ValueError:  # not UTF-8, or a ValidationError
         return 0
     return 1
 
 
 FUNCTIONS: dict[str, Callable[[str, bytes], int]] = {"rk_holds": holds, "rk_is_word": is_word}
-"""What the conditions call."""
+"""The SQL functions that the conditions call."""
 
 
 def condition(table: str) -> str:
-    """SQL that is true for a row of ``table`` that is as the schema has it."""
+    """SQL that is true for a row of ``table`` that agrees with the schema."""
     shape = inspect.type_info(TABLES[table])
     assert isinstance(shape, inspect.StructType)
     parts = [_of_type(field.name, field.type) for field in shape.fields]

@@ -17,14 +17,14 @@ from ...core import untrusted
 from .. import files
 
 MOST_BYTES, MOST_VALUES = 16 << 20, 1_000_000
-"""Of one file of a job, or one line of an import."""
+"""Limits of one file of a job, or one line of an import."""
 MOST_SAID = 300
-"""Characters of a reason: a stranger chooses some of its words."""
+"""Maximum length of a reason, some of whose words a stranger chooses."""
 
 Id = Annotated[str, Meta(max_length=64, pattern=r"\A[0-9A-Za-z._-]*\Z")]
-"""Of a signature or a night; empty where there is none."""
+"""The id of a signature or a night; empty if there is none."""
 FileName = Annotated[str, Meta(max_length=128, pattern=r"\A[0-9A-Za-z_][0-9A-Za-z._-]*\Z")]
-"""A name of one file: no path, and no hidden file."""
+"""The name of a file: not a path, and not a hidden file."""
 Word = Annotated[str, Meta(max_length=200)]
 Line = Annotated[str, Meta(max_length=20_000)]
 Key = Annotated[str, Meta(max_length=200_000)]
@@ -34,13 +34,13 @@ Flag = Literal[0, 1]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Bytes = Annotated[float, Meta(ge=0, le=1e18)]
 Clock = Annotated[float, Meta(ge=0, le=253_402_214_400)]
-"""Seconds since the epoch, to the year 9999: what a calendar can show."""
+"""Seconds since the epoch, up to the year 9999, the last that ``datetime`` has."""
 Traits = dict[Word, Line | Annotated[list[Line], Meta(max_length=200)] | float | bool | None]
 Phases = dict[Line, Seconds]
 
 
 class Refused(ValueError):
-    """It does not agree with the schema; the message is one short line that says why."""
+    """A value that does not agree with the schema; the message is one short line with the reason."""
 
 
 class Verdict(Struct):
@@ -76,7 +76,7 @@ class Attempt(Struct):
 
 
 class Small(Struct):
-    """What the search for a small program came to."""
+    """The result of a minimization."""
 
     signature: Id | None = None
     text: Text | None = None
@@ -89,7 +89,7 @@ class Small(Struct):
 
 
 class Result(Struct):
-    """What a job leaves."""
+    """The result of a job."""
 
     schema: Literal[1]
     key: Key
@@ -99,7 +99,7 @@ class Result(Struct):
     minimized: Small | None = None
     seconds: Seconds | None = None
     refused: Annotated[list[Line], Meta(max_length=100)] = []
-    """Files of the job that did not agree with the schema."""
+    """Files of the job that do not agree with the schema."""
 
 
 class Planned(Struct):
@@ -119,7 +119,7 @@ class Planned(Struct):
 
 
 class Plan(Struct):
-    """What a night is to run."""
+    """The jobs that a night has to run."""
 
     uid: Word
     suite: Line
@@ -129,7 +129,7 @@ class Plan(Struct):
 
 
 class Submission(Struct):
-    """One line of what was submitted to a cluster."""
+    """One line of the journal of submissions to a cluster."""
 
     name: Line
     folders: list[FileName] | None = None
@@ -145,12 +145,12 @@ def parse(data: bytes | str, most_bytes: int = MOST_BYTES) -> Any:
         raise Refused(f"it has more than {most_bytes} bytes")
     try:
         return untrusted.parse(data, most_bytes, MOST_VALUES, is_strict=True)
-    except ValueError as problem:  # also what is no UTF-8
+    except ValueError as problem:  # also a text that is not UTF-8
         raise Refused(_short(problem)) from None
 
 
 def convert(value: Any, shape: type[Shape]) -> Shape:
-    """The value as the schema has it; raises Refused."""
+    """The value, converted by the schema; raises Refused."""
     try:
         return msgspec.convert(value, shape)
     except (msgspec.ValidationError, RecursionError) as problem:
@@ -158,13 +158,13 @@ def convert(value: Any, shape: type[Shape]) -> Shape:
 
 
 def plain(value: Struct) -> dict[str, Any]:
-    """Dictionaries, lists and scalars again."""
+    """The value as dictionaries, lists and scalars."""
     found: dict[str, Any] = msgspec.to_builtins(value)
     return found
 
 
 def read(path: Path, shape: type[Shape], most_bytes: int = MOST_BYTES) -> Shape | None:
-    """What a JSON file holds; None where there is no file; raises Refused for anything else, a link or a pipe too."""
+    """The value of a JSON file; None if there is no file; raises Refused for all else, such as a link or a pipe."""
     try:
         with files.open_plain(path) as file:
             data = files.read_most(file, most_bytes + 1)
@@ -180,7 +180,7 @@ def is_file_name(name: str) -> bool:
     """Whether a name is one that reprokit may have given to a file."""
     try:
         msgspec.convert(name, FileName)
-    except ValueError:  # also of what is no Unicode
+    except ValueError:  # also for a name that is not Unicode
         return False
     return True
 
