@@ -324,6 +324,16 @@ def test_sums_follow_from_what_was_seen(tmp_path_factory: pytest.TempPathFactory
     assert [*exchange.export(other)] == [*exchange.export(store)]
 
 
+def test_an_export_shows_no_secret(tmp_path: Path) -> None:
+    """Titles, reasons, targets and traits of an export are redacted, also where a ledger holds them as they were."""
+    secret = "ghp_" + "aB3dE5gH7j" * 3 + "Kl9mN0"
+    said = f"token={secret} of bob@corp.example.com"
+    with new_ledger(tmp_path) as store:
+        night(store, a=result(failing(said)), **{f"b {said}": result(failing("x"), problem=said)})
+        exported = "\n".join(json.dumps(row) for row in exchange.export(store))
+    assert "codegen" in exported and secret not in exported and "bob@corp" not in exported
+
+
 def test_import_refuses_what_is_no_export(tmp_path: Path) -> None:
     """A file that does not begin as an export is refused whole; of an export, lines that are none are, and said."""
     store = new_ledger(tmp_path)
