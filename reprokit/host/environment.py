@@ -76,9 +76,9 @@ def collect(
     if python:
         age_s = 0.0 if is_fresh else LASTS_S
         questions["inventory"] = lambda: json.loads(
-            _remembered("inventory", python, lambda: _inventory(python, folder), age_s)
+            remembered("inventory", python, lambda: _inventory(python, folder), age_s)
         )
-        questions["collect_env"] = lambda: _remembered("collect_env", python, lambda: _collect_env(python), age_s)
+        questions["collect_env"] = lambda: remembered("collect_env", python, lambda: _collect_env(python), age_s)
     facts: dict[str, Any] = {}
     missing: list[Missing] = []
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -88,8 +88,7 @@ def collect(
                 with interrupts.heard():
                     facts[name] = job.result()
             except KeyboardInterrupt:  # the pool would wait for the children that we start
-                for child in tuple(_running):
-                    _end(child)
+                end_children()
                 raise
             except Exception as problem:  # a broken environment is what we are asked about
                 missing.append(Missing(f"environment: {name}", str(problem) or repr(problem)))
@@ -162,7 +161,7 @@ def _rocm() -> str:
         raise NoAnswer("ROCm was not found") from problem
 
 
-def _remembered(name: str, python: str, ask: Callable[[], str], age_s: float) -> str:
+def remembered(name: str, python: str, ask: Callable[[], str], age_s: float) -> str:
     """What ``ask`` gives, or gave no longer than ``age_s`` ago in the same surroundings."""
     asked = sorted(key for key in os.environ if key.startswith(MATTERING) and key not in NOT_MATTERING)
     memory = f"ulimit -v {resource.getrlimit(resource.RLIMIT_AS)}"  # with little memory, torch gives no answer
@@ -207,7 +206,7 @@ def check_simulation(python: str, gpu: Mapping[str, Any]) -> None:
         return "{}"
 
     with contextlib.suppress(NoAnswer):
-        _remembered("simulates", python, ask, LASTS_S)
+        remembered("simulates", python, ask, LASTS_S)
 
 
 def _collect_env(python: str) -> str:
@@ -256,6 +255,12 @@ def _answer_of(command: list[str], timeout_s: float, environ: dict[str, str]) ->
         why = cuts.head(said[-1], 300) if said else f"it ended with status {child.returncode} and said nothing"
         raise NoAnswer(f"{' '.join(command[1:4])}: {why}")
     return out.decode("utf-8", "replace")
+
+
+def end_children() -> None:
+    """End every child that another thread waits for."""
+    for child in tuple(_running):
+        _end(child)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -95,7 +95,7 @@ def check(
     if first is None:
         fine = sum(c.answer in ("compiled", "known") for c in done.values())
         return dataclasses.replace(seen, kernels=len(names), kernels_compiled=fine)
-    _reproducer(run_path, texts[first], python)
+    write_reproducer(run_path, texts[first], python)
     others = tuple(f"{n}: {failed[n].signature.title}" for n in names if n in failed and n != first)
     return dataclasses.replace(
         failed[first].seen, kernel=first, kernels=len(names), failing_kernels=others, graphs=seen.graphs,
@@ -118,7 +118,7 @@ def own(request: Request, seen: Observation, journals: Journals, run_path: Path)
     name = f"{Path(request.target.command[-1]).stem[:80]}.py"
     (run_path / KERNELS).mkdir(exist_ok=True)
     files.write_whole(run_path / KERNELS / name, text)
-    _reproducer(run_path, text, str(journals.last("process").get("executable") or request.python))
+    write_reproducer(run_path, text, str(journals.last("process").get("executable") or request.python))
     return dataclasses.replace(seen, kernel=name, kernels=1)
 
 
@@ -170,7 +170,7 @@ def _one(server: Server, text: str, python: str, limits: Limits) -> Judged:
     raise AssertionError  # not reached
 
 
-def _reproducer(run_path: Path, program: str, python: str) -> None:
+def write_reproducer(run_path: Path, program: str, python: str) -> None:
     """Have Triton write its MLIR reproducer of the kernel that failed, which its maintainers ask for."""
     place = run_path / "logs" / "triton"
     text = f"import os\nos.environ['TRITON_REPRODUCER_PATH'] = {str(place)!r}\n{program}"
