@@ -97,15 +97,15 @@ def _after_torch() -> None:
 
 
 def _after_dynamo() -> None:
-    from . import instrument
+    from . import install_hooks
 
-    instrument.watch_dynamo()
+    install_hooks.watch_dynamo()
 
 
 def _after_inductor() -> None:
-    from . import instrument
+    from . import install_hooks
 
-    instrument.watch_inductor()
+    install_hooks.watch_inductor()
 
 
 @contextlib.contextmanager

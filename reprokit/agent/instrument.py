@@ -9,41 +9,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import cudagraphs, exceptions, journal, logs, overrides, recompiles, recorder, settings
-from .hooks import attempt, compile_id, wrap
+from . import exceptions, journal, logs, recompiles, recorder, settings
+from .hooks import compile_id, wrap
 
 OLDEST_TORCH = (2, 9)
+BEFORE_COMPILE: list[Callable[[], None]] = []
+"""Called before each compile, inside of Dynamo's own entry point."""
 PROGRESS_EVERY_S = 0.5
 """Each line and node is told, and one is journalled at most this often."""
-
-
-def watch_dynamo() -> None:
-    """Install the hooks that need only ``torch._dynamo``, which has just been imported."""
-    import torch
-
-    if version(torch.__version__) < OLDEST_TORCH:
-        journal.write(
-            "agent_problem",
-            hook="watch_dynamo",
-            problem=f"torch {torch.__version__} is older than 2.9: phases and graphs are not recorded",
-        )
-        return
-    journal.write(
-        "torch",
-        version=torch.__version__,
-        file=torch.__file__,
-        cuda=torch.version.cuda,
-        hip=getattr(torch.version, "hip", None),
-    )
-    hooks = (_keep_out, _phases, _lines, _graphs, _failures, *recompiles.HOOKS, _dynamo_settings, logs.send_to_file)
-    for hook in hooks:
-        attempt(hook)
-
-
-def watch_inductor() -> None:
-    """Install the hooks that need ``torch._inductor.compile_fx``."""
-    for hook in (_aten_graphs, _nodes, _calls, _inductor_settings, cudagraphs.watch, logs.listen):
-        attempt(hook)
 
 
 def version(text: str) -> tuple[int, int]:
@@ -52,7 +25,7 @@ def version(text: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _keep_out() -> None:
+def keep_out() -> None:
     """Keep Dynamo from compiling our functions: after a graph break the program calls some, such as those in its warnings."""
     from torch._dynamo import trace_rules
 
@@ -69,7 +42,7 @@ def _keep_out() -> None:
         trace_rules.add(f"{package}.{name}")
 
 
-def _phases() -> None:
+def phases() -> None:
     from torch._dynamo.utils import ChromiumEventLogger
 
     def start(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -109,7 +82,7 @@ class _Progress:
             journal.write("progress", unit=self.unit, count=self.count, where=where)
 
 
-def _lines() -> None:
+def lines() -> None:
     """Tell each user line that Dynamo traces, and how often a loop has come back to the same one.
 
     The count is that of one traced frame, or of a frame that called it: a function that many layers call is no
@@ -134,7 +107,7 @@ def _lines() -> None:
     wrap(InstructionTranslatorBase, "starts_line", make)
 
 
-def _nodes() -> None:
+def nodes() -> None:
     from torch._inductor.graph import GraphLowering
 
     progress = _Progress("node")
@@ -149,7 +122,7 @@ def _nodes() -> None:
     wrap(GraphLowering, "run_node", make)
 
 
-def _graphs() -> None:
+def graphs() -> None:
     from torch._dynamo.output_graph import OutputGraph
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -165,7 +138,7 @@ def _graphs() -> None:
     wrap(OutputGraph, "_call_user_compiler", make)
 
 
-def _aten_graphs() -> None:
+def aten_graphs() -> None:
     from torch._inductor import compile_fx
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -182,7 +155,7 @@ def _aten_graphs() -> None:
     wrap(compile_fx, "_compile_fx_inner", make)
 
 
-def _failures() -> None:
+def failures() -> None:
     """Hear every exception that leaves the compiler, while its frames are whole.
 
     Dynamo strips frames before it raises to the user, and the user may catch what is left. Control flow
@@ -202,7 +175,8 @@ def _failures() -> None:
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def _compile(*args: Any, **kwargs: Any) -> Any:
-            overrides.before_compile()
+            for change in BEFORE_COMPILE:
+                change()
             settings.note_configs()  # before Dynamo patches some for the time of the compile
             if "skip" in kwargs:  # the frames that Dynamo leaves out of the stacks that it logs; ours is one more
                 kwargs["skip"] += 1
@@ -221,16 +195,7 @@ def _failures() -> None:
     wrap(convert_frame, "_compile", make)
 
 
-def _dynamo_settings() -> None:
-    overrides.configure("torch._dynamo")
-    overrides.configure("torch._functorch")
-
-
-def _inductor_settings() -> None:
-    overrides.configure("torch._inductor")
-
-
-def _calls() -> None:
+def calls() -> None:
     """Count the calls of compiled graphs: a kernel that takes long and one that never returns look alike otherwise."""
     from torch._inductor.output_code import CompiledFxGraph
 

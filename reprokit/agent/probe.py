@@ -17,7 +17,7 @@ import types
 from typing import Any, NoReturn
 
 from ..core import eager
-from . import boot, exceptions, instrument, journal, overrides, process, recorder, results, stops
+from . import boot, exceptions, install_hooks, journal, overrides, process, recorder, results, stops
 from .__main__ import run_factory
 
 NOT_RECORDED = 0
@@ -72,9 +72,9 @@ def _settle(spec: dict[str, Any], threads: int) -> None:
     # The server has one thread, or forking it would not be safe; the program has as many as in a process of its own.
     torch.set_num_threads(threads)
     overrides.install(spec["overrides"])
-    instrument.watch_dynamo()
+    install_hooks.watch_dynamo()
     if "torch._inductor.compile_fx" in sys.modules:
-        instrument.watch_inductor()
+        install_hooks.watch_inductor()
     if spec["is_eager"]:
         import torch._dynamo.config
 
