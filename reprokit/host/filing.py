@@ -17,7 +17,7 @@ PYTORCH = {
     "Error logs": ("issue/error_logs.md",),
     "Versions": ("issue/versions.md",),
 }
-TRITON = {
+TRITON_FORM = {
     "Describe the bug": ("issue/describe.md", "issue/error_logs.md"),
     "Environment details": ("issue/versions.md",),
 }
@@ -65,9 +65,9 @@ def why_not(opened: Opened) -> str:
 def filing(opened: Opened) -> Filing:
     """What to open, paste, attach and search for."""
     repository = responsibility.repository(opened.verdict)
-    is_triton = repository == render.TRITON
+    is_triton = repository == render.TRITON_FORM
     fields = []
-    for name, wanted in (TRITON if is_triton else PYTORCH).items():
+    for name, wanted in (TRITON_FORM if is_triton else PYTORCH).items():
         held = tuple(file for file in wanted if file in opened.pack.files)
         texts = [opened.pack.files[file].decode("utf-8", "replace").strip() for file in held]
         fields.append(Field(name, held, "\n\n".join(texts) + "\n" if held else ""))
