@@ -8,10 +8,14 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from reprokit.core import frames as fr
-from reprokit.core import signature
-from reprokit.core.facts import recent
-from reprokit.core.records import Dump, Observation, Raised, Signature, ThreadStack, Verdict, to_json
+from reprokit.core.judge import signature
+from reprokit.core.judge.stacks import evidence
+from reprokit.core.judge.stacks import frames as fr
+from reprokit.core.judge.stacks.recent_dumps import recent
+from reprokit.core.records.dumps import Dump, Raised, ThreadStack
+from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract.serialize import to_json
 
 KEPT = (
     "raised",
@@ -31,13 +35,13 @@ def keep(verdict: Verdict, seen: Observation) -> dict[str, Any]:
     """The evidence of one verdict, with files as every machine calls them."""
     dumps: tuple[Dump, ...] = ()
     if verdict.kind in ("hang", "slow-compile"):
-        stacks = signature.main_stacks(recent(seen))
+        stacks = evidence.main_stacks(recent(seen))
         main = seen.main_pid or 1
         dumps = tuple(
             Dump(n, "py-spy", main, (ThreadStack(main, "main", s[:FRAMES], is_main=True, tid=seen.working_tid),))
             for n, s in enumerate(stacks, 1)
         )
-    fault = signature.fatal(seen)
+    fault = evidence.fatal(seen)
     small = dataclasses.replace(
         seen, raised=_raised(seen.raised), compile_failures=tuple(map(_raised, seen.compile_failures[-1:])), dumps=dumps,  # type: ignore[arg-type]
         faults=(dataclasses.replace(fault, frames=fr.normalise(fault.frames)[:FRAMES]),) if fault else (), recompiled=seen.recompiled[:1],

@@ -22,7 +22,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).res
 
 import evidence
 
-from reprokit.core.signature import ALGORITHM
+from reprokit.core.judge.signature import ALGORITHM
 
 Row = dict[str, Any]
 METHODS: dict[str, Callable[[Row], Hashable]] = {

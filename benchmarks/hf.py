@@ -38,29 +38,29 @@ def build(name: str) -> dict[str, object]:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from reprokit.agent import hf, hf_config
-    from reprokit.agent.factory import BadTarget
+    from reprokit.agent.target.hf import build_model, configuration
+    from reprokit.core.shared.errors import BadTarget
 
-    library = hf_config.load()
+    library = configuration.load()
     knobs = {"layers": 2}
     told: dict[str, object] = {"type": name, "result": "ok", "why": ""}
     try:
         try:
-            plan = hf.plan(library, "", name, knobs)
+            plan = build_model.plan(library, "", name, knobs)
         except BadTarget as bad:
             if "--layers cannot" not in str(bad) and "cannot be made" not in str(bad):
                 raise
-            plan = hf.plan(library, "", name, {})  # counts no layers, or insists on so many
-        needed = hf.needed_bytes(torch, plan, False)
+            plan = build_model.plan(library, "", name, {})  # counts no layers, or insists on so many
+        needed = build_model.needed_bytes(torch, plan, False)
         told["weights"] = "fake" if needed is None or needed > LIMIT_BYTES else "real"
         if told["weights"] == "fake":  # fake experts take no other type
             plan = dataclasses.replace(plan, dtype="bfloat16")
         with torch.no_grad():
             if told["weights"] == "real":
-                target = hf.build(torch, plan)
+                target = build_model.build(torch, plan)
             else:
                 with FakeTensorMode():
-                    target = hf.build(torch, plan)
+                    target = build_model.build(torch, plan)
                     try:
                         target.model(**target.calls[0][1])
                     except Exception as problem:
@@ -202,9 +202,9 @@ def main() -> None:
     import torch._dynamo
 
     torch.set_num_threads(1)
-    from reprokit.agent import hf, hf_config
+    from reprokit.agent.target.hf import build_model, configuration
 
-    names = given.only.split(",") if given.only else hf.types(hf_config.load())[:: given.every]
+    names = given.only.split(",") if given.only else build_model.types(configuration.load())[:: given.every]
     survey(names[: given.limit], given.budget, given.json)
 
 

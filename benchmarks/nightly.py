@@ -23,7 +23,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from reprokit.host.triage import bugs, ledger, morning, page, record
+from reprokit.host.nightly import night_report, night_report_files
+from reprokit.host.nightly.ledger import add_result, bugs, ledger_file
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = (14.8, 9.1, 8.6, 38.0, 23.5, 61.0, 220.0, 12.0, 31.0, 47.0, 90.0, 600.0)
@@ -60,14 +61,14 @@ def night(folder: Path, cores: int) -> tuple[float, float]:
 
 def loop(folder: Path, runs: int) -> tuple[float, float]:
     """The same captures, one after the other, with the same warm answers of the C++ compiler."""
-    from reprokit.host import warmth
+    from reprokit.host.system import compiler_cache
 
     shutil.rmtree(folder / "loop", ignore_errors=True)
     began, before = time.monotonic(), spent()
     for number in range(runs):
         cache = folder / "loop" / f"cache{number}"
         cache.mkdir(parents=True)
-        warmth.copy(warmth.kept(sys.executable), cache)
+        compiler_cache.copy(compiler_cache.kept(sys.executable), cache)
         target = f"healthy{number}.py:make"
         words = ["capture", "--json", "--no-minimize", "--no-ablate", "--output-dir", f"loop/{number}", "--python", sys.executable, "--model", target]  # fmt: skip
         environ = {**ENVIRON, "TORCHINDUCTOR_CACHE_DIR": str(cache)}
@@ -119,13 +120,13 @@ def on_paper(nodes: int = 1000, jobs: int = 20_000) -> None:
             f"{nodes} nodes, {jobs} runs, {name}: {max(free) / 60:.1f} min, at best {least / 60:.1f} ({max(free) / least:.3f})"
         )
     with tempfile.TemporaryDirectory() as folder:
-        with ledger.open_ledger(Path(folder) / "l.sqlite", is_new_ok=True) as store:
-            number = ledger.begin_night(store, "n", "n", "s", 2000, 0.0)
+        with ledger_file.open_ledger(Path(folder) / "l.sqlite", is_new_ok=True) as store:
+            number = ledger_file.begin_night(store, "n", "n", "s", 2000, 0.0)
             began = time.monotonic()
             for place in range(2000):
                 with store.change():
-                    cell = ledger.cell_id(store, f"c{place}", f"c{place}", {}, [])
-                record.record(store, number, cell, made(place % 5, 0))
+                    cell = ledger_file.cell_id(store, f"c{place}", f"c{place}", {}, [])
+                add_result.record(store, number, cell, made(place % 5, 0))
             rate = 2000 / (time.monotonic() - began)
         need = nodes / statistics.mean(took)
         print(
@@ -177,31 +178,31 @@ def _one_ledger(folder: Path, sightings: int) -> tuple[Any, ...]:
     chance, nights, number, at = random.Random(1), 0, 0, 0
     known = max(sightings // 2000, 20)
     spent_s = ends_s = 0.0
-    with ledger.open_ledger(folder / "ledger.sqlite", is_new_ok=True) as store:
+    with ledger_file.open_ledger(folder / "ledger.sqlite", is_new_ok=True) as store:
         with store.change():
             ids = [
-                ledger.cell_id(store, f"cell {i}", f"model{i % (cells // 4)}", {"mode": str(i % 4)}, [])
+                ledger_file.cell_id(store, f"cell {i}", f"model{i % (cells // 4)}", {"mode": str(i % 4)}, [])
                 for i in range(cells)
             ]
         while at < sightings:
             nights += 1
-            number = ledger.begin_night(
+            number = ledger_file.begin_night(
                 store, f"{nights}", f"night {nights:05d}", "main", cells, 1.7e9 + 86400 * nights
             )
             began = time.monotonic()
             for cell in ids:
                 bug = 1 + (cell * 7 + nights // 40) % known if chance.random() < 0.8 else 0
                 at += bool(bug)
-                record.record(store, number, cell, made(bug, nights))
+                add_result.record(store, number, cell, made(bug, nights))
             spent_s += time.monotonic() - began
             began = time.monotonic()
             bugs.close_night(store, number, "done")
             ends_s = time.monotonic() - began
         began = time.monotonic()
-        told = morning.report(store, None, folder)
+        told = night_report.report(store, None, folder)
         report_s = time.monotonic() - began
         began = time.monotonic()
-        page.write(told, folder)
+        night_report_files.write(told, folder)
         files_s = time.monotonic() - began
         many = store.all("SELECT count(*) AS n FROM bug")[0]["n"]
         real = store.all("SELECT count(*) AS n FROM sighting")[0]["n"]

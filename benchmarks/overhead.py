@@ -25,8 +25,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from reprokit.host import launch, rundir
-from reprokit.host.target import Target
+from reprokit.host.request import run_request
+from reprokit.host.request.target import Target
+from reprokit.host.run import launch, run_directory
 
 MODELS = {
     "llama, 4 layers, inductor": """
@@ -67,10 +68,10 @@ def cpu_seconds(code: str, way: str, cache: Path) -> float:
     }
     with tempfile.TemporaryDirectory() as name:
         run = Path(name)
-        rundir.make_folders(run)
+        run_directory.make_folders(run)
         with launch.agent_folder(run) as agent:
             if way != "plain":
-                request = launch.Request(Target("command", command=("python",)), has_trace=way == "default")
+                request = run_request.Request(Target("command", command=("python",)), has_trace=way == "default")
                 ours, _ = launch.environment(request, run, agent, uuid.uuid4().hex)
                 environ = {
                     **ours,

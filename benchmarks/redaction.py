@@ -34,8 +34,8 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
 from redaction_cases import TRAPS, Trap
 
-from reprokit.core.redact import Redactor
-from reprokit.host import private
+from reprokit.core.redaction.redactor import Redactor
+from reprokit.host.system import private_names
 
 LINES = ROOT / "benchmarks" / "data" / "harmless_lines.txt"
 OPTIONS = ["--json", "--minimize", "--no-ablate", "--proofs", "1", "--budget", "30"]
@@ -78,7 +78,7 @@ def plain(place: Path, **more: str) -> dict[str, str]:
 def redactor(environ: dict[str, str]) -> Redactor:
     """The redactor of a process in this environment."""
     with mock.patch.dict(os.environ, environ, clear=True):
-        return Redactor(private.gather())
+        return Redactor(private_names.gather())
 
 
 def failure(text: str) -> tuple[str, str]:

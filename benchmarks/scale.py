@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from reprokit.core import costs
+from reprokit.core.growth import costs
 
 CHAIN = str(ROOT / "samples" / "superlinear_compile.py:make")
 # name -> words of the command, knob, probes, full size

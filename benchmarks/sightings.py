@@ -30,16 +30,17 @@ sys.path.insert(0, str(HERE.parent))
 
 import evidence
 
-from reprokit.core import frames as fr
-from reprokit.core import signature
-from reprokit.core.facts import recent
-from reprokit.core.records import Frame, Observation, Raised
-from reprokit.core.verdict import judge
-from reprokit.host import rundir
-from reprokit.host.capture import JUDGE, reopened
-from reprokit.host.state import Callbacks
-from reprokit.host.steps import follow
-from reprokit.host.study import Study
+from reprokit.core.judge.stacks import evidence as evidence_
+from reprokit.core.judge.stacks import frames as fr
+from reprokit.core.judge.stacks.recent_dumps import recent
+from reprokit.core.judge.verdict import judge
+from reprokit.core.records.dumps import Frame, Raised
+from reprokit.core.records.observation import Observation
+from reprokit.host.pipeline.pipeline import JUDGE, reopened
+from reprokit.host.pipeline.state import Callbacks
+from reprokit.host.pipeline.step_runner import follow
+from reprokit.host.pipeline.study_steps import Study
+from reprokit.host.run import run_directory
 
 USUAL = ("capture", "--json", "--no-minimize", "--no-escalate", "--no-trace", "--stall", "20")
 MESSAGE_CHARS = 2_000
@@ -181,7 +182,7 @@ def capture(name: str, case: Case, variant: Variant, python: str, folder: Path) 
 
 def seen_in(run_path: Path) -> Observation:
     """The observation of a run, with stacks and chains as records."""
-    place = rundir.reopen(run_path)
+    place = run_directory.reopen(run_path)
     try:
         state = reopened(place, Callbacks(lambda text: None), Study())
         return follow(state, JUDGE).seen
@@ -201,17 +202,17 @@ def innermost(raised: Raised | None) -> tuple[str, tuple[Frame, ...]]:
 def exact(kind: str, seen: Observation) -> tuple[str, tuple[Frame, ...]]:
     """The exact message and the frames of a failure, without any rule of ours but what a file is called."""
     if kind == "crash":
-        fault = signature.fatal(seen)
+        fault = evidence_.fatal(seen)
         said = fr.parse_terminate(seen.stderr_tail)
         headline = (fault.headline if fault else "") or next((f.headline for f in seen.faults), "")
         return said or headline, fr.normalise(fault.frames) if fault else ()
     if kind in ("hang", "slow-compile"):
-        return "", fr.stable_part(signature.main_stacks(recent(seen)))
+        return "", fr.stable_part(evidence_.main_stacks(recent(seen)))
     if kind == "wrong-result" and seen.comparison:
         return str(seen.comparison.wrong[0]), ()
     if kind in ("recompile-limit", "recompile-storm") and seen.recompiled:
         return seen.recompiled[0].changes, ()
-    message, frames = innermost(signature.blamed(seen))
+    message, frames = innermost(evidence_.blamed(seen))
     if kind == "graph-break" and not message:
         message = f"{seen.breaks[0].reason}: {seen.breaks[0].detail}" if seen.breaks else ""
     return message, fr.normalise(frames)

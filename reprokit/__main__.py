@@ -1,6 +1,6 @@
 """``python -m reprokit``."""
 
-from .cli.main import main
+from reprokit.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -15,7 +15,7 @@ from reprokit.cli import main as command_line
 
 def main(megabytes: str, seconds: str, *words: str) -> None:
     """Limit this process, and call reprokit in it."""
-    importlib.import_module(f"reprokit.cli.{words[0]}")
+    importlib.import_module(f"reprokit.cli.commands.{words[0]}")
     with open("/proc/self/statm") as file:
         size = int(file.read().split()[0]) * resource.getpagesize()
     used = resource.getrusage(resource.RUSAGE_SELF)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 
-from reprokit.core.token_shapes import Shape
+from reprokit.core.redaction.rules.token_formats import Shape
 
 LETTERS = string.ascii_letters + string.digits
 PRINTABLE = [ord(c) for c in string.ascii_letters + string.digits + " -_."]

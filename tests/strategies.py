@@ -9,7 +9,7 @@ from typing import Any, Union, get_args, get_origin
 
 from hypothesis import strategies as st
 
-from reprokit.core.decode import hints
+from reprokit.core.shared.contract.serialize import hints
 
 JSON = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=8))
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {

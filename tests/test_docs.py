@@ -11,11 +11,12 @@ import click
 import pytest
 
 from reprokit.cli.main import COMMANDS, cli
-from reprokit.core.kinds import KINDS
-from reprokit.core.phases import COMPILE_PHASES
+from reprokit.core.judge.kinds import KINDS
+from reprokit.core.judge.stacks.phases import COMPILE_PHASES
 from reprokit.core.triage import trend
 from reprokit.core.triage.status import STATUSES
-from reprokit.host.triage import ledger, suite
+from reprokit.host.nightly.ledger import ledger_file
+from reprokit.host.nightly.suite import suite_file
 
 from .conftest import ROOT, reprokit
 
@@ -78,7 +79,17 @@ def test_every_kind_phase_and_exit_code_is_documented() -> None:
 def test_every_key_of_a_suite_and_column_of_the_ledger_is_documented() -> None:
     """docs/nightly.md has the keys that a suite may have, docs/ledger.md the tables and columns that a ledger has."""
     text = (ROOT / "docs" / "nightly.md").read_text()
-    keys = {*suite.MATRIX, *suite.LIMITS, "python", "torch", "packages", "index_url", "find_links", "target", "command"}
+    keys = {
+        *suite_file.MATRIX,
+        *suite_file.LIMITS,
+        "python",
+        "torch",
+        "packages",
+        "index_url",
+        "find_links",
+        "target",
+        "command",
+    }
     for key in {*keys, "set", "tags", "expect", "device", "nights", "partition", "most_at_once", "parameters"}:
         assert f"`{key}`" in text, key
     for kind in trend.KINDS.values():
@@ -86,7 +97,7 @@ def test_every_key_of_a_suite_and_column_of_the_ledger_is_documented() -> None:
     for status in STATUSES:
         assert f"| {status} |" in text
     documented = (ROOT / "docs" / "ledger.md").read_text()
-    with ledger.open_ledger(Path(":memory:"), is_new_ok=True) as store:
+    with ledger_file.open_ledger(Path(":memory:"), is_new_ok=True) as store:
         for table in store.all("SELECT name FROM sqlite_master WHERE type = 'table'"):
             (row,) = [line for line in documented.splitlines() if line.startswith(f"| `{table['name']}` |")]
             for column in store.all(f"PRAGMA table_info({table['name']})"):
@@ -121,9 +132,9 @@ def test_templates_are_inside_a_built_wheel(tmp_path: Path) -> None:
     site = tmp_path / "site"
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", site, wheel], check=True)
     code = (
-        "import reprokit, pathlib, sys; from reprokit.host import render, launch\n"
+        "import reprokit, pathlib, sys; from reprokit.host.report import template_files; from reprokit.host.run import launch\n"
         f"assert pathlib.Path(reprokit.__file__).is_relative_to({str(site)!r}), reprokit.__file__\n"
-        "for n in ('issue/describe.md.j2', 'issue/issue.md.j2', 'pack_readme.md.j2', 'digest.md.j2', 'nightly.html.j2', 'suite.toml'): assert render.read_template(n)\n"
+        "for n in ('issue/describe.md.j2', 'issue/issue.md.j2', 'pack_readme.md.j2', 'digest.md.j2', 'nightly.html.j2', 'suite.toml'): assert template_files.read_template(n)\n"
         f"assert not (pathlib.Path({str(site)!r}).parent / 'templates').exists()\n"
         f"assert (pathlib.Path({str(site)!r}) / 'reprokit' / 'py.typed').is_file()\n"
         "with launch.agent_folder() as f: assert (f / '_reprokit' / 'core' / 'data' / 'frames.json').is_file() and (f / 'sitecustomize.py').is_file()\n"

@@ -14,14 +14,14 @@ from typing import Any
 def main(argv: list[str]) -> int:
     """Give the exit status: 0 finished, 1 the target raised, 2 the target cannot be used."""
     if argv[0] == "env":
-        from . import inventory
+        from .record import inventory
 
         print(json.dumps(inventory.collect(), default=repr))
         return 0
     if argv[0] == "models":
-        from . import hf_models
+        from .target.hf import model_types
 
-        print(json.dumps(hf_models.answer(json.loads(argv[1])), default=repr))
+        print(json.dumps(model_types.answer(json.loads(argv[1])), default=repr))
         return 0
     if argv[0] == "gpus":
         print(json.dumps(inventory_gpus()))
@@ -40,12 +40,12 @@ def main(argv: list[str]) -> int:
 
 
 def inventory_gpus() -> list[dict[str, Any]]:
-    """The properties of each GPU that torch sees, by the names that ``core.devices.Gpu`` has."""
+    """The properties of each GPU that torch sees, by the names that ``core.shared.gpus.Gpu`` has."""
     import dataclasses
 
     import torch
 
-    from ..core.devices import Gpu
+    from ..core.shared.gpus import Gpu
 
     names = [f.name for f in dataclasses.fields(Gpu)]
     seen = [torch.cuda.get_device_properties(n) for n in range(torch.cuda.device_count())]
@@ -57,26 +57,29 @@ def write_kernels(path: str, runs_it: bool) -> int:
     prints their files by name."""
     import torch  # noqa: F401 - which is simulated for from then on
 
-    from . import codegen_only, kernels, launches, simulate
+    from . import simulate
+    from .record import generated_kernels, kernel_launches
+    from .simulate import codegen_only
 
     if simulate.problem:
         print(simulate.problem, file=sys.stderr)
         return 2
     with contextlib.redirect_stdout(sys.stderr):  # what the program prints is no answer
-        found = launches.record(path) if runs_it else kernels.write_all(path, codegen_only.load)
+        found = kernel_launches.record(path) if runs_it else generated_kernels.write_all(path, codegen_only.load)
     print(json.dumps(found))
     return 0
 
 
 def run_factory(spec: dict[str, Any]) -> int:
     """Run a factory target; gives its exit status."""
-    from . import exceptions, execute, journal
-    from .factory import BadTarget, NoSuchTarget
+    from ..core.shared.errors import BadTarget, NoSuchTarget
+    from . import run_target
+    from .record import exceptions, journal
 
     if spec["kind"] != "module" and sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
         del sys.path[0]  # -m put the working directory there; a folder torch/ in it must not shadow torch
     try:
-        execute.run(spec)
+        run_target.run(spec)
     except BadTarget as bad:
         journal.write("bad_target", message=str(bad), has_run=not isinstance(bad, NoSuchTarget))
         if bad.__cause__ is not None:

@@ -5,16 +5,19 @@ Each hook is tried alone; one that does not fit this torch is journalled as miss
 
 from __future__ import annotations
 
-from . import cudagraphs, instrument, journal, logs, overrides, recompiles, simulate
-from .hooks import attempt
+from . import simulate
+from .experiments import overrides
+from .record import journal
 from .simulate import cudagraph_inputs
+from .torch_hooks import cudagraph_hooks, phases_and_graphs, recompile_hooks, torch_logs
+from .torch_hooks.hooking import attempt
 
 
 def watch_dynamo() -> None:
     """Install the hooks that need only ``torch._dynamo``, which has just been imported."""
     import torch
 
-    if instrument.version(torch.__version__) < instrument.OLDEST_TORCH:
+    if phases_and_graphs.version(torch.__version__) < phases_and_graphs.OLDEST_TORCH:
         journal.write(
             "agent_problem",
             hook="watch_dynamo",
@@ -28,10 +31,10 @@ def watch_dynamo() -> None:
         cuda=torch.version.cuda,
         hip=getattr(torch.version, "hip", None),
     )
-    instrument.BEFORE_COMPILE[:] = [overrides.before_compile]
+    phases_and_graphs.BEFORE_COMPILE[:] = [overrides.before_compile]
     hooks = (
-        instrument.keep_out, instrument.phases, instrument.lines, instrument.graphs, instrument.failures,
-        *recompiles.HOOKS, _dynamo_settings, logs.send_to_file,
+        phases_and_graphs.keep_out, phases_and_graphs.phases, phases_and_graphs.lines, phases_and_graphs.graphs, phases_and_graphs.failures,
+        *recompile_hooks.HOOKS, _dynamo_settings, torch_logs.send_to_file,
     )  # fmt: skip
     for hook in hooks:
         attempt(hook)
@@ -40,7 +43,7 @@ def watch_dynamo() -> None:
 def watch_inductor() -> None:
     """Install the hooks that need ``torch._inductor.compile_fx``."""
     hooks = [
-        instrument.aten_graphs, instrument.nodes, instrument.calls, _inductor_settings, cudagraphs.watch, logs.listen,
+        phases_and_graphs.aten_graphs, phases_and_graphs.nodes, phases_and_graphs.calls, _inductor_settings, cudagraph_hooks.watch, torch_logs.listen,
     ]  # fmt: skip
     if simulate.ASKED is not None:
         hooks.append(cudagraph_inputs.watch)

@@ -36,9 +36,9 @@ finally:
 
     if _os.environ.get("REPROKIT_RUN_DIR"):
         try:
-            from _reprokit.agent import boot as _boot
+            from _reprokit.agent import import_hook as _import_hook
 
-            _boot.wait_for_torch()
+            _import_hook.wait_for_torch()
         except Exception as _problem:  # the target must run as if we were not there
             try:
                 with open(_os.path.join(_os.environ["REPROKIT_RUN_DIR"], "agent-problems.txt"), "a") as _f:

@@ -1,1 +1,4 @@
-"""The only place that prints, exits or talks to people. One file a command."""
+"""The only place that prints, exits or talks to people.
+
+It imports the host; nothing imports it.
+"""

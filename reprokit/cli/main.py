@@ -7,9 +7,9 @@ import sys
 
 import click
 
-from .. import __version__
-from ..host import inherited, interrupts
-from . import out
+from reprokit import __version__
+from reprokit.cli.shared import out
+from reprokit.host.system import inherited_settings, interrupts
 
 COMMANDS = {
     "ablate": "Say with which backends, modes and switches it fails.",
@@ -41,7 +41,7 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(f"reprokit.cli.{name}"), name)
+        command = getattr(importlib.import_module(f"reprokit.cli.commands.{name}"), name)
         assert isinstance(command, click.Command)
         return command
 
@@ -80,10 +80,10 @@ def _keep_traceback() -> str:
 
 def main() -> None:
     """Run the command line; wrong usage is one line on stderr and exit code 2."""
-    from ..core import limits
-    from ..core.records import BadInput
+    from reprokit.core.judge import machine_limits
+    from reprokit.core.shared.errors import BadInput
 
-    inherited.take_over()
+    inherited_settings.take_over()
     signals_before = interrupts.count
     try:
         status = cli.main(standalone_mode=False)
@@ -104,7 +104,7 @@ def main() -> None:
         status = 3
         if out.RESULTS.is_lost():  # click printed a help text
             pass
-        elif spent := limits.limit_of(problem):
+        elif spent := machine_limits.limit_of(problem):
             status = 2
             out.say(f"cannot go on: {spent}")
         else:  # a defect of reprokit: keep the traceback, do not show it to the user

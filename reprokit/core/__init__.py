@@ -1,1 +1,4 @@
-"""Pure rules: records, verdict, signature, reduction, redaction. No I/O, no clock, standard library only."""
+"""Rules without input or output: records, verdicts, signatures, reduction, redaction.
+
+It imports only the standard library, and neither a file nor a clock.
+"""

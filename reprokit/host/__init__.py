@@ -1,1 +1,4 @@
-"""Everything outside the watched process: run, watch, kill, judge, pack, render. Never imports torch."""
+"""Everything outside the watched process: run, watch, end, judge, minimize, pack.
+
+It must not import torch, the agent, click or rich.
+"""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from reprokit.agent.compare import differences
+from reprokit.agent.results.compare_results import differences
 
 INF, NAN = float("inf"), float("nan")
 

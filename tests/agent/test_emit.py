@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from reprokit.agent import emit
+from reprokit.agent.record import graph_source
 
 
 def record(function: Any, *args: Any, **options: Any) -> str:
@@ -18,7 +18,7 @@ def record(function: Any, *args: Any, **options: Any) -> str:
     scripts: list[str] = []
 
     def backend(gm: Any, inputs: Any) -> Any:
-        scripts.append(emit.standalone(gm, emit.describe_inputs(gm, inputs), level="dynamo", cid="0/0"))
+        scripts.append(graph_source.standalone(gm, graph_source.describe_inputs(gm, inputs), level="dynamo", cid="0/0"))
         return gm
 
     torch._dynamo.reset()
@@ -100,12 +100,12 @@ def test_symbolic_sizes_stand_as_hints_and_are_named(tmp_path: Path) -> None:
 def test_metadata_of_inputs() -> None:
     """Shape, stride, dtype, device and requires_grad, as JSON values."""
     x = torch.randn(4, 6, requires_grad=True)
-    facts = emit.describe_input(x)
+    facts = graph_source.describe_input(x)
     assert (facts["shape"], facts["stride"], facts["dtype"], facts["requires_grad"]) == (
         [4, 6],
         [6, 1],
         "torch.float32",
         True,
     )
-    assert emit.describe_input(3) == {"kind": "number", "value": 3}
-    assert emit.describe_input(object())["kind"] == "other"
+    assert graph_source.describe_input(3) == {"kind": "number", "value": 3}
+    assert graph_source.describe_input(object())["kind"] == "other"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from reprokit.agent import factory
-from reprokit.agent.factory import BadTarget
+from reprokit.agent.target import factory
+from reprokit.core.shared.errors import BadTarget
 
 TARGETS = """
 import sys

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from reprokit.agent import settings
+from reprokit.agent.record import compile_settings
 
 LIMIT = 3
 
@@ -39,11 +39,11 @@ def described(function: Any, **options: Any) -> dict[str, Any]:
     real = OutputGraph._call_user_compiler
 
     def hook(self: Any, *args: Any, **kwargs: Any) -> Any:
-        found.append(settings.describe(self.compiler_fn))
+        found.append(compile_settings.describe(self.compiler_fn))
         return real(self, *args, **kwargs)
 
     torch._dynamo.reset()
-    settings.note_configs()
+    compile_settings.note_configs()
     OutputGraph._call_user_compiler = hook
     try:
         torch.compile(function, **options)(torch.ones(2))
@@ -122,5 +122,5 @@ def test_an_object_that_cannot_be_looked_at_never_fails_the_compile() -> None:
 
     with config.patch(post_grad_custom_post_pass=Shy()):  # what monkeypatch puts back stays hidden for good
         found = described(torch.sin, backend="eager")
-        assert "unreadable" in repr(settings.as_text(settings.changed_configs()))
+        assert "unreadable" in repr(compile_settings.as_text(compile_settings.changed_configs()))
     assert "post_grad_custom_post_pass" in " ".join(found["left_out"])

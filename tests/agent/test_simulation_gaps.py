@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from reprokit.core import devices
-from reprokit.core.records import Frame, Link, Observation, Raised
-from reprokit.core.responsibility import why_not_filed
-from reprokit.core.verdict import judge
-from reprokit.host.launch import simulation
+from reprokit.core.judge.responsible.responsibility import why_not_filed
+from reprokit.core.judge.verdict import judge
+from reprokit.core.records.dumps import Frame, Link, Raised
+from reprokit.core.records.observation import Observation
+from reprokit.core.shared import gpus
+from reprokit.host.run.launch import simulation
 
 from ..conftest import ROOT, clean_environ
 
@@ -127,7 +128,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (place / "journal").mkdir()
     (place / "target.py").write_text(TARGET)
     (place / "script.py").write_text(SCRIPT)
-    gpu = dataclasses.asdict(devices.GPUS["h100"])
+    gpu = dataclasses.asdict(gpus.GPUS["h100"])
     told = {"REPROKIT_RUN_DIR": str(place), "OPENBLAS_NUM_THREADS": "1", "TORCHINDUCTOR_BENCHMARK_FUSION": "1"}
     environ = clean_environ(
         PYTHONPATH=str(ROOT), TORCHINDUCTOR_CACHE_DIR=str(place / "cache"), **told, **simulation(gpu)

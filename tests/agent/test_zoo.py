@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from reprokit.agent import factory
-from reprokit.core.zoo import ZOO, needed_bytes
+from reprokit.agent.target import factory
+from reprokit.core.shared.zoo import ZOO, needed_bytes
 
 
 @pytest.mark.parametrize("name", ZOO)

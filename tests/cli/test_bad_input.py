@@ -167,12 +167,12 @@ def test_a_failed_compile_of_what_needs_no_gradient_is_no_failure_of_eager(write
 
 def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> None:
     """Cut the journal of a real failure anywhere: the reader, the rules and the signature never break."""
-    from reprokit.core.signature import sign
-    from reprokit.core.verdict import judge
-    from reprokit.host import observe
-    from reprokit.host.launch import Request
-    from reprokit.host.run import restore
-    from reprokit.host.target import Target
+    from reprokit.core.judge.signature import sign
+    from reprokit.core.judge.verdict import judge
+    from reprokit.host.request.run_request import Request
+    from reprokit.host.request.target import Target
+    from reprokit.host.run import observation_reader
+    from reprokit.host.run.restore_run import restore
 
     path = write(
         "t.py",
@@ -190,7 +190,9 @@ def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> N
         kinds = set()
         for cut in range(0, len(whole) + 1, max(1, len(whole) // 400)):
             journal.write_bytes(whole[:cut])
-            seen = observe.observe(request, outcome, done.run_dir, observe.read_journals(done.run_dir))
+            seen = observation_reader.observe(
+                request, outcome, done.run_dir, observation_reader.read_journals(done.run_dir)
+            )
             verdict = judge(seen)
             assert sign(verdict, seen).id
             kinds.add(verdict.kind)

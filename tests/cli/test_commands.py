@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reprokit.host import archive
+from reprokit.host.pack import reader
 
 from ..conftest import clean_environ, reprokit, reprokit_command
 
@@ -258,7 +258,7 @@ def test_no_secret_enters_a_pack(write: Any, tmp_path: Path) -> None:
         "Zx81abcd9",
         env=env,
     )
-    pack = archive.read(Path(done.json["pack"]))
+    pack = reader.read(Path(done.json["pack"]))
     for name, data in pack.files.items():
         if name.startswith("trace/"):
             import gzip

@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from reprokit.core.signature import ALGORITHM
-from reprokit.host import pack as packing
+from reprokit.core.judge.signature import ALGORITHM
+from reprokit.host.pack import writer as packing
 
 from ..conftest import reprokit
 

@@ -10,7 +10,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-from reprokit.core import token_shapes
+from reprokit.core.redaction.rules import token_formats
 from tests import planted
 
 PROGRAM = """
@@ -33,7 +33,7 @@ raise RuntimeError(f"cannot log in with {secrets[0][1]}")
 def test_planted_secrets_do_not_leave(tmp_path: Path) -> None:
     """Tokens of every row, on stdout, stderr, in logs, children, argv, an exception, the script's name and a password."""
     chance = random.Random(19)
-    rows = [(shape.name, *planted.token(shape, chance)) for shape in token_shapes.SHAPES]
+    rows = [(shape.name, *planted.token(shape, chance)) for shape in token_formats.SHAPES]
     argument = planted.password(chance)
     named = "ghp_" + "".join(chance.choice(planted.LETTERS) for _ in range(36))
     script = tmp_path / f"run_{named}.py"

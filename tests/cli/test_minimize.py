@@ -432,9 +432,10 @@ def test_what_a_pack_would_run_is_all_shown(captured: Done, tmp_path: Path) -> N
     import io
     import tarfile
 
-    from reprokit.host import again, archive, rundir
+    from reprokit.host.pack import reader, reopen
+    from reprokit.host.run import run_directory
 
-    pack = archive.read(Path(captured.json["pack"]))
+    pack = reader.read(Path(captured.json["pack"]))
     files = {n: d for n, d in pack.files.items() if n != "manifest.json"}
     values = [n for n in files if n.endswith("values.json")]
     evil = "cpu') if __import__('os').system('touch pwned') else torch.randn(1, device='cpu"
@@ -449,17 +450,17 @@ def test_what_a_pack_would_run_is_all_shown(captured: Done, tmp_path: Path) -> N
             info = tarfile.TarInfo(name)
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
-    opened = again.open_pack(path)
-    place = rundir.create(tmp_path / "work", "evil")
-    shown = again.what_would_run(again.case_of_pack(opened, place, sys.executable))
+    opened = reopen.open_pack(path)
+    place = run_directory.create(tmp_path / "work", "evil")
+    shown = reopen.what_would_run(reopen.case_of_pack(opened, place, sys.executable))
     place.release()
     assert values and "touch pwned" in shown and "__import__" not in shown
 
 
 def test_numpy_in_the_targets_environment_is_no_obstacle(tmp_path: Path) -> None:
     """Its linear algebra starts threads as soon as it is imported, and a process with threads must not be forked."""
-    from reprokit.host import forked
-    from reprokit.host.judged import Limits
+    from reprokit.host.probe import client
+    from reprokit.host.probe.candidate import Limits
 
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(
@@ -469,7 +470,7 @@ def test_numpy_in_the_targets_environment_is_no_obstacle(tmp_path: Path) -> None
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(tmp_path / "site")
     try:
-        with forked.Server(tmp_path, sys.executable, "aot") as server:
+        with client.Server(tmp_path, sys.executable, "aot") as server:
             outcome, folder = server.run("import os\nprint(os.environ.get('OPENBLAS_NUM_THREADS'))\n", Limits(60.0))
             assert outcome.exit_status == 0 and (folder / "logs" / "stdout.txt").read_text().strip() == "None"
     finally:

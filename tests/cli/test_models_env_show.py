@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.core.zoo import ZOO
+from reprokit.core.shared.zoo import ZOO
 
 from ..conftest import clean_environ, reprokit
 

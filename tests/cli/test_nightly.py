@@ -16,9 +16,11 @@ from typing import Any
 
 import pytest
 
-from reprokit.host import archive
-from reprokit.host.triage import ledger, page, suite
-from reprokit.host.triage import night as nights_of
+from reprokit.host.nightly import night_report_files
+from reprokit.host.nightly.ledger import ledger_file
+from reprokit.host.nightly.schedule import night as nights_of
+from reprokit.host.nightly.suite import suite_file
+from reprokit.host.pack import reader
 
 from ..browser import open_page, screenshot
 from ..conftest import Done, clean_environ, reprokit, reprokit_command, shared, stragglers, wait_until
@@ -95,7 +97,7 @@ def test_a_night_says_what_is_new(night: Done) -> None:
     assert bug["title"].startswith("exception: backend | NotImplementedError: erf is too hard @ <user>:picky")
     assert (bug["tonight"], bug["hits"], bug["is_news"]) == (2, 2, True)
     assert "torch.compile(repro" in bug["repro"] and bug["repro_lines"] < 20, bug["repro"]
-    assert archive.read(place_of(night) / "reprokit-nightly" / bug["pack"]).json("verdict.json")["kind"] == "exception"
+    assert reader.read(place_of(night) / "reprokit-nightly" / bug["pack"]).json("verdict.json")["kind"] == "exception"
     assert told["healthy"] == 1
     (lost,) = told["lost"]
     assert "environment gone: python /nowhere/python: there is no such program" in lost["why"]
@@ -257,7 +259,7 @@ def test_a_damaged_ledger_is_made_again(tmp_path: Path) -> None:
         leftover.unlink()
     again = reprokit("nightly", "run", "suite.toml", "--json", cwd=tmp_path, env=environ)
     assert again.status == 0
-    with ledger.open_ledger(place) as store:
+    with ledger_file.open_ledger(place) as store:
         assert [r["state"] for r in store.all("SELECT state FROM night")] == ["done", "done"]
         assert [r["kind"] for r in store.all("SELECT kind FROM run")] == ["ok", "ok"]
     assert marks(tmp_path) == {"a": 2}
@@ -265,11 +267,11 @@ def test_a_damaged_ledger_is_made_again(tmp_path: Path) -> None:
 
 def test_a_history_is_made_again_from_folders(tmp_path: Path) -> None:
     """Twelve nights of one day, told apart by number and not by name: what was fixed and came back is back."""
-    asked = suite.read(marked(tmp_path, ("a", 0)))
+    asked = suite_file.read(marked(tmp_path, ("a", 0)))
     told = [failing("lost"), *[healthy()] * 10, failing("lost")]
 
     def run(output: Path, ledger_path: Path, results: list[dict[str, Any]]) -> list[tuple[str, str]]:
-        with ledger.open_ledger(ledger_path, is_new_ok=True) as store:
+        with ledger_file.open_ledger(ledger_path, is_new_ok=True) as store:
             for one in results:
                 work = nights_of.begin(asked, asked.cells, {"default": "python"}, {}, output, store, print)
                 key = work.jobs[0].folder / "spec.json"
@@ -284,13 +286,13 @@ def test_a_history_is_made_again_from_folders(tmp_path: Path) -> None:
     with nights_of.hold(tmp_path / "out") as output:
         first = run(output, tmp_path / "one.sqlite", told)
         assert [what for _, what in first] == ["new", "open", "fixed", "regressed"]
-        with ledger.open_ledger(tmp_path / "two.sqlite", is_new_ok=True) as store:
+        with ledger_file.open_ledger(tmp_path / "two.sqlite", is_new_ok=True) as store:
             nights_of.begin(asked, asked.cells, {"default": "python"}, {}, output, store, print)
             again = [tuple(r) for r in store.all("SELECT status, what FROM bug JOIN event ON bug = bug.id ORDER BY event.id")]  # fmt: skip
     assert again == first
     with nights_of.hold(tmp_path / "other") as output:  # another folder's night of the same day is another night
         assert run(output, tmp_path / "one.sqlite", [healthy()])[-1][1] == "open"
-    with ledger.open_ledger(tmp_path / "one.sqlite") as store:
+    with ledger_file.open_ledger(tmp_path / "one.sqlite") as store:
         assert store.all("SELECT count(*) AS n FROM night")[0]["n"] == 13
 
 
@@ -392,9 +394,9 @@ def test_an_interrupt_leaves_no_daemon(tmp_path: Path) -> None:
 
 def test_nothing_is_pruned_of_open_bugs(tmp_path: Path) -> None:
     """Run directories go by the suite's policy, packs only when their bug has long been fixed."""
-    from reprokit.host.triage import prune
+    from reprokit.host.nightly.ledger import prune
 
-    asked = suite.read(marked(tmp_path, ("a", 0), head="[keep]\nnights = 3\nhealthy_nights = 1\nfixed_nights = 4"))
+    asked = suite_file.read(marked(tmp_path, ("a", 0), head="[keep]\nnights = 3\nhealthy_nights = 1\nfixed_nights = 4"))
     store = new_ledger(tmp_path)
     packs = []
 
@@ -426,16 +428,16 @@ def test_nothing_is_pruned_of_open_bugs(tmp_path: Path) -> None:
 
 def test_nothing_in_a_report_is_markup(tmp_path: Path) -> None:
     """What a target can choose (its version, its words, its repro) is neither HTML, Markdown, a mention nor a link."""
-    from reprokit.host.triage import morning
+    from reprokit.host.nightly import night_report
 
     store = new_ledger(tmp_path)
     bad = "</pre><script>x</script> ![i](http://evil/x.png) @everyone #1 `a` **b** www.evil.org"
     told = {**failing(bad), "torch": f"2.13\n\n# {bad}"}
     small = {"signature": told["signature"]["id"], "text": f"```\n{bad}\n```", "lines": 3, "pack": None}
     one_night(store, a=result(told, minimized=small))
-    report = morning.report(store)
-    assert "<script>x" not in page.page(report)
-    digest = page.digest(report)
+    report = night_report.report(store)
+    assert "<script>x" not in night_report_files.page(report)
+    digest = night_report_files.digest(report)
     blocks = re.sub(r"(?ms)^ *(`{3,}).*?^ *\1$", "", digest)
     outside = re.sub(r"(?<!`)(`+)(?!`)[^\n]+?(?<!`)\1(?!`)", "", blocks)  # without code
     for word in (
@@ -477,8 +479,8 @@ def test_errors_in_a_suite_name_line_and_key(tmp_path: Path, text: str, words: s
     """One line: the file, the line, the key, what is wrong, and what to do."""
     place = tmp_path / "suite.toml"
     place.write_text(text)
-    with pytest.raises(suite.BadInput, match=words) as told:
-        suite.read(place)
+    with pytest.raises(suite_file.BadInput, match=words) as told:
+        suite_file.read(place)
     assert "\n" not in str(told.value) and str(place) in str(told.value)
 
 
@@ -486,7 +488,7 @@ def test_init_writes_a_suite_that_reads(tmp_path: Path) -> None:
     """The suite that init writes is read without a complaint, and is not overwritten."""
     done = reprokit("nightly", "init", "--json", cwd=tmp_path)
     assert done.json["suite"] == "suite.toml"
-    cells = suite.read(tmp_path / "suite.toml").cells
+    cells = suite_file.read(tmp_path / "suite.toml").cells
     assert {c.target for c in cells} == {"llama-tiny", "hf:bert"}
     again = reprokit("nightly", "init", cwd=tmp_path)
     assert again.status == 2 and "exists already" in again.err

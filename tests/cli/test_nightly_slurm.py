@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
-from reprokit.host import interrupts
-from reprokit.host.triage import cluster as engine
-from reprokit.host.triage import ledger, morning, night, suite
-from reprokit.host.triage import slurm as commands
+from reprokit.host.nightly import night_report
+from reprokit.host.nightly.engines import slurm_commands as commands
+from reprokit.host.nightly.engines import slurm_engine as engine
+from reprokit.host.nightly.ledger import ledger_file
+from reprokit.host.nightly.schedule import night
+from reprokit.host.nightly.suite import suite_file
+from reprokit.host.system import interrupts
 
 from ..conftest import clean_environ, reprokit, reprokit_command, stragglers
 from ..slurm import Cluster, cluster, wait_for
@@ -61,15 +64,18 @@ def test_a_night_as_arrays(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.M
     with place.open("a") as file:
         file.write('gpus = 1\n[[targets]]\ncommand = ["{python}", "mark.py", "c", "0"]\n')
         file.write('[[targets]]\ncommand = ["{python}", "mark.py", "d", "0"]\ncores = 4000\n')
-    asked = suite.read(place)
+    asked = suite_file.read(place)
     for name, value in {**slurm.environ, "MARKS": str(tmp_path / "marks")}.items():
         monkeypatch.setenv(name, value)
-    with ledger.open_ledger(tmp_path / "ledger.sqlite", is_new_ok=True) as store, night.hold(tmp_path / "out") as out:
+    with (
+        ledger_file.open_ledger(tmp_path / "ledger.sqlite", is_new_ok=True) as store,
+        night.hold(tmp_path / "out") as out,
+    ):
         work = night.begin(asked, asked.cells, {"default": sys.executable}, {}, out, store, print)
         with interrupts.held():
             engine.run(work, lambda words: None, print, ask_s=0.5, grace_s=3)
         night.close(work, is_complete=True)
-        told = morning.report(store)
+        told = night_report.report(store)
     assert (told["exit_code"], told["healthy"], told["night"]["runs"]) == (3, 3, 4)
     (lost,) = told["lost"]
     assert "PartitionConfig" in lost["why"]
@@ -148,8 +154,11 @@ def test_a_node_that_fails(slurm: Cluster, tmp_path: Path) -> None:
 @contextlib.contextmanager
 def planned(folder: Path, *names: str) -> Iterator[night.Night]:
     """A planned night of these jobs."""
-    asked = suite.read(marked(folder, *((name, 20) for name in names)))
-    with ledger.open_ledger(folder / "ledger.sqlite", is_new_ok=True) as store, night.hold(folder / "out") as place:
+    asked = suite_file.read(marked(folder, *((name, 20) for name in names)))
+    with (
+        ledger_file.open_ledger(folder / "ledger.sqlite", is_new_ok=True) as store,
+        night.hold(folder / "out") as place,
+    ):
         yield night.begin(asked, asked.cells, {"default": sys.executable}, {}, place, store, print)
 
 
@@ -327,7 +336,7 @@ def test_cancelled_by_somebody(slurm: Cluster, work: night.Night) -> None:
     with interrupts.held():
         engine.run(work, cancel, said.append, ask_s=0.5, grace_s=2)
     assert not work.left
-    (lost,) = morning.report(work.store)["lost"]
+    (lost,) = night_report.report(work.store)["lost"]
     assert "Slurm ended job" in lost["why"] and "CANCELLED" in lost["why"]
     assert sum("submitted" in text for text in said) == 1
 
@@ -348,7 +357,7 @@ def test_a_cluster_that_is_gone(slurm: Cluster, work: night.Night, tmp_path: Pat
             engine.run(work, unplug, said.append, patience_s=5, ask_s=0.5, grace_s=2)
         assert work.left
         assert "has not answered" in said[-1]
-        assert "not run yet" in morning.report(work.store)["lost"][0]["why"]
+        assert "not run yet" in night_report.report(work.store)["lost"][0]["why"]
     finally:
         slurm.start("slurmctld")
     wait_for(lambda: "UP" in slurm.ask("scontrol", "ping"))

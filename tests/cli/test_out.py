@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.cli import out
+from reprokit.cli.shared import out
 
 from ..conftest import ROOT
 
-CLI = sorted((ROOT / "reprokit" / "cli").glob("*.py"))
+CLI = sorted((ROOT / "reprokit" / "cli").rglob("*.py"))
 PRINTS = """
 import sys
 from reprokit.cli import out

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.core.signature import ALGORITHM
+from reprokit.core.judge.signature import ALGORITHM
 
 from .. import hostile
 from ..conftest import ROOT, Done, clean_environ

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from reprokit.core import ablation
-from reprokit.core.ablation import Ablation, Step
-from reprokit.core.records import Observation
+from reprokit.core.experiments import ablation
+from reprokit.core.experiments.ablation import Ablation, Step
+from reprokit.core.records.observation import Observation
 
 BACKENDS = [r for r in ablation.RUNGS if r.group == "backends"]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core.redact import Redactor
+from reprokit.core.redaction.redactor import Redactor
 
 SECRET = "Xk39" + "fjQ2mmZ1"
 BODY = "\n".join(f"[rank0]: {row * 4}" for row in ("Ab3/Xy9+Qw8ErT2z", "Zx7cVb6nMq5wEr4t", "Ty1uIo2pLk3jHg4f"))

@@ -7,8 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.core import bisection
-from reprokit.core.bisection import BAD, CANNOT_TELL, FOUND, GOOD, SKIP, WRONG_ENDS
+from reprokit.core.experiments import bisection
+from reprokit.core.experiments.bisection import BAD, CANNOT_TELL, FOUND, GOOD, SKIP, WRONG_ENDS
 
 
 @st.composite

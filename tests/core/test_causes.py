@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from reprokit.core.causes import EXPLAIN, diagnose
-from reprokit.core.facts import TABLE, is_growing
-from reprokit.core.processes import Evidence, HeldLock, ProcessState, ThreadState, cut_words, from_json
-from reprokit.core.records import Dump, Frame, Observation, ThreadStack, to_json
-from reprokit.core.redact import command_text
+from reprokit.core.judge.hangs.hang_causes import EXPLAIN, diagnose
+from reprokit.core.judge.hangs.thread_facts import TABLE, is_growing
+from reprokit.core.records.dumps import Dump, Frame, ThreadStack
+from reprokit.core.records.observation import Observation
+from reprokit.core.records.process_state import Evidence, HeldLock, ProcessState, ThreadState, cut_words, from_json
+from reprokit.core.redaction.redactor import command_text
+from reprokit.core.shared.contract.serialize import to_json
 
 SITE = "/v/lib/python3.11/site-packages/"
 STD = "/usr/lib/python3.11/"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from reprokit.core import costs
-from reprokit.core.costs import Cost
-from reprokit.core.rank_graphs import GraphRecord
-from reprokit.core.records import Frame, Observation
-from reprokit.core.signature import sign
-from reprokit.core.verdict import judge
+from reprokit.core.growth import costs
+from reprokit.core.growth.costs import Cost
+from reprokit.core.judge.signature import sign
+from reprokit.core.judge.verdict import judge
+from reprokit.core.records.dumps import Frame
+from reprokit.core.records.observation import Observation
+from reprokit.core.records.rank_graphs import GraphRecord
 
 GRAPHS = (GraphRecord(1, "dynamo", "0/0", 9, is_done=True),)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from reprokit.core import cudagraphs
-from reprokit.core.records import Link, Observation, Raised
-from reprokit.core.signature import sign
-from reprokit.core.verdict import judge
+from reprokit.core.judge.signature import sign
+from reprokit.core.judge.verdict import judge
+from reprokit.core.records import cudagraph_skips
+from reprokit.core.records.dumps import Link, Raised
+from reprokit.core.records.observation import Observation
 
 MUTATED = """skipping cudagraphs due to mutated inputs (2 instances). Found from : 
    File "/home/someone/decode.py", line 45, in forward
@@ -18,21 +19,21 @@ DOUBLED = 'skipping cudagraphs due to skipping cudagraphs due to cpu device (arg
 
 def test_reasons_and_lines_are_read() -> None:
     """The prefix may stand twice, the trace may be missing, and other words are no skip."""
-    assert cudagraphs.read(MUTATED) == cudagraphs.Skip(
+    assert cudagraph_skips.read(MUTATED) == cudagraph_skips.Skip(
         "mutated inputs (2 instances)", "/home/someone/decode.py:45 in forward"
     )
-    told = cudagraphs.read(DOUBLED)
+    told = cudagraph_skips.read(DOUBLED)
     assert (
-        told == cudagraphs.Skip("cpu device (arg0_1)", "/m.py:3 in f")
-        and cudagraphs.family(told.reason) == "cpu device"
+        told == cudagraph_skips.Skip("cpu device (arg0_1)", "/m.py:3 in f")
+        and cudagraph_skips.family(told.reason) == "cpu device"
     )
-    assert cudagraphs.read("skipping cudagraphs due to bisector") == cudagraphs.Skip("bisector")
-    assert cudagraphs.read("recording cudagraph tree for graph without symints") is None
+    assert cudagraph_skips.read("skipping cudagraphs due to bisector") == cudagraph_skips.Skip("bisector")
+    assert cudagraph_skips.read("recording cudagraph tree for graph without symints") is None
 
 
 def test_a_skip_is_a_verdict_of_its_own() -> None:
     """Of a run that ended well, and of one that torch was told to end; any other failure is a story of its own."""
-    skips = cudagraphs.skips([{"message": MUTATED}, {"message": MUTATED}, {"message": DOUBLED}])
+    skips = cudagraph_skips.skips([{"message": MUTATED}, {"message": MUTATED}, {"message": DOUBLED}])
     assert [s.count for s in skips] == [2, 1]
     seen = Observation(exit_status=0, has_finished=True, skips=skips)
     verdict = judge(seen)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core import cuts
-from reprokit.core.redact import Redactor
+from reprokit.core.redaction.redactor import Redactor
+from reprokit.core.shared import cuts
 from tests.planted import LETTERS, password, shows
 
 LINE = "step 12 of 90: loss 0.731, 4.2 it/s, lr 3e-4\n"

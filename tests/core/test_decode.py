@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from reprokit.core.decode import from_json
-from reprokit.core.records import Frame, Observation, Raised, Verdict, to_json
+from reprokit.core.records.dumps import Frame, Raised
+from reprokit.core.records.finding import Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract.serialize import from_json, to_json
 
 from ..strategies import of
 

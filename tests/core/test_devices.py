@@ -6,20 +6,21 @@ import dataclasses
 
 import pytest
 
-from reprokit.core import architectures, devices
-from reprokit.core.records import BadInput
+from reprokit.core.experiments import nvidia_architectures
+from reprokit.core.shared import gpus
+from reprokit.core.shared.errors import BadInput
 
 
 def test_a_gpu_is_known_by_what_people_call_it() -> None:
     """Any case, with or without the maker's and the line's name; a record of it has the same name."""
     for words in ("h100", "H100", "NVIDIA H100", "nvidia-h100"):
-        assert devices.named(words) is devices.GPUS["h100"]
-    assert devices.named("GeForce RTX 4090") is devices.GPUS["rtx4090"]
-    told = dataclasses.asdict(devices.GPUS["b200"])
-    assert devices.read(told, "here") == devices.GPUS["b200"] and devices.label(told) == "b200"
-    assert devices.label({**told, "name": "another"}) == "gpu.json"
+        assert gpus.named(words) is gpus.GPUS["h100"]
+    assert gpus.named("GeForce RTX 4090") is gpus.GPUS["rtx4090"]
+    told = dataclasses.asdict(gpus.GPUS["b200"])
+    assert gpus.read(told, "here") == gpus.GPUS["b200"] and gpus.label(told) == "b200"
+    assert gpus.label({**told, "name": "another"}) == "gpu.json"
     with pytest.raises(BadInput, match="known are a100, h100"):
-        devices.named("h1000")
+        gpus.named("h1000")
 
 
 @pytest.mark.parametrize(
@@ -32,28 +33,32 @@ def test_a_gpu_is_known_by_what_people_call_it() -> None:
 )  # fmt: skip
 def test_a_record_is_not_believed(change: dict[str, object], says: str) -> None:
     """It may come from anywhere; unknown keys are left alone."""
-    told = {**dataclasses.asdict(devices.GPUS["h100"]), **change, "uuid": "GPU-1"}
+    told = {**dataclasses.asdict(gpus.GPUS["h100"]), **change, "uuid": "GPU-1"}
     told = {k: v for k, v in told.items() if v is not None}
     with pytest.raises(BadInput, match=says):
-        devices.read(told, "gpu.json")
+        gpus.read(told, "gpu.json")
 
 
 def test_architectures_are_read_as_triton_and_ptxas_name_them() -> None:
     """A bare number is what Triton makes of it, and a name is exactly that name."""
-    found = architectures.read("80, 90,sm_90,sm_90a,compute_100,sm_100f,120a")
+    found = nvidia_architectures.read("80, 90,sm_90,sm_90a,compute_100,sm_100f,120a")
     assert [a.name for a in found] == ["sm_80", "sm_90a", "sm_90", "sm_100", "sm_100f", "sm_120a"]
     assert [a.exact for a in found] == ["", "", "sm_90", "sm_100", "sm_100f", ""]
     for words in ("", "x", "sm_9", "sm_9000", "90b", "90,,100"):
         with pytest.raises(BadInput, match="no architecture is called that"):
-            architectures.read(words)
+            nvidia_architectures.read(words)
 
 
 def test_where_a_cubin_runs() -> None:
     """On its own major version from its minor one on; with a suffix on its own capability alone."""
-    (ampere, plain, own) = architectures.read("80,sm_100,100")
-    assert architectures.runs_on(ampere, 86) and not architectures.runs_on(ampere, 90)
-    assert architectures.runs_on(plain, 103) and not architectures.runs_on(own, 103) and architectures.runs_on(own, 100)
-    assert architectures.plain(own) == plain and architectures.plain(ampere) is None
-    (odd,) = architectures.read("101")
-    assert architectures.clamped(odd) == own
-    assert architectures.clamped(architectures.Arch(70)) is None
+    (ampere, plain, own) = nvidia_architectures.read("80,sm_100,100")
+    assert nvidia_architectures.runs_on(ampere, 86) and not nvidia_architectures.runs_on(ampere, 90)
+    assert (
+        nvidia_architectures.runs_on(plain, 103)
+        and not nvidia_architectures.runs_on(own, 103)
+        and nvidia_architectures.runs_on(own, 100)
+    )
+    assert nvidia_architectures.plain(own) == plain and nvidia_architectures.plain(ampere) is None
+    (odd,) = nvidia_architectures.read("101")
+    assert nvidia_architectures.clamped(odd) == own
+    assert nvidia_architectures.clamped(nvidia_architectures.Arch(70)) is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.core.duplicates import QUERY_CHARS, query
+from reprokit.core.triage.issue_search import QUERY_CHARS, query
 
 HEAD = "repo:pytorch/pytorch is:issue "
 

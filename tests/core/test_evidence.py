@@ -16,11 +16,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core import lookalikes
-from reprokit.core.machine_names import Private
-from reprokit.core.redact import Redactor
-from reprokit.core.redact_python import Source
-from reprokit.core.torch_words import WORDS
+from reprokit.core.redaction.python_source import Source
+from reprokit.core.redaction.redactor import Redactor
+from reprokit.core.redaction.rules import not_private
+from reprokit.core.redaction.rules.machine_names import Private
+from reprokit.core.redaction.rules.torch_words import WORDS
 
 FOLDERS = (
     "_inductor _dynamo _functorch fx nn optim _higher_order_ops _decomp _refs distributed export utils/data".split()
@@ -185,4 +185,4 @@ def test_what_is_no_python_is_redacted_as_text() -> None:
 def test_any_text_is_taken(text: str) -> None:
     """No text is refused."""
     Redactor(PRIVATE).python(text)
-    assert lookalikes.is_setting_value("None")
+    assert not_private.is_setting_value("None")

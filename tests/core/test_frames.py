@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.core import frames as fr
-from reprokit.core import phases
-from reprokit.core.records import Frame
+from reprokit.core.judge.stacks import frames as fr
+from reprokit.core.judge.stacks import phases
+from reprokit.core.records.dumps import Frame
 
 V = "/opt/v/lib/python3.11/site-packages/"
 
@@ -22,7 +22,7 @@ V = "/opt/v/lib/python3.11/site-packages/"
         ("/x/hr/chrf36zexf6tocxzwaw5axb575c4z7tnyhhpqg2jpqix6fn5rwcg.main.cpp", "<generated>"),
         ("<eval_with_key>.12", "<generated>"),
         ("<frozen importlib._bootstrap>", "<frozen>"),
-        ("/run/agent/_reprokit/agent/instrument.py", "<agent>"),
+        ("/run/agent/_reprokit/agent/torch_hooks/phases_and_graphs.py", "<agent>"),
         ("/home/bob/train.py", "<user>"),
     ],
 )

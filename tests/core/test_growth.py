@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core.growth import Point, grow
+from reprokit.core.growth.laws import Point, grow
 
 SIZES = st.sampled_from([(1, 2, 4), (1, 2, 4, 8), (1, 2, 3, 4, 6, 8), (4, 6, 8, 10, 12), (32, 64, 128, 256)])
 NOISE = st.lists(st.floats(-0.05, 0.05), min_size=6, max_size=6)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.core.journal import MAX_LINE_BYTES, NOW_BYTES, Now, decode, decode_now, encode, encode_now, open_events
+from reprokit.core.shared.contract.journal_format import (
+    MAX_LINE_BYTES,
+    NOW_BYTES,
+    Now,
+    decode,
+    decode_now,
+    encode,
+    encode_now,
+    open_events,
+)
 
 VALUE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20), lambda v: st.lists(v, max_size=3), max_leaves=5

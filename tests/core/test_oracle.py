@@ -2,8 +2,8 @@
 
 import pytest
 
-from reprokit.core import oracle
-from reprokit.core.records import Signature, Verdict
+from reprokit.core.judge import same_failure
+from reprokit.core.records.finding import Signature, Verdict
 
 CRASH = Verdict("crash", "kernel-run", "SIGABRT", "It died.")
 
@@ -15,24 +15,31 @@ def signature(title: str) -> Signature:
 @pytest.mark.parametrize(
     ("wanted", "found", "answer"),
     [
-        ("SIGABRT std::runtime_error: index out of bounds", "SIGABRT std::runtime_error", oracle.SAME),
-        ("SIGABRT std::runtime_error", "SIGABRT std::runtime_error: index out of bounds", oracle.SAME),
-        ("SIGABRT std::runtime_error: index out of bounds", "SIGABRT std::runtime_error: no such kernel", oracle.OTHER),
-        ("SIGABRT std::runtime_error: index out of bounds", "SIGABRT std::terminate", oracle.SAME),
-        ("SIGABRT std::runtime_error", "SIGABRT std::bad_alloc", oracle.OTHER),
-        ("SIGABRT", "SIGABRT in torch/_inductor/graph.py:run", oracle.OTHER),
+        ("SIGABRT std::runtime_error: index out of bounds", "SIGABRT std::runtime_error", same_failure.SAME),
+        ("SIGABRT std::runtime_error", "SIGABRT std::runtime_error: index out of bounds", same_failure.SAME),
+        (
+            "SIGABRT std::runtime_error: index out of bounds",
+            "SIGABRT std::runtime_error: no such kernel",
+            same_failure.OTHER,
+        ),
+        ("SIGABRT std::runtime_error: index out of bounds", "SIGABRT std::terminate", same_failure.SAME),
+        ("SIGABRT std::runtime_error", "SIGABRT std::bad_alloc", same_failure.OTHER),
+        ("SIGABRT", "SIGABRT in torch/_inductor/graph.py:run", same_failure.OTHER),
     ],
 )
 def test_an_abort_that_two_threads_race_for_is_one_failure(wanted: str, found: str, answer: str) -> None:
     """The runtime tells the message or, when the second thread was quick, the type alone; other messages are others."""
     one, two = signature(f"crash: kernel-run | {wanted}"), signature(f"crash: kernel-run | {found}")
-    assert oracle.compare(one, CRASH, two) == answer
+    assert same_failure.compare(one, CRASH, two) == answer
 
 
 def test_only_a_crash_may_lack_its_message() -> None:
     """A KeyError without a message is not the one that has one."""
     short, long = signature("exception: codegen | KeyError"), signature("exception: codegen | KeyError: 'buf'")
-    assert oracle.compare(long, Verdict("exception", "codegen", "KeyError", "It was raised."), short) == oracle.OTHER
+    assert (
+        same_failure.compare(long, Verdict("exception", "codegen", "KeyError", "It was raised."), short)
+        == same_failure.OTHER
+    )
 
 
 WRONG = Verdict("wrong-result", None, "inf", "It differs.")
@@ -41,17 +48,19 @@ WRONG = Verdict("wrong-result", None, "inf", "It differs.")
 @pytest.mark.parametrize(
     ("wanted", "found", "answer"),
     [
-        ("inductor | numbers @ acosh", "no phase | numbers", oracle.SAME),
-        ("inductor | numbers @ acosh", "inductor | numbers @ acosh", oracle.SAME),
-        ("inductor | numbers @ acosh", "inductor | numbers @ clone", oracle.OTHER),
-        ("inductor | numbers @ acosh", "aot | numbers", oracle.OTHER),
-        ("inductor | numbers", "no phase | dtype", oracle.OTHER),
-        ("inductor | numbers", "no phase | numbers of the backward", oracle.OTHER),
+        ("inductor | numbers @ acosh", "no phase | numbers", same_failure.SAME),
+        ("inductor | numbers @ acosh", "inductor | numbers @ acosh", same_failure.SAME),
+        ("inductor | numbers @ acosh", "inductor | numbers @ clone", same_failure.OTHER),
+        ("inductor | numbers @ acosh", "aot | numbers", same_failure.OTHER),
+        ("inductor | numbers", "no phase | dtype", same_failure.OTHER),
+        ("inductor | numbers", "no phase | numbers of the backward", same_failure.OTHER),
     ],
 )
 def test_a_candidate_need_not_know_where_in_the_compiler_it_begins(wanted: str, found: str, answer: str) -> None:
     """What is known of both must agree: the family, the part of the compiler, the operator."""
-    assert oracle.compare(signature(f"wrong-result: {wanted}"), WRONG, signature(f"wrong-result: {found}")) == answer
+    assert (
+        same_failure.compare(signature(f"wrong-result: {wanted}"), WRONG, signature(f"wrong-result: {found}")) == answer
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,8 +79,8 @@ def test_a_candidate_need_not_know_where_in_the_compiler_it_begins(wanted: str, 
 def test_a_proof_knows_where_wrong_results_begin(wanted: str, found: str, is_alike: bool) -> None:
     """The phase and the operator that were signed; one that is not known is not asked for."""
     one, two = signature(f"wrong-result: {wanted}"), signature(f"wrong-result: {found}")
-    assert oracle.begins_alike(one, two) is is_alike
-    assert oracle.is_located(one) and oracle.is_located(two) is ("no phase" not in found)
+    assert same_failure.begins_alike(one, two) is is_alike
+    assert same_failure.is_located(one) and same_failure.is_located(two) is ("no phase" not in found)
 
 
 SLOW = Verdict("slow-compile", "codegen", "python-loop", "It goes on.")
@@ -80,16 +89,16 @@ SLOW = Verdict("slow-compile", "codegen", "python-loop", "It goes on.")
 @pytest.mark.parametrize(
     ("wanted", "found", "answer"),
     [
-        ("slow-compile: scheduler", "slow-compile: lowering", oracle.SAME),
-        ("slow-compile: scheduler", "hang: codegen | a < b", oracle.SAME),
-        ("slow-compile: scheduler", "slow-compile: cpp-build", oracle.OTHER),
-        ("slow-compile: scheduler", "hang: dynamo-trace | a", oracle.OTHER),
-        ("hang: codegen | a", "slow-compile: codegen", oracle.OTHER),
-        ("superlinear-compile: codegen | exponential @ f", "superlinear-compile: lowering | power", oracle.SAME),
-        ("superlinear-compile: codegen | exponential @ f", "superlinear-compile: aot | power", oracle.OTHER),
-        ("superlinear-compile: codegen | power", "slow-compile: codegen", oracle.OTHER),
+        ("slow-compile: scheduler", "slow-compile: lowering", same_failure.SAME),
+        ("slow-compile: scheduler", "hang: codegen | a < b", same_failure.SAME),
+        ("slow-compile: scheduler", "slow-compile: cpp-build", same_failure.OTHER),
+        ("slow-compile: scheduler", "hang: dynamo-trace | a", same_failure.OTHER),
+        ("hang: codegen | a", "slow-compile: codegen", same_failure.OTHER),
+        ("superlinear-compile: codegen | exponential @ f", "superlinear-compile: lowering | power", same_failure.SAME),
+        ("superlinear-compile: codegen | exponential @ f", "superlinear-compile: aot | power", same_failure.OTHER),
+        ("superlinear-compile: codegen | power", "slow-compile: codegen", same_failure.OTHER),
     ],
 )
 def test_what_costs_time_is_known_by_its_part_of_the_compiler(wanted: str, found: str, answer: str) -> None:
     """Which phase a deadline meets, and which law a few sizes follow, is chance."""
-    assert oracle.compare(signature(wanted), SLOW, signature(found)) == answer
+    assert same_failure.compare(signature(wanted), SLOW, signature(found)) == answer

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.core.rank_graphs import CollectiveCall, GraphRecord, another, of_graphs
-from reprokit.core.records import Link, Observation, Raised
-from reprokit.core.verdict import judge
+from reprokit.core.judge.verdict import judge
+from reprokit.core.records.dumps import Link, Raised
+from reprokit.core.records.observation import Observation
+from reprokit.core.records.rank_graphs import CollectiveCall, GraphRecord, another, of_graphs
 
 
 def graph(rank: str, calls: str, level: str = "dynamo", digest: str = "d") -> GraphRecord:

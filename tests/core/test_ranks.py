@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reprokit.core import ranks
-from reprokit.core.processes import Evidence, ProcessState, ThreadState
-from reprokit.core.records import Dump, Frame, Observation, ThreadStack
-from reprokit.core.verdict import judge
+from reprokit.core.judge.hangs import ranks
+from reprokit.core.judge.verdict import judge
+from reprokit.core.records.dumps import Dump, Frame, ThreadStack
+from reprokit.core.records.observation import Observation
+from reprokit.core.records.process_state import Evidence, ProcessState, ThreadState
 
 SITE = "/v/lib/python3.11/site-packages/"
 TRAIN = Frame("/home/bob/train.py", "step", 12)

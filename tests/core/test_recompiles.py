@@ -1,6 +1,6 @@
 """Recompiles and graph breaks, from what Dynamo says of them."""
 
-from reprokit.core import recompiles
+from reprokit.core.records import recompiles
 
 SAID = (
     "0/3: self.n == 3                                              # self.n += 1  # x/model.py:19 in forward (HINT: "

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core import secret_names
-from reprokit.core.machine_names import Private
-from reprokit.core.redact import ALLOWED_VARIABLES, Redactor
+from reprokit.core.redaction.redactor import ALLOWED_VARIABLES, Redactor
+from reprokit.core.redaction.rules import secret_names
+from reprokit.core.redaction.rules.machine_names import Private
 
 LETTERS = string.ascii_letters + string.digits
 PRIVATE = Private(

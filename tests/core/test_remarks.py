@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprokit.core.remarks import remarks
+from reprokit.core.records.compiler_warnings import remarks
 
 SHAPES = "torch.fx.experimental.symbolic_shapes"
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from reprokit.core import remedies
-from reprokit.core.records import Observation, Verdict
+from reprokit.core.experiments import remedies
+from reprokit.core.records.finding import Verdict
+from reprokit.core.records.observation import Observation
 
 WRONG = Verdict("wrong-result", "inductor", "values", "it differs")
 

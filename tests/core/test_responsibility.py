@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from reprokit.core import ownership
-from reprokit.core.processes import Evidence, HeldLock, ProcessState
-from reprokit.core.records import Dump, Fault, Frame, Link, Observation, Raised, ThreadStack, Verdict
-from reprokit.core.responsibility import decide, repository, why_not_filed
+from reprokit.core.judge.responsible import ownership
+from reprokit.core.judge.responsible.responsibility import decide, repository, why_not_filed
+from reprokit.core.records.dumps import Dump, Fault, Frame, Link, Raised, ThreadStack
+from reprokit.core.records.finding import Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.core.records.process_state import Evidence, HeldLock, ProcessState
 
 V = "/opt/v/lib/python3.11/site-packages/"
 POST_GRAD = Frame(V + "torch/_inductor/fx_passes/post_grad.py", "post_grad_passes", 260)

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from reprokit.core import results
-from reprokit.core.rank_graphs import GraphRecord
-from reprokit.core.records import Observation, to_json
-from reprokit.core.results import Comparison, Difference
-from reprokit.core.signature import sign
-from reprokit.core.verdict import judge
+from reprokit.core.judge.signature import sign
+from reprokit.core.judge.verdict import judge
+from reprokit.core.records.observation import Observation
+from reprokit.core.records.rank_graphs import GraphRecord
+from reprokit.core.shared import result_comparison
+from reprokit.core.shared.contract.serialize import to_json
+from reprokit.core.shared.result_comparison import Comparison, Difference
 
 WRONG = Difference(0, "output", "values", "compiled", "1.0", "2.0", "1.0", (3,), 2, 24, 1.0, 0.1, 1.0)
 LITTLE = dataclasses.replace(WRONG, name="argument[0]", side="unclear")
@@ -60,7 +61,7 @@ def test_only_what_is_steady_and_compiled_codes_fault_is_wrong(comparison: Compa
 
 def test_another_exception_is_a_story_of_its_own() -> None:
     """An AssertionError may be the program's own check of its results; a TypeError is not."""
-    from reprokit.core.records import Link, Raised
+    from reprokit.core.records.dumps import Link, Raised
 
     wrong = Comparison((WRONG,), 1, 2, 2)
     for name, kind in (("AssertionError", "wrong-result"), ("TypeError", "error-in-eager")):
@@ -81,15 +82,18 @@ def test_wrong_numbers_are_one_family_wherever_they_are_looked_at() -> None:
         titles.add(sign(judge(seen), seen).title)
     assert titles == {"wrong-result: inductor | numbers @ acosh"}
     gradient = dataclasses.replace(WRONG, name="gradient of argument[0]")
-    assert results.family((gradient,)) == "numbers of the backward"
-    assert results.family((gradient, WRONG)) == "numbers"
-    assert results.family((dataclasses.replace(WRONG, what="stride"),)) == "stride"
+    assert result_comparison.family((gradient,)) == "numbers of the backward"
+    assert result_comparison.family((gradient, WRONG)) == "numbers"
+    assert result_comparison.family((dataclasses.replace(WRONG, what="stride"),)) == "stride"
 
 
 def test_it_comes_back_from_its_file_and_damage_is_left_out() -> None:
     """A run directory is read again; a stranger's may hold anything."""
     whole = Comparison((WRONG, LITTLE), 2, 3, 3, True, ("output",), True, True)
-    assert results.read(to_json(whole)) == whole
+    assert result_comparison.read(to_json(whole)) == whole
     for damaged in ({"differences": 5}, {"unsteady": 5}, {"differences": [{"name": 1}, None, 7]}, {"count": "x"}, {}):
-        assert results.read(damaged) == Comparison()
-    assert results.read({"differences": [{**to_json(WRONG), "index": 5, "max_abs": None}]}).differences[0].index == ()
+        assert result_comparison.read(damaged) == Comparison()
+    assert (
+        result_comparison.read({"differences": [{**to_json(WRONG), "index": 5, "max_abs": None}]}).differences[0].index
+        == ()
+    )

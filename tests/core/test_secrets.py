@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core import command_secrets, secret_names, token_shapes, vendor_keys
-from reprokit.core.redact import Redactor, command_text
-from reprokit.core.token_shapes import Shape
+from reprokit.core.redaction.redactor import Redactor, command_text
+from reprokit.core.redaction.rules import command_secrets, secret_names, service_keys, token_formats
+from reprokit.core.redaction.rules.token_formats import Shape
 from tests import planted
 
-SHAPES = (*token_shapes.SHAPES, *vendor_keys.SHAPES)
+SHAPES = (*token_formats.SHAPES, *service_keys.SHAPES)
 README = Path(__file__).parents[2] / "README.md"
 
 
@@ -146,11 +146,11 @@ def test_the_readme_lists_every_kind() -> None:
     """The README's list of kinds is that of the tables."""
     text = " ".join(README.read_text().split())
     for title, rows in (
-        ("Tokens", token_shapes.SHAPES),
-        ("Keys beside the name of their service", vendor_keys.SHAPES),
+        ("Tokens", token_formats.SHAPES),
+        ("Keys beside the name of their service", service_keys.SHAPES),
         ("Places", command_secrets.PLACES),
     ):
         names = ", ".join(
-            dict.fromkeys(row.name.removesuffix(" key") if rows is vendor_keys.SHAPES else row.name for row in rows)
+            dict.fromkeys(row.name.removesuffix(" key") if rows is service_keys.SHAPES else row.name for row in rows)
         )  # type: ignore[attr-defined]
         assert f"{title}: {names}." in text, f"{title}: {names}."

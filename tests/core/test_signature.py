@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.core.records import Dump, Fault, Frame, Link, Observation, Raised, ThreadStack
-from reprokit.core.signature import normalise_message, sign, telling_line
-from reprokit.core.verdict import judge
+from reprokit.core.judge.signature import sign
+from reprokit.core.judge.stacks.messages import normalise_message, telling_line
+from reprokit.core.judge.verdict import judge
+from reprokit.core.records.dumps import Dump, Fault, Frame, Link, Raised, ThreadStack
+from reprokit.core.records.observation import Observation
 
 
 def observed(root: str, buffer: int, extra_frames: int) -> Observation:

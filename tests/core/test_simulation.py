@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.core.rank_graphs import GraphRecord
-from reprokit.core.records import Frame, Link, Observation, Raised
-from reprokit.core.responsibility import repository, why_not_filed
-from reprokit.core.signature import sign
-from reprokit.core.simulation import refusal
-from reprokit.core.verdict import judge
+from reprokit.core.judge.responsible.responsibility import repository, why_not_filed
+from reprokit.core.judge.signature import sign
+from reprokit.core.judge.verdict import judge
+from reprokit.core.records.dumps import Frame, Link, Raised
+from reprokit.core.records.observation import Observation
+from reprokit.core.records.rank_graphs import GraphRecord
+from reprokit.core.shared.gap_messages import refusal
 
 SITE = "/x/lib/python3.11/site-packages/"
 TORCH = Frame(SITE + "torch/cuda/graphs.py", "is_current_stream_capturing")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.core.rank_graphs import GraphRecord
-from reprokit.core.records import Dump, Fault, Frame, Link, Observation, Raised, ThreadStack
-from reprokit.core.verdict import judge
+from reprokit.core.judge.verdict import judge
+from reprokit.core.records.dumps import Dump, Fault, Frame, Link, Raised, ThreadStack
+from reprokit.core.records.observation import Observation
+from reprokit.core.records.rank_graphs import GraphRecord
 
 SITE = "/v/lib/python3.11/site-packages/"
 LOWERING = Frame(SITE + "torch/_inductor/graph.py", "GraphLowering.run")

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.core import devices
-from reprokit.core.agreement import Ran, disagreements, ran
-from reprokit.core.cudagraphs import Skip
-from reprokit.core.rank_graphs import GraphRecord
-from reprokit.core.records import Observation, Verdict
-from reprokit.core.signature import sign
-from reprokit.host import agreement, capture
-from reprokit.host.launch import Request
-from reprokit.host.target import Target
+from reprokit.core.experiments.simulated_vs_real import Ran, disagreements, ran
+from reprokit.core.judge.signature import sign
+from reprokit.core.records.cudagraph_skips import Skip
+from reprokit.core.records.finding import Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.core.records.rank_graphs import GraphRecord
+from reprokit.core.shared import gpus
+from reprokit.host.experiments import compare_simulated
+from reprokit.host.pipeline import pipeline
+from reprokit.host.request.run_request import Request
+from reprokit.host.request.target import Target
 
 KERNEL = """
 triton_poi_fused_{name} = async_compile.triton('triton_poi_fused_{name}', '''
@@ -67,12 +69,12 @@ def test_a_run_is_compared_with_its_simulation(tmp_path: Path) -> None:
     (tmp_path / "add.py").write_text("import torch\ndef make(): return (lambda x: x.sin() + 1), (torch.ones(64),)\n")
     request = Request(
         Target("file", str(tmp_path / "add.py"), "make"), python=sys.executable, compares=False, minimizes=False,
-        rungs="none", weights="fake", beside=dataclasses.asdict(devices.GPUS["h100"]),
+        rungs="none", weights="fake", beside=dataclasses.asdict(gpus.GPUS["h100"]),
     )  # fmt: skip
-    done = capture.capture(request, tmp_path / "out", lambda text: None)
+    done = pipeline.capture(request, tmp_path / "out", lambda text: None)
     assert done.verdict.kind == "ok", done.verdict
     rows = done.verdict.evidence
     assert any("triton_poi_fused_add_sin_0 is generated in the simulation only" in row for row in rows), rows
     assert not any("nodes on the device" in row or "ends as" in row for row in rows), rows
-    told = json.loads((done.run_path / agreement.FILE).read_text())
+    told = json.loads((done.run_path / compare_simulated.FILE).read_text())
     assert told["kernels"] == [0, 1] and told["graphs"] == [2, 2] and told["device"] == told["simulation"]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.core.records import BadInput
-from reprokit.host import archive
+from reprokit.core.shared.errors import BadInput
+from reprokit.host.pack import reader
 
 from ..conftest import reprokit
 
@@ -66,33 +66,33 @@ def test_hostile_members_are_refused(kind: str, tmp_path: Path) -> None:
 def test_a_name_twice_is_refused(tmp_path: Path) -> None:
     """A second file must not hide behind the first one's checksum."""
     with pytest.raises(BadInput, match="twice"):
-        archive.read(tarball(tmp_path / "p.tar.gz", member("a"), member("a", data=b"y")))
+        reader.read(tarball(tmp_path / "p.tar.gz", member("a"), member("a", data=b"y")))
 
 
 def test_a_bomb_is_refused_before_it_unfolds(tmp_path: Path) -> None:
     """A gigabyte of zeros is a megabyte of gzip; headers that lie do not help it."""
     path = tmp_path / "bomb.tar.gz"
     info = tarfile.TarInfo("zeros")
-    info.size = archive.MOST_UNPACKED_BYTES + 10
+    info.size = reader.MOST_UNPACKED_BYTES + 10
     with gzip.open(path, "wb", compresslevel=1) as out:
         out.write(info.tobuf())
         chunk = bytes(1 << 20)
-        for _ in range(archive.MOST_UNPACKED_BYTES // len(chunk) + 2):
+        for _ in range(reader.MOST_UNPACKED_BYTES // len(chunk) + 2):
             out.write(chunk)
     with pytest.raises(BadInput, match="refused"):
-        archive.read(path)
+        reader.read(path)
 
 
 def test_a_stream_that_never_ends_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even where no header claims a size, the stream is counted."""
-    monkeypatch.setattr(archive, "MOST_UNPACKED_BYTES", 1000)
-    monkeypatch.setattr(archive, "MOST_FILES", 2)
+    monkeypatch.setattr(reader, "MOST_UNPACKED_BYTES", 1000)
+    monkeypatch.setattr(reader, "MOST_FILES", 2)
     path = tmp_path / "long.tar.gz"
     with gzip.open(path, "wb") as out:
         out.write(bytes(512) * 100)
         out.write(b"x" * 100_000)
     with pytest.raises(BadInput):
-        archive.read(path)
+        reader.read(path)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_stream_that_never_ends_is_cut_off(tmp_path: Path, monkeypatch: pytest
 def test_a_manifest_that_lies_is_refused(manifest: dict[str, object], match: str, tmp_path: Path) -> None:
     """Sizes and checksums are believed only when they are true."""
     with pytest.raises(BadInput, match=match):
-        archive.read(tarball(tmp_path / "p.tar.gz", member("a"), manifest=manifest))
+        reader.read(tarball(tmp_path / "p.tar.gz", member("a"), manifest=manifest))
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, 60, 150])
@@ -117,7 +117,7 @@ def test_a_pack_cut_short_is_refused(cut: int, tmp_path: Path) -> None:
     path = tarball(tmp_path / "p.tar.gz", member("a", data=os.urandom(400)))
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(BadInput):
-        archive.read(path)
+        reader.read(path)
 
 
 @pytest.mark.parametrize("kind", ["text", "absent", "folder", "tar without manifest"])

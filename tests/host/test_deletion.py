@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.host import deletion
+from reprokit.host.system import deletion
 
 from ..conftest import ROOT
 

@@ -6,11 +6,12 @@ import contextlib
 import sys
 from pathlib import Path
 
-from reprokit.core.records import Signature, Verdict
-from reprokit.core.signature import ALGORITHM
-from reprokit.host import finish, forked, oracle
-from reprokit.host.judged import limits_for
-from reprokit.host.minimized import Minimized
+from reprokit.core.judge.signature import ALGORITHM
+from reprokit.core.records.finding import Signature, Verdict
+from reprokit.host.minimize import fail_by_itself, oracle
+from reprokit.host.minimize.minimize_result import Minimized
+from reprokit.host.probe import client
+from reprokit.host.probe.candidate import limits_for
 
 WRONG = """import torch
 def wrong(gm, inputs):
@@ -24,11 +25,11 @@ def test_an_assertion_draws_the_values_that_showed_the_failure(tmp_path: Path) -
     """With the usual seed the program passes, so it begins with the seed of the runs that were compared."""
     signature = Signature("", "wrong-result: no phase | numbers", ALGORITHM)
     found = Minimized(WRONG)
-    with forked.Server(tmp_path / "server", sys.executable, "dynamo") as server:
+    with client.Server(tmp_path / "server", sys.executable, "dynamo") as server:
         asker = oracle.Oracle(tmp_path, server, signature, limits_for("wrong-result", 60.0), sys.executable)
         with contextlib.closing(asker):
             assert asker.holds(WRONG), asker.said
             verdict = Verdict("wrong-result", None, None, "")
-            text = finish.finished(verdict, signature, asker, found)
+            text = fail_by_itself.finished(verdict, signature, asker, found)
     assert "torch.manual_seed(20)" in text and "torch.testing.assert_close(compiled, eager" in text, found.unproved
     assert not found.unproved

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from reprokit.core.records import BadInput
-from reprokit.host import interpreters, releases
-from reprokit.host.interpreters import CannotInstall, Options, telling
+from reprokit.core.shared.errors import BadInput
+from reprokit.host.bisect import releases, torch_environments
+from reprokit.host.bisect.torch_environments import CannotInstall, Options, telling
 
 from ..conftest import ROOT, wait_until
 from ..wheels import wheel
@@ -68,19 +68,19 @@ def options(wheels: Path, cache: Path, *packages: str) -> Options:
 def test_built_once_then_kept_and_nothing_of_the_user_gets_in(wheels: Path, tmp_path: Path, hostile: Path) -> None:
     """The second time nothing is installed; PYTHONPATH and pip's settings neither reach the environment nor are changed."""
     before, said = dict(os.environ), []
-    first = interpreters.of_version("1.0", options(wheels, tmp_path / "cache", "beside"), said.append)
-    again = interpreters.of_version("1.0", options(wheels, tmp_path / "cache", "beside"), said.append)
+    first = torch_environments.of_version("1.0", options(wheels, tmp_path / "cache", "beside"), said.append)
+    again = torch_environments.of_version("1.0", options(wheels, tmp_path / "cache", "beside"), said.append)
     assert (first.torch, first.how, again.how, again.python) == ("1.0", "built", "cached", first.python)
     assert said == ["torch 1.0: building an environment with pip"]
     code = "import torch, beside; print(torch.__file__)"
-    with interpreters.alone():
+    with torch_environments.alone():
         told = subprocess.run([first.python, "-c", code], capture_output=True, text=True, check=True).stdout
-        assert interpreters.torch_of(first.python) == "1.0"
+        assert torch_environments.torch_of(first.python) == "1.0"
     assert Path(told.strip()).is_relative_to(tmp_path / "cache")
     assert dict(os.environ) == before and [p.name for p in hostile.iterdir()] == ["torch"]
     # another index, other packages or another base are another environment
     folders = {
-        interpreters.folder_of(interpreters.version_of(version), sys.executable, chosen)
+        torch_environments.folder_of(torch_environments.version_of(version), sys.executable, chosen)
         for version in ("1.0", "2.0")
         for chosen in (options(wheels, tmp_path), options(wheels, tmp_path, "beside"), Options(cache=tmp_path))
     }
@@ -96,17 +96,17 @@ def test_what_cannot_be_had_is_told_in_one_line(wheels: Path, tmp_path: Path) ->
     }
     for version, line in says.items():
         with pytest.raises(CannotInstall, match=line) as caught:
-            interpreters.of_version(version, options(wheels, tmp_path), lambda text: None)
+            torch_environments.of_version(version, options(wheels, tmp_path), lambda text: None)
         assert "\n" not in str(caught.value)
     assert [p for p in (tmp_path / "environments").iterdir() if p.is_dir()] == []
     with pytest.raises(CannotInstall, match="at its deadline"):
         late = Options(find_links=(str(wheels),), no_index=True, cache=tmp_path, installer="pip", timeout_s=0.01)
-        interpreters.of_version("1.0", late, lambda text: None)
+        torch_environments.of_version("1.0", late, lambda text: None)
     for wrong in ("two", "-r requirements.txt"):
         with pytest.raises(BadInput, match="is no version"):
-            interpreters.of_version(wrong, options(wheels, tmp_path), lambda text: None)
+            torch_environments.of_version(wrong, options(wheels, tmp_path), lambda text: None)
     with pytest.raises(BadInput, match="name a package"):
-        interpreters.of_version("1.0", options(wheels, tmp_path, "-rx"), lambda text: None)
+        torch_environments.of_version("1.0", options(wheels, tmp_path, "-rx"), lambda text: None)
 
 
 def test_a_killed_builder_leaves_nothing_that_is_believed(wheels: Path, tmp_path: Path) -> None:
@@ -122,14 +122,16 @@ def test_a_killed_builder_leaves_nothing_that_is_believed(wheels: Path, tmp_path
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     (place,) = (p for p in (tmp_path / "environments").iterdir() if p.is_dir())
-    assert not (place / interpreters.READY).exists()
+    assert not (place / torch_environments.READY).exists()
     assert wait_until(lambda: not _at_work(place))
     (place / "half").touch()
     pair = [build(), build()]
     told = [child.communicate() for child in pair]
     assert sorted(out.strip() for out, _ in told) == ["built", "cached"], told
     assert sum("waiting for it" in err for _, err in told) <= 1
-    assert json.loads((place / interpreters.READY).read_text()) == {"torch": "1.0"} and not (place / "half").exists()
+    assert (
+        json.loads((place / torch_environments.READY).read_text()) == {"torch": "1.0"} and not (place / "half").exists()
+    )
 
 
 def _at_work(place: Path) -> bool:
@@ -145,11 +147,13 @@ def _at_work(place: Path) -> bool:
 
 def test_an_environment_whose_base_is_gone_is_built_again(wheels: Path, tmp_path: Path) -> None:
     """The marker alone is not believed."""
-    place = interpreters.folder_of(interpreters.version_of("2.0"), sys.executable, options(wheels, tmp_path))
+    place = torch_environments.folder_of(
+        torch_environments.version_of("2.0"), sys.executable, options(wheels, tmp_path)
+    )
     (place / "bin").mkdir(parents=True)
     (place / "bin" / "python").symlink_to("/no/such/python")
-    (place / interpreters.READY).write_text('{"torch": "2.0"}')
-    assert interpreters.of_version("2.0", options(wheels, tmp_path), lambda text: None).how == "built"
+    (place / torch_environments.READY).write_text('{"torch": "2.0"}')
+    assert torch_environments.of_version("2.0", options(wheels, tmp_path), lambda text: None).how == "built"
 
 
 def test_the_index_says_which_releases_there_are(wheels: Path, tmp_path: Path, hostile: Path) -> None:
@@ -167,9 +171,9 @@ def test_an_interpreter_is_asked_and_not_believed(tmp_path: Path) -> None:
         script.write_text(f"#!{sys.executable}\n{code}\n")
         script.chmod(0o755)
         with pytest.raises(CannotInstall, match=line):
-            interpreters.torch_of(str(script))
+            torch_environments.torch_of(str(script))
     with pytest.raises(CannotInstall, match="No such file"):
-        interpreters.torch_of(str(tmp_path / "absent"))
+        torch_environments.torch_of(str(tmp_path / "absent"))
 
 
 def test_the_telling_line() -> None:

@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from reprokit.host import interrupts
+from reprokit.host.system import interrupts
 
 
 class Dies:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprokit.host.judged import limits_for
+from reprokit.host.probe.candidate import limits_for
 
 
 def test_what_a_reduction_brought_to_the_edge_is_asked_for_less() -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.core.records import Observation
-from reprokit.core.verdict import judge
-from reprokit.host import kernels, rundir
-from reprokit.host.observe import Journals
-from reprokit.host.origins import KERNELS
+from reprokit.core.judge.verdict import judge
+from reprokit.core.records.observation import Observation
+from reprokit.host.experiments import kernel_checks
+from reprokit.host.run import run_directory
+from reprokit.host.run.observation_reader import Journals
+from reprokit.host.run.run_directory import KERNELS
 
 from ..cli.test_kernel import ADD
 
@@ -21,7 +22,7 @@ from ..cli.test_kernel import ADD
 def test_what_compiled_before_is_not_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first that fails in the order of the run is the story, the others are told; what failed is asked again."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    rundir.make_folders(tmp_path)
+    run_directory.make_folders(tmp_path)
     texts = {"good.py": ADD.replace("101, 32", "90, 32"), "bad.py": ADD, "worse.py": ADD.replace("tl.load(", "tl.lod(")}
     (tmp_path / KERNELS).mkdir()
     for name, text in texts.items():
@@ -31,15 +32,17 @@ def test_what_compiled_before_is_not_compiled_again(tmp_path: Path, monkeypatch:
     healthy = Observation(exit_status=0, has_finished=True, simulated=("a GPU",))
 
     def answers() -> list[str]:
-        return [row["answer"] for row in json.loads((tmp_path / kernels.FILE).read_text())]
+        return [row["answer"] for row in json.loads((tmp_path / kernel_checks.FILE).read_text())]
 
-    seen = kernels.check(healthy, journals, tmp_path, sys.executable, "changed")
+    seen = kernel_checks.check(healthy, journals, tmp_path, sys.executable, "changed")
     assert answers() == ["compiled", "exception", "exception"]
     verdict = judge(seen)
     assert (verdict.kind, verdict.phase, verdict.work["kernel"]) == ("exception", "ptxas", "bad.py")
     assert any("worse.py: exception: ttir" in row and "no attribute 'lod'" in row for row in verdict.evidence), verdict
     assert verdict.simulated == ("a GPU",) and list((tmp_path / "logs").glob("triton*.mlir"))
-    kernels.check(healthy, journals, tmp_path, sys.executable, "changed")
+    kernel_checks.check(healthy, journals, tmp_path, sys.executable, "changed")
     assert answers() == ["known", "exception", "exception"]
     del events[1:]
-    assert kernels.check(healthy, journals, tmp_path, sys.executable, "all").kernels == 1 and answers() == ["compiled"]
+    assert kernel_checks.check(healthy, journals, tmp_path, sys.executable, "all").kernels == 1 and answers() == [
+        "compiled"
+    ]

@@ -11,17 +11,19 @@ from typing import Any
 
 import pytest
 
-from reprokit.core.causes import diagnose
-from reprokit.core.journal import Now, encode, encode_now
-from reprokit.core.records import Dump, Observation, ThreadStack
-from reprokit.host import gather, lookout, observe, rundir, stacks, waits, watch
-from reprokit.host.follow import Follower
-from reprokit.host.lookout import MOST_TICK_S, Lookout
+from reprokit.core.judge.hangs.hang_causes import diagnose
+from reprokit.core.records.dumps import Dump, ThreadStack
+from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract.journal_format import Now, encode, encode_now
+from reprokit.host.run import observation_reader, run_directory
+from reprokit.host.watch import blocked_on, hang_evidence, sampler, stacks, watchdog
+from reprokit.host.watch.journal_tail import Follower
+from reprokit.host.watch.watchdog import MOST_TICK_S, Lookout
 
 
 @pytest.fixture
 def run_path(tmp_path: Path) -> Path:
-    rundir.make_folders(tmp_path)
+    run_directory.make_folders(tmp_path)
     return tmp_path
 
 
@@ -30,7 +32,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(lookout.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(watchdog.time, "monotonic", lambda: self.now)
 
 
 def journal(run_path: Path, **event: Any) -> None:
@@ -41,9 +43,9 @@ def journal(run_path: Path, **event: Any) -> None:
 
 def make(run_path: Path, monkeypatch: pytest.MonkeyPatch, served: float = 1.0, want: float = 0.0) -> Lookout:
     """A lookout on this very process, whose use of processors is as told."""
-    monkeypatch.setattr(watch.Watch, "served", lambda self: served)
-    monkeypatch.setattr(watch.Watch, "want", lambda self, pid: want)
-    monkeypatch.setattr(lookout.Lookout, "_moved", lambda self, teller: [])
+    monkeypatch.setattr(sampler.Watch, "served", lambda self: served)
+    monkeypatch.setattr(sampler.Watch, "want", lambda self, pid: want)
+    monkeypatch.setattr(watchdog.Lookout, "_moved", lambda self, teller: [])
     return Lookout(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
 
 
@@ -153,12 +155,12 @@ def test_a_blocked_read_names_the_pipe_and_its_other_end() -> None:
     os.close(read_end)
     try:
         for _ in range(200):
-            name, args = waits.syscall(child, child)
+            name, args = blocked_on.syscall(child, child)
             if name == "read":
                 break
             time.sleep(0.01)
         assert name == "read"
-        told, pid = waits.Links().target(child, name, args)
+        told, pid = blocked_on.Links().target(child, name, args)
         assert pid == 0 and "a pipe" in told
     finally:
         os.close(write_end)
@@ -170,8 +172,8 @@ def test_a_proc_that_cannot_be_read_costs_only_the_answer(run_path: Path, monkey
     watcher = Lookout(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
     journal(run_path, ev="process", can_dump=False)
     watcher.tick()
-    monkeypatch.setattr(waits, "read", lambda path: "")
-    monkeypatch.setattr(gather, "GAP_S", 0.01)
+    monkeypatch.setattr(blocked_on, "read", lambda path: "")
+    monkeypatch.setattr(hang_evidence, "GAP_S", 0.01)
     taken = watcher.take()
     assert taken.dumps and not taken.evidence.processes
     seen = Observation(main_pid=os.getpid(), dumps=taken.dumps, evidence=taken.evidence)
@@ -199,7 +201,7 @@ def test_what_lies_in_the_journal_folder_blocks_nobody(run_path: Path) -> None:
     (folder / "\u00b2.jsonl").write_text("{}")
     (folder / "5.jsonl").write_bytes(encode({"ev": "begin", "name": "dynamo"}))
     assert Follower(folder, 100).look() == ["begin dynamo"]
-    assert set(observe.read_journals(run_path).by_pid) == {5}
+    assert set(observation_reader.read_journals(run_path).by_pid) == {5}
 
 
 def test_a_dead_process_does_not_tell_the_story(run_path: Path) -> None:
@@ -243,7 +245,7 @@ def test_a_process_with_half_a_character_in_its_name_is_sampled(tmp_path: Path, 
     program.symlink_to(shutil.which("sleep") or "/bin/sleep")
     child = subprocess.Popen([program, "100"])
     try:
-        watcher = watch.Watch(run_path / "samples.csv", child.pid)
+        watcher = sampler.Watch(run_path / "samples.csv", child.pid)
         assert watcher.tick()
         watcher.close()
         assert str(child.pid) in (run_path / "samples.csv").read_text()
@@ -257,10 +259,10 @@ def test_a_process_that_no_tool_sees_is_asked_before_the_run_ends(
 ) -> None:
     """A child that py-spy cannot read is asked by a signal, also where the process that is explained was seen."""
     watcher = make(run_path, monkeypatch)
-    monkeypatch.setattr(gather.Gatherer, "unseen", property(lambda self: [4242]))
-    monkeypatch.setattr(gather.Gatherer, "loudly", lambda self, evidence, seen: evidence)
+    monkeypatch.setattr(hang_evidence.Gatherer, "unseen", property(lambda self: [4242]))
+    monkeypatch.setattr(hang_evidence.Gatherer, "loudly", lambda self, evidence, seen: evidence)
     already: list[int] = []
-    monkeypatch.setattr(gather.Gatherer, "ask_all_inside", lambda self, asked: already.extend(asked))
+    monkeypatch.setattr(hang_evidence.Gatherer, "ask_all_inside", lambda self, asked: already.extend(asked))
     assert watcher.conclude() is not None
     assert already == []
     watcher.close()

@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from reprokit.core.records import Answer, Link, Missing, Observation, Raised, Signature, Verdict
-from reprokit.core.remarks import Remark
-from reprokit.host import markdown, proven, render
-from reprokit.host.triage import morning, page
+from reprokit.core.records.compiler_warnings import Remark
+from reprokit.core.records.dumps import Link, Raised
+from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.observation import Answer, Missing, Observation
+from reprokit.host.minimize import proven
+from reprokit.host.nightly import night_report, night_report_files
+from reprokit.host.pack import issue_text
+from reprokit.host.report import markdown
 
 from .test_render import HEADINGS, facts, repro
 from .triage.nights import failing, new_ledger, result
@@ -113,10 +117,10 @@ def test_an_issue_has_only_our_own_elements(text: str, other: str) -> None:
         ablation={"sentence": f"It fails {text}", "steps": steps}, program=repro(f"# {text}"),
     )  # fmt: skip
     for one in (hostile, dataclasses.replace(hostile, program=proven.Candidate(text, other, text), collect_env="")):
-        issue = render.issue(one)
+        issue = issue_text.issue(one)
         assert check(issue.joined, comments=1) == [h.removeprefix("### ") for h in HEADINGS]
         assert check(issue.describe, comments=1) == check(issue.error_logs) == check(issue.versions) == []
-        readme = render.pack_readme(one, [("repro.py", "the program")], [text], "nothing was hidden")
+        readme = issue_text.pack_readme(one, [("repro.py", "the program")], [text], "nothing was hidden")
         assert len(check(readme)) == 1
         assert not re.search(r"@\w|#\w|(?i:\bgh-\d)|://\w", markdown.title(text))
 
@@ -129,7 +133,7 @@ def test_a_digest_has_only_our_own_elements(text: str, tmp_path_factory: pytest.
     store = new_ledger(tmp_path_factory.mktemp("ledger"))
     told = {**failing("x"), "torch": "2.13"}
     one_night(store, a=result(told))
-    report = morning.report(store)
+    report = night_report.report(store)
     bug = {**report["groups"]["new"][0], "title": text, "reason": text, "cause": text, "torch": [text]}
     bug |= {"repro": text, "repro_lines": 3, "pack": f"{text}/x.tar.gz"}
     row = {"target": text, "settings": text, "why": text}
@@ -146,7 +150,7 @@ def test_a_digest_has_only_our_own_elements(text: str, tmp_path_factory: pytest.
         "lost": [row],
         "proposals": [{"bugs": [1, 2], "score": 0.5, "shared": [text]}],
     }
-    digest = page.digest(told)
+    digest = night_report_files.digest(told)
     links = [t.attrs["href"] for t in rendered(digest) if t.type == "link_open"]
     assert len(links) == 2 and all(re.fullmatch(r"(?!/)[\w%./~-]+", str(link)) for link in links)
     assert [h.split(" (")[0] for h in check(digest, tuple(map(str, links)))[1:]] == [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprokit.host.minimized import cost
+from reprokit.host.minimize.minimize_result import cost
 
 
 def test_fewer_lines_then_fewer_characters_then_smaller_numbers() -> None:

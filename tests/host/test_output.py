@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.host import output
-from reprokit.host.output import Kept
+from reprokit.host.run import output
+from reprokit.host.run.output import Kept
 
 
 @pytest.mark.parametrize("total", [0, 50, 100, 101, 130, 150, 199, 1000, 1037])

@@ -11,10 +11,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core.machine_names import Private
-from reprokit.core.redact import Redactor
-from reprokit.host import archive, pack, redacted
-from reprokit.host.rundir import make_folders
+from reprokit.core.redaction.redactor import Redactor
+from reprokit.core.redaction.rules.machine_names import Private
+from reprokit.host.pack import placeholder_counts, reader, writer
+from reprokit.host.run.run_directory import make_folders
 
 CHROMIUM = b'V1121 00:00:00 1 x.py:1] {"chromium_event": {}}\n\t{"name": "a"}\n'
 GRAPH = b'V1121 00:00:00 1 x.py:1] {"dynamo_output_graph": {}}\n\tclass G:\n'
@@ -45,12 +45,12 @@ def test_what_was_hidden_is_counted(tmp_path: Path) -> None:
     run = a_run(tmp_path / "run")
     (run / "logs" / "stdout.txt").write_text("mkowalski of mkowalski@corp.example.com, ghp_" + "b" * 36 + "\n")
     (run / "trace" / "dedicated.log").write_text("/home/mkowalski/x mkowalski\n")
-    draft = pack.gather(run, Redactor(Private(users=("mkowalski",), homes=("/home/mkowalski",))))
+    draft = writer.gather(run, Redactor(Private(users=("mkowalski",), homes=("/home/mkowalski",))))
     draft.add_text("candidate.py", "x = '<token-1>'\n")
     said: list[str] = []
     path = tmp_path / "pack.tar.gz"
-    path.write_bytes(pack.build(draft, lambda contents, trimmed, hidden: said.append(hidden) or hidden))  # type: ignore[func-returns-value]
-    counted = archive.read(path).manifest["redacted"]
+    path.write_bytes(writer.build(draft, lambda contents, trimmed, hidden: said.append(hidden) or hidden))  # type: ignore[func-returns-value]
+    counted = reader.read(path).manifest["redacted"]
     assert counted == draft.hidden
     assert counted["kinds"] == {
         "token": {"different": 2, "places": 3},
@@ -66,7 +66,10 @@ def test_what_was_hidden_is_counted(tmp_path: Path) -> None:
 
 def test_nothing_hidden_is_said() -> None:
     """A pack in which nothing was hidden says so."""
-    assert redacted.say(redacted.count({"x.txt": b"<user>:f < torch, a < b > c"})) == "nothing was hidden"
+    assert (
+        placeholder_counts.say(placeholder_counts.count({"x.txt": b"<user>:f < torch, a < b > c"}))
+        == "nothing was hidden"
+    )
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -74,7 +77,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     packs = []
     for _ in range(2):
-        packs.append(pack.build(pack.gather(run, Redactor()), readme))
+        packs.append(writer.build(writer.gather(run, Redactor()), readme))
         os.utime(run / "logs" / "stderr.txt", (1, 1))
     assert packs[0] == packs[1]
 
@@ -82,8 +85,10 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_what_enters_is_redacted_and_whole(tmp_path: Path) -> None:
     """Drafts, links and empty files stay out; secrets become placeholders; the manifest holds."""
     path = tmp_path / "p.tar.gz"
-    path.write_bytes(pack.build(pack.gather(a_run(tmp_path / "run"), Redactor(Private(users=("mkowalski",)))), readme))
-    found = archive.read(path)
+    path.write_bytes(
+        writer.build(writer.gather(a_run(tmp_path / "run"), Redactor(Private(users=("mkowalski",)))), readme)
+    )
+    found = reader.read(path)
     assert set(found.files) == {
         "README.md", "manifest.json", "logs/stderr.txt", "journal/9.jsonl", "trace/dedicated.log.gz", "graphs/0001/graph.py", "samples.csv",
     }  # fmt: skip
@@ -91,15 +96,15 @@ def test_what_enters_is_redacted_and_whole(tmp_path: Path) -> None:
     assert b"mkowalski" not in found.files["journal/9.jsonl"]
 
 
-def draft_of(files: dict[str, bytes]) -> pack.Draft:
-    return pack.Draft(files=dict(files))
+def draft_of(files: dict[str, bytes]) -> writer.Draft:
+    return writer.Draft(files=dict(files))
 
 
 def test_chromium_events_go_first(tmp_path: Path) -> None:
     """They are four fifths of a trace and tell least; the graphs in it stay."""
     noise = b"".join(b'V 1] {"chromium_event": {}}\n\t' + os.urandom(30).hex().encode() + b"\n" for _ in range(2000))
     draft = draft_of({"trace/a.log": noise + GRAPH, "logs/stderr.txt": b"kept"})
-    data = pack.build(draft, readme, most_bytes=20_000)
+    data = writer.build(draft, readme, most_bytes=20_000)
     assert len(data) <= 20_000
     assert draft.trimmed == ["trace: 2000 chromium events"]
     assert gzip.decompress(draft.files["trace/a.log.gz"]) == GRAPH
@@ -118,7 +123,7 @@ def test_trimming_follows_its_order_until_it_fits() -> None:
     big |= {f"graphs/{n:04d}/graph.py": os.urandom(40_000).hex().encode() for n in range(12)}
     big |= {f"stacks/{n}-py-spy-1.json": os.urandom(40_000).hex().encode() for n in (1, 2, 3)}
     draft = draft_of(big)
-    data = pack.build(draft, readme, most_bytes=300_000)
+    data = writer.build(draft, readme, most_bytes=300_000)
     assert len(data) <= 300_000
     assert [row.split(":")[0] for row in draft.trimmed] == [
         "trace",
@@ -131,7 +136,7 @@ def test_trimming_follows_its_order_until_it_fits() -> None:
     ]
     assert {"issue.md", "repro.py", "stacks/3-py-spy-1.json"} <= set(draft.files)
     small = draft_of({"logs/stderr.txt": b"x"})
-    pack.build(small, readme)
+    writer.build(small, readme)
     assert small.trimmed == []
 
 
@@ -139,8 +144,8 @@ def test_a_long_log_is_cut_at_line_ends(tmp_path: Path, monkeypatch: object) -> 
     """Half a line must not hide half a secret from the redaction."""
     run = a_run(tmp_path)
     line = "x" * 50 + " ghp_" + "a" * 36 + "\n"
-    (run / "logs" / "stderr.txt").write_text(line * (pack.LOG_BYTES // len(line) * 2))
-    draft = pack.gather(run, Redactor())
+    (run / "logs" / "stderr.txt").write_text(line * (writer.LOG_BYTES // len(line) * 2))
+    draft = writer.gather(run, Redactor())
     text = draft.files["logs/stderr.txt"].decode()
     assert "<<cut " in text and "ghp_" not in text and "aaaa" not in text
     assert draft.trimmed[0].startswith("logs/stderr.txt:")
@@ -166,22 +171,22 @@ def test_no_name_in_a_run_directory_makes_a_pack_that_is_refused(
                 with open(path, "wb") as file:
                     file.write(b"{}\n")
         packed = Path(place) / "p.tar.gz"
-        draft = pack.gather(run, Redactor())
+        draft = writer.gather(run, Redactor())
         count = len(draft.files)
-        packed.write_bytes(pack.build(draft, readme))
-        assert len(archive.read(packed).files) == count + 2  # with the manifest and the README
+        packed.write_bytes(writer.build(draft, readme))
+        assert len(reader.read(packed).files) == count + 2  # with the manifest and the README
 
 
 def test_more_files_than_a_pack_may_hold_are_left_out(tmp_path: Path) -> None:
     """Folders go whole, and the pack says so: one that no command reads would be none."""
-    files = {f"eager/logs/{n}.txt": b"x" for n in range(pack.MOST_FILES)} | {
+    files = {f"eager/logs/{n}.txt": b"x" for n in range(writer.MOST_FILES)} | {
         "verdict.json": b"{}\n",
         "logs/a.txt": b"x",
     }
     draft = draft_of(files)
     draft.trimmed += [f"logs/{n}.txt: 7 bytes cut from its middle" for n in range(3000)]
     packed = tmp_path / "p.tar.gz"
-    packed.write_bytes(pack.build(draft, readme))
-    found = archive.read(packed)
+    packed.write_bytes(writer.build(draft, readme))
+    found = reader.read(packed)
     assert {"verdict.json", "logs/a.txt"} <= set(found.files) and not any(n.startswith("eager/") for n in found.files)
     assert any("eager" in row for row in found.manifest["trimmed"])

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from reprokit.core.records import to_json
-from reprokit.core.stalls import Stall
-from reprokit.host import ending, files, interrupts, launch, run
-from reprokit.host.gather import Stacks
-from reprokit.host.launch import Request
-from reprokit.host.target import Target
+from reprokit.core.records.stalls import Stall
+from reprokit.core.shared.contract.serialize import to_json
+from reprokit.host.request import run_request
+from reprokit.host.request.run_request import Request
+from reprokit.host.request.target import Target
+from reprokit.host.run import end_program, restore_run, supervise
+from reprokit.host.system import files, interrupts
+from reprokit.host.watch.hang_evidence import Stacks
 
 REQUEST = Request(Target("command", command=("python", "train.py")))
 
@@ -41,19 +43,19 @@ def test_only_a_second_ctrl_c_skips_the_grace(monkeypatch: pytest.MonkeyPatch, s
     def politely(child: Any, number: int, *rest: Any) -> None:
         sent.append(number)
 
-    monkeypatch.setattr(ending, "politely", politely)
+    monkeypatch.setattr(end_program, "politely", politely)
     monkeypatch.setattr(interrupts, "last", int(signal.SIGTERM))
     lookout: Any = Interrupted(second)
     child: Any = None
-    assert run._pass_on(child, REQUEST, lookout, lambda text: None) == Stacks()
+    assert supervise._pass_on(child, REQUEST, lookout, lambda text: None) == Stacks()
     assert sent == [signal.SIGTERM] * is_asked
 
 
 def test_stalls_are_read_back(tmp_path: Path) -> None:
     """A run directory keeps each stall that was reported; a damaged list is left out."""
     stall = Stall("idle", "", "sleep", "thread 1 waits in sleep", ("a.py:1 in f",), 1.0, 60.5)
-    told = {**launch.describe(REQUEST), "argv": ["python"], "ended": 1.0}
+    told = {**run_request.describe(REQUEST), "argv": ["python"], "ended": 1.0}
     files.write_json(tmp_path / "run.json", {**told, "stalls": [to_json(stall)]})
-    assert run.restore(tmp_path)[1].stalls == (stall,)
+    assert restore_run.restore(tmp_path)[1].stalls == (stall,)
     files.write_json(tmp_path / "run.json", {**told, "stalls": ["?"]})
-    assert run.restore(tmp_path)[1].stalls == ()
+    assert restore_run.restore(tmp_path)[1].stalls == ()

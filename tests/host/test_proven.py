@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.core import oracle
-from reprokit.core.records import Link
-from reprokit.core.redact import Redactor
-from reprokit.host import alone, minimized, pack, proof, proven
+from reprokit.core.judge import same_failure
+from reprokit.core.records.dumps import Link
+from reprokit.core.redaction.redactor import Redactor
+from reprokit.host.minimize import minimize_result, proof, proven, stand_alone
+from reprokit.host.pack import writer
 
 TEXT = "import torch\ntorch.compile(print)()\n"
 
@@ -23,7 +24,7 @@ TEXT = "import torch\ntorch.compile(print)()\n"
 def proved(text: str = TEXT, kind: str = "exception", **changes: Any) -> proof.Proof:
     """A proof with hits, of a failure of ``kind``."""
     given = proof.Proof(
-        oracle.SAME, f"{kind}: codegen | KeyError", "0123456789ab", 1, 3, 3, "passes", (1.0, 1.0, 1.0),
+        same_failure.SAME, f"{kind}: codegen | KeyError", "0123456789ab", 1, 3, 3, "passes", (1.0, 1.0, 1.0),
         proof.digest(text), kind in proof.SILENT,
     )  # fmt: skip
     return dataclasses.replace(given, **changes)
@@ -36,9 +37,9 @@ REFUSED = {
     "an old proof without a digest": (TEXT, proved(digest=""), "it is not the text that was run"),
     "no hits": (TEXT, proved(hits=0, instead="KeyError: 'x'"), "none of 3 plain runs failed in the same way: KeyError: 'x'"),
     "no plain runs": (TEXT, proved(runs=0, hits=0), "none of 0 plain runs failed in the same way: they passed"),
-    "it passes alone": (TEXT, proved(answer=oracle.PASSES), "run alone in a fresh process it passes"),
-    "another failure": (TEXT, proved(answer=oracle.OTHER, instead="NameError: x"), "does not fail in the same way: NameError: x"),
-    "no answer": (TEXT, proved(answer=oracle.UNRESOLVED), "does not fail in the same way: exception: codegen"),
+    "it passes alone": (TEXT, proved(answer=same_failure.PASSES), "run alone in a fresh process it passes"),
+    "another failure": (TEXT, proved(answer=same_failure.OTHER, instead="NameError: x"), "does not fail in the same way: NameError: x"),
+    "no answer": (TEXT, proved(answer=same_failure.UNRESOLVED), "does not fail in the same way: exception: codegen"),
     "another module": (TEXT, proved(needs="it imports mine"), "it is not self-contained: it imports mine"),
     "a wrong result without an assertion": (
         TEXT, proved(kind="wrong-result", asserts=False), "none of 3 plain runs failed by itself, so only a comparison",
@@ -60,7 +61,7 @@ def test_a_program_that_was_not_proved_is_no_repro(name: str) -> None:
     assert isinstance(found, proven.Candidate) and why in found.why
 
 
-answers = st.sampled_from(oracle.ANSWERS)
+answers = st.sampled_from(same_failure.ANSWERS)
 kinds = st.sampled_from(["exception", "hang", *sorted(proof.SILENT)])
 
 
@@ -71,13 +72,15 @@ def test_every_repro_has_hits_of_its_own_text(
     """Whatever a proof says, a repro has hits, of this text, that fail by themselves."""
     told = proved(kind=kind, answer=answer, hits=hits, asserts=asserts, needs=needs)
     found = proven.classify(TEXT if is_text else TEXT + "pass\n", "", told)
-    is_whole = answer == oracle.SAME and hits > 0 and is_text and not needs and (asserts or kind not in proof.SILENT)
+    is_whole = (
+        answer == same_failure.SAME and hits > 0 and is_text and not needs and (asserts or kind not in proof.SILENT)
+    )
     assert isinstance(found, proven.Repro) == is_whole
 
 
 def test_the_writer_takes_a_proved_program_alone() -> None:
     """A pack holds repro.py with its proof, or no repro.py."""
-    draft, redactor = pack.Draft(), Redactor()
+    draft, redactor = writer.Draft(), Redactor()
     with pytest.raises(proven.Unproven):
         draft.add_text("repro.py", TEXT)
     assert not draft.files
@@ -89,19 +92,19 @@ def test_the_writer_takes_a_proved_program_alone() -> None:
 
 def test_no_repro_of_an_earlier_pack_stays(tmp_path: Path) -> None:
     """A run directory that is packed again without a proof has no repro.py any more."""
-    draft = pack.Draft()
+    draft = writer.Draft()
     draft.add_repro(proven.Repro(TEXT, "", proved()), Redactor())
-    pack.unpack_beside(draft, tmp_path)
+    writer.unpack_beside(draft, tmp_path)
     assert (tmp_path / "repro.py").exists()
-    again = pack.Draft()
+    again = writer.Draft()
     again.add_text("candidate.py", TEXT)
-    pack.unpack_beside(again, tmp_path)
+    writer.unpack_beside(again, tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["candidate.py"]
 
 
 def test_a_reduction_tells_what_its_proof_came_to() -> None:
     """Proved, or why not: with what the reduction knows, where that is more than the proof tells."""
-    small = minimized.Minimized(TEXT, lines=2, is_complete=True, proof=proved())
+    small = minimize_result.Minimized(TEXT, lines=2, is_complete=True, proof=proved())
     assert small.is_proved and small.say().endswith("the same failure in 3 of 3 fresh runs, eager passes")
     small.proof = proved(kind="wrong-result", hits=0, asserts=False)
     small.unproved = f"with other values drawn it passes: {proven.VALUES}"
@@ -127,18 +130,18 @@ def test_plain_runs_see_no_module_of_the_users(tmp_path: Path) -> None:
     (own / "sitecustomize.py").touch()
     (site / "sitecustomize.py").touch()
     path = f"{own}:{installed}::{site}:{tmp_path / 'gone'}"
-    assert alone.environment({"PYTHONPATH": path, "A": "1"}) == {"PYTHONPATH": f"{installed}:{site}", "A": "1"}
-    assert alone.environment({"PYTHONPATH": str(own)}) == {}
+    assert stand_alone.environment({"PYTHONPATH": path, "A": "1"}) == {"PYTHONPATH": f"{installed}:{site}", "A": "1"}
+    assert stand_alone.environment({"PYTHONPATH": str(own)}) == {}
 
 
 def test_what_a_program_lacks_is_named(tmp_path: Path) -> None:
     """By the exception that it ends with, or by the path that it holds."""
     lacks = Link("ModuleNotFoundError", "No module named 'helper.part'")
-    assert alone.needed(lacks) == "it imports helper.part, which is not in the pack"
+    assert stand_alone.needed(lacks) == "it imports helper.part, which is not in the pack"
     reads = Link("FileNotFoundError", "[Errno 2] No such file or directory: 'weights.pt'")
-    assert alone.needed(reads) == "it reads weights.pt, which is not in the pack"
-    assert alone.needed(Link("KeyError", "'x'")) == alone.needed(None) == ""
+    assert stand_alone.needed(reads) == "it reads weights.pt, which is not in the pack"
+    assert stand_alone.needed(Link("KeyError", "'x'")) == stand_alone.needed(None) == ""
     (tmp_path / "data.pt").touch()
-    assert str(tmp_path / "data.pt") in alone.reads(f"import torch\ntorch.load('{tmp_path}/data.pt')\n")
+    assert str(tmp_path / "data.pt") in stand_alone.reads(f"import torch\ntorch.load('{tmp_path}/data.pt')\n")
     for text in ("x = '/no/such/file'", "x = '/dev/null'", "x = '/'", "x = 'a/b'", "def (", "x = '/\\0'"):
-        assert alone.reads(text) == "", text
+        assert stand_alone.reads(text) == "", text

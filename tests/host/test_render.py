@@ -10,8 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core.records import Link, Missing, Observation, Raised, Signature, Verdict
-from reprokit.host import proof, proven, render
+from reprokit.core.records.dumps import Link, Raised
+from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.observation import Missing, Observation
+from reprokit.host.minimize import proof, proven
+from reprokit.host.pack import issue_forms, issue_text
+from reprokit.host.report import template_files
 
 HEADINGS = ["### 🐛 Describe the bug", "### Error logs", "### Versions"]
 
@@ -24,7 +28,7 @@ def repro(text: str) -> proven.Repro:
     return proven.Repro(text, "the source", told)
 
 
-def facts(**changes: object) -> render.Facts:
+def facts(**changes: object) -> issue_text.Facts:
     values: dict[str, object] = {
         "verdict": Verdict("exception", "codegen", "KeyError", "KeyError was raised.", ("evidence one",)),
         "signature": Signature("0123456789ab", "exception: codegen | KeyError: 'buf#'", 1),
@@ -38,7 +42,7 @@ def facts(**changes: object) -> render.Facts:
         "configs": {"torch._dynamo.config": {"recompile_limit": "3"}},
         "missing": (),
     }
-    return render.Facts(**{**values, **changes})  # type: ignore[arg-type]
+    return issue_text.Facts(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def headings(text: str) -> list[str]:
@@ -57,7 +61,7 @@ def headings(text: str) -> list[str]:
 
 def test_the_issue_has_exactly_the_headings_of_the_form() -> None:
     """A submitted form becomes these three headings; the human's slot stands first."""
-    text = render.issue(facts()).joined
+    text = issue_text.issue(facts()).joined
     assert headings(text) == HEADINGS
     first = text.split(HEADINGS[0])[1].strip()
     assert first.startswith("<!-- human summary")
@@ -71,44 +75,44 @@ def test_any_text_fits_and_cannot_break_out(text: str, size: int) -> None:
     """Fences in a log or repro neither close the block nor add a heading; 60,000 characters hold."""
     nasty = (text + "\n```\n### Versions\n````\n") * (size // (len(text) + 30) + 1)
     seen = Observation(exit_status=1, raised=Raised((Link("E", nasty),)), stderr_tail=nasty)
-    issue = render.issue(facts(seen=seen, program=repro(f"#{nasty}"), collect_env=nasty, command=nasty))
-    assert len(issue.joined) <= render.ISSUE_CHARS
+    issue = issue_text.issue(facts(seen=seen, program=repro(f"#{nasty}"), collect_env=nasty, command=nasty))
+    assert len(issue.joined) <= issue_text.ISSUE_CHARS
     assert headings(issue.joined) == HEADINGS
 
 
 def test_only_a_proved_program_stands_under_repro() -> None:
     """Any other is named with the reason, and its text stays in the pack."""
-    text = render.issue(facts()).joined
+    text = issue_text.issue(facts()).joined
     assert "Repro (the source):" in text and "There is no proven repro" not in text
     candidate = proven.Candidate("import secret_of_the_pack\n", "a graph", "run alone in a fresh process it passes")
-    text = render.issue(facts(program=candidate)).joined
+    text = issue_text.issue(facts(program=candidate)).joined
     assert (
         "There is no proven repro: run alone in a fresh process it passes. `candidate.py` in the pack is a graph."
         in text
     )
     assert "Repro (" not in text and "secret_of_the_pack" not in text
-    text = render.issue(facts(program=proven.Candidate("", "", "no graph was recorded"))).joined
+    text = issue_text.issue(facts(program=proven.Candidate("", "", "no graph was recorded"))).joined
     assert "There is no proven repro: no graph was recorded.\n" in text and "candidate.py" not in text
-    long = render.issue(facts(program=repro("x = 1\n" * 9_000))).joined
+    long = issue_text.issue(facts(program=repro("x = 1\n" * 9_000))).joined
     assert "Repro: repro.py in the pack (the source); its 54000 characters are too many for this text." in long
-    assert "There is no proven repro: because." in render.pack_readme(
+    assert "There is no proven repro: because." in issue_text.pack_readme(
         facts(program=proven.Candidate("", "", "because")), [], [], "nothing was hidden"
     )
 
 
 def test_logs_are_cut_in_the_middle() -> None:
     """Head and tail of a log tell most; what is gone is counted."""
-    text = render.cut("head" + "x" * 100_000 + "tail", 1_000)
+    text = issue_text.cut("head" + "x" * 100_000 + "tail", 1_000)
     assert text.startswith("head") and text.endswith("tail") and re.search(r"<<cut \d+ bytes>>", text)
     assert len(text) <= 1_000
-    assert render.cut("short", 1_000) == "short"
+    assert issue_text.cut("short", 1_000) == "short"
 
 
 @given(st.text(max_size=20_000))
 @settings(max_examples=50, deadline=None)
 def test_the_url_is_short_and_sets_no_labels(title: str) -> None:
     """labels= is a 404 for those without rights; over 8,192 bytes is a 414."""
-    url = render.url(title, "pytorch/pytorch")
+    url = issue_forms.url(title, "pytorch/pytorch")
     assert len(url) < 8_192
     assert url.startswith("https://github.com/pytorch/pytorch/issues/new?template=pt2-bug-report.yml&title=")
     assert "labels=" not in url
@@ -121,14 +125,14 @@ def test_the_ladder_is_a_sentence_and_a_table() -> None:
         {"name": "x|y", "answer": "same", "seconds": 2.0},
     ]
     told = {"sentence": "It fails with inductor.", "steps": steps}
-    text = render.issue(facts(ablation=told)).joined
+    text = issue_text.issue(facts(ablation=told)).joined
     assert "**It fails with inductor.**" in text and '| backend="eager" | passes | 0.5 |' in text
-    assert "| ablation step |" not in render.issue(facts()).joined
+    assert "| ablation step |" not in issue_text.issue(facts()).joined
 
 
 def test_a_failure_outside_the_compiler_is_not_to_be_filed() -> None:
     """The banner holds whether the target ran without compile too, or only outside of what the compiler made."""
-    text = render.issue(facts(verdict=Verdict("error-in-eager", "eager", "ValueError", "It fails.", ()))).joined
+    text = issue_text.issue(facts(verdict=Verdict("error-in-eager", "eager", "ValueError", "It fails.", ()))).joined
     assert "> **Please do not file this:** nothing shows that the compiler is at fault." in text
     assert "fails without" not in text
 
@@ -136,12 +140,12 @@ def test_a_failure_outside_the_compiler_is_not_to_be_filed() -> None:
 def test_an_unknown_name_in_a_template_is_an_error() -> None:
     """StrictUndefined: a typo in a template must not become an empty line in an issue."""
     with pytest.raises(jinja2.UndefinedError):
-        render.templates().from_string("{{ nothing_of_this_name }}").render()
+        template_files.templates().from_string("{{ nothing_of_this_name }}").render()
 
 
 def test_the_readme_lists_what_is_missing_and_trimmed() -> None:
     """A reader sees at once what is not there."""
-    text = render.pack_readme(
+    text = issue_text.pack_readme(
         facts(missing=(Missing("gpus", "no driver"),)), [("repro.py", "the program")], ["trace: gone"], "2 secrets"
     )
     assert (
@@ -156,4 +160,4 @@ def test_templates_are_read_from_the_package_or_the_tree() -> None:
     """Every template on disk renders from where this installation keeps it."""
     folder = Path(__file__).resolve().parents[2] / "templates"
     for path in folder.rglob("*.j2"):
-        assert render.read_template(path.relative_to(folder).as_posix()) == path.read_text(encoding="utf-8")
+        assert template_files.read_template(path.relative_to(folder).as_posix()) == path.read_text(encoding="utf-8")

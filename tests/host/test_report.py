@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
-from reprokit.core import processes, untrusted
-from reprokit.core.machine_names import Private
-from reprokit.core.records import Dump, Frame, Observation, Signature, ThreadStack, Verdict
-from reprokit.core.redact import Redactor
-from reprokit.host import flame, observe, picture, render, report, rundir, timeline
+from reprokit.core.records import process_state
+from reprokit.core.records.dumps import Dump, Frame, ThreadStack
+from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.core.redaction.redactor import Redactor
+from reprokit.core.redaction.rules.machine_names import Private
+from reprokit.core.shared.contract import bounded_json
+from reprokit.host.report import flamegraph, html_report, report_data, svg, timeline
+from reprokit.host.run import observation_reader, run_directory
 
 from ..browser import open_page, screenshot
 
@@ -33,7 +37,7 @@ COMPILE = events(
 
 def model(run_path: Path, text: str = "nothing moved", kind: str = "hang") -> dict[str, Any]:
     """A whole report, with ``text`` wherever a target can put text."""
-    rundir.make_folders(run_path)
+    run_directory.make_folders(run_path)
     rows = ["t,pid,ppid,name,state,rss_bytes,cpu_s,want_s,threads,gpu_share"]
     for second in range(10, 30):
         rows.append(f"{second},7,1,python,running,{second * 10**7},1.0,{second * 0.9},4,")
@@ -45,13 +49,13 @@ def model(run_path: Path, text: str = "nothing moved", kind: str = "hang") -> di
         path = run_path / "stacks" / f"{dump.number}-py-spy-7.json"
         frames = [{"filename": f.file, "name": f.function, "line": f.line} for f in stack]
         path.write_text(__import__("json").dumps([{"os_thread_id": 7, "thread_name": "MainThread", "frames": frames}]))
-    state = processes.ProcessState(7, 1, text, "SSS", 0.5, 10**8, (processes.ThreadState(7, syscall="futex"),))
-    seen = Observation(dumps=dumps, main_pid=7, started=10.0, seconds=20.0, evidence=processes.Evidence((state,)))
+    state = process_state.ProcessState(7, 1, text, "SSS", 0.5, 10**8, (process_state.ThreadState(7, syscall="futex"),))
+    seen = Observation(dumps=dumps, main_pid=7, started=10.0, seconds=20.0, evidence=process_state.Evidence((state,)))
     verdict = Verdict(
         kind, "lowering", "lock-deadlock", text, (text,), text, ("memory-runaway",), (text,), {"pass": text}
     )
-    journals = observe.Journals({7: COMPILE}, 0, {})
-    return report.make(verdict, Signature("abc", text, 1), seen, journals, run_path)
+    journals = observation_reader.Journals({7: COMPILE}, 0, {})
+    return report_data.make(verdict, Signature("abc", text, 1), seen, journals, run_path)
 
 
 def tags(page: str) -> set[str]:
@@ -68,7 +72,7 @@ def tags(page: str) -> set[str]:
 
 def test_the_page_is_self_contained_and_escapes_everything(tmp_path: Path) -> None:
     """No script, nothing fetched, and no text of a target becomes markup."""
-    page = render.report(model(tmp_path, EVIL))
+    page = html_report.report(model(tmp_path, EVIL))
     names = tags(page)
     assert not names & {"script", "img", "link", "iframe", "object", "src", "href", "onload"}
     assert "@import" not in page and "default-src 'none'" in page.replace("&#39;", "'")
@@ -99,8 +103,8 @@ def test_samples_become_series(tmp_path: Path) -> None:
 def test_the_flame_graph_counts_each_stack_once(tmp_path: Path) -> None:
     """Three samples, one stack: every frame is as wide as the whole."""
     found = model(tmp_path)["flame"]
-    assert found["samples"] == 3 and flame.depth(found) == 33
-    boxes = picture.of_flame(found)["boxes"]
+    assert found["samples"] == 3 and flamegraph.depth(found) == 33
+    boxes = svg.of_flame(found)["boxes"]
     assert {b["width"] for b in boxes} == {boxes[0]["width"]}
     assert boxes[-1]["text"] == "nothing moved"
 
@@ -115,21 +119,21 @@ def test_a_long_compile_keeps_its_end_and_a_deep_stack_its_leaf(tmp_path: Path) 
     assert found["phases"][0] == {"phase": "lowering", "seconds": pytest.approx(550.0, abs=0.1)}
     deep = tuple(Frame("/home/bob/x.py", f"call_{n}", n) for n in range(2000))
     dump = Dump(1, "py-spy", 7, (ThreadStack(7, "MainThread", deep, is_main=True, tid=7),))
-    grown = flame.tree([dump], {})
-    assert flame.depth(grown) < 100
+    grown = flamegraph.tree([dump], {})
+    assert flamegraph.depth(grown) < 100
     whole = {**model(tmp_path), "flame": Redactor(Private()).value(grown)}
-    assert untrusted.parse(json.dumps({"pack": whole})) == json.loads(json.dumps({"pack": whole}))  # show reads it
-    text = render.report(whole)
+    assert bounded_json.parse(json.dumps({"pack": whole})) == json.loads(json.dumps({"pack": whole}))  # show reads it
+    text = html_report.report(whole)
     assert "call_0" in text and "call_1999" in text and "frames ..." in text
 
 
 def test_nothing_recorded_is_drawn_too(tmp_path: Path) -> None:
     """A run that left nothing has a report that says so."""
-    rundir.make_folders(tmp_path)
-    empty = report.make(
-        Verdict("unknown", None, None, "Nothing."), Signature("a", "unknown", 1), Observation(), observe.Journals({}, 0, {}), tmp_path
+    run_directory.make_folders(tmp_path)
+    empty = report_data.make(
+        Verdict("unknown", None, None, "Nothing."), Signature("a", "unknown", 1), Observation(), observation_reader.Journals({}, 0, {}), tmp_path
     )  # fmt: skip
-    page = render.report(empty)
+    page = html_report.report(empty)
     assert "No phase and no sample was recorded" in page and "No stack was sampled" in page
 
 
@@ -137,7 +141,7 @@ def test_a_real_browser_shows_it(tmp_path: Path) -> None:
     """In headless Chromium: the cause on top, pictures with ink, and no script or
     markup of the target's."""
     page = tmp_path / "report.html"
-    page.write_text(render.report(model(tmp_path / "run", EVIL)))
+    page.write_text(html_report.report(model(tmp_path / "run", EVIL)))
     dom = open_page(page, "--dump-dom")
     assert "hang in lowering: lock-deadlock" in dom and dom.count("<svg") == 2
     assert "script" not in tags(dom) and "img" not in tags(dom) and "onload" not in tags(dom)

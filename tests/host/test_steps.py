@@ -13,14 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core.records import Missing, Observation, Verdict
-from reprokit.host import files, launch, rundir, steps, study
-from reprokit.host.capture import ABLATE, COMPARE, CONFIRM, JUDGE, MINIMIZE, TRY_RECORDED
-from reprokit.host.launch import Request
-from reprokit.host.minimized import Minimized
-from reprokit.host.run import restore
-from reprokit.host.state import Callbacks, State, Study
-from reprokit.host.target import Target
+from reprokit.core.records.finding import Verdict
+from reprokit.core.records.observation import Missing, Observation
+from reprokit.host.minimize.minimize_result import Minimized
+from reprokit.host.pipeline import step_runner, study_steps
+from reprokit.host.pipeline.pipeline import ABLATE, COMPARE, CONFIRM, JUDGE, MINIMIZE, TRY_RECORDED
+from reprokit.host.pipeline.state import Callbacks, State, Study
+from reprokit.host.request import run_request
+from reprokit.host.request.run_request import Request
+from reprokit.host.request.target import Target
+from reprokit.host.run import run_directory
+from reprokit.host.run.restore_run import restore
+from reprokit.host.system import files
 
 from ..strategies import of
 
@@ -29,42 +33,46 @@ FILES = [step for step in JUDGE if step.file]
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[rundir.RunDir]:
+def place() -> Iterator[run_directory.RunDir]:
     with tempfile.TemporaryDirectory() as folder:
-        held = rundir.create(Path(folder), "steps")
+        held = run_directory.create(Path(folder), "steps")
         yield held
         held.release()
 
 
-def state_of(place: rundir.RunDir, seen: Observation, missing: tuple[Missing, ...] = ()) -> State:
+def state_of(place: run_directory.RunDir, seen: Observation, missing: tuple[Missing, ...] = ()) -> State:
     return State(REQUEST, place, Callbacks(lambda text: None), Study(), seen=seen, missing=missing)
 
 
 def test_no_field_of_a_request_can_be_forgotten() -> None:
     """Each is in run.json but for those of one run, which are named; a new field is in it by itself."""
     names = {f.name for f in dataclasses.fields(Request)}
-    assert set(launch.describe(REQUEST)) == names - launch.OF_ONE_RUN
-    assert frozenset({"cwd", "variables"}) == launch.OF_ONE_RUN
+    assert set(run_request.describe(REQUEST)) == names - run_request.OF_ONE_RUN
+    assert frozenset({"cwd", "variables"}) == run_request.OF_ONE_RUN
 
 
 @settings(max_examples=80, deadline=None)
-@given(request=of(Request, launch.OF_ONE_RUN))
+@given(request=of(Request, run_request.OF_ONE_RUN))
 def test_a_request_survives_its_run_directory(request: Request) -> None:
     """What the user asked for, such as --compare-simulated, is known when the run is judged again."""
     with tempfile.TemporaryDirectory() as folder:
-        files.write_json(Path(folder) / "run.json", {**launch.describe(request), "argv": ["python"], "ended": 1.0})
+        files.write_json(Path(folder) / "run.json", {**run_request.describe(request), "argv": ["python"], "ended": 1.0})
         assert restore(Path(folder))[0] == request
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[])
 @given(step=st.sampled_from(FILES), before=of(Observation), after=of(Observation), missing=of(tuple[Missing, ...]))
 def test_what_a_step_added_is_read_back(
-    place: rundir.RunDir, step: steps.Step, before: Observation, after: Observation, missing: tuple[Missing, ...]
+    place: run_directory.RunDir,
+    step: step_runner.Step,
+    before: Observation,
+    after: Observation,
+    missing: tuple[Missing, ...],
 ) -> None:
     """Any observation, and what was missing: read instead of done again."""
     first = state_of(place, before)
-    steps.save(step, first, state_of(place, after, missing))
-    loaded = steps.load(step, first)
+    step_runner.save(step, first, state_of(place, after, missing))
+    loaded = step_runner.load(step, first)
     assert loaded is not None and loaded.seen == after
     assert set(loaded.missing) == set(missing)
 
@@ -75,27 +83,27 @@ def test_each_step_has_a_file_of_its_own() -> None:
     assert len(names) == len(set(names)) == 7
 
 
-def test_a_step_that_may_not_be_done_says_so(place: rundir.RunDir) -> None:
+def test_a_step_that_may_not_be_done_says_so(place: run_directory.RunDir) -> None:
     """A later judgement runs nothing of the target, and does not pretend that it did."""
     asked: list[State] = []
     step = dataclasses.replace(CONFIRM, do=lambda s: asked.append(s) or s, applies=lambda s: True, file="never.json")
     state = dataclasses.replace(state_of(place, Observation(exit_status=1)), may_run=False)
-    after = steps.follow(state, (step,))
-    assert after.missing == (Missing("eager run", steps.NOT_DONE),) and not asked
+    after = step_runner.follow(state, (step,))
+    assert after.missing == (Missing("eager run", step_runner.NOT_DONE),) and not asked
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"changes": {"eager": 3}, "missing": []}', '{"changes": {"odd": 3}}', "[]"])
-def test_half_a_file_is_no_result(place: rundir.RunDir, text: str) -> None:
+def test_half_a_file_is_no_result(place: run_directory.RunDir, text: str) -> None:
     """What cannot be read counts as not done."""
     state = state_of(place, Observation())
-    path = steps.path_of(COMPARE, state)
+    path = step_runner.path_of(COMPARE, state)
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
-    assert steps.load(COMPARE, state) is None
+    assert step_runner.load(COMPARE, state) is None
 
 
 @pytest.mark.parametrize("problem", [KeyboardInterrupt(), OSError(28, "No space left on device"), ValueError("odd")])
-def test_a_step_that_fails_says_why_and_the_rest_go_on(place: rundir.RunDir, problem: BaseException) -> None:
+def test_a_step_that_fails_says_why_and_the_rest_go_on(place: run_directory.RunDir, problem: BaseException) -> None:
     """A pack is always left."""
 
     def fail(state: State) -> State:
@@ -107,13 +115,15 @@ def test_a_step_that_fails_says_why_and_the_rest_go_on(place: rundir.RunDir, pro
         done.append("pack")
         return state
 
-    after = steps.follow(state_of(place, Observation()), (steps.Step("first", fail), steps.Step("pack", note)))
+    after = step_runner.follow(
+        state_of(place, Observation()), (step_runner.Step("first", fail), step_runner.Step("pack", note))
+    )
     assert [row.what for row in after.missing] == ["first"] and done == ["pack"]
     assert after.is_given_up == isinstance(problem, KeyboardInterrupt)
 
 
 def test_an_interrupt_after_the_reduction_keeps_its_record(
-    place: rundir.RunDir, monkeypatch: pytest.MonkeyPatch
+    place: run_directory.RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C while the recorded program runs alone gives up that run, and not what the reduction found."""
     found = Minimized(text="import torch\n")
@@ -121,13 +131,13 @@ def test_an_interrupt_after_the_reduction_keeps_its_record(
     def interrupted(*given: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(study.reducer, "minimize", lambda *given: found)
-    monkeypatch.setattr(study.shown, "try_recorded", interrupted)
+    monkeypatch.setattr(study_steps.reducer, "minimize", lambda *given: found)
+    monkeypatch.setattr(study_steps.shown, "try_recorded", interrupted)
     for name in ("case", "server"):
         monkeypatch.setattr(Study, name, lambda self, of: None)
     outcome: Any = SimpleNamespace(is_interrupted=False)
     failed = Verdict("exception", "lowering", "KeyError", "KeyError was raised.", responsible="torch")
     state = dataclasses.replace(state_of(place, Observation()), outcome=outcome, verdict=failed)
-    after = steps.follow(state, (MINIMIZE, TRY_RECORDED, ABLATE))
+    after = step_runner.follow(state, (MINIMIZE, TRY_RECORDED, ABLATE))
     assert after.minimized is found and after.is_given_up
     assert [row.what for row in after.missing] == [TRY_RECORDED.what, ABLATE.what]

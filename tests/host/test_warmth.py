@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.host import warmth
+from reprokit.host.system import compiler_cache
 
 from ..conftest import clean_environ, reprokit
 
@@ -32,24 +32,24 @@ def headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_half_headers_go_and_whole_ones_stay(headers: Path) -> None:
     """Nothing else in the folder is touched."""
-    assert warmth.mend_headers() == 2
+    assert compiler_cache.mend_headers() == 2
     assert {p.name for p in headers.iterdir()} == {"whole.h.gch", "half.h", "locks"}
-    assert warmth.mend_headers() == 0
+    assert compiler_cache.mend_headers() == 0
 
 
 def test_what_is_being_written_stays(headers: Path) -> None:
     """Somebody holds torch's lock on it."""
     with (headers / "locks" / "half.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert warmth.mend_headers() == 1
+        assert compiler_cache.mend_headers() == 1
         assert (headers / "half.h.gch").exists()
-    assert warmth.mend_headers() == 1
+    assert compiler_cache.mend_headers() == 1
 
 
 def test_no_folder_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch has compiled nothing yet."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert warmth.mend_headers() == 0
+    assert compiler_cache.mend_headers() == 0
 
 
 @pytest.mark.slow

@@ -12,15 +12,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ...core import devices
-from ...core.records import BadInput
-from .. import journal
-from ..factory import BadTarget
+from ...core.shared import gpus
+from ...core.shared.errors import BadInput, BadTarget
+from ..record import journal
 from .guard import CannotSimulate, load
 
 VARIABLE = "REPROKIT_RUN_GPU"
 ASKED: dict[str, Any] | None = json.loads(os.environ.get(VARIABLE) or "null")
-"""``gpu``: the properties of :class:`core.devices.Gpu`; ``cache``: a folder for the device guard."""
+"""``gpu``: the properties of :class:`core.shared.gpus.Gpu`; ``cache``: a folder for the device guard."""
 DIFFERENCES = (
     "nothing runs: tensors are fake, and kernels are generated but not launched",
     "attention is chosen from shapes and types as sdp_utils.cpp does; a device may prefer cuDNN's kernel",
@@ -72,11 +71,10 @@ def _install(asked: dict[str, Any]) -> None:
         ) from error
     if "torch._dynamo.device_interface" in sys.modules:
         raise CannotSimulate("Dynamo was imported before reprokit could prepare the simulation of a GPU")
-    from .. import codegen_only
-    from . import device
+    from . import codegen_only, cuda
 
-    gpu = devices.read(asked["gpu"], "--gpu")
-    missing = device.install(torch, gpu)
+    gpu = gpus.read(asked["gpu"], "--gpu")
+    missing = cuda.install(torch, gpu)
     if missing:
         raise CannotSimulate(
             f"torch {torch.__version__} with triton {triton.__version__} cannot be simulated on: it has no {', '.join(missing)}; --gpu is for torch 2.10 to 2.15"

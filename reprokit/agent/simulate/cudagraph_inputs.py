@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..hooks import wrap
+from ..torch_hooks.hooking import wrap
 
 
 def watch() -> None:

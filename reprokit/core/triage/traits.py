@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from .. import frames as fr
-from .. import signature
-from ..records import Frame, Observation, Signature, Verdict
-from .likeness import Traits
+from reprokit.core.judge.stacks import evidence
+from reprokit.core.judge.stacks import frames as fr
+from reprokit.core.records.dumps import Frame
+from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.core.triage.likeness import Traits
 
 FRAMES = 12
 """More than a signature has: bugs that are one often part in the innermost frames."""
@@ -27,11 +29,11 @@ def of(verdict: Verdict, seen: Observation, signed: Signature, rung: str = "") -
 
 def _frames(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
     if verdict.kind in ("hang", "slow-compile", "superlinear-compile"):
-        return signature.still_frames(seen)
+        return evidence.still_frames(seen)
     if verdict.kind == "crash":
-        fault = signature.fatal(seen)
+        fault = evidence.fatal(seen)
         return fr.normalise(fault.frames) if fault else ()
-    raised = signature.blamed(seen)
+    raised = evidence.blamed(seen)
     if raised is None:
         return ()
     return next((fr.normalise(link.frames) for link in reversed(raised.chain) if link.frames), ())

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from reprokit.core.programs import checked
-from reprokit.core.results import Difference
+from reprokit.core.reduce import assertions
+from reprokit.core.shared.result_comparison import Difference
 
 OUTPUT = Difference(0, "output", "values", "compiled")
 ARGUMENT = Difference(0, "argument[0]", "values", "compiled")
@@ -48,7 +48,7 @@ def test_it_fails_where_the_compiler_is_wrong_and_only_there(
     text: str, difference: Difference, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With an assertion of torch's, whatever it is that differs."""
-    written = checked.with_check(text, [difference])
+    written = assertions.with_check(text, [difference])
     assert written != text
     run(written, right, monkeypatch)
     with pytest.raises(AssertionError):
@@ -68,30 +68,30 @@ def test_it_fails_where_the_compiler_is_wrong_and_only_there(
 def test_what_no_assertion_shows_stays_as_it_is(text: str, difference: Difference) -> None:
     """What several calls do to their arguments, gradients of parameters, aliasing: a check of something else would be
     worse than none."""
-    assert checked.with_check(text, [difference]) == text
+    assert assertions.with_check(text, [difference]) == text
 
 
 def test_random_programs_draw_the_numbers_of_eager() -> None:
     """Else the check would fail on a right compiler, too."""
-    assert "fallback_random = True" in checked.with_check(PLAIN, [OUTPUT], is_random=True)
-    assert "manual_seed(0)" in checked.with_check(NAMED, [OUTPUT])
-    assert "manual_seed" not in checked.with_check(PLAIN, [OUTPUT])
-    assert "lambda f: torch.compile(f, dynamic=True)" in checked.with_check(NAMED, [OUTPUT])
+    assert "fallback_random = True" in assertions.with_check(PLAIN, [OUTPUT], is_random=True)
+    assert "manual_seed(0)" in assertions.with_check(NAMED, [OUTPUT])
+    assert "manual_seed" not in assertions.with_check(PLAIN, [OUTPUT])
+    assert "lambda f: torch.compile(f, dynamic=True)" in assertions.with_check(NAMED, [OUTPUT])
 
 
 def test_silent_failures_are_made_loud() -> None:
     """A whole graph is asked for; the recompile limit is an error; a storm is counted."""
-    assert "torch.compile(f, fullgraph=True)(x)" in checked.loud(PLAIN, "graph-break")
-    told = checked.unbroken(PLAIN)
-    assert "assert not any(" in told and "'a graph breaks'" in told and checked.unbroken(told) == told
-    limited = checked.loud(PLAIN, "recompile-limit")
+    assert "torch.compile(f, fullgraph=True)(x)" in assertions.loud(PLAIN, "graph-break")
+    told = assertions.unbroken(PLAIN)
+    assert "assert not any(" in told and "'a graph breaks'" in told and assertions.unbroken(told) == told
+    limited = assertions.loud(PLAIN, "recompile-limit")
     assert (
         limited.index("import torch._dynamo")
         < limited.index("fail_on_recompile_limit_hit = True")
         < limited.index("def f")
     )
-    counted = checked.loud(PLAIN, "recompile-storm")
+    counted = assertions.loud(PLAIN, "recompile-storm")
     assert (
         "['unique_graphs'] < 6, 'compiled again and again'" in counted
-        and checked.loud(counted, "recompile-storm") == counted
+        and assertions.loud(counted, "recompile-storm") == counted
     )

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from reprokit.core.programs.join import Unjoinable, join
+from reprokit.core.reduce.inline_modules import Unjoinable, join
 
 FILES = {
     "net": "import math\nfrom .parts import scale\nfrom parts import scale as by\nsize = 3\ndef run(x):\n    return by(x) + size\n",

@@ -7,8 +7,9 @@ import re
 
 import pytest
 
-from reprokit.core.programs import passes, polish, straighten, unused
-from reprokit.core.programs.trees import Test
+from reprokit.core.reduce import readable
+from reprokit.core.reduce.ast_edits import Test
+from reprokit.core.reduce.passes import dead_code, statements, straight_line
 
 MODEL = '''
 import os
@@ -51,26 +52,26 @@ def has(*words: str) -> Test:
 
 def test_statements_are_left_out_from_the_outside_in() -> None:
     """What the predicate does not need is gone, and the last return of a function stays."""
-    text = passes.drop_statements(MODEL, has(r"torch\.erf", r"torch\.compile"))
+    text = statements.drop_statements(MODEL, has(r"torch\.erf", r"torch\.compile"))
     assert "helper" not in text and "import os" not in text and "self.b" not in text
     assert "return y + 1" in text
 
 
 def test_blocks_are_unwrapped() -> None:
     """Loops and contexts around what is needed go."""
-    text = passes.unwrap(MODEL, has(r"torch\.erf"))
+    text = statements.unwrap(MODEL, has(r"torch\.erf"))
     assert "for " not in text and "with " not in text and "torch.erf" in text
 
 
 def test_arguments_and_elements_are_left_out() -> None:
     """Keyword arguments and elements of displays go, those that are needed stay."""
-    text = passes.drop_parts("torch.compile(f, mode='x', dynamic=True)\nrows = [1, 2, 3]\n", has("dynamic", "2"))
+    text = statements.drop_parts("torch.compile(f, mode='x', dynamic=True)\nrows = [1, 2, 3]\n", has("dynamic", "2"))
     assert ast.dump(ast.parse(text)) == ast.dump(ast.parse("torch.compile(f, dynamic=True)\nrows = [2]"))
 
 
 def test_expressions_become_their_parts() -> None:
     """A call becomes its argument where that is enough."""
-    assert passes.simplify("y = torch.sin(torch.erf(x) + 1)\n", has(r"erf\(")) == "y = torch.erf(x)\n"
+    assert statements.simplify("y = torch.sin(torch.erf(x) + 1)\n", has(r"erf\(")) == "y = torch.erf(x)\n"
 
 
 def test_numbers_shrink_together_with_their_multiples() -> None:
@@ -80,28 +81,28 @@ def test_numbers_shrink_together_with_their_multiples() -> None:
         found = [n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)]
         return found[0] * 4 == found[1] and found[0] >= 2
 
-    text = passes.shrink_numbers("a = 64\nb = 256\n", fits)
+    text = statements.shrink_numbers("a = 64\nb = 256\n", fits)
     assert text == "a = 2\nb = 8\n"
 
 
 def test_sizes_of_a_factory_are_made_smaller_first() -> None:
     """Keyword arguments and defaults of what is called, smallest first; other numbers are left alone."""
     before = "def make(layers=8, heads=4):\n    return 7 * layers\nmodel = make(hidden=64)\n"
-    text = passes.shrink_knobs(before, lambda t: "hidden=1)" not in t and "layers=1," not in t)
+    text = statements.shrink_knobs(before, lambda t: "hidden=1)" not in t and "layers=1," not in t)
     assert text == "def make(layers=2, heads=1):\n    return 7 * layers\nmodel = make(hidden=2)\n"
 
 
 def test_what_nothing_reads_goes_with_its_argument() -> None:
     """Imports, functions and parameters that nothing reads; the argument of the compiled call goes along."""
     before = "import os\nimport torch\ndef f(x, y):\n    return x\na = 1\nb = 2\ntorch.compile(f)(a, b)\n"
-    text = unused.drop_unused(before, lambda text: True)
+    text = dead_code.drop_unused(before, lambda text: True)
     assert "import os" not in text and "def f(x):" in text and "torch.compile(f)(a)" in text
 
 
 def test_an_import_names_no_more_than_is_used() -> None:
     """A module that was imported for a setting that is gone becomes its package, and stands once."""
     before = "import torch\nimport torch._inductor.config\nimport torch._dynamo.config\ntorch._dynamo.config.x = 1\n"
-    assert unused.drop_unused(before, lambda text: True) == (
+    assert dead_code.drop_unused(before, lambda text: True) == (
         "import torch\nimport torch._dynamo.config\ntorch._dynamo.config.x = 1\n"
     )
 
@@ -109,7 +110,7 @@ def test_an_import_names_no_more_than_is_used() -> None:
 def test_inputs_that_are_made_alike_are_made_once() -> None:
     """Two arguments with the same maker become one, in the function too."""
     before = "def f(x, y):\n    return x + y\np = torch.randn(2)\nq = torch.randn(2)\ntorch.compile(f)(p, q)\n"
-    text = unused.merge_arguments(before, lambda text: True)
+    text = dead_code.merge_arguments(before, lambda text: True)
     assert "def f(x):" in text and "return x + x" in text and "(p)" in text and "q =" not in text
 
 
@@ -119,26 +120,30 @@ def test_many_equal_inputs_cost_one_question_each() -> None:
     rows = "".join(f"{n} = torch.randn(2)\n" for n in names)
     text = f"def f({', '.join(names)}):\n    return v0\n{rows}torch.compile(f)({', '.join(names)})\n"
     asked: list[str] = []
-    unused.merge_arguments(text, lambda new: bool(asked.append(new)))
+    dead_code.merge_arguments(text, lambda new: bool(asked.append(new)))
     assert len(asked) <= 100
 
 
 def test_an_edit_that_breaks_the_program_is_no_answer() -> None:
     """``with a, b:`` without both is no program; a hundred arguments have names."""
     text = "with torch.no_grad(), torch.autocast('cpu'):\n    torch.compile(f)(x)\n"
-    assert "with" in passes.drop_parts(text, lambda new: True)
+    assert "with" in statements.drop_parts(text, lambda new: True)
     many = f"args = ({', '.join(str(i) for i in range(120))},)\nf(*args)\n"
-    ast.parse(straighten.straighten(many, lambda new: True))
+    ast.parse(straight_line.straighten(many, lambda new: True))
 
 
 def test_an_assignment_is_bypassed() -> None:
     """What came out of a step is replaced by what went in."""
     before = "def f(x):\n    a = torch.sin(x)\n    b = torch.erf(a)\n    return b\n"
-    assert "sin" not in passes.bypass(before, has("erf"))
+    assert "sin" not in statements.bypass(before, has("erf"))
 
 
-@pytest.mark.parametrize("step", [passes.drop_statements, passes.unwrap, passes.drop_parts, passes.simplify])
-@pytest.mark.parametrize("step2", [passes.shrink_numbers, passes.bypass, unused.drop_unused, unused.merge_arguments])
+@pytest.mark.parametrize(
+    "step", [statements.drop_statements, statements.unwrap, statements.drop_parts, statements.simplify]
+)
+@pytest.mark.parametrize(
+    "step2", [statements.shrink_numbers, statements.bypass, dead_code.drop_unused, dead_code.merge_arguments]
+)
 def test_a_predicate_that_refuses_everything_changes_nothing(step: object, step2: object) -> None:
     """The text comes back as it was."""
     for one in (step, step2):
@@ -149,36 +154,36 @@ def test_a_predicate_that_refuses_everything_changes_nothing(step: object, step2
 def test_names_of_compilers_become_public() -> None:
     """``torch._C._nn.linear`` is torch.nn.functional.linear; what cannot be said so stays."""
     text = "a = torch._C._nn.linear(x, w)\nb = torch.ops.aten.erf.default(a)\n"
-    assert polish.public_names(text, lambda t: "torch.erf" in t) == (
+    assert readable.public_names(text, lambda t: "torch.erf" in t) == (
         "a = torch.nn.functional.linear(x, w)\nb = torch.erf(a)\n"
     )
-    assert polish.public_names(text, lambda t: False) == text
+    assert readable.public_names(text, lambda t: False) == text
 
 
 def test_values_read_once_are_put_in_place_and_names_are_short() -> None:
     """``l_x_`` becomes x; a chain of single uses becomes one expression."""
     before = "def repro(l_x_):\n    sin = torch.sin(l_x_)\n    x_1 = torch.erf(sin)\n    return x_1\n"
-    assert polish.plain_names(before, lambda t: True) == "def repro(x):\n    return torch.erf(torch.sin(x))\n"
+    assert readable.plain_names(before, lambda t: True) == "def repro(x):\n    return torch.erf(torch.sin(x))\n"
 
 
 def test_a_name_that_is_given_again_is_put_in_place_too() -> None:
     """``y`` is three values; each is read once."""
     before = "def repro(x):\n    y = x\n    y = torch.erf(y)\n    y = y + 1\n    return y\n"
-    assert "return torch.erf(x) + 1" in polish.plain_names(before, lambda text: True)
+    assert "return torch.erf(x) + 1" in readable.plain_names(before, lambda text: True)
     twice = "def repro(x):\n    y = x\n    z = torch.erf(y)\n    y = y + z\n    return y\n"
-    assert "return a + torch.erf(a)" in polish.plain_names(twice, lambda text: True)
+    assert "return a + torch.erf(a)" in readable.plain_names(twice, lambda text: True)
 
 
 def test_a_value_read_twice_keeps_its_name() -> None:
     """Nothing is computed twice."""
-    text = polish.plain_names("def repro(x):\n    sin = torch.sin(x)\n    return sin + sin\n", lambda t: True)
+    text = readable.plain_names("def repro(x):\n    sin = torch.sin(x)\n    return sin + sin\n", lambda t: True)
     assert "sin = torch.sin(x)" in text
 
 
 def test_the_layout_says_what_is_expected_and_what_happens() -> None:
     """The comment stands above the call, lines are not longer than a terminal, and the program is the same."""
     before = "import torch\ndef f(x):\n    return x\nx = torch.randn(2)\ntorch.compile(f)(x)\n"
-    text = polish.layout(before, "exception: lowering | " + "very long words " * 12, "exception")
+    text = readable.layout(before, "exception: lowering | " + "very long words " * 12, "exception")
     assert text.index("# expected: no error") < text.index("# happens:") < text.index("torch.compile(f)(x)")
     assert max(map(len, text.splitlines())) <= 90
     assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(before))
@@ -186,7 +191,7 @@ def test_the_layout_says_what_is_expected_and_what_happens() -> None:
 
 def test_flatten_takes_the_main_part_and_leaves_words_out() -> None:
     """Docstrings go, the guarded part is the program's end."""
-    text = polish.flatten(
+    text = readable.flatten(
         '"""Words."""\ndef f():\n    """More."""\n    return 1\nif __name__ == "__main__":\n    f()\n'
     )
     assert text == "def f():\n    return 1\nf()\n"
@@ -198,7 +203,7 @@ def test_a_program_is_written_from_top_to_bottom() -> None:
         "import torch\n\ndef f(x):\n    return x\n\ndef make():\n    n = 3\n    return (torch.func.jacfwd(f), (torch.ones(n),))\n"
         "model, args = make()\ncompiled = torch.compile(model)\ncompiled(*args)\n"
     )
-    assert straighten.straighten(before, lambda text: True) == (
+    assert straight_line.straighten(before, lambda text: True) == (
         "import torch\n\ndef f(x):\n    return x\nn = 3\nmodel = torch.func.jacfwd(f)\nx = torch.ones(n)\n"
         "torch.compile(model)(x)\n"
     )
@@ -212,19 +217,19 @@ def test_a_factory_that_gives_a_dict_is_read_through() -> None:
         "made = make()\nmodel = made['model']\ncompiled = torch.compile(model, **made.get('compile', {}))\n"
         "for args, kwargs in made.get('calls', [((), {})]):\n    compiled(*args, **kwargs)\n"
     )
-    text = unused.drop_unused(straighten.straighten(before, lambda text: True), lambda text: True)
+    text = dead_code.drop_unused(straight_line.straighten(before, lambda text: True), lambda text: True)
     assert text == ("import torch\n\ndef f(x):\n    return x\nx = torch.ones(3)\ntorch.compile(f, fullgraph=True)(x)\n")
 
 
 def test_what_is_called_twice_or_shadows_stays() -> None:
     """A factory that two lines call is no detour; a name that the module has is not taken."""
     twice = "def make():\n    return 1\na = make()\nb = make()\nprint(a, b)\n"
-    assert straighten.straighten(twice, lambda text: True) == twice
+    assert straight_line.straighten(twice, lambda text: True) == twice
     shadow = "def make():\n    n = 1\n    return n\nn = 2\na = make()\nprint(n, a)\n"
-    assert straighten.straighten(shadow, lambda text: True) == shadow
+    assert straight_line.straighten(shadow, lambda text: True) == shadow
 
 
 def test_a_deep_expression_is_no_obstacle() -> None:
     """A tree that cannot be copied is left as it is."""
     text = "x = " + " + ".join("a" * 400) + "\n"
-    assert passes.simplify(text, lambda new: False) == text
+    assert statements.simplify(text, lambda new: False) == text

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from reprokit.core.programs import polish
+from reprokit.core.reduce import readable
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from reprokit.core.programs import polish
 )
 def test_slices_are_written_as_people_write_them(graph: str, person: str) -> None:
     """The same subscript, evaluated on every index."""
-    text = polish.layout(
+    text = readable.layout(
         f"import torch\ndef repro(x, n):\n    return {graph}\ntorch.compile(repro)(1, 2)\n", "t", "exception"
     )
     assert ast.unparse(ast.parse(person)) in text

@@ -6,7 +6,8 @@ import ast
 
 import pytest
 
-from reprokit.core.programs import cut, graphs, process_group, tensors
+from reprokit.core.reduce import graph_units, subgraph
+from reprokit.core.shared.source import process_group, tensors
 
 SOURCE = """
 import torch
@@ -42,18 +43,18 @@ JOINS = "dist.init_process_group('fake', rank=1, world_size=2, store=FakeStore()
 
 def test_what_a_graph_needs_of_other_ranks_stands_in_its_program() -> None:
     """The group, the mesh and distributed inputs; of units that need none of it, nothing."""
-    graph = graphs.read(SOURCE, VALUES, {"rank": 1, "world_size": 2}, "dynamo", False)
-    text = cut.program(graph, [0, 1, 2, 3])
+    graph = graph_units.read(SOURCE, VALUES, {"rank": 1, "world_size": 2}, "dynamo", False)
+    text = subgraph.program(graph, [0, 1, 2, 3])
     ast.parse(text)
     assert text.count(JOINS) == text.count("mesh = init_device_mesh('cpu', (2,))") == 1, text
     assert "distribute_tensor(torch.randn(4, 4), mesh, [Shard(dim=1)])" in text and "def repro(x, y):" in text
     assert "from_local(x, mesh, " in text
-    alone = cut.program(graph, [3])
+    alone = subgraph.program(graph, [3])
     assert "dist" not in alone and "mesh" not in alone, alone
     partial = {**VALUES, "b": {**PLAIN, "placements": ["Partial(sum)"]}}
-    whole = cut.program(graphs.read(SOURCE, partial, graph.settings, "dynamo", False), [2])
+    whole = subgraph.program(graph_units.read(SOURCE, partial, graph.settings, "dynamo", False), [2])
     assert "x @ " in whole or "a @ " in whole, whole  # a partial sum is no argument: what makes it stays
-    behind = cut.program(graph, [2])  # its input was made on the way, and is made anew
+    behind = subgraph.program(graph, [2])  # its input was made on the way, and is made anew
     assert "distribute_tensor(torch.randn(4, 4), mesh, [Shard(dim=1)])" in behind and JOINS in behind
 
 

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from reprokit.core.programs import scripts
+from reprokit.core.reduce import safe_to_rerun
 
 TOUCHES = [
     "import torch.distributed as dist; dist.init_process_group('gloo')",
@@ -73,24 +73,24 @@ COMPUTES = [
 @pytest.mark.parametrize("text", TOUCHES)
 def test_a_script_that_touches_the_world_is_left_alone(text: str) -> None:
     """Files, processes, networks and foreign modules: changed copies of it are not run unasked."""
-    assert scripts.why_not_again(ast.parse(text))
+    assert safe_to_rerun.why_not_again(ast.parse(text))
 
 
 @pytest.mark.parametrize("text", COMPUTES)
 def test_a_script_that_only_computes_may_be_run_again(text: str) -> None:
     """Reading the command line, the clock and the environment, and saying something, does no harm."""
-    assert scripts.why_not_again(ast.parse(text)) == ""
+    assert safe_to_rerun.why_not_again(ast.parse(text)) == ""
 
 
 def test_the_reason_is_told() -> None:
     """In a word or two, without what stands in the script."""
-    assert scripts.why_not_again(ast.parse("import transformers")) == "it imports transformers"
-    assert scripts.why_not_again(ast.parse("torch.save(model, '/secret/x.pt')")) == "it uses torch.save"
+    assert safe_to_rerun.why_not_again(ast.parse("import transformers")) == "it imports transformers"
+    assert safe_to_rerun.why_not_again(ast.parse("torch.save(model, '/secret/x.pt')")) == "it uses torch.save"
 
 
 def test_a_script_carries_its_command_line() -> None:
     """The arguments stand in the program, behind what must come first."""
-    text = scripts.with_arguments("from __future__ import annotations\nimport torch\n", ["--lr", "1"])
+    text = safe_to_rerun.with_arguments("from __future__ import annotations\nimport torch\n", ["--lr", "1"])
     first = ["from __future__ import annotations", "import sys", "sys.argv = ['repro.py', '--lr', '1']"]
     assert text.splitlines()[:3] == first
-    assert scripts.with_arguments("import torch\n", []) == "import torch\n"
+    assert safe_to_rerun.with_arguments("import torch\n", []) == "import torch\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.core.programs import sized
+from reprokit.core.reduce import sized_program
 
 SOURCE = """
 import torch
@@ -23,23 +23,25 @@ print(torch.compile(model)(*args))
 
 def test_the_size_becomes_a_name_that_can_be_changed() -> None:
     """At another size only that number is another one."""
-    text = sized.with_size(SOURCE, "n")
+    text = sized_program.with_size(SOURCE, "n")
     assert "n = 8" in text and "make(n=n, other=2)" in text
-    assert sized.at_size(text, "n", 16) == text.replace("n = 8", "n = 16")
+    assert sized_program.at_size(text, "n", 16) == text.replace("n = 8", "n = 16")
 
 
 @pytest.mark.parametrize("knob", ["depth", "model", "args"])
 def test_a_program_without_that_size_has_none(knob: str) -> None:
     """No keyword of that name, or a name that the program gives to something else."""
-    assert sized.with_size(SOURCE, knob) == "" and sized.at_size(SOURCE, "n", 3) == ""
+    assert sized_program.with_size(SOURCE, knob) == "" and sized_program.at_size(SOURCE, "n", 3) == ""
 
 
 def test_the_loop_over_sizes_fails_where_they_cost_too_much() -> None:
     """Run with a stand-in for torch: linear costs pass, others do not; one size alone is the program at that size."""
     plain = "import torch\nn = 8\n\ndef f(x):\n    return x * n\n\ntorch.compile(f)(n)\n"
-    text = sized.looped(plain, "n", (4, 2, 8), 9.0)
-    assert "for n in (2, 4, 8):" in text and sized.looped("import torch\n", "n", (1, 2), 2.0) == "import torch\n"
-    single = sized.at_size(text, "n", 5)
+    text = sized_program.looped(plain, "n", (4, 2, 8), 9.0)
+    assert (
+        "for n in (2, 4, 8):" in text and sized_program.looped("import torch\n", "n", (1, 2), 2.0) == "import torch\n"
+    )
+    single = sized_program.at_size(text, "n", 5)
     assert "for n in (5,):" in single and "lambda" in text and "lambda" not in single
     for power, is_failing in ((1, False), (3, True)):
         fake = (

@@ -6,12 +6,12 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from reprokit.host.triage import bugs, ledger, record
-from reprokit.host.triage.database import Ledger
+from reprokit.host.nightly.ledger import add_result, bugs, ledger_file
+from reprokit.host.nightly.ledger.database import Ledger
 
 
 def new_ledger(folder: Path) -> Ledger:
-    return ledger.open_ledger(folder / "ledger.sqlite", is_new_ok=True)
+    return ledger_file.open_ledger(folder / "ledger.sqlite", is_new_ok=True)
 
 
 def healthy(compile_s: float = 10.0, peak: float = 1e9, **phases: float) -> dict[str, Any]:
@@ -50,11 +50,11 @@ def result(*attempts: dict[str, Any], expect: tuple[str, ...] = ("ok",), **more:
 def night(store: Ledger, **cells: dict[str, Any]) -> int:
     """One whole night: a result for each target."""
     place = len(store.all("SELECT id FROM night")) + 1
-    number = ledger.begin_night(store, f"uid {place}", f"2026-11-{place:03d}", "main", len(cells), 1e9 + place)
+    number = ledger_file.begin_night(store, f"uid {place}", f"2026-11-{place:03d}", "main", len(cells), 1e9 + place)
     for target, told in cells.items():
         with store.change():
-            cell = ledger.cell_id(store, target, target, {"environment": "here"}, [])
-        assert record.record(store, number, cell, told)
+            cell = ledger_file.cell_id(store, target, target, {"environment": "here"}, [])
+        assert add_result.record(store, number, cell, told)
     bugs.close_night(store, number, "done")
     return number
 

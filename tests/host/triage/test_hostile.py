@@ -17,23 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core.records import BadInput
-from reprokit.host.triage import (
-    bugs,
-    cluster,
-    database,
-    exchange,
-    ledger,
-    morning,
-    page,
-    prune,
-    quarantine,
-    record,
-    rows,
-    schema,
-    suite,
-)
-from reprokit.host.triage import night as nights_of
+from reprokit.core.shared.errors import BadInput
+from reprokit.host.nightly import night_report, night_report_files
+from reprokit.host.nightly.engines import slurm_engine
+from reprokit.host.nightly.jobs import quarantine, schema
+from reprokit.host.nightly.ledger import add_result, bugs, database, exchange, ledger_file, prune, rows
+from reprokit.host.nightly.schedule import night as nights_of
+from reprokit.host.nightly.suite import suite_file
 
 from ... import hostile
 from .nights import failing, healthy, new_ledger, night, result
@@ -79,7 +69,7 @@ def test_a_lying_result_ends_no_night(seed: int) -> None:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "suite.toml").write_text(SUITE)
-        asked = suite.read(Path(folder) / "suite.toml")
+        asked = suite_file.read(Path(folder) / "suite.toml")
         said: list[str] = []
         with nights_of.hold(Path(folder) / "out") as output, new_ledger(output) as store:
             for number in range(2):
@@ -99,8 +89,8 @@ def test_a_lying_result_ends_no_night(seed: int) -> None:
                 nights_of.collect(work)
                 assert not work.left
                 nights_of.close(work, is_complete=True)
-                told = morning.report(store, None, output)
-                page.write(told, output)
+                told = night_report.report(store, None, output)
+                night_report_files.write(told, output)
                 json.dumps(told, allow_nan=False).encode()
                 assert {b["title"] for g in told["groups"].values() for b in g} >= {
                     "exception: codegen | lost", "exception: codegen | other",
@@ -109,7 +99,7 @@ def test_a_lying_result_ends_no_night(seed: int) -> None:
                     assert told["refused"]["count"] == len(said) == int(is_refused)
                     assert not is_refused or ("refused result.json of" in said[0] and len(said[0]) < 600)
                     assert len([*(output / quarantine.FOLDER).glob("*")]) == int(is_refused)
-        with ledger.open_ledger(output / "ledger.sqlite", is_checked=True) as store:
+        with ledger_file.open_ledger(output / "ledger.sqlite", is_checked=True) as store:
             assert not store.refused
 
 
@@ -120,7 +110,7 @@ def test_a_lying_plan_ends_no_night(seed: int) -> None:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "suite.toml").write_text(SUITE)
-        asked = suite.read(Path(folder) / "suite.toml")
+        asked = suite_file.read(Path(folder) / "suite.toml")
         said: list[str] = []
 
         def begin() -> nights_of.Night:
@@ -151,12 +141,12 @@ def test_a_lying_plan_ends_no_night(seed: int) -> None:
                 nights_of.collect(work)
                 assert not work.left
                 nights_of.close(work, is_complete=True)
-                page.write(morning.report(store, None, output), output)
+                night_report_files.write(night_report.report(store, None, output), output)
                 assert (one / "result.json").exists(), "what was run is kept"
             assert all(len(words) < 800 for words in said)
             nights = store.all("SELECT name, planned FROM night")
             assert len(nights) >= 2 and nights[-1]["planned"] == 3
-        with ledger.open_ledger(output / "ledger.sqlite", is_checked=True) as store:
+        with ledger_file.open_ledger(output / "ledger.sqlite", is_checked=True) as store:
             assert not store.refused
 
 
@@ -170,9 +160,9 @@ def test_a_damaged_journal_of_a_cluster_is_read_as_far_as_it_goes(tmp_path: Path
         '{"name": "b", "folders": ["../x"]}',
         "{",
     ]
-    (tmp_path / cluster.JOURNAL).write_text("\n".join([*bad, good[0], *bad, good[1], *bad]))
-    assert cluster.holds(tmp_path) and cluster._noted(tmp_path)["a"].ids == ["7"]
-    assert list(cluster._noted(tmp_path)) == ["a"]
+    (tmp_path / slurm_engine.JOURNAL).write_text("\n".join([*bad, good[0], *bad, good[1], *bad]))
+    assert slurm_engine.holds(tmp_path) and slurm_engine._noted(tmp_path)["a"].ids == ["7"]
+    assert list(slurm_engine._noted(tmp_path)) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -236,7 +226,7 @@ def _base() -> bytes:
                 database.execute("PRAGMA journal_mode = DELETE")
             database.close()
             WHOLE["ledger"] = place.read_bytes()
-            with ledger.open_ledger(place) as store:
+            with ledger_file.open_ledger(place) as store:
                 WHOLE["export"] = "\n".join(json.dumps(row) for row in exchange.export(store)).encode()
     return WHOLE["ledger"]
 
@@ -281,28 +271,28 @@ def _damage(place: Path, chance: random.Random) -> None:
 
 def _use(store: database.Ledger, output: Path) -> None:
     """Everything that a night and a person do with a ledger."""
-    told = morning.report(store, None, output)
-    page.write(told, output)
+    told = night_report.report(store, None, output)
+    night_report_files.write(told, output)
     json.dumps(told, allow_nan=False).encode()
     rest = [*exchange.export(store)]
     with new_ledger(output / "copy") as copy:
         exchange.take_in(copy, [json.dumps(row) for row in rest])
-        morning.report(copy)
+        night_report.report(copy)
     for name in ("1", "2", "3", "4"):
         with contextlib.suppress(BadInput):
             bugs.find(store, name)
-    number = ledger.begin_night(store, "the next", "the-next", "main", 1, 2e9)
+    number = ledger_file.begin_night(store, "the next", "the-next", "main", 1, 2e9)
     with store.change():
-        cell = ledger.cell_id(store, "a new cell", "a", {"environment": "here"}, [])
-    record.record(store, number, cell, result(failing("lost"), healthy(), failing("fresh")))
+        cell = ledger_file.cell_id(store, "a new cell", "a", {"environment": "here"}, [])
+    add_result.record(store, number, cell, result(failing("lost"), healthy(), failing("fresh")))
     bugs.close_night(store, number, "done")
-    assert morning.report(store)["night"]["runs"] == 1
+    assert night_report.report(store)["night"]["runs"] == 1
 
 
 def _safely(place: Path, use: Callable[[database.Ledger], None]) -> bool:
     """Open and use a ledger; False where it was refused in one line."""
     try:
-        with ledger.open_ledger(place, is_checked=True) as store:
+        with ledger_file.open_ledger(place, is_checked=True) as store:
             assert all("\n" not in why and len(why) < 600 for why in store.refused)
             use(store)
     except BadInput as problem:
@@ -322,7 +312,7 @@ def test_a_hostile_ledger_breaks_no_report(seed: int) -> None:
         place.write_bytes(base)
         _damage(place, chance)
         if _safely(place, lambda store: _use(store, Path(folder))):
-            with ledger.open_ledger(place) as store:
+            with ledger_file.open_ledger(place) as store:
                 assert not store.refused
 
 
@@ -352,31 +342,31 @@ def test_one_bad_row_leaves_the_others(tmp_path: Path) -> None:
         database.execute("UPDATE signature SET traits = ? WHERE title LIKE '%b3'", ("[" * 5_000,))
         counts = {t: database.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("run", "night", "signature")}
     database.close()
-    with ledger.open_ledger(place) as store:
+    with ledger_file.open_ledger(place) as store:
         assert [why.partition(",")[0] for why in store.refused] == [
             "1 row of signature in the ledger", "1 row of run in the ledger", "1 row of sighting in the ledger",
             "1 row of place in the ledger", "1 row of tally in the ledger", "1 row of version in the ledger",
         ]  # fmt: skip
         left = {table: store.all(f"SELECT count(*) AS n FROM {table}")[0]["n"] for table in counts}
         assert left == {"run": counts["run"] - 1, "night": counts["night"], "signature": counts["signature"] - 1}
-        assert morning.report(store)["refused"]["count"] == 6
+        assert night_report.report(store)["refused"]["count"] == 6
     kept = [*(tmp_path / quarantine.FOLDER).glob("*-run.jsonl")]
     assert len(kept) == 1 and "1e+300" in kept[0].read_text()
-    with ledger.open_ledger(place) as store:
-        assert not store.refused and not morning.report(store)["refused"]["count"]
+    with ledger_file.open_ledger(place) as store:
+        assert not store.refused and not night_report.report(store)["refused"]["count"]
 
 
 def test_a_ledger_that_cannot_be_written_is_read_from_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While another process holds it, bad rows are left out of the report and stay in the file; nothing is written to the copy."""
-    monkeypatch.setattr(ledger, "BUSY_S", 0.1)
+    monkeypatch.setattr(ledger_file, "BUSY_S", 0.1)
     place = _filled(tmp_path)
     with sqlite3.connect(place) as database:
         database.execute("UPDATE run SET kind = x'ff', seconds = -1 WHERE night = 4 AND cell = 1")
     database.close()
     writer = sqlite3.connect(place, isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
-    with ledger.open_ledger(place) as store:
-        told = morning.report(store)
+    with ledger_file.open_ledger(place) as store:
+        told = night_report.report(store)
         assert (told["night"]["runs"], told["refused"]["count"]) == (2, 1)
         with pytest.raises(sqlite3.OperationalError):
             bugs.mute(store, 1, "why")
@@ -406,7 +396,7 @@ def test_a_hostile_import_costs_its_own_lines(seed: int) -> None:
                 assert store.all("SELECT count(*) AS n FROM sighting")[0]["n"] == 8
             exchange.take_in(store, lines)  # the whole one repairs what was refused
             _use(store, output)
-        with ledger.open_ledger(output / "ledger.sqlite", is_checked=True) as store:
+        with ledger_file.open_ledger(output / "ledger.sqlite", is_checked=True) as store:
             assert not store.refused
 
 
@@ -431,7 +421,7 @@ def test_prune_deletes_nothing_outside(name: str, job: str, is_import: bool) -> 
         folder = Path(place)
         _, before = _outside(folder)
         (folder / "suite.toml").write_text(SUITE)
-        asked = suite.read(folder / "suite.toml")
+        asked = suite_file.read(folder / "suite.toml")
         name = name.replace("ABSOLUTE", str(folder / "outside"))
         output = folder / "out"
         (output / "nights").mkdir(parents=True)
@@ -448,6 +438,6 @@ def test_prune_deletes_nothing_outside(name: str, job: str, is_import: bool) -> 
             with new_ledger(output) as store:
                 exchange.take_in(store, changed)
         source = output / "ledger.sqlite" if is_import else folder / "other" / "ledger.sqlite"
-        with ledger.open_ledger(source) as store:
+        with ledger_file.open_ledger(source) as store:
             prune.prune(store, asked, output.resolve())
         assert {str(p) for p in (folder / "outside").rglob("*")} == before

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reprokit.host.triage import job, result
+from reprokit.host.nightly.jobs import job, job_result
 
 SPEC = {
     "schema": 1, "key": "k", "words": ["capture"], "target": ["--model", "x"], "python": "python", "cwd": "/", "retries": 1,
@@ -38,7 +38,7 @@ def test_a_wrong_result_is_called_by_where_it_begins(
     monkeypatch.setattr(job, "_reprokit", call)
     (tmp_path / "spec.json").write_text(json.dumps({**SPEC, "known": known}))
     assert job.run_job(str(tmp_path))
-    told = result.read_result(tmp_path, "k")
+    told = job_result.read_result(tmp_path, "k")
     assert [a["signature"]["title"] for a in told["attempts"]] == [where["signature"]["title"]] * 2
     assert told["minimized"]["signature"] == where["signature"]["id"]
     first = told["attempts"][0]
@@ -62,8 +62,8 @@ def test_a_killed_job_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     with pytest.raises(KeyboardInterrupt):
         job.run_job(str(tmp_path))
-    assert not result.read_result(tmp_path, "k")
+    assert not job_result.read_result(tmp_path, "k")
     ends = iter([answer("ok", "ok")])
     assert job.run_job(str(tmp_path))
     assert calls == ["capture"] * 3
-    assert len(result.read_result(tmp_path, "k")["attempts"]) == 2
+    assert len(job_result.read_result(tmp_path, "k")["attempts"]) == 2

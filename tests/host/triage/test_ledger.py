@@ -14,8 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reprokit.core.records import BadInput
-from reprokit.host.triage import bugs, database, exchange, ledger, morning, page, plan, record
+from reprokit.core.shared.errors import BadInput
+from reprokit.host.nightly import night_report, night_report_files
+from reprokit.host.nightly.ledger import add_result, bugs, database, exchange, ledger_file
+from reprokit.host.nightly.schedule import job_spec
 
 from ...conftest import ROOT
 from .nights import failing, healthy, new_ledger, night, result, status
@@ -66,21 +68,21 @@ def test_a_night_that_was_cut_short_keeps_its_news(tmp_path: Path) -> None:
     """What only a night has seen that never ended is new in the report of the next one, and told while it runs, too."""
     store = new_ledger(tmp_path)
     night(store, a=result(healthy()))
-    number = ledger.begin_night(store, "cut", "cut", "main", 2, 1e9)
-    record.record(store, number, 1, result(failing("lost")))
-    told = morning.report(store)
+    number = ledger_file.begin_night(store, "cut", "cut", "main", 2, 1e9)
+    add_result.record(store, number, 1, result(failing("lost")))
+    told = night_report.report(store)
     assert [bug["title"] for bug in told["groups"]["new"]] == ["exception: codegen | lost"]
     bugs.close_night(store, number, "incomplete")
     night(store, a=result(failing("lost")))
-    assert morning.report(store)["exit_code"] == 1
-    number = ledger.begin_night(store, "again", "again", "main", 2, 1e9)
-    record.record(store, number, 1, result(failing("second")))
+    assert night_report.report(store)["exit_code"] == 1
+    number = ledger_file.begin_night(store, "again", "again", "main", 2, 1e9)
+    add_result.record(store, number, 1, result(failing("second")))
     bugs.close_night(store, number, "incomplete")
     night(store, a=result(healthy()))
-    told = morning.report(store)
+    told = night_report.report(store)
     assert told["exit_code"] == 1 and "was cut short" in told["groups"]["new"][0]["reason"]
     night(store, a=result(healthy()))
-    assert morning.report(store)["exit_code"] == 0
+    assert night_report.report(store)["exit_code"] == 0
 
 
 def test_what_was_studied_belongs_to_its_bug(tmp_path: Path) -> None:
@@ -96,13 +98,15 @@ def test_what_was_studied_belongs_to_its_bug(tmp_path: Path) -> None:
     traits = json.loads(store.all("SELECT traits FROM signature WHERE title LIKE '%y'")[0]["traits"])
     assert (traits["rung"], traits["operator"]) == ("inductor", "aten.sin")
     assert store.all("SELECT pack FROM sighting WHERE k = 2")[0]["pack"] == "small.tar.gz"
-    assert studied["signature"]["id"] in plan.known(store) and failing("x")["signature"]["id"] not in plan.known(store)
+    assert studied["signature"]["id"] in job_spec.known(store) and failing("x")["signature"][
+        "id"
+    ] not in job_spec.known(store)
     nothing = {"signature": failing("x")["signature"]["id"], "text": "", "lines": None, "pack": None}
     night(store, a=result(failing("x"), minimized=nothing))
-    assert failing("x")["signature"]["id"] in plan.known(store)
-    for _ in range(plan.TRY_AGAIN_NIGHTS):
+    assert failing("x")["signature"]["id"] in job_spec.known(store)
+    for _ in range(job_spec.TRY_AGAIN_NIGHTS):
         night(store, a=result(failing("x")))
-    assert failing("x")["signature"]["id"] not in plan.known(store)
+    assert failing("x")["signature"]["id"] not in job_spec.known(store)
 
 
 def test_flaky_is_k_of_n(tmp_path: Path) -> None:
@@ -128,7 +132,7 @@ def test_two_bugs_in_one_model_and_one_bug_in_ten(tmp_path: Path) -> None:
     night(store, **cells)
     rows = {r["title"].split("| ")[1]: r["cells"] for r in store.all("SELECT title, count(*) AS cells FROM place JOIN signature ON id = signature GROUP BY id")}  # fmt: skip
     assert rows == {"shared": 10, "alone": 1}
-    told = morning.report(store)
+    told = night_report.report(store)
     assert {bug["tonight"] for bug in told["groups"]["new"]} == {10, 1}
 
 
@@ -137,7 +141,7 @@ def test_one_bug_across_three_versions(tmp_path: Path) -> None:
     store = new_ledger(tmp_path)
     runs = {f"v{v}": result({**failing("shared"), "torch": f"2.{v}.0"}) for v in (11, 12, 13)}
     night(store, **runs)
-    (bug,) = morning.report(store)["groups"]["new"]
+    (bug,) = night_report.report(store)["groups"]["new"]
     assert bug["torch"] == ["2.11.0", "2.12.0", "2.13.0"]
 
 
@@ -146,10 +150,10 @@ def test_the_range_in_which_it_began(tmp_path: Path) -> None:
     store = new_ledger(tmp_path)
     night(store, a=result({**healthy(), "torch": "2.12.1"}))
     night(store, a=result(failing("lost")), b=result(failing("always")))
-    one, other = sorted(morning.report(store)["groups"]["new"], key=lambda bug: bug["title"], reverse=True)
+    one, other = sorted(night_report.report(store)["groups"]["new"], key=lambda bug: bug["title"], reverse=True)
     assert one["healthy_before"] == {"night": "2026-11-001", "torch": "2.12.1", "then_torch": "2.13.0"}
     assert other["healthy_before"] is None
-    text = page.digest(morning.report(store))
+    text = night_report_files.digest(night_report.report(store))
     assert "healthy the night of 2026-11-001 with torch 2.12.1" in text
 
 
@@ -161,22 +165,22 @@ def test_near_matches_are_proposed_and_never_merged(tmp_path: Path) -> None:
     near["traits"]["message"] = old["traits"]["message"]
     night(store, a=result(old))
     night(store, a=result(old), b=result(near), c=result(failing("AssertionError dtype", frames=["q.py:r"])))
-    told = morning.report(store)
+    told = night_report.report(store)
     assert [p["bugs"] for p in told["proposals"]] == [[1, 2]]
     assert len(told["groups"]["new"]) == 2
     bugs.split(store, 1, "2", "no")
     night(store, a=result(old), b=result(near))
-    assert not morning.report(store)["proposals"]
+    assert not night_report.report(store)["proposals"]
     bugs.merge(store, 1, [2], "yes, after all")
     night(store, b=result(near))
-    told = morning.report(store)
+    told = night_report.report(store)
     assert [bug["id"] for bug in told["groups"]["open"]] == [1, 3]
     assert len(told["groups"]["open"][0]["signatures"]) == 2
     assert bugs.find(store, "2") == 1
     with pytest.raises(BadInput, match="same bug already"):
         bugs.merge(store, 1, [bugs.find(store, "2")], "")
     assert bugs.split(store, 1, near["signature"]["id"], "") == 2
-    assert len(morning.report(store)["groups"]["open"]) == 3
+    assert len(night_report.report(store)["groups"]["open"]) == 3
     bugs.merge(store, 1, [2], "by mistake")
     assert bugs.split(store, 1, "2", "") == 2
     assert {r["bug"] for r in store.all("SELECT bug FROM signature")} == {1, 2, 3}
@@ -192,11 +196,11 @@ def test_a_muted_bug_is_no_news(tmp_path: Path) -> None:
     """It stays in the ledger, and the night's exit code is 0."""
     store = new_ledger(tmp_path)
     night(store, a=result(failing("known")))
-    assert morning.report(store)["exit_code"] == 1
+    assert night_report.report(store)["exit_code"] == 1
     bugs.mute(store, 1, "waiting")
     for shows in (True, False, False, False, True):
         night(store, a=result(failing("known") if shows else healthy()))
-        assert morning.report(store)["exit_code"] == 0
+        assert night_report.report(store)["exit_code"] == 0
         assert status(store, "known") == "muted"
     bugs.mute(store, 1, None)
     assert status(store, "known") == "open"
@@ -208,12 +212,12 @@ def test_an_expected_failure_is_no_news_and_its_end_is(tmp_path: Path) -> None:
     codes = []
     for told in (failing("known"), failing("known"), healthy(), healthy()):
         night(store, a=result(told, expect=("exception",)))
-        codes.append(morning.report(store)["exit_code"])
+        codes.append(night_report.report(store)["exit_code"])
     assert codes == [0, 0, 1, 0]
     codes = []
     for told in (failing("known"), {**healthy(), "verdict": {"kind": "unknown"}}, healthy()):
         night(store, b=result(told, expect=("exception",)))
-        codes.append(morning.report(store)["exit_code"])
+        codes.append(night_report.report(store)["exit_code"])
     assert codes == [0, 0, 1]
 
 
@@ -224,7 +228,7 @@ def test_an_alias_in_the_same_cell_counts_once(tmp_path: Path) -> None:
     bugs.merge(store, 1, [2], "")
     for what in ("x", "y", "x", "y"):
         night(store, a=result(failing(what), healthy()))
-    (bug,) = morning.report(store)["groups"]["flaky"]
+    (bug,) = night_report.report(store)["groups"]["flaky"]
     assert (bug["hits"], bug["runs"], bug["tonight"]) == (6, 11, 1)
 
 
@@ -236,7 +240,7 @@ def test_a_slower_compile_is_a_bug(tmp_path: Path) -> None:
     assert not store.all("SELECT id FROM bug")
     for place in range(20):  # which phase has grown most is not what it is called by
         night(store, a=result(healthy(16.0, lowering=9.0 + place % 2, codegen=10.5 if place == 7 else 7.0)))
-    (bug,) = morning.report(store)["groups"]["open"]
+    (bug,) = night_report.report(store)["groups"]["open"]
     assert bug["title"] == "compile-time-regression: a environment=here"
     assert bug["cause"].startswith("16.0 CPU-seconds, usually 10.0 CPU-seconds (median of 7 nights")
     assert bug["hits"] == 20
@@ -262,7 +266,7 @@ def test_more_memory_is_a_bug_of_its_own(tmp_path: Path) -> None:
     for _ in range(6):
         night(store, a=result(healthy(10.0, 1e9)))
     night(store, a=result(healthy(10.0, 2e9)))
-    (bug,) = morning.report(store)["groups"]["new"]
+    (bug,) = night_report.report(store)["groups"]["new"]
     assert bug["kind"] == "memory-regression"
 
 
@@ -271,7 +275,7 @@ def test_a_result_counts_once(tmp_path: Path) -> None:
     store = new_ledger(tmp_path)
     number = night(store, a=result(failing("lost")))
     before = [*exchange.export(store)]
-    assert not record.record(store, number, 1, result(failing("lost")))
+    assert not add_result.record(store, number, 1, result(failing("lost")))
     assert [*exchange.export(store)] == before
 
 
@@ -279,13 +283,13 @@ def test_the_order_of_nights_is_no_clocks_business(tmp_path: Path) -> None:
     """A clock that was put back by a year changes no status."""
     store = new_ledger(tmp_path)
     for place, told in enumerate([failing("lost"), healthy(), healthy(), healthy()]):
-        number = ledger.begin_night(store, f"uid {place}", f"n{place}", "main", 1, 2e9 - 4e7 * place)
+        number = ledger_file.begin_night(store, f"uid {place}", f"n{place}", "main", 1, 2e9 - 4e7 * place)
         with store.change():
-            cell = ledger.cell_id(store, "a", "a", {}, [])
-        record.record(store, number, cell, result(told))
+            cell = ledger_file.cell_id(store, "a", "a", {}, [])
+        add_result.record(store, number, cell, result(told))
         bugs.close_night(store, number, "done")
     assert status(store, "lost") == "fixed"
-    assert morning.report(store)["night"]["name"] == "n3"
+    assert night_report.report(store)["night"]["name"] == "n3"
 
 
 choices = st.lists(
@@ -367,7 +371,7 @@ def test_bad_ledgers_are_refused_and_left_alone(tmp_path: Path) -> None:
     def refused(data: bytes, words: str) -> None:
         place.write_bytes(data)
         with pytest.raises(BadInput, match=words) as told:
-            ledger.open_ledger(place, is_checked=True)
+            ledger_file.open_ledger(place, is_checked=True)
         assert "\n" not in str(told.value)
         assert place.read_bytes() == data
 
@@ -384,7 +388,7 @@ def test_bad_ledgers_are_refused_and_left_alone(tmp_path: Path) -> None:
         newer.execute("PRAGMA user_version = 99")
     newer.close()
     refused(place.read_bytes(), "written by a newer reprokit .schema 99")
-    with ledger.open_ledger(database.backup_of(place), is_checked=True) as kept:
+    with ledger_file.open_ledger(database.backup_of(place), is_checked=True) as kept:
         assert len(kept.all("SELECT id FROM bug")) == 150
 
 
@@ -394,7 +398,7 @@ def test_two_writers_wait_for_each_other(tmp_path: Path) -> None:
     night(store, **{f"c{i}": result(failing(f"b{i}")) for i in range(20)})
 
     def mute_all() -> None:
-        with ledger.open_ledger(store.path) as other:
+        with ledger_file.open_ledger(store.path) as other:
             for bug in range(1, 21):
                 bugs.mute(other, bug, "known")
 
@@ -420,7 +424,7 @@ while True:
     night(store, **{{f"c{{i}}": result(failing(f"b{{i}}"), healthy()) for i in range(50)}})
 """
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == -9
-    store = ledger.open_ledger(tmp_path / "ledger.sqlite", is_checked=True)
+    store = ledger_file.open_ledger(tmp_path / "ledger.sqlite", is_checked=True)
     torn = store.all(
         "SELECT 1 FROM run WHERE NOT EXISTS(SELECT 1 FROM sighting s WHERE s.night = run.night AND s.cell = run.cell)"
     )

@@ -1,0 +1,144 @@
+"""One probe, from inside a child of the fork server: run a program as ``python FILE`` would, watched like any target.
+
+The child writes what every watched process writes (journal, stacks, output) into a run directory of its own,
+so that the host judges it with the same rules as a capture.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+import tempfile
+import traceback
+import types
+from typing import Any, NoReturn
+
+from ...core.shared import without_compile
+from .. import import_hook, install_hooks
+from ..__main__ import run_factory
+from ..experiments import overrides, stop_after_phase
+from ..record import exceptions, graph_recorder, journal, process_start
+from ..results import result_recorder
+
+NOT_RECORDED = 0
+"""Graphs of a probe are the candidate itself."""
+
+
+def run(spec: dict[str, Any], threads: int) -> NoReturn:
+    """Run ``spec["file"]``, or the factory ``spec["target"]``, in this freshly forked child; end with its exit status.
+
+    ``spec`` also has ``folder`` (a run directory), ``is_eager``, ``stop`` (a phase or None), ``is_backward``,
+    ``role`` and ``results`` (what to record, and the folder for it), ``memory_bytes`` above what the server holds, and ``file_bytes``.
+    """
+    status = 70  # of a child that could not even begin
+    try:
+        _settle(spec, threads)
+        status = _run(spec)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        _leave(status)
+    raise AssertionError  # not reached
+
+
+def _settle(spec: dict[str, Any], threads: int) -> None:
+    process_start.end_with_parent()
+    folder = spec["folder"]
+    streams = (os.open(os.devnull, os.O_RDONLY), _create(folder, "stdout.txt"), _create(folder, "stderr.txt"))
+    for number, fd in enumerate(streams):
+        os.dup2(fd, number)
+        os.close(fd)
+    sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 - these are the process's own
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, int(spec["file_bytes"]))
+    _limit(resource.RLIMIT_AS, _address_space() + int(spec["memory_bytes"]))
+    os.chdir(folder)
+    journal.RUN_DIR = os.environ["REPROKIT_RUN_DIR"] = folder
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, "cache")
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "cache", "triton")
+    graph_recorder.MAX_GRAPHS = NOT_RECORDED
+    os.environ.pop("OPENBLAS_NUM_THREADS", None)
+    if spec["openblas_threads"] is not None:
+        os.environ["OPENBLAS_NUM_THREADS"] = spec["openblas_threads"]
+    process_start.introduce()
+    import_hook.wait_for_torch()  # for processes that the program starts, and for an Inductor that is not imported yet
+    if "torch" not in sys.modules:
+        tempfile.tempdir = os.environ["TMPDIR"] = folder  # Triton leaves its files there when ptxas fails
+        return
+    import torch
+
+    # The server has one thread, or forking it would not be safe; the program has as many as in a process of its own.
+    torch.set_num_threads(threads)
+    overrides.install(spec["overrides"])
+    install_hooks.watch_dynamo()
+    if "torch._inductor.compile_fx" in sys.modules:
+        install_hooks.watch_inductor()
+    if spec["is_eager"]:
+        import torch._dynamo.config
+
+        torch._dynamo.config.disable = True
+        if not spec["role"]:  # the recorder of a role leaves the compiler out itself
+            exec(without_compile.PATCH, {"torch": torch})  # noqa: S102 - our own text, the same that fresh processes get
+    elif spec["stop"]:
+        stop_after_phase.install(spec["stop"], spec["is_backward"], lambda: _leave(0))
+    result_recorder.install(spec["role"], spec["results"])
+    if spec["target"]:
+        os.chdir(spec["target"]["cwd"])
+
+
+def _run(spec: dict[str, Any]) -> int:
+    import linecache
+
+    if spec["target"]:
+        return run_factory(spec["target"])
+
+    file = spec["file"]
+    with open(file, encoding="utf-8") as opened:
+        text = opened.read()
+    module = types.ModuleType("__main__")
+    module.__dict__.update(__file__=file, __builtins__=__builtins__)
+    sys.modules["__main__"] = module
+    sys.argv = [file]
+    sys.path[0] = os.path.dirname(file)
+    linecache.checkcache()
+    try:
+        exec(compile(text, file, "exec"), module.__dict__)  # noqa: S102 - running the program is what a probe is for
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else int(left.code is not None)
+    except BaseException as error:
+        journal.write("exception", where="uncaught", **exceptions.describe(error))
+        with contextlib.suppress(Exception):
+            traceback.print_exc()
+        return 1
+    return 0
+
+
+def _leave(status: int) -> None:
+    """End at once: what the program left for its exit is not what a probe asks about, but for what it gave."""
+    result_recorder.finish()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(status)
+
+
+def _create(folder: str, name: str) -> int:
+    return os.open(os.path.join(folder, "logs", name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+def _limit(what: int, most: int) -> None:
+    _, hard = resource.getrlimit(what)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(what, (most, hard))
+
+
+def _address_space() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")

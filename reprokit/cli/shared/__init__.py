@@ -1,0 +1,4 @@
+"""What several commands need: options, output, consent.
+
+It must not import a command.
+"""

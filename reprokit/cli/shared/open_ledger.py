@@ -1,0 +1,33 @@
+"""Open a ledger for a command. Refused rows and each failure are reported in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reprokit.cli.shared import out
+
+if TYPE_CHECKING:
+    from reprokit.host.nightly.ledger.database import Ledger
+
+
+@contextlib.contextmanager
+def opened(
+    output_dir: Path, ledger_path: Path | None, is_new_ok: bool = False, is_told: bool = False
+) -> Iterator[Ledger]:
+    """The ledger; with ``is_told``, a report prints the refused rows, so this function does not."""
+    from reprokit.core.shared.errors import BadInput
+    from reprokit.host.nightly.ledger import ledger_file
+
+    place = ledger_path or output_dir / "ledger.sqlite"
+    try:
+        with ledger_file.open_ledger(place, is_new_ok) as store:
+            if store.refused and not is_told:
+                more = len(store.refused) - 1
+                out.say(f"refused {store.refused[0]}{f'; and rows of {more} other tables' if more else ''}")
+            yield store
+    except (sqlite3.Error, UnicodeDecodeError) as problem:
+        raise BadInput(f"cannot use the ledger {place}: {problem}; see docs/ledger.md, or name another --ledger") from problem  # fmt: skip

@@ -1,0 +1,193 @@
+"""The only module that prints. It cleans every text, and a write that fails loses only its own text.
+
+A pack, a path, a ledger or a program may contain control characters, which rewrite a terminal. So no command calls
+``print`` or ``click.echo``, or opens a console of its own. A closed terminal or a full disk must not cost the pack
+that a command makes. So no method here raises. :attr:`Printer.problem` has the first failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, TypeAlias
+
+from reprokit.core.redaction import plain
+from reprokit.core.redaction.plain import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["PROGRESS", "RESULTS", "Part", "Printer", "ascii_json", "clean", "confirm", "one_line", "say"]
+
+Part: TypeAlias = "str | tuple[str, str]"
+"""A text, or a text and its style."""
+
+MOST_CHARS = 1_000
+"""Maximum length of a refusal or a line of progress, which may quote a stranger's text."""
+
+
+def one_line(text: str, most: int = MOST_CHARS) -> str:
+    """One line of bounded length from ``text``, which may have any length."""
+    return plain.one_line(text, most)
+
+
+class Printer:
+    """One of the two standard streams."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.problem: Exception | None = None
+        """The first failed write; all later output is lost."""
+
+    @property
+    def stream(self) -> TextIO | None:
+        """The current stream; None if it was closed before Python started."""
+        stream: TextIO | None = getattr(sys, self._name)
+        return stream
+
+    @property
+    def is_plain(self) -> bool:
+        """True where the stream cannot carry block characters."""
+        return not (getattr(self.stream, "encoding", None) or "").lower().startswith("utf")
+
+    @property
+    def buffer(self) -> IO[bytes] | None:
+        """The stream for the target's own bytes, which are passed on unchanged; None if the stream is closed."""
+        return getattr(self.stream, "buffer", None)
+
+    def isatty(self) -> bool:
+        """True if the stream is a terminal."""
+        try:
+            return self.stream is not None and self.stream.isatty()
+        except (OSError, ValueError):
+            return False
+
+    def line(self, *parts: Part) -> None:
+        """Print the parts, cleaned, and a newline."""
+        cleaned = [(clean(p), "") if isinstance(p, str) else (clean(p[0]), p[1]) for p in parts]
+        if not any(style for _, style in cleaned):
+            self._write("".join(text for text, _ in cleaned) + "\n")
+            return
+        from rich.text import Text
+
+        self._draw(Text.assemble(*cleaned))
+
+    def text(self, text: str) -> None:
+        """Print a whole text, cleaned, as it is: no newline is added."""
+        self._write(clean(text))
+
+    def table(
+        self,
+        titles: Iterable[str],
+        rows: Iterable[Iterable[Part]],
+        right: Sequence[str] = (),
+        whole: Sequence[str] = (),
+    ) -> None:
+        """Print columns. Columns in ``right`` are right-aligned, and cells of columns in ``whole`` are never broken."""
+        from rich.table import Table
+        from rich.text import Text
+
+        drawn = Table(box=None, pad_edge=False)
+        for title in titles:
+            side: Literal["left", "right"] = "right" if title in right else "left"
+            drawn.add_column(clean(title), justify=side, no_wrap=title in whole, overflow="fold")
+        for row in rows:
+            drawn.add_row(*(Text(clean(c)) if isinstance(c, str) else Text(clean(c[0]), c[1]) for c in row))
+        self._draw(drawn)
+
+    def json(self, value: Any) -> None:
+        """Print one value as JSON in ASCII; every other character is an escape."""
+        self._write(ascii_json(value, indent=1) + "\n")
+
+    def console(self) -> Console:
+        """A console of rich on this stream, for text that is redrawn; its writes never raise."""
+        from rich.console import Console
+
+        return Console(file=_Sink(self), highlight=False, soft_wrap=True)  # type: ignore[arg-type]
+
+    def is_lost(self) -> bool:
+        """Whether a write to the stream has failed; buffered output is then dropped."""
+        stream = self.stream
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError) as problem:
+            self.problem = self.problem or problem
+            _give_up(stream)  # type: ignore[arg-type]
+        return self.problem is not None
+
+    def _draw(self, drawn: object) -> None:
+        self.console().print(drawn)
+
+    def _write(self, text: str, stream: TextIO | None = None) -> None:
+        """Write cleaned text; after a failure, stop using the stream."""
+        stream = stream or self.stream
+        if stream is None or self.problem is not None:
+            return
+        try:
+            encoding = getattr(stream, "encoding", None) or "utf-8"
+            stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+            stream.flush()
+        except (OSError, ValueError) as problem:
+            self.problem = problem
+            _give_up(stream)
+
+
+class _Sink:
+    """A stream for rich: the printer's stream, without its exceptions.
+
+    It is the original stream: while rich redraws a line, ``sys.stderr`` is a proxy of its console.
+    """
+
+    def __init__(self, printer: Printer) -> None:
+        self._printer, self._stream = printer, printer.stream
+        self.encoding = getattr(printer.stream, "encoding", None) or "utf-8"
+
+    def write(self, text: str) -> int:
+        """Write the output of rich: cleaned text, and rich's own colours."""
+        self._printer._write(text, self._stream)
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: this object buffers nothing."""
+
+    def isatty(self) -> bool:
+        """Whether the stream is a terminal."""
+        return self._printer.isatty()
+
+
+def ascii_json(value: Any, indent: int | None = None, sort_keys: bool = False) -> str:
+    """JSON in which every character that is not plain ASCII is an escape, on one line without ``indent``."""
+    return json.dumps(value, indent=indent, sort_keys=sort_keys, default=repr).replace("\x7f", "\\u007f")
+
+
+def _give_up(stream: TextIO) -> None:
+    """Drop the buffered output of the stream; otherwise Python fails again when it exits."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(null, stream.fileno())
+        finally:
+            os.close(null)
+
+
+RESULTS = Printer("stdout")
+"""The results of a command, on stdout."""
+PROGRESS = Printer("stderr")
+"""Progress and refusals, on stderr."""
+
+
+def say(text: str) -> None:
+    """Print one line of progress. Spaces at its start are kept, as for the frames of a stack."""
+    indent = " " * min(len(text) - len(text.lstrip(" ")), 8)
+    PROGRESS.line(f"reprokit: {indent}{one_line(text)}")
+
+
+def confirm(question: str) -> bool:
+    """Ask on stderr. If there is no answer, or the question could not be shown, the answer is no."""
+    import click
+
+    return PROGRESS.problem is None and click.confirm(clean(question), default=False, err=True)

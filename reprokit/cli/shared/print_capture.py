@@ -1,0 +1,192 @@
+"""Print what a capture found, and a report in the terminal: the cause in words, the phases as bars, the measures as a line, the last stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from reprokit.cli.shared.out import RESULTS, one_line
+from reprokit.core.judge.hangs.hang_causes import EXPLAIN
+from reprokit.core.judge.responsible import responsibility
+from reprokit.host.pack import placeholder_counts
+
+BAR = 40
+FRAMES = 12
+LINE, LABEL = 2_000, 40
+MOST_ROWS = 200
+"""Maximum number of printed rows of one list of a report."""
+MOST_POINTS = 10_000
+_LEVELS = "▁▂▃▄▅▆▇█"
+_PLAIN_LEVELS = ".:-=+*#@"
+
+
+def report(model: dict[str, Any]) -> None:
+    """Print ``report.json`` of a pack; a stranger may have written it, so values are checked and output is bounded."""
+
+    def line(text: object, style: str = "") -> None:
+        RESULTS.line((one_line(_text(text)), style))
+
+    line(model.get("reason"), "bold")
+    for text in (model.get("explain"), *(f"also {_text(row)}" for row in _rows(model, "also"))):
+        if text:
+            line(text)
+    if model.get("not_filed"):
+        line(f"do not file it: {_text(model.get('not_filed'))}")
+    for name, value in [*_dict(model.get("work")).items()][:MOST_ROWS]:
+        line(f"{name}: {_text(value)}")
+    for answer in _dicts(model, "answers"):
+        line(f"{_text(answer.get('question'))}: {_text(answer.get('answer'))}")
+    for row in (*_rows(model, "path"), *_rows(model, "evidence")):
+        line(f"- {_text(row)}")
+    table(_dict(model.get("growth")))
+    if said := _dict(model.get("ablation")).get("sentence"):
+        line(said)
+    timeline = _dict(model.get("timeline"))
+    _phases(_dicts(timeline, "phases"))
+    for series in _dicts(timeline, "series"):
+        values = [p[1] for p in _rows(series, "points", MOST_POINTS) if isinstance(p, list) and len(p) == 2]
+        numbers = _finite(values)
+        if numbers:
+            name = one_line(_text(series.get("name")), LABEL)
+            RESULTS.line(f"{name:<18} {_spark(numbers)} at most {_amount(max(numbers), series.get('unit'))}")
+    for stack in _dicts(model, "stacks")[:8]:
+        line(f"{_text(stack.get('who'))}: {_text(stack.get('told'))}", "bold")
+        frames = _rows(stack, "frames", MOST_POINTS)
+        for frame in (f for f in frames[:FRAMES] if isinstance(f, dict)):
+            mark = " (moved)" if frame.get("has_moved") else ""
+            place = one_line(f"{_text(frame.get('function'))}  {_text(frame.get('place'))}{mark}")
+            RESULTS.line(f"    {place}")
+        if len(frames) > FRAMES:
+            RESULTS.line(f"    ... {len(frames) - FRAMES} more")
+
+
+def table(growth: dict[str, Any]) -> None:
+    """Print what ``growth.json`` measured at each size."""
+    for row in _rows(growth, "table"):
+        RESULTS.line(_text(row)[:LINE])
+
+
+def _phases(rows: list[dict[str, Any]]) -> None:
+    seconds = [(_text(r.get("phase")), s) for r in rows for s in _finite([r.get("seconds")])]
+    most = max((s for _, s in seconds), default=0.0)
+    for phase, spent in seconds[:12]:
+        mark = "#" if RESULTS.is_plain else "█"
+        bar = mark * max(1, round(spent / most * BAR)) if most > 0 else ""
+        RESULTS.line(f"{one_line(phase, LABEL)[:16]:<16} {spent:>8.2f} s  {bar}")
+
+
+def _finite(values: list[Any]) -> list[float]:
+    """The numbers of a stranger's list that can be drawn."""
+    return [float(v) for v in values if isinstance(v, (int, float)) and abs(v) < 1e15]
+
+
+def _spark(values: list[float]) -> str:
+    levels = _PLAIN_LEVELS if RESULTS.is_plain else _LEVELS
+    width = min(len(values), BAR)
+    chosen = [values[i * len(values) // width] for i in range(width)]
+    most = max(max(chosen), 1e-9)
+    return "".join(levels[min(int(max(v, 0.0) / most * (len(levels) - 1)), len(levels) - 1)] for v in chosen)
+
+
+def _amount(value: float, unit: object) -> str:
+    return f"{value / 1e6:.0f} MB" if unit == "bytes" else f"{value:.0%}" if unit == "share" else f"{value:.1f}"
+
+
+def _text(value: object) -> str:
+    """The head and tail of a long text. The part between is not cleaned, so a long text takes no time."""
+    text = value if isinstance(value, str) else str(value) if isinstance(value, (int, float)) else _of_holder(value)
+    return text if len(text) <= LINE else f"{text[: LINE // 2]} ... {text[-LINE // 2 :]}"
+
+
+def _of_holder(value: object) -> str:
+    return (
+        "none"
+        if value is None
+        else f"{type(value).__name__} of {len(value)}"
+        if isinstance(value, (list, dict))
+        else ""
+    )
+
+
+def _rows(holder: dict[str, Any], name: str, most: int | None = None) -> list[Any]:
+    value = holder.get(name)
+    return value[: MOST_ROWS if most is None else most] if isinstance(value, list) else []
+
+
+def _dicts(holder: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    return [row for row in _rows(holder, name) if isinstance(row, dict)]
+
+
+def _dict(value: Iterable[Any] | None) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def captured_run(captured: Any) -> None:
+    """Print what a capture found and where its files lie."""
+    verdict, seen = captured.verdict, captured.seen
+    colour = {"ok": "green", "unknown": "yellow", "error-in-eager": "yellow"}.get(verdict.kind, "red")
+
+    def row(name: str, text: str) -> None:
+        RESULTS.line(f"{name:<10} {text}")
+
+    where = "" if verdict.phase in (None, "eager") else f" in {verdict.phase}"
+    RESULTS.line((verdict.kind, f"bold {colour}"), f"{where}: {verdict.reason}")
+    if verdict.kind == "ok":
+        for note in verdict.evidence:
+            row("", note)
+    if verdict.kind == "hang":
+        for name in (verdict.cause or "unknown", *verdict.also):
+            row("cause", f"{name}: {EXPLAIN.get(name, '')}")
+        for step in verdict.path[:6]:
+            row("waits", step)
+    for answer in seen.answers:
+        row("asked", f"{answer.question}: {answer.answer.splitlines()[-1]}")
+    row("signature", f"{captured.signature.id}  {captured.signature.title}")
+    if captured.model:
+        row("model", captured.model)
+    if captured.weights:
+        row("weights", captured.weights)
+    for place, difference in enumerate(verdict.simulated):
+        row("simulated" if not place else "", difference)
+    nodes = {level: sum(g.nodes for g in seen.graphs if g.level == level) for level in ("dynamo", "aten")}
+    row("cost", f"{seen.seconds:.1f} s, {seen.cpu_s:.1f} CPU-seconds, {seen.peak_rss_bytes / 1e6:.0f} MB at most")
+    if seen.graphs:
+        row("graphs", f"{len(seen.graphs)} recorded: {nodes['dynamo']} Dynamo nodes, {nodes['aten']} ATen nodes")
+    if captured.ablation and captured.ablation.sentence:
+        row("ablation", captured.ablation.sentence)
+    if captured.minimized and captured.minimized.text:
+        row("minimized", captured.minimized.say())
+        row("", captured.minimized.spent())
+        for note in captured.minimized.notes:
+            row("", note)
+    if seen.is_command:
+        row(
+            "exit",
+            f"the command's own exit status was {seen.exit_status}"
+            if seen.exit_status is not None
+            else "the command was ended by reprokit",
+        )
+    for name, path in (
+        ("run", captured.run_path),
+        ("pack", captured.pack_path),
+        ("issue", captured.issue_path),
+        ("repro", captured.repro_path),
+        ("candidate", captured.candidate_path),
+        ("report", captured.report_path),
+    ):
+        if path:
+            row(name, str(path))
+    if captured.hidden:
+        row("redacted", placeholder_counts.say(captured.hidden))
+    if captured.unproven:
+        row("no repro", f"nothing proves one: {captured.unproven}")
+    if captured.url:
+        row("file it", captured.url)
+    elif verdict.kind != "ok" and (why := responsibility.why_not_filed(verdict)):
+        row("not filed", why)
+        for because in verdict.responsible_because if verdict.responsible in ("user", "driver", "machine") else ():
+            row("", because)
+    for missing in captured.missing:
+        row("missing", f"{missing.what}: {missing.why}")
+    for trimmed in captured.trimmed:
+        row("trimmed", trimmed)

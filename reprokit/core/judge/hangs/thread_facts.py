@@ -1,0 +1,155 @@
+"""What the rules of ``hang_causes.json`` ask about one thread: its state, its stack, what it wants and waits for."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pkgutil
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reprokit.core.judge.stacks import frames as fr
+from reprokit.core.judge.stacks.recent_dumps import place, recent, stacks_of, threads_of
+from reprokit.core.records.dumps import Frame, ThreadStack
+from reprokit.core.records.observation import Observation
+from reprokit.core.records.process_state import BUSY_SHARE, PYTHON, ProcessState, ThreadState
+
+TABLE: dict[str, Any] = json.loads(pkgutil.get_data(__package__, "hang_causes.json") or b"{}")
+
+SOME_SHARE = 0.1
+GIL_STALE_S = 1.5
+"""The heartbeat thread beats four times a second; a loaded machine may delay it by some beats."""
+LEAST_GROWTH_BYTES = 60 << 20
+LARGE_GROWTH_BYTES = 150 << 20
+LEAST_QUARTER_BYTES = 4 << 20
+LEAST_HISTORY_S = 8.0
+LEAST_HISTORY_CPU_S = 4.0
+"""A healthy start grows too: growth over less than this says nothing."""
+
+
+@dataclass
+class Facts:
+    """The answers for one thread."""
+
+    process: ProcessState
+    thread: ThreadState
+    frames: tuple[Frame, ...]
+    """Normalised, innermost first."""
+    raw: tuple[Frame, ...]
+    """The same with the files as the tool told them, for people."""
+    states: str
+    busy: bool | None
+    gil: str
+    owned: bool | None
+    moved: bool
+    growing: bool
+    endless: bool
+    line: str
+    team: bool
+    """Native threads of the process burn a processor: an OpenMP team, a thread pool of a library."""
+
+    @property
+    def top(self) -> str:
+        """Where it stands, for a sentence."""
+        return place(self.raw)
+
+
+def is_growing(memory: Sequence[tuple[float, int, float]]) -> bool:
+    """Resident memory grew in every quarter of a history that is long enough to mean something."""
+    if len(memory) < 5:
+        return False
+    quarters = [memory[i * (len(memory) - 1) // 4][1] for i in range(5)]
+    steps = [b - a for a, b in itertools.pairwise(quarters)]
+    total = quarters[-1] - quarters[0]
+    spans = memory[-1][0] - memory[0][0], memory[-1][2] - memory[0][2]
+    is_long = spans[0] >= LEAST_HISTORY_S or spans[1] >= LEAST_HISTORY_CPU_S
+    is_long |= spans[0] >= LEAST_HISTORY_S / 2 and total >= LARGE_GROWTH_BYTES
+    is_steady = min(steps) > LEAST_QUARTER_BYTES and steps[-1] > 0.3 * total / 4
+    return is_long and is_steady and total > LEAST_GROWTH_BYTES
+
+
+def of_thread(seen: Observation, process: ProcessState, thread: ThreadState) -> Facts:
+    """Gather the facts of one thread from the evidence and the dumps."""
+    seen = recent(seen)
+    told = stacks_of(seen, process.pid, thread.tid)
+    stacks = [fr.normalise(frames) for frames in told]
+    is_main = thread.tid == process.pid
+    dumps = threads_of(seen, process.pid)
+    pythons = {t.tid for threads in dumps for t in threads} | {thread.tid}
+    has_owner = any(t.tid for threads in dumps for t in threads)
+    owned = any(t.owns_gil and t.tid == thread.tid for threads in dumps for t in threads) if has_owner else None
+    age = process.gil_age_s
+    states = process.states if process.is_stopped else thread.states or process.states
+    lines = seen.evidence.generated_lines or {}
+    is_story = (process.pid, thread.tid) == (seen.main_pid, seen.working_tid or seen.main_pid)
+    return Facts(
+        process=process,
+        thread=thread,
+        frames=stacks[-1] if stacks else (),
+        raw=told[-1] if told else (),
+        states=states,
+        busy=None if thread.want is None else thread.want > BUSY_SHARE,
+        gil="" if age is None else "stale" if age > GIL_STALE_S else "fresh",
+        owned=owned,
+        moved=any(a != b for a, b in itertools.pairwise(stacks)),
+        growing=(is_main or is_story) and is_growing(process.memory),
+        endless=is_story and bool(seen.endless_line),
+        team=sum(t.want or 0.0 for t in process.threads if t.tid not in pythons) > BUSY_SHARE,
+        line=next((lines[key] for f in (told[-1] if told else ()) if (key := f"{f.file}:{f.line}") in lines), ""),
+    )
+
+
+def is_service(thread: ThreadStack) -> bool:
+    """A thread that only serves: our heartbeat, idle pool workers, monitors."""
+    frames = [f for f in fr.normalise(thread.frames) if not f.file.startswith(("<stdlib>/threading", "<frozen>"))]
+    for rule in TABLE["service"]:
+        for frame in frames[:1] if rule.get("innermost") else frames:
+            if _is_frame(rule, frame):
+                return True
+    return not thread.frames
+
+
+def _is_frame(rule: dict[str, Any], frame: Frame) -> bool:
+    name = frame.function.rsplit(".", 1)[-1]
+    return bool(re.fullmatch(rule["file"], frame.file) and re.fullmatch(rule["function"], name))
+
+
+_WAITS_FOR_GIL = re.compile(r"0x[0-9a-f]+|pthread_cond_timedwait|take_gil|PyEval_\w+|_PyEval_\w+")
+
+
+def _is_python_code(native: tuple[str, ...]) -> bool:
+    """Nothing native stands above Python code but the wait for the GIL, which a thread that runs shares."""
+    return native[-1:] == (PYTHON,) and all(_WAITS_FOR_GIL.fullmatch(name) for name in native[:-1])
+
+
+def holds(when: dict[str, Any], facts: Facts) -> bool:
+    """Whether all conditions of a rule hold; the table says what each means."""
+    native = facts.thread.native
+    checks: dict[str, Callable[[Any], bool]] = {
+        "states": lambda want: bool(re.fullmatch(want, facts.states)),
+        "busy": lambda want: facts.busy is want or (want is False and facts.busy is None),
+        "gil": lambda want: facts.gil == want,
+        "owned": lambda want: facts.owned is want,
+        "moved": lambda want: facts.moved is want,
+        "growing": lambda want: facts.growing is want,
+        "endless": lambda want: facts.endless is want,
+        "syscall": lambda want: bool(re.fullmatch(want, facts.thread.syscall)),
+        "native": lambda want: any(re.search(want, name) for name in native),
+        "no_native": lambda want: native not in ((), (PYTHON,)) and not any(re.search(want, n) for n in native),
+        "in_python": lambda want: (_is_python_code(native) and (facts.thread.want or 0.0) > SOME_SHARE) is want,
+        "shares": lambda want: (
+            ((facts.thread.want or 0.0) > SOME_SHARE and (facts.process.want or 0.0) > BUSY_SHARE) is want
+        ),
+        "team": lambda want: facts.team is want,
+        "line": lambda want: bool(re.search(want, facts.line)),
+        "frame": lambda want: any(_is_frame(want, f) for f in facts.frames[: want["within"]]),
+    }
+    return all(checks[name](want) for name, want in when.items())
+
+
+def growth_per_s(memory: Sequence[tuple[float, int, float]]) -> float:
+    """Bytes a second over the whole history."""
+    span = memory[-1][0] - memory[0][0] if memory else 0.0
+    return (memory[-1][1] - memory[0][1]) / span if span > 0 else 0.0

@@ -1,0 +1,250 @@
+"""Who is responsible for a failure, and whether it can be filed upstream.
+
+One function decides, from the evidence alone. Every text that mentions filing (the terminal, the issue, labels,
+``reprokit issue``) asks this module and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from reprokit.core.judge.responsible import ownership, simulation_gaps
+from reprokit.core.judge.stacks import frames as fr
+from reprokit.core.judge.stacks import phases
+from reprokit.core.judge.stacks.evidence import blamed
+from reprokit.core.records.finding import Verdict
+from reprokit.core.records.observation import Observation
+
+PARTIES = ("user", "torch", "triton", "driver", "machine", "reprokit", "unknown")
+"""Who can be responsible. ``user`` is any code that is not torch's and that the program brings: its own, or that of a
+third-party package. ``machine`` is the operating system and its limits: disk, memory, a stopped process."""
+UPSTREAM = {"torch": "pytorch/pytorch", "triton": "triton-lang/triton"}
+"""Responsible party -> the repository that takes its issues."""
+_BEFORE_OWN = ("dynamo-trace", "guards")
+"""Phases before any backend or pass of the program's own."""
+_NOT_UPSTREAM = {
+    "ok": "nothing failed",
+    "error-in-eager": "nothing shows that the compiler is at fault",
+    "unknown": "no failure of the compiler could be shown",
+}
+_DRIVER = re.compile(
+    r"CUDA driver version is insufficient|CUDA driver initialization failed|CUDA error: (?:unknown error|system not yet"
+    r" initialized|initialization error|no CUDA-capable device is detected|the provided PTX was compiled with an unsupported"
+    r" toolchain)|Found no NVIDIA driver|NVML (?:error|_ERROR)\w*|NVML_ERROR_\w+|Driver/library version mismatch"
+)
+"""What the driver of a GPU says of itself."""
+
+
+@dataclass(frozen=True)
+class Responsible:
+    """Who is responsible, and what says so."""
+
+    party: str
+    """One of ``PARTIES``; empty where nothing failed."""
+    because: tuple[str, ...] = ()
+    """One sentence for each piece of evidence."""
+    place: str = ""
+    """The ``FILE:LINE`` in the user's own code, or the symbol, that is responsible; empty where it is not known."""
+
+
+def decide(verdict: Verdict, seen: Observation) -> Responsible:
+    """Name the party that is responsible for ``verdict``; pure, so the same evidence always gets the same answer.
+
+    The first question that has an answer decides.
+    """
+    if verdict.kind == "ok":
+        return Responsible("")
+    if verdict.cause == simulation_gaps.CAUSE:
+        return Responsible("reprokit", (verdict.reason,), verdict.detail)
+    questions = (
+        _machine,
+        _driver,
+        _unjudged,
+        _without_compiler,
+        _different_ranks,
+        _own_code,
+        _needs_own_code,
+        _custom_operator,
+        _triton,
+        _memory,
+        _outside_compiler,
+        _undecided,
+    )
+    answers = (question(verdict, seen) for question in questions)
+    found = next((answer for answer in answers if answer is not None), None)
+    return found or Responsible("torch", (_inside(verdict, seen),))
+
+
+def _machine(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """A full disk, a stopped process, a device that does not answer, a lock of another program, a SIGKILL from outside."""
+    cause = verdict.cause or ""
+    if cause == "disk-full":
+        return Responsible("machine", ("The disk is full, or a file reached its size limit.",))
+    if verdict.kind == "crash" and cause == "SIGKILL" and not seen.oom_evidence:
+        return Responsible("machine", ("The target was killed by SIGKILL, which the compiler does not send.",))
+    if verdict.kind != "hang":
+        return None
+    if cause == "stopped" or cause.endswith("-stopped"):
+        return Responsible("machine", ("A process is stopped by a signal (state T).",))
+    if cause == "uninterruptible":
+        return Responsible("machine", ("A thread waits in the kernel for a device (state D).",))
+    own = {process.pid for process in seen.evidence.processes}
+    holder = next((lock.pid for lock in seen.evidence.locks if lock.is_holder and lock.pid not in own), None)
+    if cause == "file-lock" and holder is not None:
+        why = f"Process {holder} holds the lock, and it is none of the target's."
+        return Responsible("machine", (why,))
+    return None
+
+
+def _unjudged(verdict: Verdict, seen: Observation) -> Responsible | None:
+    return Responsible("unknown", (verdict.reason,)) if verdict.kind == "unknown" else None
+
+
+def _without_compiler(verdict: Verdict, seen: Observation) -> Responsible | None:
+    if verdict.kind != "error-in-eager":
+        return None
+    frames = ownership.stack_of(verdict, seen)
+    place = ownership.innermost(frames)
+    is_elsewhere = seen.raised is None and not ownership.is_own(frames[0].file) if frames else True
+    if place is None or is_elsewhere:
+        return Responsible("unknown", (verdict.reason,))
+    return Responsible("user", (verdict.reason,), place.at)
+
+
+def _different_ranks(verdict: Verdict, seen: Observation) -> Responsible | None:
+    if verdict.kind != "rank-mismatch":
+        return None
+    line = re.match(r"\S+:\d+", verdict.work.get("line", ""))
+    return Responsible("user", ("The ranks of the program compile different graphs.",), line.group() if line else "")
+
+
+def _own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """A pass, backend, lowering, decomposition or operator of the program that raises, dies or hangs."""
+    if verdict.kind not in ("exception", "crash", "hang", "oom", "slow-compile"):
+        return None
+    place = ownership.called_by_compiler(ownership.stack_of(verdict, seen))
+    if place is None:
+        return None
+    what = {
+        "exception": "raised",
+        "hang": "did not return",
+        "oom": "ran out of memory",
+        "slow-compile": "was at work at the deadline",
+    }.get(verdict.kind, "died")
+    why = f"torch called {place.function} in {place.words}, and it {what}."
+    return Responsible("user", (why,), place.at)
+
+
+def _needs_own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
+    if seen.fails_only_with == "passes":
+        why = "It passes without the program's own passes."
+        return Responsible("user", (why,), next(iter(seen.own_passes), ""))
+    if seen.fails_only_with == "backend":
+        why = "It fails with the program's own backend, and with no backend of torch's."
+        return Responsible("user", (why,), seen.own_backend)
+    return None
+
+
+def _undecided(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """The program's own passes or backend took part, and no run without them gave an answer."""
+    if seen.fails_only_with or not (seen.own_passes or seen.own_backend) or verdict.phase in _BEFORE_OWN:
+        return None
+    if verdict.kind not in ("exception", "crash", "hang", "wrong-result"):
+        return None
+    what = "backend" if seen.own_backend else "passes"
+    return Responsible("unknown", (f"The program's own {what} took part, and nothing shows what happens without.",))
+
+
+def _custom_operator(verdict: Verdict, seen: Observation) -> Responsible | None:
+    operator = ownership.custom_operator(verdict, seen)
+    if not operator:
+        return None
+    if verdict.kind == "wrong-result":
+        _, _, said = seen.departure.partition("; ")
+        why = (
+            f"{said[:1].upper()}{said[1:]}." if said else f"The results differ first at the custom operator {operator}."
+        )
+    elif verdict.phase == "dynamo-trace":
+        why = f"The custom operator {operator} raised on fake tensors: its fake kernel did."
+    else:
+        why = f"The fake kernel of {operator} disagrees with its real result."
+    return Responsible("user", (why,), operator)
+
+
+def _driver(verdict: Verdict, seen: Observation) -> Responsible | None:
+    raised = blamed(seen)
+    if seen.simulated or raised is None:
+        return None
+    said = next((found.group() for link in raised.chain if (found := _DRIVER.search(link.message))), "")
+    return Responsible("driver", (f"The driver of the GPU said: {said}.",)) if said else None
+
+
+def _triton(verdict: Verdict, seen: Observation) -> Responsible | None:
+    if seen.kernel:
+        return Responsible("triton", ("Triton alone fails to compile the kernel.",))
+    if verdict.phase not in (*phases.TRITON_STAGES, "triton-compile"):
+        return None
+    inner = next((f for f in fr.normalise(ownership.stack_of(verdict, seen)) if not f.file.startswith("<")), None)
+    if inner is None or not inner.file.startswith("triton/"):
+        return None
+    return Responsible("triton", (f"The failure is in {fr.show(inner)}, in phase {verdict.phase}.",))
+
+
+def _memory(verdict: Verdict, seen: Observation) -> Responsible | None:
+    if verdict.kind != "oom":
+        return None
+    if verdict.phase in phases.COMPILE_PHASES:
+        return Responsible("torch", (f"Memory ran out while the compiler was at work, in phase {verdict.phase}.",))
+    return Responsible("machine", ("Memory ran out while the compiler was not at work.",))
+
+
+def _outside_compiler(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """A hang with nothing of the compiler, and nothing that it made, on the stack."""
+    if verdict.kind != "hang" or verdict.phase in (*phases.COMPILE_PHASES, "kernel-run", "collective"):
+        return None
+    frames = ownership.stack_of(verdict, seen)
+    if not frames or fr.RULES.is_compiled(fr.normalise(frames)):
+        return None
+    place = ownership.innermost(frames)
+    significant, _ = fr.RULES.significant(fr.normalise(frames), 1)
+    if place is None or (significant and significant[0].file.startswith("torch/")):
+        return Responsible("unknown", ("Nothing of the compiler is on the stack that did not move.",))
+    why = f"The stack that did not move ends in {place.words}, and nothing of the compiler is on it."
+    return Responsible("user", (why,), place.at)
+
+
+def _inside(verdict: Verdict, seen: Observation) -> str:
+    """What was seen of torch, as a sentence."""
+    kept, _ = fr.RULES.significant(fr.normalise(ownership.stack_of(verdict, seen)), 1)
+    if kept and verdict.kind in ("exception", "crash", "hang"):
+        return f"The failure is in {fr.show(kept[0])}."
+    return verdict.reason
+
+
+def repository(verdict: Verdict) -> str:
+    """The repository where ``verdict`` can be filed; empty where it should not be filed."""
+    return "" if why_not_filed(verdict) else UPSTREAM[verdict.responsible]
+
+
+def why_not_filed(verdict: Verdict) -> str:
+    """Why ``verdict`` should not be filed upstream, as a clause; empty where it can be filed."""
+    if verdict.kind in _NOT_UPSTREAM and verdict.responsible != "reprokit":
+        return _NOT_UPSTREAM[verdict.kind]
+    if verdict.responsible in UPSTREAM:
+        return ""
+    if verdict.responsible == "user":
+        return _in_own_code(verdict)
+    at = f" at {verdict.responsible_place}" if verdict.responsible_place else ""
+    return {
+        "driver": "the driver of the GPU is responsible, not the compiler",
+        "machine": "the machine is responsible, not the compiler",
+        "reprokit": f"reprokit itself is responsible{at}",
+    }.get(verdict.responsible, "nothing shows who is responsible")
+
+
+def _in_own_code(verdict: Verdict) -> str:
+    place = verdict.responsible_place
+    if "::" in place:
+        return f"the failure is in the custom operator {place}, which is not torch's"
+    return f"the failure is in {ownership.words(place)}"

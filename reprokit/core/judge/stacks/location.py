@@ -1,0 +1,190 @@
+"""Where a run was: the phase and place that stacks, exceptions and the journal tell, and what says so."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from reprokit.core.judge.stacks import frames as fr
+from reprokit.core.judge.stacks import phases
+from reprokit.core.judge.stacks.evidence import is_same, main_stacks, stacks_by_tool, still_frames
+from reprokit.core.judge.stacks.messages import telling_line
+from reprokit.core.judge.stacks.recent_dumps import recent, stacks_of
+from reprokit.core.records.dumps import Frame, Link, Raised
+from reprokit.core.records.observation import Observation
+
+
+def at_work(seen: Observation) -> tuple[str | None, tuple[str, ...]]:
+    """The phase at work, from the stacks first and from the journal otherwise, with what says so."""
+    stacks = main_stacks(seen)
+    named = phases.of_events(seen.open_events)
+    found = phases.of_frames(stacks[-1]) if stacks else None
+    if found and not (named and named[0] in phases.FINE and phases.COARSE.fullmatch(found[1].file)):
+        return found[0], (f"phase {found[0]} from frame {fr.show(found[1])}",)
+    if named:
+        return named[0], (f"phase {named[0]} from open event {named[1]}",)
+    if stacks:
+        return "eager", ("no frame of the compiler on the main thread's stack",)
+    return None, ()
+
+
+def of_open_events(seen: Observation) -> str | None:
+    """The phase that the journal left open."""
+    found = phases.of_events(seen.open_events)
+    return found[0] if found else None
+
+
+def of_exception(raised: Raised, seen: Observation) -> str | None:
+    """The phase in which an exception was raised, from its innermost frames that tell one."""
+    for link in reversed(raised.chain):
+        found = phases.of_frames(fr.normalise(link.frames))
+        if found:
+            return found[0]
+    for other in seen.compile_failures:
+        if other is not raised and is_same(raised, other):
+            return of_exception(other, Observation())
+    # Dynamo strips its frames from what it raises to the user; its own exceptions tell all the same.
+    if any(link.type.startswith("torch._dynamo.exc.") for link in raised.chain):
+        return "dynamo-trace"
+    return of_open_events(seen)
+
+
+def exception_evidence(raised: Raised) -> tuple[str, ...]:
+    """What a reader needs to check a verdict on an exception."""
+    chain = " > ".join(link.type for link in raised.chain)
+    frames: tuple[Frame, ...] = next((link.frames for link in reversed(raised.chain) if link.frames), ())
+    found = phases.of_frames(fr.normalise(frames))
+    rows = [f"exception chain: {chain}", f"message: {first_line(fr.root(raised))[:300]}"]
+    if found:
+        rows.append(f"phase {found[0]} from frame {fr.show(found[1])}")
+    return tuple(rows)
+
+
+def has_moved(seen: Observation, phase: str | None) -> bool:
+    """Some tool saw the stack at work change between two dumps.
+
+    Inside the compiler only compiler frames count: a custom pass, or a library below the compiler, may spin
+    in place. Outside of it any other line is movement.
+    """
+    for stacks in stacks_by_tool(seen).values():
+        if phase in phases.COMPILE_PHASES:
+            views: list[list[object]] = [
+                [fr.show(f) for f in stack if f.file.startswith(("torch/_", "torch/fx/", "triton/"))]
+                for stack in stacks
+            ]
+        else:
+            views = [list(stack) for stack in stacks]
+        if any(a != b for a, b in itertools.pairwise(views)):
+            return True
+    return False
+
+
+def motion(seen: Observation) -> tuple[str, ...]:
+    """What moved between the dumps and what did not, in words."""
+    rows: list[str] = []
+    if seen.quiet_s is not None:
+        last = f"; the last was: {seen.last_progress}" if seen.last_progress else ""
+        rows.append(f"no progress for {seen.quiet_s:.1f} s (limit {seen.quiet_limit_s:.0f} s){last}")
+    stacks = main_stacks(recent(seen))
+    if len(stacks) < 2:
+        return tuple(rows)
+    stable = still_frames(seen)
+    inner = sorted({fr.show(s[len(s) - len(stable) - 1]) for s in stacks if len(s) > len(stable)})
+    if not inner:
+        rows.append(f"over {len(stacks)} dumps nothing moved: {len(stable)} frames stayed the same")
+    else:
+        under = f"under {fr.show(stable[0])}, " if stable else ""
+        rows.append(
+            f"over {len(stacks)} dumps {len(stable)} frames stayed the same; {under}what moved: {', '.join(inner[:5])}"
+        )
+    lines = {s[0].line for s in stacks}
+    if not inner and len(lines) > 1:
+        rows.append(f"the innermost frame was on lines {', '.join(map(str, sorted(lines)))}")
+    return tuple(rows)
+
+
+def how_far(seen: Observation) -> str:
+    """What was done before the end, in words; empty when nothing was told."""
+    done = sum(g.is_done for g in seen.graphs if g.level == "dynamo")
+    parts = [
+        f"{done} graph{'s' if done != 1 else ''} compiled",
+        f"{sum(not g.is_done for g in seen.graphs)} begun and not done",
+    ]
+    parts = parts if seen.graphs else []
+    units = (("line", "lines traced"), ("node", "nodes lowered"))
+    parts += [f"{seen.steps[unit]} {words}" for unit, words in units if seen.steps.get(unit)]
+    return f"so far {', '.join(parts)}" if parts else ""
+
+
+def work(seen: Observation, phase: str | None) -> dict[str, str]:
+    """What was at work: pass, user line, node, graph, kernel, direction; only what is known."""
+    stack = next(iter(main_stacks(seen)[-1:]), ())
+    found: dict[str, str] = {}
+    if phase == "fx-passes":
+        named = [n.rsplit(".", 1)[-1] for n in seen.open_events if n.startswith("pass.")]
+        inner = next((f for f in stack if "/fx_passes/" in f.file), None)
+        if named:
+            found["pass"] = named[-1]
+        elif inner:
+            found["pass"] = fr.show(inner)
+    line = (seen.position if phase == "dynamo-trace" else "") or seen.last_line
+    if phase in phases.COMPILE_PHASES and line:
+        found["line"] = line
+    if phase == "lowering" and seen.position:
+        found["node"] = seen.position
+    open_graphs = [g for g in seen.graphs if not g.is_done]
+    if open_graphs and phase in phases.COMPILE_PHASES:
+        graph = open_graphs[-1]
+        level = "ATen" if graph.level == "aten" else "Dynamo"
+        turned = "backward " if graph.is_backward else ""
+        found["graph"] = (
+            f"{turned}{level} graph {graph.number} with {graph.nodes} nodes, compile id {graph.cid or 'unknown'}"
+        )
+    is_backward = any("backward" in n or "bw_compiler" in n for n in seen.open_events) or any(
+        re.fullmatch(r".*\b(_?backward\w*|bw_compiler\w*)", f.function)
+        for f in stack
+        if f.file.startswith(("torch/_functorch/", "torch/_inductor/compile_fx", "torch/autograd/"))
+    )
+    if phase in phases.COMPILE_PHASES or phase == "kernel-run":
+        found["direction"] = "backward" if is_backward else "forward"
+    if kernel := _kernel(seen):
+        found["kernel"] = kernel
+    return found
+
+
+def _kernel(seen: Observation) -> str:
+    """The line of generated code that runs, or the file that a compiler below is given."""
+    lines = seen.evidence.generated_lines or {}
+    pid = seen.main_pid or 0
+    raw = next(iter(stacks_of(seen, pid, seen.working_tid or pid)[-1:]), ())
+    for frame in raw:
+        if text := lines.get(f"{frame.file}:{frame.line}"):
+            return text
+    for process in reversed(seen.evidence.processes):
+        if process.pid != seen.main_pid and (found := re.search(r"\S+\.(?:cpp|cu|ptx|ttir|ttgir)\b", process.command)):
+            return found.group().rsplit("/", 1)[-1]
+    return ""
+
+
+def first_line(link: Link) -> str:
+    """The words of an exception that say most, in one line."""
+    return (telling_line(link.message) or link.type)[:300]
+
+
+def doing(phase: str | None, seen: Observation, at_work: dict[str, str] | None = None) -> str:
+    """``in phase lowering at node add_3``: the end of a verdict's sentence."""
+    told = at_work or {}
+    if "pass" in told:
+        at = f" ({told['pass']})"
+    elif "kernel" in told and phase in ("kernel-run", "cpp-build", "triton-compile"):
+        at = f" at {told['kernel'][:120]}"
+    else:
+        at = f" at {seen.position}" if seen.position and phase in phases.FINE_HEARTBEAT else ""
+    turned = " (backward)" if told.get("direction") == "backward" else ""
+    return f"in phase {phase}{turned}{at}" if phase else f"in no phase that could be told{at}"
+
+
+def sentence(text: str) -> str:
+    """Begin with a capital letter and end with a mark."""
+    text = text[0].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else text + "."

@@ -1,0 +1,55 @@
+"""Whose story a run tells: of several processes and threads, the one inside the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reprokit.core.judge.stacks import phases
+from reprokit.core.shared.contract.journal_format import Event, open_events
+
+PROGRESS = frozenset({"begin", "end", "progress", "graph", "graph_done", "recompile"})
+
+
+@dataclass(frozen=True)
+class Teller:
+    """The process whose story is told, and what it has open."""
+
+    pid: int
+    open_events: tuple[str, ...] = ()
+    """Names of the events begun and not ended, outermost first."""
+    tid: int = 0
+    """The thread that opened them; 0 when it is the main one, or when none is open."""
+
+
+def teller(by_pid: Mapping[int, list[Event]], root_pid: int) -> Teller:
+    """One inside the compiler, else the busiest, else the root."""
+
+    def weight(pid: int) -> tuple[bool, int, bool]:
+        events = by_pid[pid]
+        found = phases.of_events([str(e.get("name")) for e in open_events(events)])
+        is_inside = found is not None and found[0] in phases.COMPILE_PHASES
+        return is_inside, sum(e["ev"] in PROGRESS for e in events), pid == root_pid
+
+    return tell(by_pid, max(by_pid, key=weight, default=root_pid))
+
+
+def tell(by_pid: Mapping[int, list[Event]], pid: int) -> Teller:
+    """What the process ``pid`` has open."""
+    opened = open_events(by_pid.get(pid, []))
+    names = tuple(str(e.get("name")) for e in opened)
+    tid = opened[-1].get("tid", 0) if opened and phases.of_events(names[-1:]) else 0
+    return Teller(pid, names, tid if tid != pid else 0)
+
+
+def ranks(by_pid: Mapping[int, list[Event]]) -> dict[str, int]:
+    """Rank -> pid of its own process; what that starts inherits the variable and is not meant."""
+    of_pid = {pid: e.get("rank") for pid, events in by_pid.items() for e in events if e["ev"] == "process"}
+    found: dict[str, tuple[float, int]] = {}
+    for pid, events in by_pid.items():
+        for event in events:
+            rank = event.get("rank")
+            if event["ev"] == "process" and rank and of_pid.get(event.get("ppid", 0)) != rank:
+                when = (float(event.get("t", 0.0)), pid)
+                found[rank] = max(found.get(rank, when), when)  # a restarted rank has a newer process
+    return {rank: pid for rank, (_, pid) in sorted(found.items(), key=lambda row: int(row[0]))}

@@ -1,0 +1,156 @@
+"""Which part of the compiler is at work: from the innermost frame that tells, or from the open events.
+
+Frames tell more than events (passes and C++ builds have no event of their own), so callers ask
+:func:`of_frames` first. The tables follow torch 2.9 to 2.13; a file that moves falls back to its folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from reprokit.core.records.dumps import Frame
+
+# (phase, file, function), first match wins; both are regular expressions on the normalised frame.
+_BY_FRAME: tuple[tuple[str, str, str], ...] = (
+    ("collective", r"torch/distributed/(?!elastic/|launcher/|run\.py).*|torch/_C/_distributed.*", r".*"),
+    ("collective", r".*", r"wait_tensor"),
+    ("guards", r"torch/_dynamo/guards\.py|torch/_dynamo/.*guard.*\.py", r".*"),
+    ("dynamo-trace", r"torch/_dynamo/(symbolic_convert|bytecode_.*|side_effects|codegen)\.py", r".*"),
+    ("dynamo-trace", r"torch/_dynamo/variables/.*|torch/_dynamo/polyfills/.*", r".*"),
+    ("partition", r"torch/_functorch/partitioners\.py|torch/_functorch/_activation_checkpointing/.*", r".*"),
+    (
+        "kernel-run",
+        r"torch/_functorch/_aot_autograd/(runtime_wrappers|subclass_codegen)\.py.*",
+        r".*runtime_wrapper|__call__|__torch_dispatch__|forward|backward|run.*",
+    ),
+    ("kernel-run", r"torch/_functorch/_aot_autograd/runtime_wrappers\.py", r"<torn>"),
+    (
+        "aot",
+        # not the function transforms (vmap, grad ...), which eager code uses too
+        r"torch/_functorch/(?!(apis|eager_transforms|vmap|autograd_function|pyfunctorch|functional_call|deprecated|predispatch|utils)\.py).*|torch/_export/.*",
+        r".*",
+    ),
+    ("fx-passes", r"torch/_inductor/(fx_passes/.*|pattern_matcher\.py|constant_folding\.py|freezing\.py)", r".*"),
+    ("fx-passes", r"torch/_inductor/compile_fx\.py", r"_recursive_.*_passes"),
+    ("cpp-build", r"torch/_inductor/(cpp_builder|cpu_vec_isa)\.py", r".*"),
+    (
+        "cpp-build",
+        r"torch/_inductor/codecache\.py",
+        r"_?(compile_file|load_async|load_fn|_worker_compile_cpp|cpp_compile.*|_precompile_header)",
+    ),
+    (
+        "ttir",
+        r"triton/compiler/(code_generator|compiler)\.py|triton/language/.*|triton/backends/.*",
+        r"make_ttir|make_ir|ast_to_ttir|visit.*",
+    ),
+    ("ttgir", r"triton/backends/.*", r"make_ttgir"),
+    ("llir", r"triton/backends/.*", r"make_llir"),
+    ("ptx", r"triton/backends/.*", r"make_ptx"),
+    ("ptxas", r"triton/backends/.*", r"make_cubin"),
+    (
+        "triton-compile",
+        r"torch/_inductor/runtime/(triton_heuristics|compile_tasks)\.py|triton/(compiler|backends)/.*",
+        r".*",
+    ),
+    ("kernel-run", r"triton/.*|torch/_inductor/(cudagraph_trees|output_code)\.py", r".*"),
+    ("worker-wait", r"torch/_inductor/(async_compile|compile_worker/.*)(\.py)?", r".*"),
+    ("codegen", r"torch/_inductor/codegen/.*", r".*"),
+    ("codegen", r"torch/_inductor/scheduler\.py", r"_?codegen.*"),
+    ("scheduler", r"torch/_inductor/(scheduler|memory|comms|dependencies)\.py", r".*"),
+    ("codegen", r"torch/_inductor/graph\.py", r"_?codegen.*|_?compile_to_module|compile_to_fn"),
+    ("lowering", r"torch/_inductor/(graph|lowering|ir|decomposition)\.py|torch/_inductor/kernel/.*", r".*"),
+    ("codegen", r"torch/_inductor/codecache\.py", r".*"),
+    ("lowering", r"torch/_inductor/compile_fx\.py", r".*codegen_and_compile"),
+    ("kernel-run", r"<generated>", r"call|forward|<module>|partition_\d+"),
+    ("backend", r"torch/_inductor/compile_fx\.py|torch/_dynamo/(repro|backends)/.*", r".*"),
+    ("backend", r"torch/_dynamo/output_graph\.py", r"_?call_user_compiler"),
+    ("dynamo-trace", r"torch/_dynamo/(output_graph|convert_frame)\.py", r".*"),
+    ("build", r"<agent>", r"build_target"),
+    ("import", r"<frozen>", r".*"),
+)
+
+# Event name -> phase; the innermost open event that is named here decides.
+_BY_EVENT: tuple[tuple[str, str], ...] = (
+    (r"build_guards|.*[gG]uard.*", "guards"),
+    (r"bytecode_tracing|dynamo|entire_frame_compile|_compile\.compile_inner|compile_attempt_\d+", "dynamo-trace"),
+    (r"min_cut.*|.*partition.*", "partition"),
+    (r".*_passes(\..*)?|.*_pass(\..*)?|joint_graph.*|additional_fake_tensor_prop|pass\..*", "fx-passes"),
+    (r"aot_.*|create_aot_dispatcher_function|AOTAutograd.*", "aot"),
+    (r"GraphLowering\.run", "lowering"),
+    (
+        r"Scheduler\.codegen|GraphLowering\.(codegen|compile_to_.*)|PythonWrapperCodegen\..*|code_gen|.*\.codegen",
+        "codegen",
+    ),
+    (r"Scheduler\..*", "scheduler"),
+    (r"compile_file|CppCodeCache.*|.*cpp.*build.*", "cpp-build"),
+    (r"async_compile\.(wait|precompile)|.*worker.*", "worker-wait"),
+    (r"triton.*|CachingAutotuner.*", "triton-compile"),
+    (r"PyCodeCache.*", "codegen"),
+    (r"fx_codegen_and_compile|inductor_compile|compile_fx.*", "lowering"),
+    (r"backend_compile|OutputGraph\.call_user_compiler", "backend"),
+    (r"stage:import", "import"),
+    (r"stage:build", "build"),
+    (r"stage:eager-\d+", "eager"),
+    (r"stage:call-\d+", "run"),
+)
+
+TRITON_STAGES = ("ttir", "ttgir", "llir", "ptx", "ptxas")
+"""What Triton makes of a kernel, in this order; before and between them it is ``triton-compile``."""
+
+COMPILE_PHASES = frozenset(
+    {"dynamo-trace", "guards", "partition", "aot", "fx-passes", "cpp-build", "triton-compile"}
+    | {"worker-wait", "codegen", "scheduler", "lowering", "backend"}
+    | set(TRITON_STAGES)
+)
+"""Phases in which the compiler works, as opposed to the target or the code it made."""
+
+WAITS_FOR_CHILD = frozenset({"cpp-build", "worker-wait", "triton-compile", "ptxas"})
+"""Phases in which the work may be done by another process."""
+
+FINE_HEARTBEAT = frozenset({"dynamo-trace", "lowering"})
+"""Phases that journal each user line or each graph node."""
+
+COARSE = re.compile(
+    r"torch/_dynamo/(output_graph|convert_frame|backends/.*|repro/.*)(\.py)?|torch/_inductor/compile_fx\.py|torch/_functorch/.*"
+)
+"""Files whose functions call whole phases: the open event, when it names one of ``FINE``, says which."""
+
+FINE = frozenset(
+    {
+        "guards",
+        "partition",
+        "fx-passes",
+        "lowering",
+        "scheduler",
+        "codegen",
+        "cpp-build",
+        "worker-wait",
+        "triton-compile",
+    }
+)
+
+_FRAMES = [(p, re.compile(f), re.compile(n)) for p, f, n in _BY_FRAME]
+_EVENTS = [(re.compile(e), p) for e, p in _BY_EVENT]
+
+
+def of_frames(frames: Iterable[Frame]) -> tuple[str, Frame] | None:
+    """The phase of the innermost normalised frame that tells one, and that frame."""
+    importing: tuple[str, Frame] | None = None
+    for frame in frames:
+        function = frame.function.rsplit(".", 1)[-1]
+        for phase, file, name in _FRAMES:
+            if file.fullmatch(frame.file) and name.fullmatch(function):
+                if phase != "import":
+                    return phase, frame
+                importing = importing or (phase, frame)  # the compiler imports too: what called it says more
+    return importing
+
+
+def of_events(names: Sequence[str]) -> tuple[str, str] | None:
+    """The phase of the innermost open event that tells one, and that event; ``names`` is outermost first."""
+    for name in reversed(names):
+        for pattern, phase in _EVENTS:
+            if pattern.fullmatch(name):
+                return phase, name
+    return None

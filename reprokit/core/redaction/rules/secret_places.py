@@ -1,0 +1,241 @@
+"""Secrets by place: a value behind a name that holds secrets is hidden, whatever it looks like.
+
+One scan finds every name of :mod:`secret_names` in a text, and reads the text after it: an assignment, an entry of JSON
+or YAML, a list, an element of XML, the word of a flag, the answer to a prompt, the argument of a call. Each pattern is
+bounded and is matched at one place, so any text takes linear time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from reprokit.core.redaction.rules import not_private, secret_names, secret_values
+from reprokit.core.redaction.rules.secret_names import KEY, PASSWORD
+
+Span = tuple[int, int, str]
+"""Start, end and kind of a hidden text."""
+
+MARK = r"<[a-z]+(?:-\d+)?>"
+"""A placeholder; ``redact`` makes them."""
+_PREFIX = r"(?:\[[^\n]{1,100}\]:?)?"
+"""The prefix of a launcher or a logger before each line."""
+_NUMBERED = re.compile(r"<[a-z]+-\d+>")
+_NAME_CHARS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+_REST = re.compile(r"[A-Za-z0-9_]{0,48}(?:-[A-Za-z0-9_]{1,24}){0,4}")
+_NEXT = frozenset("\"'`\\=: \t\n]>(,}[{|<*?+")
+_QUOTE = r"(?P<quote>\\*(?:\"{3}|'{3}|[\"'`]))"
+_BODY = rf"(?!{MARK})(?P<secret>(?:(?!(?P=quote))(?:\\.|[^\\\n])){{3,4000}}?)(?:(?=(?P=quote))(?!(?P=quote)[ \t]*:[^:])|(?=\n|$|<<cut ))"
+_CALL = r"(?:[\w.]{0,40}(?:Secret|Password|Token|Key|Credential|Sensitive|Field|str|bytes|repr|Some|Just|quote)\w{0,12}\((?:(?:default|value)=)?[ \t]*)?"
+_OPEN = rf"[\[({{]{{0,2}}(?:(?<=\()\s{{0,40}}|[ \t]*){_CALL}(?:[bfruBFRUNL@$]{{0,2}}|r#)"
+_SIGN = r"(?:\[\d{0,6}\])?[ \t]*(?::[ \t]*&?[A-Za-z_][\w\[\], |.]{0,40}:?=(?!=)|[Aa]s[ \t]+\w{1,12}[ \t]*=|[?+]=|<-|==|:?=>?|:|->|\{(?=[\"']))[ \t]*"
+_CLOSE = r"(?:\\*[\"'`])?[ \t]?\]?"
+
+_QUOTED = re.compile(rf"{_CLOSE}(?:(?P<sign>{_SIGN})|[ \t]*,[ \t]*){_OPEN}{_QUOTE}{_BODY}")
+_BARE = re.compile(
+    rf"(?:{_CLOSE}|\*\*)(?P<sign>[ \t]*(?:[?+]=|<-|==|:?=>?|:|->)(?:[ \t]*!\w{{1,10}}[ \t])?[ \t]*)(?P<secret>(?!{MARK})"
+    r"(?:[^\s\"'`,;&<>\\]|[;&](?=[^\s\"'\\])|,(?=[^\s\"'\\,=:]{1,64}(?:[\s\"',;]|$))|\\(?=[^\s\"'\\])){4,1000})"
+)
+_BLOCK = re.compile(
+    rf"{_CLOSE}[ \t]*[:=][ \t]*(?:[|>][-+]?)?[ \t]*\n{_PREFIX}(?P<indent>[ \t]+)(?P<secret>(?!{MARK})[^\s:=#\-][^\s:=]{{5,}})[ \t]*(?=\n|$)"
+)
+_LIST = re.compile(
+    r"(?:\\*[\"'])?[ \t]*(?::[^=\n]{0,40}=|=|:)[ \t]*(?:\w{0,12}\()?(?P<open>[\[({])(?P<body>[^\[\](){}]{4,4000})"
+)
+_ROWS = re.compile(r"(?:\\*[\"'])?[ \t]*[:=][ \t]*(?P<body>(?:\n" + _PREFIX + r"[ \t]*-[ \t]+[^\n:]{4,200}){1,200})")
+_ITEM = re.compile(
+    rf"\\*[\"'](?P<secret>(?!{MARK})[^\"'\\\n]{{4,}})\\*[\"'](?![ \t]*:)|(?:^|(?<=[\s,]))(?P<word>(?!{MARK})[^\s\"'\\,:{{}}]{{4,}})(?=[,\s]|$)"
+)
+_ROW = re.compile(rf"\n{_PREFIX}[ \t]*-[ \t]+[\"']?(?P<secret>(?!{MARK})[^\n\"']{{4,}})")
+_ELEMENT = re.compile(
+    r"[^<>\n]{0,100}>\s{0,40}(?:<!\[CDATA\[)?(?P<secret>(?!" + MARK + r")[^<>]{3,4000}?)\s{0,40}(?:\]\]>)?(?:</|<<cut )"
+)
+_PAIR = re.compile(
+    rf"\\*[\"']?(?:[^<>\n]{{0,60}}?[\s,]\s{{0,40}}|\s{{1,40}}|,|\n{_PREFIX}[ \t]{{1,40}})\\*[\"']?(?:[Vv]alue|val|content|default|secret|ParameterValue|stringValue)\\*[\"']?\s{{0,8}}[:=]\s{{0,8}}"
+    rf"(?P<quote>\\*[\"'])?(?(quote){_BODY}|(?P<bare>(?!{MARK})[^\s\"',<>]{{4,}}))"
+)
+_INSIDE = re.compile(
+    rf"\\*[\"'][ \t]*:\s{{0,8}}\{{\s{{0,8}}\\*[\"'](?:value|val|content|default|data|secret|\$string)\\*[\"'][ \t]*:[ \t]*{_QUOTE}{_BODY}"
+)
+"""``"password": {"value": "..."}``."""
+_AFTER_TAG = re.compile(
+    rf"[\"']?[^<>\n]{{0,80}}>\s{{0,8}}(?P<secret>(?!{MARK})[^<>\s][^<>]{{3,400}}?)\s{{0,8}}</|</name>\s{{0,20}}<value>\s{{0,8}}(?:<string>)?(?P<bare>(?!{MARK})[^<>]{{4,400}}?)\s{{0,8}}</"
+)
+"""``<entry key="password">...</entry>``, and ``<name>password</name><value>...</value>``."""
+_CELL = re.compile(
+    rf"[ \t]*[|\u2502\u2506][ \t]*(?P<secret>(?!{MARK})[^\s|\u2502\u2506]{{8,400}})[ \t]*[|\u2502\u2506]"
+)
+"""The next cell of a table."""
+_PLIST = re.compile(rf"</key>\s{{0,40}}<(?:string|data)>\s{{0,40}}(?P<secret>(?!{MARK})[^<>]{{4,4000}}?)\s{{0,40}}</")
+_BETWEEN = r"(?:\\*[\"'][ \t]*,?\s{0,8}\\*[\"']|[ \t]+|=)"
+_FLAGGED = re.compile(
+    rf"{_BETWEEN}(?:(?P<quote>[\"'])(?P<whole>(?!{MARK})[^\"'\n]{{4,}})|(?P<secret>(?!{MARK}|--)[^\s\"'`<>\\]{{4,}}))"
+)
+_ASKED = re.compile(
+    r"(?:\\*[\"'])?[ \t]+(?:for|of|on|to|from)[ \t][^\n=]{1,160}?[ \t]*[:=][ \t]+"
+    rf"\\*[\"']?(?P<secret>(?!{MARK})[^\s\"']{{4,}})"
+)
+_SAID = re.compile(rf"(?:\\*[\"'])?[ \t]+(?:is|was|set to|=|->)[ \t:]+\\*[\"'`]?(?P<secret>(?!{MARK})[^\s\"'`]{{6,}})")
+_SPACED = re.compile(rf"[ \t]+(?:(?P<quote>\\*[\"']){_BODY}|(?P<bare>(?!{MARK})[^\s\"'`,;&<>\\(){{}}\[\]]{{4,}}))")
+_CALLED = re.compile(rf"\([ \t]*(?:\w{{1,20}}=)?[bfruBFRU]{{0,2}}{_QUOTE}{_BODY}")
+_COMPARED = re.compile(
+    rf"(?P<quote>[\"'])(?P<secret>(?!{MARK})[^\"'\n]{{4,150}})(?P=quote)[ \t]*[!=]=[ \t]*(?:[A-Za-z_]\w{{0,40}}\.){{0,4}}$"
+)
+"""The value that a name is compared with, before the name."""
+_SETS = re.compile(
+    r"(?:\b(?:ENV|setenv|set|setx|SET|put|add|config|configure|requirepass|masterauth|AUTH|BY|WITH|USER|login|machine|default|account)\b)[^\n=]{0,160}$"
+)
+_SENTENCE = re.compile(r"(?:[ \t]+[a-z]{2,12}){1,12}[ \t]*(?=\n|$)")
+
+
+_KEY_CHARS, _VALUE_CHARS = 420, 4_400
+"""The maximum distance between a name and the end of its value."""
+
+
+def find(text: str, lowered: str) -> Iterator[Span]:
+    """Give the spans of all values of names that hold secrets, in the order of the text."""
+    done = 0
+    for hit in secret_names.WORD.finditer(lowered):
+        if hit.start() < done:
+            continue
+        rest = _REST.match(text, hit.start())
+        end = rest.end() if rest else hit.end()
+        if end < len(text) and text[end] not in _NEXT:
+            continue
+        before = text[max(0, hit.start() - 64) : hit.start()]
+        start = hit.start() - (len(before) - len(before.rstrip(_NAME_CHARS)))
+        if text.startswith("<", start - 1) and start and _NUMBERED.match(text, start - 1):
+            continue
+        name = text[start:end].strip("-")
+        sure = secret_names.sureness(name)
+        if not sure:
+            continue
+        for span in _values(text, start, end, name, sure):
+            if span[0] >= done:
+                yield span
+                done = span[1]
+
+
+def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[Span]:
+    head = text[max(0, start - 200) : start]
+    last = min(len(text), end + (_KEY_CHARS if sure == KEY else _VALUE_CHARS))
+    if head.endswith(("= ", "=", ".", "]")) and (found := _COMPARED.search(head)):
+        yield start - len(head) + found.start("secret"), start - len(head) + found.end("secret"), "token"
+    if head.rstrip("/:").endswith(("<", "&lt;")) or re.search(r"<[\w.-]{1,30}:$", head):
+        found = _ELEMENT.match(text, end)
+        if found and (sure != KEY or secret_names.looks_secret(found.group("secret"))):
+            yield _span(found)
+            return
+        if not (found := _AFTER_TAG.match(text, end)) or not found.group("bare"):
+            return
+        yield _span(found)
+        return
+    if sure != KEY or name.isupper():
+        for pattern in (_PLIST, _INSIDE):
+            if found := pattern.match(text, end):
+                yield _span(found)
+                return
+        tagged = re.search(r"<[\w:.-]{1,40}\s[^<>]{0,80}(?:name|key|id)\s?=\s?[\"']$|<name>$", head)
+        if tagged and (found := _AFTER_TAG.match(text, end)):
+            yield _span(found)
+            return
+        if (
+            head.endswith(("'", '"', " ", ":"))
+            and (found := _PAIR.match(text, end))
+            and re.search(r"(?:[Nn]ame|[Kk]ey|[Ii]d)\\*[\"']?\s{0,8}[:=]\s{0,8}\\*[\"']?$", head, re.IGNORECASE)
+        ):
+            yield _span(found)
+            return
+    if name.endswith(("s", "S")) and (spans := list(_listed(text, end, sure))):
+        yield from spans
+        return
+    if text.startswith("-", start) and (found := _FLAGGED.match(text, end)) and not secret_names.asks(name):
+        value = found.group("secret") or found.group("whole")
+        if not not_private.is_setting_value(value) or (sure == PASSWORD and value.isdigit()):
+            if sure != KEY or secret_names.looks_secret(value):
+                yield _span(found)
+            return
+    if (found := _CELL.match(text, end, last)) is not None:
+        value = found.group("secret")
+        if secret_names.looks_secret(value) and (sure != KEY or secret_names.looks_random(value)):
+            yield _span(found)
+        return
+    if (found := _QUOTED.match(text, end, last)) is not None:
+        if secret_values.is_text(found, name, sure):
+            yield _span(found)
+            return
+        if found.group("sign"):
+            return
+    if (found := _BARE.match(text, end, last)) is not None:
+        if secret_values.is_word(text, start, found, name, sure):
+            begin, stop, kind = _span(found)
+            if (
+                sure == PASSWORD
+                and text[max(0, start - 12) : start].strip(" \t-").rpartition("\n")[2] in ("", "export")
+                and (more := _SENTENCE.match(text, stop))
+            ):
+                stop = more.end()
+            yield begin, stop, kind
+        return
+    if sure == PASSWORD and text[end : end + 1] == "(" and not secret_names.asks(name):
+        if found := _CALLED.match(text, end):
+            yield _span(found)
+        return
+    if sure == KEY:
+        return
+    if (found := _BLOCK.match(text, end)) and not not_private.is_setting_value(found.group("secret")):
+        if sure == PASSWORD or secret_names.looks_secret(found.group("secret")):
+            yield _span(found)
+        return
+    for pattern in (_ASKED, _SAID) if sure == PASSWORD else (_SAID,):
+        if (found := pattern.match(text, end)) and (
+            pattern is _ASKED or re.search(r"[\d!#$%^&*+=/]", found.group("secret"))
+        ):
+            yield _span(found)
+            return
+    if (found := _SPACED.match(text, end)) and _is_set(head, found, name, sure):
+        yield _span(found)
+
+
+def _is_set(head: str, found: re.Match[str], name: str, sure: str) -> bool:
+    """A value behind white space: a command sets the name, or the value is quoted, or looks random."""
+    value = found.group("secret") or found.group("bare")
+    if not_private.is_setting_value(value) or secret_names.sureness(value):
+        return False
+    if found.group("quote"):
+        return (sure == PASSWORD or secret_names.looks_secret(value)) and " " not in value
+    if _SETS.search(head.rpartition("\n")[2]):
+        return (
+            name.isupper()
+            or secret_names.looks_secret(value)
+            or (
+                sure == PASSWORD
+                and re.search(r"\b(?:machine|login|requirepass|masterauth|configure|config)\b", head) is not None
+            )
+        )
+    return (sure == PASSWORD and secret_names.looks_secret(value)) or secret_names.looks_random(value)
+
+
+def _listed(text: str, end: int, sure: str) -> Iterator[Span]:
+    """The values of a list or a mapping under a plural name, and the rows of YAML."""
+    found, pattern = _LIST.match(text, end), _ITEM
+    if found is None:
+        found, pattern = _ROWS.match(text, end), _ROW
+    if found is None:
+        return
+    for item in pattern.finditer(text, *found.span("body")):
+        span = _span(item)
+        value = text[span[0] : span[1]]
+        is_quoted = item.lastgroup == "secret"
+        if sure == KEY and not (is_quoted and secret_names.looks_secret(value) and not value.startswith("<")):
+            continue
+        if not not_private.is_setting_value(value) and (is_quoted or secret_names.looks_secret(value)):
+            yield span
+
+
+def _span(found: re.Match[str]) -> Span:
+    groups = found.groupdict()
+    for group in ("secret", "whole", "word", "bare"):
+        if groups.get(group) is not None:
+            return (*found.span(group), "token")
+    raise AssertionError("a pattern of this module names what it hides")

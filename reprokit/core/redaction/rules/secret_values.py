@@ -1,0 +1,142 @@
+"""Decide whether the text after a name of a secret is a secret: it may also be code, a type, a setting or prose."""
+
+from __future__ import annotations
+
+import re
+
+from reprokit.core.redaction.rules import not_private, secret_names, torch_words
+from reprokit.core.redaction.rules.secret_names import KEY, PASSWORD, TOKEN
+
+_CODE = re.compile(r"[A-Za-z_][\w.]*[\[(]")
+_ATTRIBUTE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_PRODUCT = re.compile(r"[a-z_][a-z_0-9.]*@[a-z_][a-z_0-9]*(?:\.[a-z_][a-z_0-9]*)+")
+_TYPE = re.compile(
+    r"[A-Za-z]{0,3}\d+\[|[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:\[|$)"
+    r"|(?:str|int|float|bool|bytes|tuple|list|dict|set|frozenset|Any|None|Optional|Sequence|Callable)(?:[\[\])|,:=]|$)|0x[0-9a-fA-F]+[uUlL]{0,3}$"
+)
+_ARTICLE = re.compile(
+    r"\b(?:a|an|the|no|any|this|that|its|each|every|of|first|second|third|last|1st|2nd|3rd)[ \t]$", re.IGNORECASE
+)
+
+
+def is_text(found: re.Match[str], name: str, sure: str) -> bool:
+    """A quoted text behind a name is a secret unless it is a type, a shape, a name of secrets or a description."""
+    value = found.group("secret")
+    is_number = value.isdigit()
+    if not_private.is_setting_value(value) and not (sure == PASSWORD and is_number):
+        return False
+    if len(value) < 4 and not (sure == PASSWORD and found.group("sign")):
+        return False
+    if not found.group("sign"):  # os.getenv("HF_TOKEN", "..."), ["--api-key", "..."]
+        head = found.string[max(0, found.start() - len(name) - 2) : found.start() - len(name)]
+        if secret_names.sureness(value) or (not head.startswith("(") and not secret_names.looks_secret(value)):
+            return False
+        if sure == KEY:
+            return secret_names.looks_random(value)
+        return (sure == PASSWORD or secret_names.looks_secret(value) or name.isupper()) and not (
+            " " in value and sure != PASSWORD
+        )
+    if found.group("sign") and (is_name_of_layer(name, value) or is_own_name(name, value)):
+        return False
+    if _last(name) == "pwd" and value.startswith(("/", "~", ".")):
+        return False
+    if secret_names.sureness(value) and value.replace("_", "").isalpha() and "_" in value:
+        return False  # password_field = "db_password"
+    if sure == PASSWORD:
+        return not value.startswith(("${", "$(", "{{"))
+    if "[" in value or re.search(r"\{[^}]+\}", value) or (" " in value.strip() and (":" in value or sure == KEY)):
+        return False  # cls_token: "f32[1, 768]"
+    if sure == KEY:
+        if name.isupper():
+            return secret_names.looks_random(value) or (
+                len(value) >= 12 and secret_names.looks_secret(value) and "_" not in value
+            )
+        return _is_random_key(value)
+    return len(value) >= 4
+
+
+def is_own_name(name: str, value: str) -> bool:
+    """``PASSWORD = "password"``, ``csrf_header = "X-CSRFToken"``: the value repeats the name."""
+    is_header = re.fullmatch(r"[A-Za-z]+(?:-[A-Za-z]+)+", value) is not None and secret_names.sureness(value) != ""
+    word = value.strip().lower()
+    return (
+        word in secret_names.split(name)
+        or word in ("bearer", "basic", "token", "digest")
+        or (is_header and value[0].isupper())
+    )
+
+
+def is_name_of_layer(name: str, value: str) -> bool:
+    """``api_key = "conv"``: a word of torch's code is never a key or a token, but may be a password."""
+    words = secret_names.split(name)
+    return bool(words) and words[-1].removesuffix("s") in ("key", "token") and torch_words.is_code(value)
+
+
+_HEX_KEY = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+def _is_random_key(value: str) -> bool:
+    """Whether the value of a name like ``key`` is a secret: names of caches and graphs look like this too."""
+    if _HEX_KEY.fullmatch(value):
+        return True
+    has_cases = any(c.islower() for c in value) and any(c.isupper() for c in value)
+    return has_cases and secret_names.looks_random(value) and "." not in value
+
+
+def is_word(text: str, start: int, found: re.Match[str], name: str, sure: str) -> bool:
+    """A word behind a name and a sign is a secret unless it is a setting or an expression of code."""
+    value = found.group("secret")
+    if re.fullmatch(r"![a-z]+", value):
+        return False  # a tag of YAML
+    is_number = re.fullmatch(r"-?[\d.,]+", value) is not None
+    if not_private.is_setting_value(value) and not (sure == PASSWORD and is_number and len(value) >= 4):
+        return False
+    sign = found.group("sign").strip()
+    is_looking = secret_names.looks_secret(value)
+    is_constant = name.isupper() and sign != "=="
+    if value.startswith(("$", "%(", "{")) and not is_looking:
+        return False  # a variable of a shell or a template
+    if name in ("PWD", "OLDPWD") or (_last(name) == "pwd" and value.startswith(("/", "~", "."))):
+        return not value.startswith(("/", "~", "."))
+    if is_constant and sure == PASSWORD and found.group("sign") == "=":
+        return True
+    if value.isalpha() and _ARTICLE.search(text[max(0, start - 8) : start]):
+        return False  # "a secret: numbers, constants", "first pass: identify"
+    after = text[found.end() : found.end() + 1]
+    is_code = _CODE.match(value) is not None or after in ("(", "[") or _TYPE.match(value) is not None
+    is_attribute = _ATTRIBUTE.fullmatch(value) is not None and not any(c.isdigit() for c in value)
+    before = text[max(0, start - 24) : start].rpartition("\n")[2]
+    is_sure = sure == PASSWORD or (sure == TOKEN and is_looking)
+    if is_sure and found.group("sign") == "=" and before.strip() in ("", "export", "set") and "(" not in value:
+        return True  # a line of an environment
+    is_name = bool(secret_names.sureness(value)) and value.isidentifier()
+    is_typed = _TYPE.match(value) is not None
+    if sure == PASSWORD:
+        return (
+            not ((is_typed or (sign == "=" and (is_code or is_attribute))) and not _is_no_code(value)) and not is_name
+        )
+    if sure == TOKEN:
+        if _PRODUCT.fullmatch(value):
+            return False
+        if is_constant:
+            return not is_name and not is_code
+        if _last(name) == "pass":
+            is_of_compiler = re.fullmatch(r"[a-z]+(?:_[a-z]+)+", value) is not None
+            return is_looking or (found.group("sign") == "=" and not is_of_compiler)
+        if name.lower() == "token" or (_last(name) == "token" and len(secret_names.split(name)) == 1):
+            return is_looking and not is_code and not is_attribute
+        return not is_code and not is_attribute and not is_name
+    if is_constant:
+        return is_looking and (secret_names.looks_random(value) or (len(value) >= 12 and "_" not in value))
+    return _is_random_key(value) and not is_code and not is_attribute
+
+
+def _is_no_code(value: str) -> bool:
+    """Whether a value that looks like code has characters that code does not have there."""
+    return secret_names.looks_secret(value) and not re.search(r"[\[(]", value) and "." not in value
+
+
+def _last(name: str) -> str:
+    """The last word of a name."""
+    words = secret_names.split(name)
+    return words[-1] if words else ""

@@ -1,0 +1,131 @@
+"""The rules that find private text, in the order in which they run, on text without escapes."""
+
+from __future__ import annotations
+
+import re
+
+from reprokit.core.redaction.rules import (
+    command_secrets,
+    machine_names,
+    not_private,
+    random_words,
+    secret_places,
+    service_keys,
+    token_formats,
+)
+from reprokit.core.redaction.rules.machine_names import Private
+from reprokit.core.redaction.rules.rule import Rule, group, rule
+from reprokit.core.redaction.rules.secret_places import MARK
+from reprokit.core.redaction.rules.torch_words import is_code
+
+PLACEHOLDER = re.compile(MARK)
+_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+_PRIVATE_KEYS = (
+    # whole, even where each line has a prefix of its own
+    r"(?P<secret>-{4,5} ?BEGIN (?P<what>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?) ?-{4,5}(?:(?!-----BEGIN)[\s\S]){0,16384}?-{4,5} ?END (?P=what) ?-{4,5})",
+    # cut short, with a prefix before each line
+    r"(?P<secret>-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}[^\n]{0,8}\n"
+    r"(?:[^\n]{0,80}?[A-Za-z0-9+/]{20,}={0,2}[^\nA-Za-z0-9]{0,8}(?:\n|$)){1,400})",
+    # cut short
+    r"(?P<secret>-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?(?: ?-{1,5})?"
+    r"(?:(?:Proc-Type|DEK-Info|Version|Comment|Charset|Subject):[^\n\\\"]{0,200}|[A-Za-z0-9+/=\s\\>|]){0,16384})",
+    # without its beginning
+    r"(?P<secret>(?:(?:^|(?<=\n)|(?<=[\s\"'=>])|(?<=\]: ))[A-Za-z0-9+/]{1,80}={0,2}[ \t\r]{0,8}\n[^\n]{0,24}?){0,300}"
+    r"[A-Za-z0-9+/=]{0,80}\s{0,8}-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5})",
+    # PuTTY's
+    r"Private-Lines: \d{1,3}\s{1,4}(?P<secret>(?:[A-Za-z0-9+/=]{16,}\s{0,4}){1,200})",
+)
+_CUT = r"<<cut \d+ (?:bytes|characters)>>"
+_EDGES = (
+    # lines of a key or a file in base64 or hexadecimal, without a beginning
+    rf"{_CUT}\n(?P<secret>(?:[^\nA-Za-z0-9]{{0,16}}[A-Za-z0-9+/=_-]{{16,}}[ \t]*(?:\n|$)){{1,400}})",
+    rf"(?:^|(?<=\n))(?P<secret>(?:[A-Za-z0-9+/=_-]{{32,}}[ \t]*\n){{1,400}}){_CUT}",
+    # text that may belong to a name, a quote or a token on the other side
+    rf"{_CUT}[ \t]?\\*[\"']?(?P<secret>(?!{MARK})[^\s\"'<>][^\n\"'<>]{{0,300}}[\"']|(?!{MARK})[^\s<>]{{4,}})",
+    rf"(?P<secret>(?:(?<=[\"'])[^\n\"'<>]{{0,300}}|(?<![^\s<>])[^\s<>]{{4,2000}})(?<!>))[ \t]?{_CUT}",
+)
+
+
+def lower(text: str) -> str:
+    """``text`` in lower case, character by character, so that all places stay the same."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)
+
+
+def is_secret_entry(name: str, value: str) -> bool:
+    """Whether the value of a key that may hold a secret is a secret."""
+    return bool([*secret_places.find(f'"{name}": "{value}"', lower(f'"{name}": "{value}"'))])
+
+
+def make(private: Private) -> list[Rule]:
+    """All rules in order: literals, whole blocks and tokens, secrets by place, addresses, names, edges of cuts."""
+    rules: list[Rule] = []
+    literals = {s for s in private.secrets if len(s) >= 6 and not not_private.is_setting_value(s)}
+    for secret in sorted(literals, key=lambda s: (-len(s), s)):
+        if not is_code(secret):  # a word of code is hidden only if its place shows that it is private
+            edge = r"\b" if secret.isalpha() else ""
+            rules.append(rule("token", rf"{edge}(?P<secret>{re.escape(secret)}){edge}", (secret.lower(),)))
+    rules += [rule("key", pattern, ("private key", "private-lines")) for pattern in _PRIVATE_KEYS]
+    rules += [rule("credentials", pattern, ("://",), flags=re.IGNORECASE, is_near=True) for pattern in _CREDENTIALS]
+    rules.append(_tokens())
+    rules += [_places()] * 2  # a command line may have several, and one match may end behind the next
+    rules.append(Rule((), secret_places.find))
+    rules += [*_addresses(), *machine_names.rules(private)]
+    rules.append(Rule((), random_words.find, is_guess=True))
+    return [*rules, *(rule("cut", pattern, ("<<cut ",)) for pattern in _EDGES)]
+
+
+def _places() -> Rule:
+    return group([rule("token", p.pattern, p.hints, flags=p.flags, is_near=p.is_near) for p in command_secrets.PLACES])
+
+
+def _tokens() -> Rule:
+    return group(
+        [
+            rule(
+                "token",
+                f"{s.before}(?P<secret>{s.pattern})",
+                s.hints,
+                is_near=len(min(s.hints, key=len)) > 1,
+                is_exact=s.is_exact,
+            )
+            for s in (*token_formats.SHAPES, *service_keys.SHAPES)
+        ]
+    )
+
+
+_BEGINS = r"(?:(?<![a-z0-9+.-])|(?<=^[-+])|(?<=\n[-+]))"
+"""The sign of a line of a diff may be before a word."""
+_CREDENTIALS = (
+    # up to the last @ before the path
+    rf"{_BEGINS}[a-z][a-z0-9+.-]{{0,20}}://(?P<secret>(?!{MARK}@)[^\s/?#\"'<>]{{1,400}})@",
+    # a password with a slash or a question mark
+    rf"{_BEGINS}[a-z][a-z0-9+.-]{{0,20}}://(?P<secret>(?!{MARK})[^\s/@:?#\"'<>]{{0,80}}:(?!\d{{1,5}}/)[^\s@\"'<>]{{1,200}})"
+    r"@(?=[\w.-]{1,100}(?::\d+)?(?:[/?#\s\"',;)\]]|$))",
+)
+
+
+def _addresses() -> list[Rule]:
+    return [
+        rule(
+            "email",
+            r"(?<![\w.+/@\\-])(?P<secret>[A-Za-z0-9][\w.+-]*@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,24})\b(?![(\[=])",
+            ("@",),
+            not_private.is_code,
+            is_near=True,
+        ),
+        rule("ip", r"(?<![\w.])(?P<secret>(?:\d{1,3}\.){3}\d{1,3})(?![\w]|\.\d)", (), not_private.is_version_or_local),
+        rule(
+            "mac",
+            r"(?<![0-9A-Fa-f])(?<![0-9A-Fa-f]:)(?P<secret>(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})(?![\w:])",
+            (":",),
+            not_private.is_no_mac,
+        ),
+        rule(
+            "ip",
+            r"(?:(?<![\w:.])|(?<=addr:)|(?<=[a-z]\d:))(?P<secret>(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4})(?![\w:])",
+            (":",),
+            not_private.is_not_ipv6,
+        ),
+    ]

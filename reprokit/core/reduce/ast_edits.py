@@ -1,0 +1,219 @@
+"""Places in a program's syntax tree, and how edits at them are tried against a predicate on its text."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reprokit.core.reduce import subsets
+
+Test = Callable[[str], bool]
+Path = tuple[tuple[str, int], ...]
+"""Where a node stands: field and index (or -1) from the module down."""
+NO_PROGRAM = (SyntaxError, ValueError, AttributeError, TypeError, IndexError, KeyError, RecursionError)
+"""What unparsing or parsing raises for a tree that an edit has broken."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One spot that an edit changes."""
+
+    path: Path
+    choice: int = 0
+
+
+def keep_some(
+    text: str, tree: ast.Module, places: list[Place], without: Callable[[ast.Module, list[Path]], None], test: Test
+) -> str:
+    """Leave out as many of ``places`` as the predicate allows."""
+    if not places:
+        return text
+    every = {p.path for p in places}
+
+    def built(kept: list[Place]) -> str:
+        changed = copy.deepcopy(tree)
+        without(changed, sorted(every - {p.path for p in kept}, reverse=True))
+        return text_of(changed)
+
+    def holds(kept: list[Place]) -> bool:
+        try:
+            new = built(kept)
+        except NO_PROGRAM:
+            return False
+        return test(new)
+
+    kept = subsets.leave_out(places, holds)
+    return built(kept) if len(kept) < len(places) else text
+
+
+def one_by_one(
+    text: str,
+    edits: Callable[[ast.Module], Iterator[Place]],
+    apply: Callable[[ast.Module, Place], None],
+    test: Test,
+) -> str:
+    """Try each edit in turn; after one that holds, go on from the place where it was."""
+    place = 0
+    while True:
+        tree = ast.parse(text)
+        every = list(edits(tree))
+        while place < len(every):
+            try:
+                changed = copy.deepcopy(tree)
+                apply(changed, every[place])
+                new = text_of(changed)
+            except NO_PROGRAM:
+                new = text
+            if len(new) <= len(text) and new != text and test(new):
+                text = new
+                break
+            place += 1
+        else:
+            return text
+
+
+def text_of(tree: ast.Module) -> str:
+    text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+    ast.parse(text)
+    return text
+
+
+def statements(tree: ast.Module) -> Iterator[Place]:
+    """Every statement, but the last return of a function: a repro without it would surprise its readers."""
+    for path, node in walk(tree):
+        if isinstance(node, ast.stmt) and not _is_last_return(tree, path, node):
+            yield Place(path)
+
+
+def _is_last_return(tree: ast.Module, path: Path, node: ast.AST) -> bool:
+    if not isinstance(node, ast.Return):
+        return False
+    owner, field, index = owner_of(tree, path)
+    return isinstance(owner, ast.FunctionDef) and field == "body" and index == len(owner.body) - 1
+
+
+def walk(tree: ast.AST, path: Path = ()) -> Iterator[tuple[Path, ast.AST]]:
+    """Every node with its path, outermost first, breadth by breadth of a block."""
+    for field, value in ast.iter_fields(tree):
+        rows = value if isinstance(value, list) else [value]
+        for index, node in enumerate(rows):
+            if isinstance(node, ast.AST) and not isinstance(node, (ast.expr_context, ast.operator)):
+                here = (*path, (field, index if isinstance(value, list) else -1))
+                yield here, node
+                yield from walk(node, here)
+
+
+def at(tree: ast.AST, path: Path) -> Any:
+    node: Any = tree
+    for field, index in path:
+        node = getattr(node, field)
+        if index >= 0:
+            node = node[index]
+    return node
+
+
+def owner_of(tree: ast.AST, path: Path) -> tuple[Any, str, int]:
+    return at(tree, path[:-1]), path[-1][0], path[-1][1]
+
+
+def replace(tree: ast.AST, path: Path, new: list[Any]) -> None:
+    owner, field, index = owner_of(tree, path)
+    if index < 0:
+        setattr(owner, field, new[0])
+        return
+    rows = getattr(owner, field)
+    rows[index : index + 1] = new
+    if field == "body" and not rows and not isinstance(owner, ast.Module):
+        rows.append(ast.Pass())
+
+
+def without(tree: ast.Module, gone: list[Path]) -> None:
+    """Delete nodes; ``gone`` is in reverse order, so that indices stay right."""
+    for path in gone:
+        owner, field, index = owner_of(tree, path)
+        if isinstance(owner, ast.Dict):
+            del owner.keys[index], owner.values[index]
+            continue
+        rows = getattr(owner, field)
+        del rows[index]
+        if field == "body" and not rows and not isinstance(owner, ast.Module):
+            rows.append(ast.Pass())
+        if isinstance(owner, ast.Try) and not owner.handlers and not owner.finalbody:
+            owner.finalbody = [ast.Pass()]
+
+
+def calls_of(tree: ast.Module, name: str) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            inner = node.func
+            is_compiled = isinstance(inner, ast.Call) and any(
+                isinstance(a, ast.Name) and a.id == name for a in inner.args
+            )
+            if is_compiled or (isinstance(inner, ast.Name) and inner.id == name):
+                yield node
+
+
+def compiles(tree: ast.Module) -> list[ast.Call]:
+    """Every call of ``torch.compile``."""
+    return [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "torch.compile"]
+
+
+def imports(node: ast.stmt) -> bool:
+    return isinstance(node, (ast.Import, ast.ImportFrom))
+
+
+def defines(node: ast.stmt) -> bool:
+    """Functions, classes and imports: nothing runs there yet."""
+    return isinstance(node, (ast.FunctionDef, ast.ClassDef)) or imports(node)
+
+
+def behind_imports(tree: ast.Module) -> int:
+    """Where the first row may be put that reads what is imported."""
+    return next((i for i, n in enumerate(tree.body) if not imports(n)), len(tree.body))
+
+
+class Put(ast.NodeTransformer):
+    """Reads names as expressions, each time as a copy of its own."""
+
+    def __init__(self, values: Mapping[str, ast.expr]) -> None:
+        self._values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        value = self._values.get(node.id)
+        return copy.deepcopy(value) if value is not None and isinstance(node.ctx, ast.Load) else node
+
+
+def reads(tree: ast.AST, name: str) -> list[ast.Name]:
+    """Every place that reads ``name``."""
+    return [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+
+
+def arguments(function: ast.FunctionDef, call: ast.Call, skip: int) -> dict[str, ast.expr] | None:
+    """Parameter -> what a call gives for it, defaults included; None where that cannot be read off."""
+    takes = function.args
+    if takes.vararg or takes.kwarg or takes.posonlyargs or any(isinstance(a, ast.Starred) for a in call.args):
+        return None
+    names = [a.arg for a in takes.args[skip:]]
+    defaults = takes.args[len(takes.args) - len(takes.defaults) :]
+    found = {a.arg: v for a, v in zip(defaults, takes.defaults, strict=True)}
+    found |= {a.arg: v for a, v in zip(takes.kwonlyargs, takes.kw_defaults, strict=True) if v is not None}
+    found |= dict(zip(names, call.args, strict=False))
+    found |= {k.arg: k.value for k in call.keywords if k.arg}
+    known = {*names, *(a.arg for a in takes.kwonlyargs)}
+    is_whole = len(call.args) <= len(names) and all(k.arg for k in call.keywords) and found.keys() == known
+    return found if is_whole else None
+
+
+def is_main(node: ast.stmt) -> bool:
+    """``if __name__ == "__main__":``"""
+    return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+
+
+def target(node: ast.AST) -> str:
+    """The name that a plain assignment gives; empty for anything else."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        return node.targets[0].id
+    return ""

@@ -1,0 +1,249 @@
+"""A recorded graph as a list of units that can be left out.
+
+FX writes a graph as straight-line Python, one node a line, so a candidate is a choice of lines.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reprokit.core.shared.source import process_group
+
+NAMESPACES = frozenset(
+    "aten prim prims higher_order inductor _inductor inductor_prims quantized quantized_decomposed onednn mkldnn mkl "
+    "mkldnn_prepacked rngprims debugprims c10d _c10d_functional c10d_functional _dtensor fsdp symm_mem sparse profiler "
+    "streams export static_runtime quantization _quantized _c10d_functional_autograd".split()
+)
+"""Operators that ``import torch`` defines."""
+
+
+class Unreadable(Exception):
+    """The recorded text is no graph that can be cut."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One line of the graph."""
+
+    statements: tuple[ast.stmt, ...]
+    writes: tuple[str, ...]
+    reads: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return "; ".join(ast.unparse(s) for s in self.statements)
+
+    @property
+    def custom(self) -> str:
+        """The user's own operator or autograd function, which no text of a graph can define; empty for other units."""
+        # the one takes graph modules, and Dynamo makes none from a function; the others a place in a table of the process
+        if found := re.search(r"\b(autograd_function_apply|triton_kernel_wrapper\w+)\(", self.text):
+            return found[1]
+        spaces = re.findall(r"\btorch\.ops\.(\w+)\.", self.text)
+        return next((space for space in spaces if space not in NAMESPACES), "")
+
+    @property
+    def kind(self) -> str:
+        """What it does, whatever it does it to: its text without names and numbers."""
+        names = "|".join(re.escape(n) for n in (*self.reads, *self.writes))
+        return re.sub(rf"(?<![.\w])({names}|\d+)\b", "_", self.text)  # not the relu of torch.relu
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A recorded graph, ready to be cut."""
+
+    units: tuple[Unit, ...]
+    values: Mapping[str, Mapping[str, Any]]
+    """Name -> metadata of every tensor and number in it."""
+    imports: tuple[str, ...]
+    bodies: tuple[ast.FunctionDef, ...]
+    """Functions that the units name: bodies of higher-order operators, innermost first."""
+    constants: Mapping[str, str]
+    """Attributes of the graph's module that are tensors -> the text that makes them."""
+    settings: Mapping[str, Any]
+    returns: tuple[str, ...] = ()
+    level: str = "dynamo"
+    is_training: bool = False
+    """Run backward on what is returned."""
+
+
+@dataclass
+class _Class:
+    forward: ast.FunctionDef
+    children: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, str] = field(default_factory=dict)
+
+
+def read(source: str, values: Mapping[str, Any], settings: Mapping[str, Any], level: str, is_training: bool) -> Graph:
+    """Read ``graph.py`` as the agent wrote it; raises Unreadable for anything else."""
+    _check(settings)
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError) as problem:
+        raise Unreadable(f"the recorded graph does not parse: {problem}") from problem
+    imports, classes = [], {}
+    for node in tree.body:
+        is_mesh = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == process_group.MESH
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)) and not is_mesh:  # a cut program makes its own
+            imports.append(ast.unparse(node))
+        elif isinstance(node, ast.ClassDef):
+            classes[node.name] = _class(node)
+    if "Repro" not in classes:
+        raise Unreadable("the recorded graph has no class Repro")
+    bodies: list[ast.FunctionDef] = []
+    constants: dict[str, str] = {}
+    units = _function(classes, "Repro", "", bodies, constants)
+    *lines, last = units
+    if not isinstance(last.statements[-1], ast.Return):
+        raise Unreadable("the recorded graph does not return")
+    places = [a.arg for a in classes["Repro"].forward.args.args[1:]]
+    made = {name: facts for name, facts in values.items() if process_group.can_make(facts.get("placements"))}
+    kept, known = _without_aliases(lines, places, made)
+    return Graph(tuple(kept), known, tuple(imports), tuple(bodies), constants, settings, last.reads, level, is_training)
+
+
+def with_data(graph: Graph, data: Mapping[str, Any]) -> Graph:
+    """The same graph with what stands in its inputs, as nested lists by name."""
+    values = {name: {**facts, "data": data.get(name)} for name, facts in graph.values.items()}
+    return dataclasses.replace(graph, values=values)
+
+
+def _check(settings: Mapping[str, Any]) -> None:
+    """What becomes program text without being shown as such must be what it says; a pack may come from anywhere."""
+    types = [settings.get("default_dtype", "torch.float32"), *(d for _, d in settings.get("autocast") or ())]
+    kinds = [kind for kind, _ in settings.get("autocast") or ()]
+    keys = [f"{module}.{key}" for module, key, _ in settings.get("configs") or ()]
+    is_plain = all(re.fullmatch(r"torch\.\w+", str(t)) for t in types) and all(str(k).isidentifier() for k in kinds)
+    is_plain &= all(re.fullmatch(r"torch\._\w+\.config(\.\w+)+", k) for k in keys)
+    if not is_plain or settings.get("dynamic") not in (None, True, False):
+        raise Unreadable("the recorded settings are not what reprokit writes")
+
+
+def _class(node: ast.ClassDef) -> _Class:
+    functions = {f.name: f for f in node.body if isinstance(f, ast.FunctionDef)}
+    if "forward" not in functions:
+        raise Unreadable(f"class {node.name} has no forward")
+    found = _Class(functions["forward"])
+    for statement in functions["__init__"].body if "__init__" in functions else ():
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute):
+            name, value = statement.targets[0].attr, statement.value
+            if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id.startswith("Repro_"):
+                found.children[name] = value.func.id
+            else:
+                found.constants[name] = ast.unparse(value)
+        elif (
+            isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and len(statement.value.args) == 2
+        ):
+            first, second = statement.value.args
+            if isinstance(first, ast.Constant):
+                found.constants[str(first.value)] = ast.unparse(second)
+    return found
+
+
+def _function(
+    classes: Mapping[str, _Class], name: str, prefix: str, bodies: list[ast.FunctionDef], constants: dict[str, str]
+) -> list[Unit]:
+    """The units of a class's forward; bodies of its children are appended before it."""
+    made = classes[name]
+    aliases: dict[str, str] = {}
+    for child, class_name in made.children.items():
+        units = _function(classes, class_name, f"{prefix}{child}_", bodies, constants)
+        arguments = [ast.arg(a.arg) for a in classes[class_name].forward.args.args[1:]]
+        statements = [s for unit in units for s in unit.statements]
+        # Dynamo gives these names itself, and stumbles over a program that has them
+        aliases[child] = prefix + re.sub(r"(?:cond_)?(.+?)_?(\d*)$", r"\1_fn\2", child)
+        body = ast.parse(f"def {aliases[child]}(): pass").body[0]
+        assert isinstance(body, ast.FunctionDef)
+        body.args.args, body.body = arguments, statements
+        bodies.append(body)
+    for constant, text in made.constants.items():
+        aliases[constant] = f"{prefix}{constant}".strip("_")
+        constants[aliases[constant]] = text
+    rows: dict[int, list[ast.stmt]] = {}
+    for statement in made.forward.body:
+        if _is_deletion(statement):
+            continue
+        changed = _Attributes(aliases).visit(statement)
+        if isinstance(changed, ast.AnnAssign) and changed.value is not None:
+            changed = ast.Assign(targets=[changed.target], value=changed.value)
+        rows.setdefault(statement.lineno, []).append(ast.fix_missing_locations(changed))
+    return [_unit(tuple(statements)) for statements in rows.values()]
+
+
+class _Attributes(ast.NodeTransformer):
+    """Reads ``self.x`` as the name of the function or constant that stands for it."""
+
+    def __init__(self, aliases: Mapping[str, str]) -> None:
+        self._aliases = aliases
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id == "self" and node.attr in self._aliases:
+            return ast.Name(self._aliases[node.attr], ast.Load())
+        return self.generic_visit(node)
+
+
+def _unit(statements: tuple[ast.stmt, ...]) -> Unit:
+    writes: list[str] = []
+    reads: list[str] = []
+    for statement in statements:
+        nodes = [n for n in ast.walk(statement) if isinstance(n, ast.Name)]
+        if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+            reads.append(statement.target.id)
+        reads += [n.id for n in nodes if isinstance(n.ctx, ast.Load) and n.id not in writes]
+        if not isinstance(statement, ast.AugAssign):
+            writes += [n.id for n in nodes if isinstance(n.ctx, ast.Store)]
+    return Unit(statements, tuple(dict.fromkeys(writes)), tuple(dict.fromkeys(reads)))
+
+
+def _is_deletion(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Assign)
+        and isinstance(statement.value, ast.Constant)
+        and statement.value.value is None
+        and all(isinstance(t, ast.Name) for t in statement.targets)
+    )
+
+
+def _without_aliases(units: list[Unit], places: list[str], values: dict[str, Any]) -> tuple[list[Unit], dict[str, Any]]:
+    """Read ``l_x_ = L_x_`` and names of functions as what they stand for."""
+    same: dict[str, str] = {}
+    kept = []
+    for unit in units:
+        statement = unit.statements[0]
+        is_alias = (
+            len(unit.statements) == 1
+            and isinstance(statement, ast.Assign)
+            and isinstance(statement.value, ast.Name)
+            and isinstance(statement.targets[0], ast.Name)
+        )
+        if is_alias:
+            target, source = unit.writes[0], unit.reads[0]
+            if source in places:
+                values.setdefault(source, values.get(target, {}))
+                same[source] = target  # the values are known under the node's name
+                continue
+            same[target] = same.get(source, source)
+            continue
+        kept.append(_unit(tuple(renamed(s, same) for s in unit.statements)))
+    return kept, {n: v for n, v in values.items() if v}
+
+
+class _Names(ast.NodeTransformer):
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.copy_location(ast.Name(self._names.get(node.id, node.id), node.ctx), node)
+
+
+def renamed(statement: ast.stmt, names: Mapping[str, str]) -> ast.stmt:
+    changed = _Names(names).visit(copy.deepcopy(statement))
+    assert isinstance(changed, ast.stmt)
+    return ast.fix_missing_locations(changed)

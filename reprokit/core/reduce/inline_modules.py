@@ -1,0 +1,168 @@
+"""Several files of one program as one text: what it imports from its own files stands where it was imported."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from reprokit.core.reduce.ast_edits import is_main
+
+Find = Callable[[str], "str | None"]
+"""Dotted name -> the source of that module, or None where it is none of the program's own files."""
+MOST_FILES = 30
+
+
+class Unjoinable(Exception):
+    """The files cannot stand in one; the message says why."""
+
+
+def join(text: str, find: Find, module: str = "") -> str:
+    """The program as one file; raises Unjoinable, or what ``ast.parse`` raises, where that cannot be.
+
+    ``module`` is its own dotted name, where it stands in a package.
+    """
+    joiner = _Joiner(find)
+    tree = ast.parse(text)
+    body = joiner.rewritten(tree, module)
+    if not joiner.exported:
+        return text
+    head = [n for n in (*joiner.body, *body) if _is_future(n)]
+    imports = [n for n in joiner.body if isinstance(n, (ast.Import, ast.ImportFrom))]
+    rows = [n for n in (*imports, *(n for n in joiner.body if n not in imports), *body) if not _is_future(n)]
+    made = ast.Module([*head[:1], *rows], [])
+    return ast.unparse(ast.fix_missing_locations(made)) + "\n"
+
+
+class _Joiner:
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self.body: list[ast.stmt] = []
+        self.exported: dict[str, dict[str, str]] = {}
+        """Module -> its names -> what they are called in the one file."""
+        self._taken: dict[str, str] = {}
+
+    def rewritten(self, tree: ast.Module, module: str) -> list[ast.stmt]:
+        """A module's body, without its imports of own files, which have been taken up before it."""
+        aliases: dict[str, str] = {}
+        changed = _Imports(self, module, aliases).visit(tree)
+        changed = _Members(self.exported, aliases).visit(changed)
+        assert isinstance(changed, ast.Module)
+        return changed.body
+
+    def take(self, module: str) -> bool:
+        """Put a module's body before what imports it; False where it is none of the program's own."""
+        if module in self.exported:
+            return True
+        text = self._find(module)
+        if text is None:
+            return False
+        if len(self.exported) >= MOST_FILES:
+            raise Unjoinable(f"more than {MOST_FILES} files of its own")
+        names = self.exported[module] = {}
+        tree = ast.parse(text)
+        tree.body = [n for n in tree.body if not _is_main_or_words(n)]
+        body = self.rewritten(tree, module)
+        for name, row in _given(body):
+            same = ast.unparse(row) if isinstance(row, (ast.Import, ast.ImportFrom)) else module
+            new = name
+            while self._taken.get(new, same) != same:
+                new += "_2"
+            self._taken[new] = same
+            names[name] = new
+        renamed = {old: new for old, new in names.items() if old != new}
+        self.body += [_Renamed(renamed).visit(row) for row in body] if renamed else body
+        return True
+
+
+class _Imports(ast.NodeTransformer):
+    def __init__(self, joiner: _Joiner, module: str, aliases: dict[str, str]) -> None:
+        self._joiner, self._module, self._aliases = joiner, module, aliases
+
+    def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
+        kept = []
+        for alias in node.names:
+            if self._joiner.take(alias.name):
+                self._aliases[alias.asname or alias.name] = alias.name
+            else:
+                kept.append(alias)
+        return [ast.Import(kept)] if kept else [ast.Pass()]
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt]:
+        place = self._module.split(".")[: -node.level] if node.level else []
+        whole = ".".join([*place, *([node.module] if node.module else [])])
+        rows: list[ast.stmt] = []
+        kept = []
+        is_own = bool(whole) and self._joiner.take(whole)
+        for alias in node.names:
+            below = f"{whole}.{alias.name}".strip(".")
+            if is_own and (alias.name == "*" or alias.name in self._joiner.exported[whole]):
+                new = self._joiner.exported[whole].get(alias.name, alias.name)
+                wanted = alias.asname or alias.name
+                if alias.name != "*" and wanted != new:
+                    rows.append(ast.Assign([ast.Name(wanted, ast.Store())], ast.Name(new, ast.Load())))
+            elif self._joiner.take(below):
+                self._aliases[alias.asname or alias.name] = below
+            else:
+                kept.append(alias)
+        if kept and (is_own or node.level):
+            raise Unjoinable(f"{whole or 'a relative import'} gives no {kept[0].name}")
+        return [*([ast.ImportFrom(node.module, kept, 0)] if kept else []), *rows] or [ast.Pass()]
+
+
+class _Members(ast.NodeTransformer):
+    """Reads ``net.Model`` as ``Model`` where ``net`` is one of the program's own files."""
+
+    def __init__(self, exported: dict[str, dict[str, str]], aliases: dict[str, str]) -> None:
+        self._exported, self._aliases = exported, aliases
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        owner = ast.unparse(node.value)
+        module = self._aliases.get(owner)
+        if module is None:
+            return self.generic_visit(node)
+        if node.attr not in self._exported[module]:
+            raise Unjoinable(f"{owner}.{node.attr} is not given in {module}")
+        return ast.copy_location(ast.Name(self._exported[module][node.attr], node.ctx), node)
+
+
+class _Renamed(ast.NodeTransformer):
+    def __init__(self, names: dict[str, str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        node.id = self._names.get(node.id, node.id)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.name = self._names.get(node.name, node.name)
+        return self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.name = self._names.get(node.name, node.name)
+        return self.generic_visit(node)
+
+
+def _given(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
+    """Names that a module's body gives at its top level, also inside ``if`` and ``try``."""
+    for row in body:
+        if isinstance(row, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield row.name, row
+        elif isinstance(row, (ast.Import, ast.ImportFrom)):
+            for alias in row.names:
+                yield alias.asname or alias.name.split(".")[0], row
+        elif isinstance(row, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
+            for field in ("body", "orelse", "finalbody"):
+                yield from _given(getattr(row, field, []))
+        else:
+            for node in ast.walk(row):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    yield node.id, row
+
+
+def _is_future(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+
+
+def _is_main_or_words(node: ast.stmt) -> bool:
+    is_words = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_main(node) or is_words or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")

@@ -1,0 +1,311 @@
+"""Take a program out of the classes, functions and loops that hold it, the way a person would shorten it by hand.
+
+Each pass proposes whole programs, one change each, and keeps those for which the predicate holds. What a proposal
+means is the predicate's to judge; none is made twice, and each has a class, a parameter or a loop less than before.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+
+from reprokit.core.reduce.ast_edits import (
+    NO_PROGRAM,
+    Path,
+    Put,
+    Test,
+    arguments,
+    at,
+    reads,
+    replace,
+    target,
+    text_of,
+    walk,
+)
+
+_CONTAINERS = frozenset({"ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Parameter", "Sequential"})
+
+
+def submodules(text: str, test: Test) -> str:
+    """Put one of the modules that a class is made of in the place of the whole."""
+    return _proposed(text, _hoisted, test)
+
+
+def constants(text: str, test: Test) -> str:
+    """Write a number where an attribute or a parameter always stands for it; drop parameters that nothing reads."""
+    return _proposed(_proposed(text, _attributes, test), _parameters, test)
+
+
+def loops(text: str, test: Test) -> str:
+    """Write the first turn of a loop in place of the loop."""
+    return _proposed(text, _turns, test)
+
+
+def functions(text: str, test: Test) -> str:
+    """Write a module that holds nothing as a function, and a function that only gives a value as that value."""
+    return _proposed(_proposed(text, _as_functions, test), _as_values, test)
+
+
+def _proposed(text: str, proposals: Callable[[ast.Module], Iterator[ast.Module]], test: Test) -> str:
+    refused = {text}
+    while True:
+        for changed in proposals(ast.parse(text)):
+            try:
+                new = text_of(changed)
+            except NO_PROGRAM:
+                continue
+            if new not in refused:
+                refused.add(new)
+                if test(new):
+                    text = new
+                    break
+        else:
+            return text
+
+
+def _hoisted(tree: ast.Module) -> Iterator[ast.Module]:
+    classes = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef)}
+    known = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
+    for name, owner in reversed(classes.items()):
+        init = _method(owner, "__init__")
+        for part in ast.walk(init) if init is not None else ():
+            is_function = isinstance(part, ast.Name) and part.id in known
+            if is_function or (isinstance(part, ast.Call) and _is_constructor(part.func, classes.keys() - {name})):
+                assert isinstance(part, ast.expr)
+                changed = copy.deepcopy(tree)
+                made = _Constructed(name, init, part)
+                changed.body = [made.visit(row) for row in changed.body]
+                if made.count:
+                    changed.body = [r for r in changed.body if not _is_unread_class(changed, r, name)]
+                    yield changed
+
+
+def _is_constructor(called: ast.expr, classes: set[str]) -> bool:
+    if isinstance(called, ast.Name):
+        return called.id in classes
+    words = ast.unparse(called).split(".")
+    return words[0] in ("nn", "torch") and words[-1][:1].isupper() and words[-1] not in _CONTAINERS
+
+
+def _is_unread_class(tree: ast.Module, row: ast.stmt, name: str) -> bool:
+    return isinstance(row, ast.ClassDef) and row.name == name and not reads(tree, name)
+
+
+class _Constructed(ast.NodeTransformer):
+    """Puts a part of a class's ``__init__`` where the class is called, with the arguments of that call."""
+
+    def __init__(self, name: str, init: ast.FunctionDef | None, part: ast.expr) -> None:
+        self._name, self._init, self._part, self.count = name, init, part, 0
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return node if node.name == self._name else self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if not (isinstance(node.func, ast.Name) and node.func.id == self._name and self._init is not None):
+            return self.generic_visit(node)
+        given = arguments(self._init, node, 1)
+        if given is None:
+            return node
+        self.count += 1
+        return Put(given).visit(copy.deepcopy(self._part))  # type: ignore[no-any-return]
+
+
+def _attributes(tree: ast.Module) -> Iterator[ast.Module]:
+    """``SIZE``, ``Config.hidden`` and ``self.hidden`` where one constant in the whole program is called so."""
+    values: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for row in node.body:
+                if isinstance(row, ast.AnnAssign) and isinstance(row.target, ast.Name) and row.value is not None:
+                    values.setdefault(row.target.id, []).append(row.value)
+                elif isinstance(row, ast.Assign) and isinstance(row.targets[0], ast.Name):
+                    values.setdefault(row.targets[0].id, []).append(row.value)
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
+            values.setdefault(node.targets[0].attr, []).append(node.value)
+    stored = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    for place, row in enumerate(tree.body):
+        name = target(row)
+        if isinstance(row, ast.Assign) and isinstance(row.value, ast.Constant) and stored.count(name) == 1:
+            changed = copy.deepcopy(tree)
+            del changed.body[place]
+            yield Put({name: row.value}).visit(changed)
+    for name, given in values.items():
+        if len(given) == 1 and isinstance(given[0], ast.Constant):
+            changed = copy.deepcopy(tree)
+            _Attribute(name, given[0]).visit(changed)
+            yield changed
+
+
+class _Attribute(ast.NodeTransformer):
+    """Reads every ``x.name`` as a constant."""
+
+    def __init__(self, name: str, value: ast.Constant) -> None:
+        self._name, self._value = name, value
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if node.attr == self._name and isinstance(node.ctx, ast.Load):
+            return copy.deepcopy(self._value)
+        return self.generic_visit(node)
+
+
+def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
+    for path, node in walk(tree):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        owner = at(tree, path[:-1])
+        skip = int(isinstance(owner, ast.ClassDef))
+        is_method = bool(skip) and node.name != "__init__"
+        called = node.name if is_method or not skip else owner.name
+        calls = _calls(tree, called, is_method)
+        given = [arguments(node, call, skip) for call in calls]
+        if not calls or any(g is None for g in given):
+            yield from _defaulted(tree, path, node)
+            continue
+        for place, parameter in enumerate(node.args.args[skip:]):
+            values = [g[parameter.arg] for g in given if g is not None]
+            is_read = any(reads(row, parameter.arg) for row in node.body)
+            is_fixed = isinstance(values[0], ast.Constant) and len({ast.dump(v) for v in values}) == 1
+            if is_fixed or not is_read:
+                changed = copy.deepcopy(tree)
+                function = at(changed, path)
+                if is_read:
+                    Put({parameter.arg: values[0]}).visit(function)
+                _without_parameter(function, place + skip)
+                for call in _calls(changed, called, is_method):
+                    del call.args[place : place + 1]
+                    call.keywords = [k for k in call.keywords if k.arg != parameter.arg]
+                yield changed
+
+
+def _defaulted(tree: ast.Module, path: Path, node: ast.FunctionDef) -> Iterator[ast.Module]:
+    """Of a function whose calls cannot be told, such as ``forward``: without a last parameter that nobody needs."""
+    if not node.args.defaults or not node.args.args:
+        return
+    name = node.args.args[-1].arg
+    if any(reads(row, name) for row in node.body):
+        return
+    changed = copy.deepcopy(tree)
+    function = at(changed, path)
+    _without_parameter(function, len(function.args.args) - 1)
+    for call in ast.walk(changed):
+        if isinstance(call, ast.Call):
+            call.keywords = [k for k in call.keywords if k.arg != name]
+    yield changed
+
+
+def _calls(tree: ast.Module, name: str, is_method: bool) -> list[ast.Call]:
+    """Every call of a function, class or method; none where the name is used in other ways too."""
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    if is_method:
+        made = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == name]
+        uses = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == name]
+        found = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == name]
+        return found if len(uses) == len(found) and len(made) == 1 and name != "forward" else []
+    found = [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == name]
+    return found if len(reads(tree, name)) == len(found) else []
+
+
+def _without_parameter(function: ast.FunctionDef, place: int) -> None:
+    takes = function.args
+    first = len(takes.args) - len(takes.defaults)
+    if place >= first:
+        del takes.defaults[place - first]
+    del takes.args[place]
+
+
+def _turns(tree: ast.Module) -> Iterator[ast.Module]:
+    for path, node in walk(tree):
+        for new in _unrolled(tree, node):
+            changed = copy.deepcopy(tree)
+            replace(changed, path, new)
+            yield changed
+
+
+def _unrolled(tree: ast.Module, node: ast.AST) -> Iterator[list[ast.AST]]:
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)) and len(node.generators) == 1:
+        item = node.generators[0].target
+        if isinstance(item, ast.Name) and not reads(node.elt, item.id):
+            yield [ast.List([node.elt], ast.Load())]
+    if isinstance(node, ast.Call) and ast.unparse(node).startswith("next(iter([") and len(node.args) == 1:
+        listed = node.args[0].args[0] if isinstance(node.args[0], ast.Call) else None
+        if isinstance(listed, ast.List) and listed.elts:
+            yield [listed.elts[0]]
+    if not isinstance(node, ast.For):
+        return
+    called = node.iter.func.id if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) else ""
+    given = node.iter.args if isinstance(node.iter, ast.Call) else []
+    if called == "enumerate" and isinstance(node.target, ast.Tuple) and len(node.target.elts) == 2 and given:
+        counter, item = node.target.elts
+        if isinstance(counter, ast.Name) and not reads(tree, counter.id):
+            yield [ast.For(item, given[0], node.body, [])]
+    first = ast.Call(ast.Name("next", ast.Load()), [ast.Call(ast.Name("iter", ast.Load()), [node.iter], [])], [])
+    value: ast.expr = first
+    if called == "range":
+        value = given[0] if len(given) > 1 else ast.Constant(0)
+    elif isinstance(node.iter, (ast.List, ast.Tuple)) and node.iter.elts:
+        value = node.iter.elts[0]
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef) and function.name == called and len(function.body) == 1:
+            row = function.body[0]
+            if isinstance(row, ast.Expr) and isinstance(row.value, ast.Yield) and row.value.value and not given:
+                value = row.value.value
+    yield [ast.Assign([node.target], value), *node.body]
+
+
+def _as_functions(tree: ast.Module) -> Iterator[ast.Module]:
+    taken = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    taken |= {n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    for place, node in enumerate(tree.body):
+        forward = _method(node, "forward") if isinstance(node, ast.ClassDef) else None
+        if forward is None or not isinstance(node, ast.ClassDef) or not forward.args.args:
+            continue
+        if any(reads(row, forward.args.args[0].arg) for row in forward.body):
+            continue
+        name = "repro" if "repro" not in taken else node.name.lower() if node.name.lower() not in taken else ""
+        if name:
+            changed = copy.deepcopy(tree)
+            function = _method(changed.body[place], "forward")
+            assert function is not None
+            function.name = name
+            _without_parameter(function, 0)
+            changed.body[place] = function
+            _Named(node.name, name).visit(changed)
+            yield changed
+
+
+def _as_values(tree: ast.Module) -> Iterator[ast.Module]:
+    for function in tree.body:
+        takes = function.args if isinstance(function, ast.FunctionDef) else None
+        if takes is None or not isinstance(function, ast.FunctionDef) or len(function.body) != 1 or takes.args:
+            continue
+        row = function.body[0]
+        value = row.value if isinstance(row, (ast.Return, ast.Expr)) else None
+        is_generator = isinstance(value, ast.Yield)
+        if value is None or (isinstance(row, ast.Expr) and not is_generator):
+            continue
+        wanted = f"next({function.name}())" if is_generator else f"{function.name}()"
+        changed = copy.deepcopy(tree)
+        for path, node in walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node) == wanted:
+                replace(changed, path, [copy.deepcopy(value.value if isinstance(value, ast.Yield) else value)])
+        if not reads(changed, function.name):
+            changed.body = [r for r in changed.body if not isinstance(r, ast.FunctionDef) or r.name != function.name]
+            yield changed
+
+
+class _Named(ast.NodeTransformer):
+    """Reads a call of a class as the function that stands for it."""
+
+    def __init__(self, name: str, function: str) -> None:
+        self._name, self._function = name, function
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == self._name:
+            return ast.Name(self._function, ast.Load())
+        return self.generic_visit(node)
+
+
+def _method(node: ast.AST, name: str) -> ast.FunctionDef | None:
+    rows = node.body if isinstance(node, ast.ClassDef) else []
+    return next((r for r in rows if isinstance(r, ast.FunctionDef) and r.name == name), None)

@@ -1,0 +1,284 @@
+"""Write a program from top to bottom: no factory that is called once, no tuple that is taken apart at once."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+
+from reprokit.core.reduce.ast_edits import Put, Test, arguments, reads, target
+
+
+def straighten(text: str, test: Test) -> str:
+    """Inline factories and take tuples apart, each step for itself."""
+    for step in (
+        _called_once,
+        _tuples,
+        _dicts,
+        _keywords,
+        _single_loops,
+        _called_once,
+        _tuples,
+        _stars,
+        _empty_keywords,
+        _aliases,
+        _results,
+        _models,
+        _compiled,
+    ):
+        changed = _safely(step, text)
+        if changed != text and test(changed):
+            text = changed
+    return text
+
+
+def _safely(step: Callable[[ast.Module], None], text: str) -> str:
+    tree = ast.parse(text)
+    step(tree)
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _called_once(tree: ast.Module) -> None:
+    """``model, args = make()`` and ``main()`` become the body of the function, when nothing else calls it."""
+    for place, node in enumerate(tree.body):
+        call = node.value if isinstance(node, (ast.Assign, ast.Expr)) else None
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+            continue
+        name = call.func.id
+        made = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
+        uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name]
+        given = arguments(made[0], call, 0) if len(made) == len(uses) == 1 and not made[0].decorator_list else None
+        if given is None:
+            continue
+        inner = [n for row in made[0].body for n in ast.walk(row)]
+        returns = [n for n in _own(made[0].body) if isinstance(n, ast.Return)]
+        rows, last = made[0].body, made[0].body[-1]
+        is_last = isinstance(last, ast.Return) and last.value is not None and len(returns) == 1
+        if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in _own(rows)) or not (
+            is_last or (isinstance(node, ast.Expr) and not returns)
+        ):
+            continue
+        given = {n: v for n, v in given.items() if ast.unparse(v) != n}
+        stored = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | given.keys()
+        known = {n.id for r in tree.body if r is not made[0] for n in ast.walk(r) if isinstance(n, ast.Name)}
+        if stored & known:
+            continue
+        new: list[ast.stmt] = [ast.Assign(targets=[ast.Name(n, ast.Store())], value=v) for n, v in given.items()]
+        if is_last:
+            assert isinstance(last, ast.Return) and last.value is not None
+            value = last.value
+            end = ast.Assign(node.targets, value) if isinstance(node, ast.Assign) else ast.Expr(value)
+            new += [*rows[:-1], end]
+        else:
+            new += rows
+        tree.body[place : place + 1] = new
+        tree.body.remove(made[0])
+        return
+
+
+def _own(rows: list[ast.stmt]) -> Iterator[ast.AST]:
+    """The nodes of rows, but for those of functions and classes that are defined in them."""
+    waiting: list[ast.AST] = list(rows)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _tuples(tree: ast.Module) -> None:
+    """``a, b = (1, 2)`` becomes two lines, unless the second reads what the first wrote."""
+    rows: list[ast.stmt] = []
+    for node in tree.body:
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Tuple)
+            and isinstance(node.value, ast.Tuple)
+        ):
+            names, values = node.targets[0].elts, node.value.elts
+            stored = {n.id for n in names if isinstance(n, ast.Name)}
+            read = {n.id for v in values for n in ast.walk(v) if isinstance(n, ast.Name)}
+            if len(names) == len(values) and len(stored) == len(names) and not stored & read:
+                rows += [ast.Assign(targets=[n], value=v) for n, v in zip(names, values, strict=True)]
+                continue
+        rows.append(node)
+    tree.body = rows
+
+
+def _dicts(tree: ast.Module) -> None:
+    """``made["model"]`` and ``made.get("compile", {})`` of a dict that stands there literally become what they mean."""
+    for node in list(tree.body):
+        name, value = target(node), node.value if isinstance(node, ast.Assign) else None
+        if not (name and isinstance(value, ast.Dict)):
+            continue
+        pairs = zip(value.keys, value.values, strict=True)
+        keys: dict[object, ast.expr] = {k.value: v for k, v in pairs if isinstance(k, ast.Constant)}
+        uses = reads(tree, name)
+        looked = _Looked(name, keys)
+        changed = looked.visit(copy.deepcopy(tree))
+        if uses and looked.count == len(uses) and len(keys) == len(value.keys):
+            tree.body = [n for n in changed.body if target(n) != name]
+            return
+
+
+class _Looked(ast.NodeTransformer):
+    """Reads keys of a literal dict, each at most once: what it holds must not be made twice."""
+
+    def __init__(self, name: str, keys: dict[object, ast.expr]) -> None:
+        self._name, self._keys, self.count = name, keys, 0
+        self._seen: set[object] = set()
+
+    def _read(self, key: ast.expr, otherwise: ast.expr | None) -> ast.expr | None:
+        if not isinstance(key, ast.Constant) or key.value in self._seen:
+            return None
+        found = self._keys.get(key.value, otherwise)
+        if found is not None:
+            self._seen.add(key.value)
+            self.count += 1
+        return found
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id == self._name:
+            return self._read(node.slice, None) or node
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        inner = node.func
+        if isinstance(inner, ast.Attribute) and ast.unparse(inner) == f"{self._name}.get" and node.args:
+            return self._read(node.args[0], node.args[1] if len(node.args) > 1 else None) or node
+        return self.generic_visit(node)
+
+
+def _keywords(tree: ast.Module) -> None:
+    """``f(x, **{"mode": 1})`` becomes ``f(x, mode=1)``; ``f(*(a, b))`` becomes ``f(a, b)``."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        keywords: list[ast.keyword] = []
+        for keyword in node.keywords:
+            value = keyword.value
+            names = [k.value for k in value.keys if isinstance(k, ast.Constant)] if isinstance(value, ast.Dict) else []
+            if keyword.arg is None and isinstance(value, ast.Dict) and len(names) == len(value.keys):
+                keywords += [ast.keyword(str(k), v) for k, v in zip(names, value.values, strict=True)]
+            else:
+                keywords.append(keyword)
+        node.keywords = keywords
+        arguments: list[ast.expr] = []
+        for argument in node.args:
+            is_literal = isinstance(argument, ast.Starred) and isinstance(argument.value, (ast.Tuple, ast.List))
+            arguments += argument.value.elts if is_literal else [argument]  # type: ignore[attr-defined]
+        node.args = arguments
+
+
+def _single_loops(tree: ast.Module) -> None:
+    """A loop over one thing is that thing."""
+    rows: list[ast.stmt] = []
+    for node in tree.body:
+        is_single = (
+            isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Tuple)) and len(node.iter.elts) == 1
+        )
+        if is_single:
+            assert isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Tuple))
+            rows += [ast.Assign(targets=[node.target], value=node.iter.elts[0]), *node.body]
+        else:
+            rows.append(node)
+    tree.body = rows
+
+
+def _stars(tree: ast.Module) -> None:
+    """``args = (a, b)`` and ``f(*args)`` become ``x = a``, ``y = b`` and ``f(x, y)``."""
+    outside = [r for r in tree.body if not isinstance(r, (ast.FunctionDef, ast.ClassDef))]
+    taken = {n.id for r in outside for n in ast.walk(r) if isinstance(n, ast.Name)}
+    for place, node in enumerate(tree.body):
+        name = target(node)
+        value = node.value if isinstance(node, ast.Assign) else None
+        uses = reads(tree, name)
+        calls = [
+            n
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Call)
+            and any(isinstance(a, ast.Starred) and isinstance(a.value, ast.Name) and a.value.id == name for a in n.args)
+        ]
+        if not (name and isinstance(value, ast.Tuple) and len(uses) == len(calls) == 1 and len(calls[0].args) == 1):
+            continue
+        free = [
+            n
+            for n in ("x", "y", "z", "w", *(f"x{i}" for i in range(2, len(taken) + len(tree.body) + 999)))
+            if n not in taken
+        ]
+        rows: list[ast.stmt] = []
+        names: list[ast.expr] = []
+        for element in value.elts:
+            if isinstance(element, ast.Name):
+                names.append(element)
+                continue
+            given = free.pop(0)
+            rows.append(ast.Assign(targets=[ast.Name(given, ast.Store())], value=element))
+            names.append(ast.Name(given, ast.Load()))
+        calls[0].args = names
+        tree.body[place : place + 1] = rows
+        return
+
+
+def _empty_keywords(tree: ast.Module) -> None:
+    """``kwargs = {}`` and ``f(x, **kwargs)`` say no more than ``f(x)``."""
+    for row in list(tree.body):
+        name = target(row)
+        if not (name and isinstance(row, ast.Assign) and isinstance(row.value, ast.Dict) and not row.value.keys):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                node.keywords = [k for k in node.keywords if k.arg or ast.unparse(k.value) != name]
+        if not reads(tree, name):
+            tree.body.remove(row)
+
+
+def _aliases(tree: ast.Module) -> None:
+    """``model = function`` is another name for the same."""
+    for row in list(tree.body):
+        name = target(row)
+        if not (name and isinstance(row, ast.Assign) and isinstance(row.value, ast.Name)):
+            continue
+        stored = [
+            n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
+        ]
+        if len(stored) == 1:
+            tree.body.remove(row)
+            Put({name: row.value}).visit(tree)
+
+
+def _results(tree: ast.Module) -> None:
+    """``out = f(x)`` where nothing reads ``out`` is ``f(x)``."""
+    read = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    for place, row in enumerate(tree.body):
+        if target(row) and target(row) not in read and isinstance(row, ast.Assign) and isinstance(row.value, ast.Call):
+            tree.body[place] = ast.Expr(row.value)
+
+
+def _models(tree: ast.Module) -> None:
+    """``net = Net()`` and ``torch.compile(net)`` become ``torch.compile(Net())``."""
+    classes = {n.name for n in tree.body if isinstance(n, ast.ClassDef)}
+    for place, node in enumerate(tree.body[:-1]):
+        called = node.value.func if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) else None
+        name, after = target(node), tree.body[place + 1]
+        if not (name and isinstance(called, ast.Name) and called.id in classes and isinstance(node, ast.Assign)):
+            continue
+        if len(reads(tree, name)) == len(reads(after, name)) == 1 and isinstance(after, (ast.Assign, ast.Expr)):
+            Put({name: node.value}).visit(after)
+            del tree.body[place]
+            return
+
+
+def _compiled(tree: ast.Module) -> None:
+    """``compiled = torch.compile(f)`` and ``compiled(x)`` become one line."""
+    for place, node in enumerate(tree.body):
+        name = target(node)
+        if not name or "compile" not in ast.unparse(node):
+            continue
+        uses = reads(tree, name)
+        inside = [r for r in tree.body[place + 1 :] if any(u in set(ast.walk(r)) for u in uses)]
+        if len(uses) == 1 and len(inside) == 1 and not isinstance(inside[0], (ast.For, ast.While, ast.FunctionDef)):
+            assert isinstance(node, ast.Assign)
+            Put({name: node.value}).visit(inside[0])
+            del tree.body[place]
+            return

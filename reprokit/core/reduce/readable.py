@@ -1,0 +1,217 @@
+"""Make a repro read as if a person had written it: public names, short names, few lines, a comment on what happens."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import re
+import textwrap
+from collections.abc import Callable
+
+from reprokit.core.reduce.ast_edits import Put, Test, is_main, reads, target
+
+MOST_WIDTH = 88
+_EXPECTED = {
+    "exception": "no error",
+    "crash": "no crash",
+    "hang": "that it returns",
+    "oom": "that the memory suffices",
+    "wrong-result": "the same results",
+    "recompile-limit": "a few compiles",
+    "recompile-storm": "a few compiles",
+    "graph-break": "one graph",
+    "cudagraph-skip": "CUDA graphs, as they are asked for",
+    "slow-compile": "a compile of seconds",
+    "superlinear-compile": "a compile that grows as the program does",
+}
+_TIMES = frozenset({"slow-compile", "superlinear-compile", "cudagraph-skip"})
+"""Kinds that say nothing of eager."""
+_PUBLIC: tuple[tuple[str, str], ...] = (
+    (r"torch\._C\._nn\.(\w+)", r"torch.nn.functional.\1"),
+    (r"torch\._C\._special\.special_(\w+)", r"torch.special.\1"),
+    (r"torch\._C\._fft\.fft_(\w+)", r"torch.fft.\1"),
+    (r"torch\._C\._linalg\.linalg_(\w+)", r"torch.linalg.\1"),
+    (r"torch\.ops\.higher_order\.(\w+)", r"torch.\1"),
+    (r"torch\.ops\.aten\.(\w+)\.\w+", r"torch.\1"),
+    (r"torch\.ops\.aten\.(\w+)", r"torch.\1"),
+)
+
+
+def public_names(text: str, test: Test) -> str:
+    """Write names that only a compiler writes as their public ones: all, or each pattern alone."""
+    changed = text
+    for private, public in _PUBLIC:
+        changed = re.sub(private, public, changed)
+    if changed != text and test(changed):
+        return changed
+    for private, public in _PUBLIC:
+        changed = re.sub(private, public, text)
+        if changed != text and test(changed):
+            text = changed
+    return text
+
+
+def plain_names(text: str, test: Test) -> str:
+    """Put values that are read once where they are read, and give arguments and the rest short names."""
+    steps: list[Callable[[str], str]] = [_inlined]
+    # a function that must stand as it is, such as a backend of the user, must not keep the others as they are
+    steps += [functools.partial(_inlined, only=f.name) for f in _functions(ast.parse(text))]
+    for step in (*steps, _renamed, _unpacked):
+        changed = step(text)
+        if changed != text and test(changed):
+            text = changed
+    return text
+
+
+def flatten(text: str) -> str:
+    """The same program without ``if __name__ == "__main__"``, docstrings and comments."""
+    tree = ast.parse(text)
+    body: list[ast.stmt] = []
+    for node in tree.body:
+        if isinstance(node, ast.If) and is_main(node):
+            body += node.body
+        else:
+            body.append(node)
+    tree.body = body
+    for owner in ast.walk(tree):
+        rows = getattr(owner, "body", None)
+        if isinstance(rows, list) and isinstance(owner, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            kept = [r for r in rows if not (isinstance(r, ast.Expr) and isinstance(r.value, ast.Constant))]
+            owner.body = kept or [ast.Pass()]
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def layout(text: str, title: str, kind: str) -> str:
+    """Blank lines where people put them, and above the call what is expected and what happens."""
+    tree = _Sliced().visit(ast.parse(text))
+    rest = [n for n in tree.body if not isinstance(n, ast.FunctionDef)]
+    call = next((n for n in reversed(rest) if "compile" in ast.unparse(n)), None)
+    happens = textwrap.wrap(title, MOST_WIDTH - 12, break_long_words=False, break_on_hyphens=False) or [kind]
+    comment = [
+        f"# expected: {_EXPECTED.get(kind, 'what eager does')}{'' if kind in _TIMES or 'GPUTarget' in text else ', as without torch.compile'}",
+        f"# happens:  {happens[0]}",
+        *(f"#           {row}" for row in happens[1:]),
+    ]
+    rows: list[str] = []
+    before: ast.stmt | None = None
+    for node in tree.body:
+        is_definition = isinstance(node, (ast.FunctionDef, ast.ClassDef))
+        was_definition = isinstance(before, (ast.FunctionDef, ast.ClassDef))
+        was_import = isinstance(before, (ast.Import, ast.ImportFrom))
+        is_import = isinstance(node, (ast.Import, ast.ImportFrom))
+        if before is not None and (is_definition or was_definition):
+            rows += ["", ""]
+        elif before is not None and ((was_import and not is_import) or node is call):
+            rows.append("")
+        if node is call:
+            rows += comment
+        rows += ast.unparse(node).splitlines()
+        before = node
+    return "\n".join(rows) + "\n"
+
+
+class _Sliced(ast.NodeTransformer):
+    """Writes ``x[slice(1, None, None)]``, as a graph has it, as ``x[1:]``."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        plain = [self._plain(part) for part in parts]
+        if parts:
+            node.slice = ast.Tuple(plain, ast.Load()) if isinstance(node.slice, ast.Tuple) else plain[0]
+        return ast.fix_missing_locations(node)
+
+    @staticmethod
+    def _plain(part: ast.expr) -> ast.expr:
+        is_slice = isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "slice"
+        if not isinstance(part, ast.Call) or not is_slice or len(part.args) not in (2, 3) or part.keywords:
+            return part
+        ends = [None if isinstance(a, ast.Constant) and a.value is None else a for a in part.args]
+        return ast.Slice(*ends)
+
+
+def _functions(tree: ast.Module) -> list[ast.FunctionDef]:
+    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+
+
+def _inlined(text: str, only: str = "") -> str:
+    tree = ast.parse(text)
+    for function in [f for f in _functions(tree) if only in ("", f.name)]:
+        place = 0
+        while place + 1 < len(function.body):
+            row, after = function.body[place], function.body[place + 1]
+            name = target(row)
+            is_last = target(after) == name or _is_dead(name, function.body[place + 2 :])
+            if name and isinstance(row, ast.Assign) and len(reads(after, name)) == 1 and is_last:
+                changed = Put({name: row.value}).visit(copy.deepcopy(after))
+                if len(ast.unparse(changed)) <= MOST_WIDTH - 8:
+                    function.body[place : place + 2] = [changed]
+                    place = max(place - 1, 0)
+                    continue
+            place += 1
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _is_dead(name: str, rows: list[ast.stmt]) -> bool:
+    """Nothing reads the name before it is given anew."""
+    for row in rows:
+        if reads(row, name):
+            return False
+        if target(row) == name:
+            return True
+    return True
+
+
+def _renamed(text: str) -> str:
+    """Arguments of ``repro`` become x, y, z, w; what else would be taken for them becomes a, b, c."""
+    tree = ast.parse(text)
+    function = next((f for f in _functions(tree) if f.name == "repro"), None)
+    if function is None:
+        return text
+    arguments = [a.arg for a in function.args.args]
+    local = [
+        n.id for r in function.body for n in ast.walk(r) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    ]
+    local = [n for n in dict.fromkeys(local) if n not in arguments]
+    others = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - set(arguments) - set(local)
+    odd = re.compile(r"[a-z]\d*(_\d+)?|[lL]_.*|.*_{2,}.*|(arg|primals|tangents|getitem).*")
+    names: dict[str, str] = {}
+    _give(
+        names,
+        [a for a in arguments if odd.fullmatch(a)],
+        "xyzw",
+        others | {a for a in arguments if not odd.fullmatch(a)},
+    )
+    taken = others | set(names.values()) | {n for n in (*arguments, *local) if not odd.fullmatch(n)}
+    _give(names, [n for n in local if odd.fullmatch(n)], "abcdefgh", taken)
+    for name in ast.walk(tree):
+        if isinstance(name, ast.Name):
+            name.id = names.get(name.id, name.id)
+        elif isinstance(name, ast.arg):
+            name.arg = names.get(name.arg, name.arg)
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _give(names: dict[str, str], some: list[str], letters: str, taken: set[str]) -> None:
+    free = (n for n in [*letters, *(f"{letters[0]}{i}" for i in range(2, 999))] if n not in taken)
+    for name in some:
+        names[name] = next(free)
+
+
+def _unpacked(text: str) -> str:
+    """``with torch.no_grad(): print(f(x))`` says no more than ``f(x)`` under it."""
+    tree = ast.parse(text)
+    for owner in ast.walk(tree):
+        for field in ("body",):
+            rows = getattr(owner, field, None)
+            for row in rows if isinstance(rows, list) else ():
+                if (
+                    isinstance(row, ast.Expr)
+                    and isinstance(row.value, ast.Call)
+                    and isinstance(row.value.func, ast.Name)
+                    and row.value.func.id == "print"
+                    and len(row.value.args) == 1
+                ):
+                    row.value = row.value.args[0]
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"

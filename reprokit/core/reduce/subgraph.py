@@ -1,0 +1,231 @@
+"""A choice of a graph's units as a program that stands alone.
+
+What the units read and none of them writes becomes an argument, made anew from the metadata that was recorded for it;
+what nobody reads is returned. Bodies of ``cond`` and the like become functions beside it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from reprokit.core.reduce.graph_units import Graph, renamed
+from reprokit.core.shared.source import process_group, tensors
+
+LARGE_BYTES = 1 << 30
+"""Inputs of more than this are fake tensors; of a run that was on fake ones, of more than a sixteenth of it."""
+
+
+def program(graph: Graph, chosen: Collection[int], is_bare: bool = False) -> str:
+    """The program of the units ``chosen``, in the graph's order, and of those that they cannot do without.
+
+    A bare one has no seed and no ``no_grad``, which few failures need.
+    """
+    keep = _closed(graph, set(chosen))
+    units = [graph.units[i] for i in sorted(keep)]
+    written = {name for unit in units for name in unit.writes}
+    read_names = [name for unit in units for name in unit.reads]
+    outside = [n for n in dict.fromkeys(read_names) if n not in written]
+    arguments = [n for n in outside if n in graph.values]
+    symbols = {n: place for n in arguments if (place := _dimension(graph, n, arguments))}
+    meshes = [n for n in arguments if graph.values[n].get("kind") == "mesh"]
+    arguments = [n for n in arguments if n not in symbols and n not in meshes]
+    taken = written | set(symbols) | {b.name for b in graph.bodies} | set(graph.constants)
+    names = _nice_names(arguments, taken | {process_group.MESH})
+    known = {**names, **{n: n for n in symbols}, **dict.fromkeys(meshes, process_group.MESH)}
+    body = [f"{name} = {names[place[0]]}.shape[{place[1]}]" for name, place in symbols.items()]
+    body += [ast.unparse(renamed(s, known)) for unit in units for s in unit.statements]
+    last = {name: i for i, unit in enumerate(units) for name in unit.reads}
+    sinks = [
+        n
+        for i, unit in enumerate(units)
+        for n in unit.writes[-1:]
+        if last.get(n, -1) <= i and (graph.values.get(n, {}).get("kind") == "tensor" or n in graph.returns)
+    ]
+    if not sinks and units:
+        sinks = list(units[-1].writes[-1:])
+    sinks = list(dict.fromkeys(sinks))
+    body.append(f"return {', '.join(sinks)}" if sinks else "return None")
+    used = {n for unit in units for n in unit.reads}
+    bodies = _used_bodies(graph, used)
+    used |= {n.id for b in bodies for n in ast.walk(b) if isinstance(n, ast.Name)}
+    made = [f"{n} = {graph.constants[n]}" for n in sorted(graph.constants) if n in used]
+    makers = [f"{names[n]} = {_value(graph.values[n])}" for n in arguments]
+    makers += _marks(graph, arguments, names)
+    function = [
+        f"def repro({', '.join(names[n] for n in arguments)}):",
+        *(f"    {row}" for t in body for row in t.splitlines()),
+    ]
+    rows = [*_head(graph), *_group(graph, [*body, *makers]), *_definitions(graph)]
+    rows += [row for b in bodies for row in ("", *ast.unparse(b).splitlines(), "")]
+    last_rows = [*made, *makers, *_call(graph, [names[n] for n in arguments], len(sinks), is_bare)]
+    if _is_large(graph, arguments):
+        rows[1:1] = [
+            "import torch._inductor.config",
+            "from torch._subclasses.fake_tensor import FakeTensorMode",
+            "torch._inductor.config.wrap_inductor_compiled_regions = True",
+        ]
+        last_rows = ["with FakeTensorMode():", *(f"    {row}" for row in last_rows)]
+    rows += ["", *function, "", *([] if is_bare else ["torch.manual_seed(0)"]), *last_rows]
+    return tidy("\n".join(rows) + "\n")
+
+
+def tidy(text: str) -> str:
+    """The same program in one canonical layout, without imports that nothing uses."""
+    tree = ast.parse(text)
+    used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    body: list[ast.stmt] = []
+    for node in tree.body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            node.names = [a for a in node.names if (a.asname or a.name.split(".")[0]) in used or a.name == "*"]
+            if not node.names:
+                continue
+        if (
+            isinstance(node, ast.Assign)
+            and ast.unparse(node) == "NoneType = type(None)"
+            and text.count("NoneType") == 1
+        ):
+            continue
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and any(ast.dump(node) == ast.dump(b) for b in body):
+            continue
+        body.append(node)
+    tree.body = body
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _closed(graph: Graph, keep: set[int]) -> set[int]:
+    """Add the units whose values no argument can carry: tuples, contexts, other objects."""
+    producers = {name: i for i, unit in enumerate(graph.units) for name in unit.writes}
+    waiting = list(keep)
+    while waiting:
+        for name in graph.units[waiting.pop()].reads:
+            place = producers.get(name)
+            if place is not None and place not in keep and name not in graph.values:
+                keep.add(place)
+                waiting.append(place)
+    return keep
+
+
+def _dimension(graph: Graph, name: str, arguments: list[str]) -> tuple[str, int] | None:
+    """The argument and dimension whose size is the symbol ``name``."""
+    facts = graph.values[name]
+    if facts.get("kind") != "symbol":
+        return None
+    for other in arguments:
+        for place, symbol in enumerate(graph.values[other].get("symbols") or ()):
+            if symbol == facts.get("symbol"):
+                return other, place
+    return None
+
+
+def _is_large(graph: Graph, arguments: list[str]) -> bool:
+    """Too much to allocate for one question: metadata does, until the sizes have shrunk."""
+    total = 0
+    for name in arguments:
+        facts = graph.values[name]
+        if facts["kind"] == "tensor":
+            count = 1
+            for size in facts["shape"]:
+                count *= 2 if size is None else int(size)
+            total += count * 8
+    return total > LARGE_BYTES or (bool(graph.settings.get("fake")) and total > LARGE_BYTES // 16)
+
+
+def _value(facts: Mapping[str, Any]) -> str:
+    if facts["kind"] == "tensor":
+        return tensors.text(facts)
+    value = facts.get("value")
+    return repr(2 if value is None else value)
+
+
+def _marks(graph: Graph, arguments: list[str], names: Mapping[str, str]) -> list[str]:
+    """Sizes that were symbolic are marked so, unless every size is asked to be."""
+    if graph.settings.get("dynamic") is True:
+        return []
+    rows = []
+    for name in arguments:
+        for place, symbol in enumerate(graph.values[name].get("symbols") or ()):
+            if symbol:
+                rows.append(f"torch._dynamo.mark_dynamic({names[name]}, {place})")
+    return rows
+
+
+def _nice_names(arguments: list[str], taken: Collection[str]) -> dict[str, str]:
+    """``x``, ``y``, ``z`` and ``x3`` ...; weights and biases keep their name."""
+    found: dict[str, str] = {}
+    used = set(taken) | {"torch", "repro"}
+    plain = iter(["x", "y", "z", "w", *(f"x{i}" for i in range(4, len(arguments) + 99))])
+    for name in arguments:
+        part = re.search(r"(weight|bias)_?$", name)
+        nice = part[1] if part else next(n for n in plain if n not in used)
+        number = 2
+        while nice in used:
+            nice = f"{part[1] if part else 'x'}{number}"
+            number += 1
+        found[name] = nice
+        used.add(nice)
+    return found
+
+
+def _used_bodies(graph: Graph, used: Collection[str]) -> list[ast.FunctionDef]:
+    by_name = {b.name: b for b in graph.bodies}
+    wanted, waiting = set(), [n for n in used if n in by_name]
+    while waiting:
+        name = waiting.pop()
+        if name not in wanted:
+            wanted.add(name)
+            waiting += [n.id for n in ast.walk(by_name[name]) if isinstance(n, ast.Name) and n.id in by_name]
+    return [ast.fix_missing_locations(b) for b in graph.bodies if b.name in wanted]
+
+
+def _head(graph: Graph) -> list[str]:
+    modules = sorted({m for m, _, _ in graph.settings.get("configs", ())})
+    return ["import torch", *(f"import {m}" for m in modules), *graph.imports]
+
+
+def _group(graph: Graph, body: list[str]) -> list[str]:
+    """Nothing but what the lines of ``body`` need."""
+    text = "\n".join(body)
+    has_mesh = re.search(rf"\b{process_group.MESH}\b", text)
+    if "world_size" not in graph.settings or not (has_mesh or process_group.is_spoken_in(text)):
+        return []
+    count = int(graph.settings["world_size"])
+    whole = {"shape": [count], "device": "cpu"}
+    mesh = next((v for v in graph.values.values() if v.get("kind") == "mesh"), whole) if has_mesh else None
+    return [process_group.TENSORS, *process_group.rows(int(graph.settings["rank"]), count, mesh)]
+
+
+def _definitions(graph: Graph) -> list[str]:
+    settings = graph.settings
+    rows = [row for source in settings.get("sources", ()) for row in (*source.splitlines(), "")]
+    rows += [f"{module}.{key} = {value}" for module, key, value in settings.get("configs", ())]
+    if settings.get("default_dtype", "torch.float32") != "torch.float32":
+        rows.append(f"torch.set_default_dtype({settings['default_dtype']})")
+    return rows
+
+
+def _call(graph: Graph, arguments: list[str], outputs: int, is_bare: bool) -> list[str]:
+    settings = graph.settings
+    words = ["repro"]
+    if settings.get("backend"):
+        words.append(f"backend={settings['backend']}")
+    if settings.get("dynamic") is not None:
+        words.append(f"dynamic={settings['dynamic']}")
+    if settings.get("options"):
+        words.append("options={" + ", ".join(f"{k!r}: {v}" for k, v in settings["options"].items()) + "}")
+    call = f"torch.compile({', '.join(words)})({', '.join(arguments)})"
+    if graph.is_training:
+        if outputs <= 1:
+            rows = [f"out = {call}", "out.sum().backward()"]
+        else:
+            rows = [f"out = {call}", "sum((t.sum() for t in out if t.requires_grad)).backward()"]
+    else:
+        rows = [call]
+    contexts = [f"torch.autocast({kind!r}, {dtype})" for kind, dtype in settings.get("autocast", ())]
+    if not settings.get("grad", True) and not is_bare:
+        contexts.insert(0, "torch.no_grad()")
+    if contexts:
+        rows = [f"with {', '.join(contexts)}:", *(f"    {row}" for row in rows)]
+    return rows

@@ -1,0 +1,93 @@
+"""GPUs that can be simulated: what the compiler asks a device about itself.
+
+Numbers are those of NVIDIA's data sheets and of the table of compute capabilities in the CUDA C++ programming guide. The
+names of the fields are those of ``torch.cuda.get_device_properties``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import BadInput
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU, as the compiler sees it."""
+
+    name: str
+    major: int
+    minor: int
+    multi_processor_count: int
+    total_memory: int
+    """Bytes."""
+    L2_cache_size: int
+    """Bytes."""
+    max_threads_per_multi_processor: int = 2048
+    shared_memory_per_block_optin: int = 232_448
+    """Bytes that one block may ask for."""
+    regs_per_multiprocessor: int = 65_536
+    warp_size: int = 32
+
+    @property
+    def capability(self) -> int:
+        """``90`` for compute capability 9.0, as Triton's ``GPUTarget`` has it."""
+        return self.major * 10 + self.minor
+
+
+ADA = {"max_threads_per_multi_processor": 1536, "shared_memory_per_block_optin": 101_376}
+"""Also of consumer Blackwell."""
+GPUS = {
+    "a100": Gpu("NVIDIA A100-SXM4-80GB", 8, 0, 108, 80 * GIB, 40 * MIB, shared_memory_per_block_optin=166_912),
+    "h100": Gpu("NVIDIA H100 80GB HBM3", 9, 0, 132, 80 * GIB, 50 * MIB),
+    "h200": Gpu("NVIDIA H200", 9, 0, 132, 141 * GIB, 50 * MIB),
+    "b200": Gpu("NVIDIA B200", 10, 0, 148, 180 * GIB, 126 * MIB),
+    "b300": Gpu("NVIDIA B300", 10, 3, 148, 288 * GIB, 126 * MIB),
+    "l40s": Gpu("NVIDIA L40S", 8, 9, 142, 48 * GIB, 96 * MIB, **ADA),
+    "rtx4090": Gpu("NVIDIA GeForce RTX 4090", 8, 9, 128, 24 * GIB, 72 * MIB, **ADA),
+    "rtx5090": Gpu("NVIDIA GeForce RTX 5090", 12, 0, 170, 32 * GIB, 96 * MIB, **ADA),
+}
+"""What ``--gpu`` knows by name."""
+
+
+def named(name: str) -> Gpu:
+    """The GPU of that name, in any case and with or without what stands around it: ``NVIDIA H100``."""
+    word = name.lower().removeprefix("nvidia").strip(" -_").replace("geforce", "").replace(" ", "").replace("-", "")
+    if word in GPUS:
+        return GPUS[word]
+    raise BadInput(
+        f"--gpu {name}: no such GPU is known; known are {', '.join(GPUS)}, or a file that reprokit env --gpu wrote"
+    )
+
+
+def label(gpu: Mapping[str, Any]) -> str:
+    """What ``--gpu`` takes for it: its name here, or the file that somebody recorded."""
+    return next((name for name, known in GPUS.items() if dataclasses.asdict(known) == dict(gpu)), "gpu.json")
+
+
+def read(told: Mapping[str, Any], where: str) -> Gpu:
+    """A GPU from the properties that :func:`dataclasses.asdict` gave, or ``reprokit env --gpu`` recorded."""
+    fields = {f.name: f for f in dataclasses.fields(Gpu)}
+    needed = [n for n, f in fields.items() if f.default is dataclasses.MISSING]
+    if missing := [n for n in needed if n not in told]:
+        raise BadInput(
+            f"{where} has no {', '.join(missing)}; reprokit env --gpu writes such a file on a machine with a GPU"
+        )
+    for name, value in told.items():
+        if name not in fields:
+            continue
+        is_right = isinstance(value, str) if name == "name" else type(value) is int and 0 <= value < 1 << 50
+        if not is_right:
+            raise BadInput(f"{where}: {name} is {value!r}, which no device says of itself")
+    gpu = Gpu(**{n: v for n, v in told.items() if n in fields})
+    if not 3 <= gpu.major < 100 or gpu.minor > 9 or not gpu.multi_processor_count or not gpu.warp_size:
+        raise BadInput(
+            f"{where}: compute capability {gpu.major}.{gpu.minor} with {gpu.multi_processor_count} processors is no GPU"
+        )
+    return gpu

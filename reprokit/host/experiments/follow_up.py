@@ -1,0 +1,150 @@
+"""Ask what the first run left open, in second, shorter runs: each question one run, each answer one line.
+
+A factory is asked by default; a whole command, which may train, write or pay, only with ``--escalate``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprokit.core.judge.stacks import frames
+from reprokit.core.judge.stacks.phases import COMPILE_PHASES
+from reprokit.core.records import stalls
+from reprokit.core.records.finding import Verdict
+from reprokit.core.records.observation import Answer, Observation
+from reprokit.core.shared import cuts
+from reprokit.host.request.run_request import Request
+from reprokit.host.run import observation_reader, run_directory, supervise
+from reprokit.host.run.run_outcome import Outcome
+from reprokit.host.system import files
+
+SHORT_STALL_S = 20.0
+WORKER_WAIT_S = 10
+LOG_LINES = 12
+
+
+@dataclass(frozen=True)
+class Question:
+    """One thing that only another run can tell."""
+
+    name: str
+    asks: str
+    is_open: Callable[[Verdict], bool]
+    change: Callable[[Request, Path], Request]
+
+
+def _with_variables(**variables: str) -> Callable[[Request, Path], Request]:
+    return lambda request, path: dataclasses.replace(request, variables=variables)
+
+
+def _with_logs(request: Request, path: Path) -> Request:
+    names = ("+inductor", "+torch._inductor.runtime.triton_heuristics")
+    return dataclasses.replace(request, logs=names, variables={"TRITON_REPRODUCER_PATH": str(path / "logs" / "triton")})
+
+
+def _impatient(request: Request, path: Path) -> Request:
+    patience = {"TORCHINDUCTOR_COMPILE_WORKER_WAIT_TIMEOUT": str(WORKER_WAIT_S)}
+    return dataclasses.replace(request, logs=("+inductor",), variables=patience)
+
+
+QUESTIONS = (
+    Question(
+        "backend-eager",
+        'with backend="eager"',
+        lambda verdict: verdict.phase in COMPILE_PHASES,
+        _with_variables(REPROKIT_OVERRIDES=json.dumps({"compile": {"backend": "eager"}})),
+    ),
+    Question(
+        "worker-wait",
+        f"with TORCHINDUCTOR_COMPILE_WORKER_WAIT_TIMEOUT={WORKER_WAIT_S}",
+        lambda verdict: (verdict.cause or "").startswith("compile-worker") and verdict.phase == "worker-wait",
+        _impatient,
+    ),
+    Question(
+        "logs",
+        "the last words of TORCH_LOGS=+inductor",
+        lambda verdict: verdict.phase in ("triton-compile", "worker-wait") or verdict.cause == "unknown",
+        _with_logs,
+    ),
+)
+
+
+def is_wanted(request: Request, verdict: Verdict, outcome: Outcome) -> bool:
+    """Only a hang leaves such questions, and only where running again is harmless or was asked for."""
+    is_harmless = request.target.kind != "command" if request.escalate is None else request.escalate
+    return verdict.kind == "hang" and is_harmless and not outcome.is_interrupted
+
+
+def ask(
+    request: Request, verdict: Verdict, first: Outcome, run_path: Path, show: supervise.Show | None
+) -> tuple[Answer, ...]:
+    """Ask every question that is open, one short run each, below ``run_path/escalate``."""
+    answers = []
+    stall_s = min(request.stall_s, SHORT_STALL_S)
+    deadline_s = 2 * max(first.seconds - first.quiet_s, 0.0) + stall_s + 30
+    deadline_s = min(request.deadline_s or deadline_s, deadline_s)
+    for question in QUESTIONS:
+        if not question.is_open(verdict):
+            continue
+        folder = run_path / "escalate" / question.name
+        run_directory.make_folders(folder)
+        shorter = dataclasses.replace(
+            request, stall_s=stall_s, on_stall=stalls.END, deadline_s=deadline_s, has_trace=False
+        )
+        outcome = supervise.run(question.change(shorter, folder), folder, show)
+        seen = observation_reader.observe(shorter, outcome, folder, observation_reader.read_journals(folder))
+        answers.append(Answer(question.asks, _answer(question, seen, outcome, folder), outcome.seconds))
+        if outcome.is_interrupted:
+            break
+    return tuple(answers)
+
+
+def _answer(question: Question, seen: Observation, outcome: Outcome, folder: Path) -> str:
+    if outcome.is_interrupted:
+        return "the run was interrupted"
+    if question.name == "logs":
+        text = "\n".join(files.read_tail(p, 20_000) for p in sorted((folder / "logs").glob("torch-*.log")))
+        rows = [row for row in text.splitlines() if row.strip()]
+        return "\n".join(rows[-LOG_LINES:]) or "nothing was logged"
+    if seen.raised is not None:
+        link = frames.root(seen.raised)
+        return f"{link.type}: {cuts.head(link.message.strip().splitlines()[0], 500) if link.message.strip() else ''}"
+    if outcome.is_stalled:
+        return f"it hangs too: no progress for {outcome.quiet_s:.0f} s"
+    if outcome.is_timed_out:
+        return f"it had not ended after {outcome.seconds:.0f} s"
+    if outcome.exit_status == 0:
+        return f"it ends well in {outcome.seconds:.1f} s"
+    return f"it ends with exit status {outcome.exit_status}"
+
+
+def check_eager(request: Request, seen: Observation, run_path: Path, show: supervise.Show | None) -> Observation:
+    """Run the same target without compile, in a child of its own: a bug of the compiler needs a healthy eager run."""
+    folder = run_path / "eager"
+    run_directory.make_folders(folder)
+    plain = dataclasses.replace(request, compile_it=False)
+    outcome = supervise.run(plain, folder, show)
+    eager = observation_reader.observe(plain, outcome, folder, observation_reader.read_journals(folder))
+    if outcome.is_interrupted:
+        return dataclasses.replace(seen, eager_detail="the run without torch.compile was interrupted")
+    if outcome.is_timed_out:
+        detail = f"no end within {outcome.seconds:.0f} s without torch.compile"
+        return dataclasses.replace(seen, eager="hangs", eager_detail=detail)
+    if eager.has_finished and eager.exit_status == 0:
+        return dataclasses.replace(seen, eager="passes", eager_detail=f"it passed in {outcome.seconds:.1f} s")
+    detail = _eager_detail(eager)
+    return dataclasses.replace(seen, eager="fails", eager_detail=detail, raised=eager.raised or seen.raised)
+
+
+def _eager_detail(eager: Observation) -> str:
+    if eager.raised is not None:
+        root = frames.root(eager.raised)
+        line = next((row for row in root.message.splitlines() if row.strip()), "")
+        return f"{root.type}: {cuts.head(line.strip(), 200)}"
+    if eager.exit_status is not None and eager.exit_status < 0:
+        return f"it died of signal {-eager.exit_status}"
+    return f"it ended with exit status {eager.exit_status}"

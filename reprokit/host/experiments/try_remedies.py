@@ -1,0 +1,147 @@
+"""Try every remedy: which avoids the failure, at what cost in compile time, speed and accuracy."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from reprokit.core.experiments import ablation, remedies, speedup
+from reprokit.core.experiments.remedies import Remedy
+from reprokit.core.judge import same_failure
+from reprokit.core.judge.stacks import frames
+from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.host.experiments import run_ablation
+from reprokit.host.probe.candidate import Limits
+from reprokit.host.probe.client import Server, ServerLost
+from reprokit.host.request.run_request import Request
+from reprokit.host.run import observation_reader
+from reprokit.host.system import deletion
+
+MEASURE_S = 3.0
+AS_GOOD = 0.95
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What one remedy came to."""
+
+    name: str
+    code: str
+    """What the user writes; empty where the remedy does not avoid the failure, or makes another one."""
+    answer: str
+    """``passes`` when it avoids the failure; else one of ``oracle.ANSWERS``, or empty when it does not apply."""
+    why: str = ""
+    """What it did instead, or why it does not apply."""
+    compile_cpu_s: float = 0.0
+    """Processor seconds of its run."""
+    gain: speedup.Gain | None = None
+    results: str = ""
+    """Its results beside eager's."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The row that ``--json`` has."""
+        row = dataclasses.asdict(self)
+        return {**row, "says": str(self.gain) if self.gain else "", "advice": self.gain.advice if self.gain else ""}
+
+
+@dataclass
+class Workarounds:
+    """All that was tried."""
+
+    tried: list[Tried] = field(default_factory=list)
+    as_it_is: speedup.Gain | None = None
+    """Of a healthy target: how much its compile gains."""
+    compile_s: float = 0.0
+    parameters: int = 0
+
+    @property
+    def advice(self) -> str:
+        """One sentence."""
+        if self.as_it_is is not None:
+            pays = self.as_it_is.calls_to_pay(self.compile_s)
+            told = f"compiled, it is {self.as_it_is}"
+            if self.as_it_is.advice == "compile":
+                return f"{told}: compile it; the compile is won back after {pays} passes."
+            if self.as_it_is.advice == "eager":
+                return f"{told}: run it eager; a gain below 5 % is not worth a compiler."
+            return f"{told}: that is too near 5 % to say; measure it on a quiet machine."
+        ways = [t for t in self.tried if t.answer == same_failure.PASSES and t.name != remedies.EAGER.name]
+        if not ways:
+            return "Nothing that was tried avoids it but eager."
+        most = max(t.gain.ratio if t.gain else 0.0 for t in ways)
+        # of those that are as good, the first is the nearest to what the user wrote
+        best = next(t for t in ways if (t.gain.ratio if t.gain else 0.0) >= AS_GOOD * most)
+        if best.gain is not None and best.gain.ratio < speedup.LEAST_GAIN:
+            return f"{best.name} avoids it and is {best.gain}: run it eager until it is fixed."
+        return f"{best.name} avoids it" + (f" and is {best.gain}." if best.gain else ".")
+
+
+class Tryer:
+    """Tries remedies on one program, in forked children of a server."""
+
+    def __init__(
+        self, server: Server, program: Request | str, wanted: Signature, limits: Limits, python: str,
+        show: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._server, self._program, self._show = server, program, show
+        self._wanted = wanted
+        self._compares = dataclasses.replace(limits, compares=True)
+        self._ladder = run_ablation.Ladder(server, program, wanted, self._compares, python)
+
+    def all(self, verdict: Verdict, seen: Observation, compile: dict[str, Any]) -> Workarounds:
+        """Try what is worth a try; of a healthy program, measure whether its compile is worth it."""
+        found = Workarounds()
+        if verdict.kind == "ok":
+            found.as_it_is, found.compile_s = self._measured({})
+            return found
+        with contextlib.closing(self._ladder):
+            for remedy in remedies.of(verdict, seen, compile):
+                self._show(remedy.name)
+                try:
+                    found.tried.append(self._try(remedy))
+                except ServerLost as problem:
+                    found.tried.append(Tried(remedy.name, remedy.code, same_failure.UNRESOLVED, str(problem)))
+        return found
+
+    def _try(self, remedy: Remedy) -> Tried:
+        if remedy.overrides.get("region") and isinstance(self._program, str):
+            return Tried(remedy.name, "", "", "a small program has no layers")
+        if remedy.is_eager:
+            judged = self._ladder.ask(ablation.EAGER)
+            code = remedy.code if judged.answer == same_failure.PASSES else ""
+            return Tried(remedy.name, code, judged.answer, "", judged.cpu_s)
+        judged = self._ladder.ask(ablation.Rung(remedy.name, "remedies", remedy.overrides))
+        if judged.verdict.cause == "BadTarget" and judged.seen.raised is not None:
+            return Tried(remedy.name, "", "", frames.root(judged.seen.raised).message)
+        if judged.answer != same_failure.PASSES:
+            return Tried(remedy.name, "", judged.answer, judged.signature.title, judged.cpu_s)
+        told = judged.seen.comparison.says if judged.seen.comparison else ""
+        gain, _ = self._measured(remedy.overrides)
+        return Tried(remedy.name, remedy.code, judged.answer, "", round(judged.cpu_s, 2), gain, told)
+
+    def _measured(self, overrides: Any) -> tuple[speedup.Gain | None, float]:
+        """How fast it is beside eager, and the seconds of its first pass."""
+        if isinstance(self._program, str):
+            return None, 0.0
+        request = dataclasses.replace(self._program, measure_s=MEASURE_S)
+        limits = dataclasses.replace(self._compares, deadline_s=self._compares.deadline_s + 4 * MEASURE_S)
+        outcome, folder = self._server.run_target(request, limits, False, "", overrides)
+        try:
+            journals = observation_reader.read_journals(folder)
+            told = journals.last("speed")
+            if not isinstance(told.get("eager"), list) or not isinstance(told.get("compiled"), list):
+                return None, outcome.seconds
+            return speedup.gain(told["eager"], told["compiled"]), _first_pass_s(journals)
+        finally:
+            deletion.delete(folder, inside=self._server.folder)
+
+
+def _first_pass_s(journals: observation_reader.Journals) -> float:
+    times = {(e["ev"], e.get("name")): float(e.get("t") or 0.0) for e in (*journals.all("begin"), *journals.all("end"))}
+    began = [t for (ev, name), t in times.items() if ev == "begin" and str(name).startswith("stage:call-")]
+    ended = [t for (ev, name), t in times.items() if ev == "end" and str(name).startswith("stage:call-")]
+    return round(max(ended) - min(began), 3) if began and ended else 0.0

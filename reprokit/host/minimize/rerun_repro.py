@@ -1,0 +1,78 @@
+"""Run a repro again and say whether the failure came back: here, with another interpreter, or for a bisection."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reprokit.core.judge import same_failure
+from reprokit.core.judge.finished import NOTHING_COMPILED
+from reprokit.core.records.finding import Signature
+from reprokit.core.reduce import readable, sized_program
+from reprokit.host.minimize import locate
+from reprokit.host.probe.candidate import Judged, limits_for
+from reprokit.host.probe.client import Server
+from reprokit.host.probe.fresh_process import run_cold
+from reprokit.host.system import interrupts
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What the runs came to."""
+
+    runs: tuple[Judged, ...]
+    is_interrupted: bool = False
+
+    @property
+    def hits(self) -> int:
+        """Runs that showed the same failure."""
+        return sum(run.answer == same_failure.SAME for run in self.runs)
+
+    @property
+    def answer(self) -> str:
+        """``same`` when one run showed it; ``unresolved`` when none did and one gave no answer."""
+        answers = [run.answer for run in self.runs]
+        for answer in (same_failure.SAME, same_failure.UNRESOLVED, same_failure.OTHER):
+            if answer in answers:
+                return answer
+        return same_failure.PASSES if answers else same_failure.UNRESOLVED
+
+
+def _about_the_compiler(judged: Judged) -> Judged:
+    """A program that fails before, or never comes to, a compile says nothing about a failure of the compiler."""
+    verdict = judged.verdict
+    is_silent = verdict.kind == "error-in-eager" or NOTHING_COMPILED in verdict.evidence
+    is_silent |= verdict.phase is None and verdict.kind != "ok" and judged.answer != same_failure.SAME
+    return dataclasses.replace(judged, answer=same_failure.UNRESOLVED) if is_silent else judged
+
+
+def replay(
+    text: str, python: str, wanted: Signature, times: int, folder: Path, limit_s: float,
+    show: Callable[[int, Judged], None] = lambda number, judged: None, until: str = "", file: Path | None = None,
+    growth: Mapping[str, Any] | None = None, gpu: Mapping[str, Any] | None = None, confirms: bool = True,
+) -> Replayed:  # fmt: skip
+    """Run ``text`` in ``times`` fresh processes below ``folder``, or until one answers ``until``.
+
+    ``limit_s`` without progress ends a run; ``growth`` and the simulated ``gpu`` are the pack's, where it has them.
+    ``confirms`` asks of wrong results whether they begin where those of the pack do, as the proof of the repro did.
+    """
+    limits = limits_for(wanted.title.partition(":")[0], limit_s, growth, wants_stacks=True, gpu=gpu).eased()
+    if limits.sizes and not sized_program.at_size(text, limits.knob, max(limits.sizes)):
+        text = sized_program.with_size(readable.flatten(text), limits.knob) or text
+    runs: list[Judged] = []
+    try:
+        with interrupts.heard(), Server(folder / "server", python, "build", gpu) as server:
+            confirm = locate.Confirm(server, text, wanted, limits, python)
+            for number in range(times):
+                judged = run_cold(text, python, folder / f"replay-{number + 1:03d}", wanted, limits, file=file)
+                judged = confirm(judged) if confirms and file is None else judged
+                runs.append(_about_the_compiler(judged))
+                show(number + 1, runs[-1])
+                if runs[-1].answer == until:
+                    break
+    except KeyboardInterrupt:
+        return Replayed(tuple(runs), is_interrupted=True)
+    return Replayed(tuple(runs))

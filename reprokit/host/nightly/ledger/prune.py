@@ -1,0 +1,73 @@
+"""Remove what nobody will look at again, by a stated policy; packs of bugs that are not fixed, never."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprokit.host.nightly.jobs import job_result
+from reprokit.host.nightly.ledger.database import Ledger
+from reprokit.host.nightly.suite.cells import Suite
+from reprokit.host.system import deletion
+
+
+@dataclass
+class Gone:
+    """What was removed."""
+
+    folders: int = 0
+    packs: int = 0
+    size_bytes: int = 0
+
+
+def prune(ledger: Ledger, suite: Suite, output: Path, is_rehearsal: bool = False) -> Gone:
+    """Remove run directories of healthy runs after ``keep_healthy_nights``, of others after ``keep_nights``.
+
+    Nights are counted, not days: a machine that was off loses nothing. Packs are kept while their bug is not fixed, and
+    for ``fixed_nights`` after. Specs, results and logs of jobs stay with the plan of their night.
+    """
+    gone = Gone()
+    nights = [
+        row["id"] for row in ledger.all("SELECT id FROM night WHERE suite = ? AND ended IS NOT NULL ORDER BY id DESC", suite.name)
+    ]  # fmt: skip
+    if not nights:
+        return gone
+
+    def limit(count: int) -> int:
+        return int(nights[min(count, len(nights)) - 1])
+
+    kept = {
+        row["pack"]
+        for row in ledger.all(
+            "SELECT x.pack FROM sighting x JOIN signature s ON s.id = x.signature JOIN bug b ON b.id = s.bug"
+            " WHERE b.status != 'fixed' OR b.changed >= ? UNION SELECT pack FROM bug WHERE status != 'fixed' OR changed >= ?",
+            limit(suite.fixed_nights), limit(suite.fixed_nights),
+        )
+    }  # fmt: skip
+    rows = ledger.all(
+        "SELECT run.night, night.name, run.folder, run.kind FROM run JOIN night ON night.id = run.night"
+        " WHERE night.suite = ? AND run.night < ? AND folder != ''", suite.name, limit(suite.keep_healthy_nights),
+    )  # fmt: skip
+    for row in rows:
+        # only from names that the schema of the ledger checks, and not from the place that a result gives
+        folder = output / "nights" / row["name"] / "jobs" / Path(row["folder"]).name
+        if row["kind"] != "ok" and row["night"] >= limit(suite.keep_nights):
+            continue
+        if folder.resolve() != folder or output not in folder.parents or not (folder / job_result.SPEC).is_file():
+            continue
+        for path in sorted([*folder.glob("run-[0-9]*"), *folder.glob("cache")]):
+            gone.folders += 1
+            gone.size_bytes += _size(path)
+            if not is_rehearsal:
+                deletion.delete(path, inside=folder)
+        for path in sorted(folder.glob("reprokit-*.tar.gz")):
+            if str(path) not in kept:
+                gone.packs += 1
+                gone.size_bytes += path.lstat().st_size
+                if not is_rehearsal:
+                    deletion.delete(path, inside=folder)
+    return gone
+
+
+def _size(folder: Path) -> int:
+    return sum(p.lstat().st_size for p in folder.rglob("*") if not p.is_dir())

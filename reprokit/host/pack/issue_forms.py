@@ -1,0 +1,105 @@
+"""What goes where when a pack becomes an issue. Nothing is posted, and no address that a pack holds is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from reprokit.core.judge.responsible import responsibility
+from reprokit.core.triage import issue_search
+from reprokit.host.pack import issue_forms, issue_text, writer
+from reprokit.host.pack.issue_text import TRITON
+from reprokit.host.pack.reopen import Opened
+from reprokit.host.report import markdown
+
+FIELD_CHARS = 65_536
+"""GitHub refuses longer bodies, of all fields together."""
+SEARCH = "https://github.com/search"
+PYTORCH = {
+    "Describe the bug": ("issue/describe.md",),
+    "Error logs": ("issue/error_logs.md",),
+    "Versions": ("issue/versions.md",),
+}
+TRITON_FORM = {
+    "Describe the bug": ("issue/describe.md", "issue/error_logs.md"),
+    "Environment details": ("issue/versions.md",),
+}
+"""The fields of each form, and the files of a pack that go there."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a form."""
+
+    name: str
+    files: tuple[str, ...]
+    """Those of the pack that go there; one that it lacks is left out."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Filing:
+    """All that a person does by hand."""
+
+    form: str
+    """``pytorch`` or ``triton``."""
+    url: str
+    fields: tuple[Field, ...]
+    size: int
+    """Bytes of the tarball."""
+    query: str
+
+    @property
+    def search_url(self) -> str:
+        """Where issues like this one are looked for."""
+        return f"{SEARCH}?{urlencode({'type': 'issues', 'q': self.query})}"
+
+    @property
+    def fits(self) -> bool:
+        """GitHub takes the tarball as an attachment."""
+        return self.size <= writer.MOST_BYTES
+
+
+def why_not(opened: Opened) -> str:
+    """Why this pack is no bug to file; empty when it is one."""
+    return responsibility.why_not_filed(opened.verdict)
+
+
+def filing(opened: Opened) -> Filing:
+    """What to open, paste, attach and search for."""
+    repository = responsibility.repository(opened.verdict)
+    is_triton = repository == issue_text.TRITON
+    fields = []
+    for name, wanted in (TRITON_FORM if is_triton else PYTORCH).items():
+        held = tuple(file for file in wanted if file in opened.pack.files)
+        texts = [opened.pack.files[file].decode("utf-8", "replace").strip() for file in held]
+        fields.append(Field(name, held, "\n\n".join(texts) + "\n" if held else ""))
+    title = opened.signature.title
+    return Filing(
+        "triton" if is_triton else "pytorch",
+        issue_forms.url(title, repository),
+        tuple(fields),
+        opened.pack.path.stat().st_size,
+        issue_search.query(title, repository),
+    )
+
+
+URL_CHARS = 8_000
+"""GitHub answers 414 to longer URLs (about 8,192 bytes)."""
+
+
+def url(title: str, repository: str) -> str:
+    """A short URL that opens the form of ``repository`` with its title; the form's fields have no ids to prefill.
+
+    Empty where there is no repository in which the failure can be filed.
+    """
+    if not repository:
+        return ""
+    form = f"https://github.com/{repository}/issues/new"
+    template, head = ("bug.yml", "") if repository == TRITON else ("pt2-bug-report.yml", "[torch.compile] ")
+    most = 200
+    while True:
+        query = urlencode({"template": template, "title": head + markdown.one_line(markdown.title(title), most)})
+        if len(query) + len(form) < URL_CHARS:
+            return f"{form}?{query}"
+        most //= 2

@@ -1,0 +1,221 @@
+"""Fill the templates: the three fields of PyTorch's form, the joined issue and the pack's own README.
+
+Every word that a reader of an issue sees stands in ``templates/``; an unknown name there is an error.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from reprokit import __version__
+from reprokit.core.judge.hangs import hang_causes
+from reprokit.core.judge.responsible import responsibility
+from reprokit.core.judge.stacks.evidence import main_stacks
+from reprokit.core.records.dumps import Frame
+from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.observation import Missing, Observation
+from reprokit.host.minimize.proven import Candidate, Repro
+from reprokit.host.pack.issue_forms import url
+from reprokit.host.report import markdown
+from reprokit.host.report.markdown import Markdown
+from reprokit.host.report.template_files import templates
+
+ISSUE_CHARS = 60_000
+"""GitHub refuses bodies over 65,536 characters; the rest is room for the human's words."""
+REPRO_CHARS = 24_000
+"""A longer repro is in the pack alone."""
+MOST_REMARKS = 4
+"""The report has them all."""
+TRITON = responsibility.UPSTREAM["triton"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What an issue is made of; all texts are redacted already."""
+
+    verdict: Verdict
+    signature: Signature
+    seen: Observation
+    command: str
+    program: Repro | Candidate
+    is_simulated: bool
+    collect_env: str
+    environment: dict[str, Any]
+    variables: dict[str, str]
+    configs: dict[str, dict[str, str]]
+    missing: tuple[Missing, ...]
+    ablation: dict[str, Any] = field(default_factory=dict)
+    """``ablation.json``; empty where no ablation step was asked."""
+
+
+@dataclass(frozen=True)
+class Issue:
+    """The paste-ready texts."""
+
+    describe: str
+    error_logs: str
+    versions: str
+    joined: str
+    url: str
+
+
+def issue(facts: Facts) -> Issue:
+    """Render the issue, cutting the longest parts in the middle until it fits."""
+    repro_chars, log_chars, env_chars = REPRO_CHARS, 16_000, 12_000
+    while True:
+        rendered = _render(facts, repro_chars, log_chars, env_chars)
+        over = len(rendered.joined) - ISSUE_CHARS
+        if over <= 0 or repro_chars < 500:
+            return rendered
+        repro_chars, log_chars, env_chars = repro_chars * 3 // 4, log_chars * 3 // 4, env_chars * 3 // 4
+
+
+def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> Issue:
+    seen = facts.seen
+    describe = _fill(
+        "issue/describe.md.j2",
+        verdict=facts.verdict,
+        signature=facts.signature,
+        version=__version__,
+        eager=_eager(seen),
+        answers=seen.answers,
+        explain=hang_causes.explain(facts.verdict),
+        also=hang_causes.explain_also(facts.verdict),
+        graphs=_graphs(seen),
+        seconds=seen.seconds,
+        cpu_s=seen.cpu_s,
+        peak_rss_bytes=seen.peak_rss_bytes,
+        evidence=[*facts.verdict.evidence[:8], *map(str, seen.remarks[:MOST_REMARKS])],
+        growth="\n".join(seen.growth.get("table", ())),
+        command=cut(facts.command, 2_000),
+        program=Markdown(program(facts.program, repro_chars, facts.is_simulated and not seen.kernel).strip()),
+        kernel=seen.kernel,
+        device=facts.verdict.simulated,
+        configs=cut(_configs(facts.configs), 3_000),
+        ablation=facts.ablation,
+        why_not_filed=responsibility.why_not_filed(facts.verdict),
+    )
+    stack, stack_about = _stack(seen)
+    error_logs = _fill(
+        "issue/error_logs.md.j2",
+        traceback=cut(_traceback(seen), log_chars // 2),
+        stack=cut(stack, log_chars // 2),
+        stack_about=stack_about,
+        answers=seen.answers,
+        stderr=cut(seen.stderr_tail.strip(), log_chars // 2),
+    )
+    versions = _fill(
+        "issue/versions.md.j2",
+        collect_env=cut(facts.collect_env.strip(), env_chars),
+        no_collect_env=next((m.why for m in facts.missing if "collect_env" in m.what), "it was not asked"),
+        facts=cut(json.dumps(facts.environment, indent=1, default=repr), env_chars // 2),
+        variables=cut("\n".join(f"{k}={v}" for k, v in facts.variables.items()), 3_000),
+    )
+    repository = responsibility.repository(facts.verdict)
+    form = "triton" if seen.kernel or repository == TRITON else "issue"
+    joined = _fill(
+        f"issue/{form}.md.j2",
+        describe=Markdown(describe.strip()),
+        error_logs=Markdown(error_logs.strip()),
+        versions=Markdown(versions.strip()),
+    )
+    return Issue(describe, error_logs, versions, joined, url(facts.signature.title, repository))
+
+
+def program(shown: Repro | Candidate, most_chars: int, is_simulated: bool = False) -> str:
+    """The part of an issue with the repro; only a proved program is called one."""
+    repro = shown if isinstance(shown, Repro) else None
+    return _fill(
+        "issue/program.md.j2", repro=repro, candidate=None if repro else shown, simulated=is_simulated,
+        is_long=len(shown.text) > most_chars,
+    )  # fmt: skip
+
+
+def pack_readme(facts: Facts, contents: list[tuple[str, str]], trimmed: list[str], hidden: str) -> str:
+    """The README that stands first in the pack."""
+    return _fill(
+        "pack_readme.md.j2", verdict=facts.verdict, signature=facts.signature, version=__version__, command=facts.command,
+        contents=contents, missing=facts.missing, trimmed=trimmed, hidden=hidden,
+        why_not_filed=responsibility.why_not_filed(facts.verdict),
+        unproven="" if isinstance(facts.program, Repro) or facts.verdict.kind == "ok" else facts.program.why,
+    )  # fmt: skip
+
+
+def cut(text: str, most: int) -> str:
+    """Keep head and tail of a long text and say how much was cut between them."""
+    if len(text) <= most:
+        return text
+    head = max(most * 2 // 3, 0)
+    tail = max(most - head - 40, 0)
+    gone = len(text[head : len(text) - tail].encode("utf-8", "replace"))
+    return f"{text[:head]}\n<<cut {gone} bytes>>\n{text[len(text) - tail :]}"
+
+
+def _eager(seen: Observation) -> str:
+    if seen.comparison is not None:
+        return "it ran; its results are what the compiled ones are compared with"
+    if seen.eager == "passes" and seen.eager_detail:
+        return seen.eager_detail
+    said = {"passes": "it passes", "fails": "it fails as well", "hangs": "it does not finish either"}.get(seen.eager)
+    if said:
+        return said
+    return "not tried (a command is run only once)" if seen.is_command else "not tried"
+
+
+def _graphs(seen: Observation) -> str:
+    parts = []
+    for level, about in (("dynamo", "Dynamo"), ("aten", "ATen")):
+        found = [g for g in seen.graphs if g.level == level]
+        if found:
+            nodes = sum(g.nodes for g in found)
+            parts.append(f"{len(found)} {about} graph{'s' if len(found) > 1 else ''} with {nodes} nodes")
+    text = ", ".join(parts) or "no graph was recorded"
+    recompiles, breaks = sum(r.count for r in seen.recompiled), sum(b.count for b in seen.breaks)
+    text += f", {recompiles} recompiles" if recompiles else ""
+    return text + (f", {breaks} graph breaks" if breaks else "")
+
+
+def _configs(configs: dict[str, dict[str, str]]) -> str:
+    return "\n".join(
+        f"{module}.{key} = {value}" for module, rows in sorted(configs.items()) for key, value in sorted(rows.items())
+    )
+
+
+def _traceback(seen: Observation) -> str:
+    raised = seen.raised or (seen.compile_failures[-1] if seen.compile_failures else None)
+    if raised is None:
+        return ""
+    rows = []
+    for link in raised.chain:
+        frames = link.frames
+        rows.append(f"{link.type}: {cut(link.message.strip(), 4_000)}")
+        rows += [f"  {f.file}:{f.line} in {f.function}" for f in frames[:30]]
+        if len(frames) > 30:
+            rows.append(f"  ... {len(frames) - 30} more frames")
+    return "\n".join(rows)
+
+
+def _stack(seen: Observation) -> tuple[str, str]:
+    """The main thread at the deadline, or the thread that died."""
+    for fault in seen.faults:
+        if fault.frames:
+            return "\n".join(
+                [fault.headline, *(f"  {f.file}:{f.line} in {f.function}" for f in fault.frames[:60])]
+            ), "at the fatal signal"
+    stacks = main_stacks(seen)
+    if stacks:
+        rows = [f"  {f.file}:{f.line} in {f.function}" for f in trimmed(stacks[-1])]
+        return "\n".join(rows), f"the last of {len(stacks)} dumps"
+    return "", ""
+
+
+def trimmed(stack: tuple[Frame, ...], most: int = 60) -> list[Frame]:
+    """The stack down to the door of the compiler: who called it is the user's business."""
+    door = next((i for i, f in enumerate(stack) if f.file.endswith("_dynamo/eval_frame.py")), None)
+    return list(stack[: min(most, len(stack) if door is None else door + 1)])
+
+
+def _fill(name: str, **values: Any) -> Markdown:
+    return markdown.fill(templates(), name, **values)

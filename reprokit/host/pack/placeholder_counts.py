@@ -1,0 +1,68 @@
+"""Count the placeholders in the files of a pack."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reprokit.host.pack import tar_format
+
+KINDS = {
+    "token": "secret", "credentials": "secret of a URL", "key": "private key", "email": "e-mail address", "ip": "IP address",
+    "mac": "MAC address", "user": "user name", "host": "host name", "home": "home folder", "cut": "unknown edge of a cut",
+}  # fmt: skip
+"""The kinds of placeholders, and the text that each replaces."""
+PROGRAMS = ("repro.py", "candidate.py", "original.py")
+MOST_UNPACKED = 192 << 20
+_NUMBERED = "|".join(kind for kind in KINDS if kind != "home")
+_MARK = re.compile(rf"(?:<|&lt;)(?:(?P<kind>{_NUMBERED})-(?P<number>\d+)|home)(?:>|&gt;)".encode())
+
+
+def count(files: Mapping[str, bytes]) -> dict[str, Any]:
+    """The number of places with a placeholder, of different placeholders of each kind, and of places in each file."""
+    by_file: dict[str, int] = {}
+    different: dict[str, set[bytes]] = {}
+    places: Counter[str] = Counter()
+    for name, data in files.items():
+        found = [*_MARK.finditer(_text(name, data))]
+        if found:
+            by_file[name] = len(found)
+        for one in found:
+            kind = (one["kind"] or b"home").decode()
+            places[kind] += 1
+            different.setdefault(kind, set()).add(one["number"] or b"")
+    kinds = {kind: {"different": len(different[kind]), "places": places[kind]} for kind in KINDS if kind in places}
+    return {"places": sum(places.values()), "kinds": kinds, "files": dict(sorted(by_file.items()))}
+
+
+def say(counted: Mapping[str, Any]) -> str:
+    """One line for people; it names the program if its text changed."""
+    if not counted.get("places"):
+        return "nothing was hidden"
+    kinds = ", ".join(_many(row["different"], KINDS[kind]) for kind, row in counted["kinds"].items())
+    changed = [f"{counted['files'][name]} in {name}" for name in PROGRAMS if name in counted["files"]]
+    return f"{kinds}, in {_many(counted['places'], 'place')} of {_many(len(counted['files']), 'file')}" + _among(
+        changed
+    )
+
+
+def _among(changed: Iterable[str]) -> str:
+    listed = ", ".join(changed)
+    return f"; {listed}" if listed else ""
+
+
+def _many(number: int, words: str) -> str:
+    noun, _, rest = words.partition(" of ")
+    plural = noun if number == 1 else f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number} {plural}{' of ' + rest if rest else ''}"
+
+
+def _text(name: str, data: bytes) -> bytes:
+    if not name.endswith(".gz"):
+        return data
+    try:
+        return tar_format.gunzip(data, MOST_UNPACKED)
+    except ValueError:  # in a stranger's pack that is written again
+        return b""

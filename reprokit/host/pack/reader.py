@@ -1,0 +1,142 @@
+"""Read a pack from a stranger: it checks every name, type and size before it uses a byte, and runs nothing.
+
+Nothing is extracted to disk, and files that a command does not need are only hashed. Any part of a tarball may be
+hostile: absolute names, ``..``, links, devices, duplicate names, a file that is also a folder, a gigabyte of zeros in
+a kilobyte.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reprokit.core.shared.contract import bounded_json
+from reprokit.core.shared.contract.serialize import SCHEMA
+from reprokit.core.shared.errors import BadInput
+from reprokit.host.pack import tar_format
+from reprokit.host.system import files
+
+MOST_PACKED_BYTES = 64 << 20
+MOST_UNPACKED_BYTES = 192 << 20
+MOST_FILES = 20_000
+MOST_PACKS = 20
+"""Maximum number of packs beside a run directory that are searched."""
+MOST_TRIMMED = 1_000
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A pack whose every file agrees with its manifest."""
+
+    path: Path
+    files: dict[str, bytes]
+    """The requested files."""
+    sizes: dict[str, int]
+    """The sizes of all its files."""
+    manifest: dict[str, Any]
+
+    def json(self, name: str, most_chars: int = bounded_json.MOST_CHARS) -> dict[str, Any]:
+        """One of the pack's JSON objects; empty if there is none. Raises BadInput if it is not an object."""
+        if name not in self.files:
+            return {}
+        try:
+            value = bounded_json.parse(self.files[name], most_chars)
+        except ValueError as problem:
+            raise BadInput(f"{self.path} has a {name} that cannot be read: {problem}") from problem
+        if not isinstance(value, dict):
+            raise BadInput(f"{self.path} has a {name} that cannot be read: it is no object")
+        return value
+
+
+def locate(path: Path) -> Path:
+    """The pack that ``path`` names: itself, or the one beside a run directory that was made of it."""
+    try:
+        if not (path / "run.json").is_file():
+            return path
+    except (OSError, ValueError):  # a name that is not possible for a file
+        return path
+    try:
+        with files.open_plain(path / "pack" / "run.json") as file:
+            run = hashlib.sha256(file.read(MOST_UNPACKED_BYTES)).hexdigest()
+        packs = sorted(path.resolve().parent.glob("*.tar.gz"), key=lambda p: p.stat().st_mtime, reverse=True)
+    except OSError:
+        run, packs = "", []
+    for pack in packs[:MOST_PACKS]:
+        with contextlib.suppress(BadInput):
+            if read(pack, lambda name: False).manifest["files"].get("run.json", {}).get("sha256") == run:
+                return pack
+    raise BadInput(f"{path} is a run directory without its pack; make it: reprokit pack {path}")
+
+
+def read(path: Path, keeps: Callable[[str], bool] = lambda name: True) -> Pack:
+    """Read and verify a pack, and keep the contents of files that ``keeps`` selects; BadInput has the reason."""
+    try:
+        if not path.exists():
+            raise BadInput(f"there is no pack {path}")
+        if not path.is_file():
+            raise BadInput(f"{path} is no file; a pack is a .tar.gz that reprokit capture wrote")
+        if path.stat().st_size > MOST_PACKED_BYTES:
+            raise BadInput(f"{path} is {path.stat().st_size} bytes long; a pack is at most {MOST_PACKED_BYTES}")
+        return _read(path, keeps)
+    except tar_format.Refused as problem:
+        raise BadInput(f"{path} was refused: {problem}") from problem
+    except (zlib.error, EOFError, OSError, ValueError) as problem:
+        raise BadInput(f"{path} is not a readable .tar.gz: {_words(problem)}") from problem
+
+
+def _words(problem: Exception) -> str:
+    return (problem.strerror if isinstance(problem, OSError) else "") or str(problem) or type(problem).__name__
+
+
+def _read(path: Path, keeps: Callable[[str], bool]) -> Pack:
+    held: dict[str, bytes] = {}
+    actual: dict[str, tuple[int, str]] = {}
+    folders: set[str] = set()
+    with path.open("rb", buffering=0) as file:
+        stream = tar_format.Inflated(
+            file, MOST_PACKED_BYTES, MOST_UNPACKED_BYTES + (MOST_FILES + 2) * 2 * tar_format.BLOCK
+        )
+        for name, size in tar_format.members(stream):
+            parents = ["/".join(name.split("/")[: n + 1]) for n in range(name.count("/"))]
+            if name in actual or name in folders or not actual.keys().isdisjoint(parents):
+                raise tar_format.Refused(f"it holds {name!a} twice")
+            if len(actual) >= MOST_FILES:
+                raise tar_format.Refused(f"it holds more than {MOST_FILES} files")
+            folders.update(parents)
+            is_kept, digest, pieces = name == "manifest.json" or keeps(name), hashlib.sha256(), []
+            for piece in stream.pieces(size):
+                digest.update(piece)
+                if is_kept:
+                    pieces.append(piece)
+            actual[name] = (size, digest.hexdigest())
+            if is_kept:
+                held[name] = b"".join(pieces)
+    return Pack(path, held, {n: size for n, (size, _) in actual.items()}, _verified(path, held, actual))
+
+
+def _verified(path: Path, held: dict[str, bytes], actual: dict[str, tuple[int, str]]) -> dict[str, Any]:
+    """The manifest, if it matches the contents of the pack."""
+    if "manifest.json" not in held:
+        raise BadInput(f"{path} has no manifest.json; it is not a pack of reprokit")
+    try:
+        manifest = bounded_json.parse(held["manifest.json"])
+        trimmed = manifest.setdefault("trimmed", [])
+        if len(trimmed) > MOST_TRIMMED or not all(isinstance(row, str) for row in trimmed):
+            raise ValueError("trimmed is no list of texts")
+        claims = {str(n): (int(r["size"]), str(r["sha256"])) for n, r in manifest["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as problem:
+        raise BadInput(f"{path} has a manifest.json that cannot be read: {problem!s:.200}") from problem
+    if manifest.get("schema") != SCHEMA:
+        raise BadInput(f"{path} has schema {manifest.get('schema')!r:.50}; this reprokit reads {SCHEMA}")
+    del actual["manifest.json"]
+    wrong = sorted(n for n in claims.keys() | actual.keys() if claims.get(n) != actual.get(n))
+    if wrong:
+        raise BadInput(
+            f"{path} does not agree with its manifest in {', '.join(ascii(n[:100]) for n in wrong[:5])}; it was changed or cut, so it was refused"
+        )
+    return dict(manifest)

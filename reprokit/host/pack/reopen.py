@@ -1,0 +1,183 @@
+"""Take up what a capture left, to work on it once more: a run directory of this machine, or a pack from anywhere.
+
+A pack may come from a stranger. Its names were checked, but what stands in its graphs and in its repro is a program:
+nothing here runs it, and no interpreter that it names is believed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reprokit.core.judge.signature import ALGORITHM
+from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract.serialize import to_json
+from reprokit.core.shared.errors import BadInput
+from reprokit.host.minimize import starting_points
+from reprokit.host.minimize.minimization import Case, starts_of
+from reprokit.host.minimize.minimize_result import Minimized
+from reprokit.host.minimize.proven import CANDIDATE, PROOF, REPRO, Repro, Unproven
+from reprokit.host.pack import issue_text, reader, typed_reader, writer
+from reprokit.host.report import markdown
+from reprokit.host.run import run_directory
+from reprokit.host.run.run_directory import KERNELS
+from reprokit.host.system import files, private_names
+
+ORIGINAL = "original.py"
+"""The target as a program of its own, in a pack whose other program was cut out of it."""
+EVIDENCE = ("logs/", "trace/", "journal/", "stacks/", "eager/", "escalate/", "samples.csv", "report.")
+"""Files that no command uses. They are hashed, and read again when the pack is written again."""
+MOST_TEXT_BYTES = 8 << 20
+_UNPROVEN = re.compile(r"^There is no proven repro: .*$", re.MULTILINE)
+_ABOUT = r"^Repro \(.*\):\n\n"
+_TABLE = re.compile(r"(?<=\| --- \| --- \|\n)(?:\|.*\n)+")
+_HIDDEN = re.compile(r"Hidden: [^\n;]*(?:; [^\n;`]*)?; ")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A pack that was read, and what it says happened."""
+
+    pack: reader.Pack
+    verdict: Verdict
+    signature: Signature
+    seen: Observation
+    """The fields that a reduction needs; other fields have their defaults."""
+    is_training: bool = False
+    compile: dict[str, Any] = field(default_factory=dict)
+    """Arguments of torch.compile."""
+    gpu: dict[str, Any] | None = None
+    """The simulated GPU; None if the device is real, or if the description matches no known GPU."""
+
+    @property
+    def repro(self) -> str:
+        """The program that it says was proved; empty when there is none."""
+        return self._text(REPRO)
+
+    @property
+    def program(self) -> str:
+        """The repro, or else the candidate: what there is to run; empty when there is none."""
+        return self.repro if self.repro.strip() else self._text(CANDIDATE)
+
+    @property
+    def original(self) -> str:
+        """The target as a program of its own, or else the program."""
+        return self._text(ORIGINAL) or self.program
+
+    def _text(self, name: str) -> str:
+        return self.pack.files.get(name, b"").decode("utf-8", "replace")
+
+    @property
+    def growth(self) -> dict[str, Any]:
+        """What a superlinear compile cost at each size; empty for other failures."""
+        return self.seen.growth
+
+    @property
+    def kernel(self) -> str:
+        """The file of the Triton kernel that failed alone; empty for other failures."""
+        return self.seen.kernel
+
+
+def open_pack(path: Path) -> Opened:
+    """Read and verify a pack; raises BadInput that says what is wrong with it."""
+    found = reader.read(path, lambda name: not name.startswith(EVIDENCE))
+    if "verdict.json" not in found.files or "signature.json" not in found.files:
+        raise BadInput(f"{path} has no verdict.json and signature.json that can be read")
+    algorithm = found.json("signature.json").get("algorithm")
+    if algorithm != ALGORITHM:
+        raise BadInput(
+            f"{path} was signed with algorithm {algorithm!r:.50} and this reprokit signs with {ALGORITHM}; "
+            "capture it again, or use the reprokit that made it"
+        )
+    for name in (REPRO, CANDIDATE, ORIGINAL, "README.md", *(n for n in found.files if n.startswith("issue"))):
+        if found.sizes.get(name, 0) > MOST_TEXT_BYTES:
+            raise BadInput(f"{path} has a {name} of {found.sizes[name]} bytes; it may have {MOST_TEXT_BYTES}")
+    verdict, signature = typed_reader.verdict(found), typed_reader.signature(found)
+    run = found.json("run.json")
+    return Opened(
+        found, verdict, signature, typed_reader.observation(found, verdict), run.get("train") is True,
+        typed_reader.arguments(run.get("compile")), typed_reader.gpu(run.get("gpu")),
+    )  # fmt: skip
+
+
+def require_program(opened: Opened, word: str) -> None:
+    """Refuse a pack that holds no program for ``word``, a command; raises BadInput."""
+    if not opened.program.strip():
+        is_ok = opened.verdict.kind == "ok"
+        why = "nothing failed in that run" if is_ok else "it holds neither repro.py nor candidate.py"
+        raise BadInput(f"{opened.pack.path}: {why}, so there is nothing to {word}")
+
+
+def what_would_run(case: Case) -> str:
+    """The programs that a reduction begins with; what it runs are parts of these and smaller inputs."""
+    starts = starts_of(case)
+    return "\n".join(f"# the {starting_points.NAMES[start.level]}\n{start.text}" for start in starts)
+
+
+def case_of_pack(opened: Opened, place: run_directory.RunDir, python: str) -> Case:
+    """Lay the graphs of a pack out as a run directory, and give what is to be minimized."""
+    for name, data in opened.pack.files.items():
+        if re.fullmatch(r"graphs/\d{1,9}/[\w.]+", name):
+            path = place.path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.write_whole(path, data)
+    if opened.kernel:
+        (place.path / KERNELS).mkdir(exist_ok=True)
+        files.write_whole(place.path / KERNELS / opened.kernel, opened.original)
+    return Case(
+        opened.verdict, opened.signature, opened.seen, place.path, python, opened.original, opened.is_training,
+        gpu=opened.gpu,
+    )  # fmt: skip
+
+
+def repack(opened: Opened, found: Minimized, place: run_directory.RunDir) -> Path:
+    """The same pack with the smaller repro in it and in its issue; gives where it lies, or raises Unproven."""
+    program = found.program()
+    if not isinstance(program, Repro):
+        raise Unproven(program.why)
+    draft = writer.Draft()
+    whole = reader.read(opened.pack.path)
+    if whole.manifest != opened.pack.manifest:
+        raise BadInput(f"{opened.pack.path} was changed since it was opened")
+    gone = ("manifest.json", "README.md", REPRO, CANDIDATE, PROOF)
+    draft.files = {n: d for n, d in whole.files.items() if n not in gone}
+    redactor = private_names.redactor()
+    if opened.program:
+        draft.files.setdefault(ORIGINAL, opened.program.encode())
+    draft.add_repro(program, redactor)
+    draft.add_json("minimize.json", redactor.value(about(found)))
+    part = issue_text.program(program, issue_text.REPRO_CHARS).strip()
+    for name in ("issue.md", "issue/describe.md"):
+        if text := draft.files.get(name, b"").decode("utf-8", "replace"):
+            draft.add_text(name, _with_program(text, part, opened.repro))
+    readme = opened.pack.files.get("README.md", b"").decode("utf-8", "replace")
+
+    def listed(contents: list[tuple[str, str]], trimmed: list[str], hidden: str) -> str:
+        rows = "".join(f"| `{name}` | {words} |\n" for name, words in contents)
+        told = _HIDDEN.sub(lambda _: f"Hidden: {hidden}; ", readme, count=1)
+        return _TABLE.sub(lambda _: rows, _UNPROVEN.sub("", told, count=1), count=1)
+
+    data = writer.build(draft, listed)
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", opened.pack.path.name)
+    return writer.write(data, place.output, name)
+
+
+def _with_program(text: str, part: str, old: str) -> str:
+    """An issue with ``part`` in place of what it said of the ``old`` repro, or of there being none."""
+    if not old.strip():
+        return _UNPROVEN.sub(lambda _: part, text, count=1)
+    return re.sub(_ABOUT + re.escape(markdown.fence(old, "python")), lambda _: part, text, count=1, flags=re.MULTILINE)
+
+
+def about(found: Minimized) -> dict[str, Any]:
+    """``minimize.json`` of a pack: how the repro was found, and what proves it."""
+    row = to_json(found)
+    assert isinstance(row, dict)
+    return {
+        **{k: v for k, v in row.items() if k != "text"},
+        "says": found.say() if found.text else "",
+        "spent": found.spent(),
+    }

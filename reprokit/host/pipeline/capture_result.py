@@ -1,0 +1,93 @@
+"""What a capture leaves: the records, and where the files lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reprokit.core.experiments.ablation import Ablation
+from reprokit.core.growth import costs
+from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.shared.contract.serialize import SCHEMA, to_json
+from reprokit.core.triage import traits
+from reprokit.host.environment.machine_facts import Environment
+from reprokit.host.minimize.minimize_result import Minimized
+from reprokit.host.pack import reopen
+from reprokit.host.run.observation_reader import Journals
+from reprokit.host.run.run_outcome import Outcome
+
+
+@dataclass
+class Captured:
+    """What a capture leaves: the records, and where the files lie."""
+
+    verdict: Verdict
+    signature: Signature
+    seen: Observation
+    run_path: Path
+    pack_path: Path | None = None
+    issue_path: Path | None = None
+    repro_path: Path | None = None
+    candidate_path: Path | None = None
+    unproven: str = ""
+    """Why there is no proven repro; empty where there is one, and where nothing failed."""
+    report_path: Path | None = None
+    url: str = ""
+    weights: str = ""
+    model: str = ""
+    """Class and inputs of an ``hf:`` target: reprokit chose them."""
+    missing: list[Missing] = field(default_factory=list)
+    trimmed: list[str] = field(default_factory=list)
+    hidden: dict[str, Any] = field(default_factory=dict)
+    """The counts of placeholders in the files of the pack."""
+    minimized: Minimized | None = None
+    ablation: Ablation | None = None
+    phases: dict[str, float] = field(default_factory=dict)
+    """CPU seconds of the compile by phase, with what other processes did for it."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """``torch`` and ``triton`` as the target had them; only what is known."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``--json`` prints; later versions only add keys."""
+        verdict, signature = self.verdict, self.signature
+        return {
+            "schema": SCHEMA,
+            "verdict": {k: v for k, v in to_json(verdict).items() if k != "evidence"},
+            "signature": {"id": signature.id, "title": signature.title, "algorithm": signature.algorithm},
+            "run_dir": str(self.run_path),
+            "pack": str(self.pack_path) if self.pack_path else None,
+            "issue": str(self.issue_path) if self.issue_path else None,
+            "repro": str(self.repro_path) if self.repro_path else None,
+            "candidate": str(self.candidate_path) if self.candidate_path else None,
+            "unproven": self.unproven or None,
+            "report": str(self.report_path) if self.report_path else None,
+            "minimized": reopen.about(self.minimized) if self.minimized else None,
+            "comparison": to_json(self.seen.comparison),
+            "ablation": self.ablation.to_json() if self.ablation else None,
+            "traits": to_json(traits.of(verdict, self.seen, signature, self._rung())),
+            "compile": {"cpu_s": round(sum(self.phases.values()), 3), "phases": self.phases},
+            "versions": self.versions,
+            "redacted": self.hidden,
+            "missing": [to_json(m) for m in self.missing],
+            "seconds": self.seen.seconds,
+            "peak_rss_bytes": self.seen.peak_rss_bytes,
+        }
+
+    def _rung(self) -> str:
+        first = self.ablation.first if self.ablation else None
+        return first.part if first else ""
+
+
+def phases_of(journals: Journals, outcome: Outcome) -> dict[str, float]:
+    """CPU seconds of the compile by phase, the largest first."""
+    by_phase, _ = costs.of_journals(journals.by_pid, outcome.cpu_s, outcome.cpu_by_pid)
+    return {name: round(cost, 4) for name, cost in sorted(by_phase.items(), key=lambda row: -row[1])}
+
+
+def versions_of(journals: Journals, found: Environment) -> dict[str, str]:
+    """Which torch and triton the target had."""
+    packages = found.facts.get("packages")
+    known = {"torch": journals.last("torch").get("version"), "triton": (packages or {}).get("triton")}
+    return {name: str(version) for name, version in known.items() if version}

@@ -1,0 +1,35 @@
+"""Treat a command that compiles a kernel with Triton alone as that kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from reprokit.core.judge.stacks.phases import TRITON_STAGES
+from reprokit.core.records.finding import Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.core.shared.source import triton_programs as programs
+from reprokit.host.experiments.kernel_checks import write_reproducer
+from reprokit.host.minimize import program_source
+from reprokit.host.request.run_request import Request
+from reprokit.host.run.observation_reader import Journals
+from reprokit.host.run.run_directory import KERNELS
+from reprokit.host.system import files
+
+
+def may_be_own(request: Request, seen: Observation, verdict: Verdict) -> bool:
+    """Whether a command failed in a stage of Triton, without torch."""
+    is_stage = request.target.kind == "command" and verdict.phase in TRITON_STAGES
+    return is_stage and not seen.has_instrumentation and not seen.kernel
+
+
+def own(request: Request, seen: Observation, journals: Journals, run_path: Path) -> Observation:
+    """Treat a command that compiles a kernel with Triton alone as that kernel."""
+    text = program_source.own_source(request, journals)
+    if not programs.is_program(text):
+        return seen
+    name = f"{Path(request.target.command[-1]).stem[:80]}.py"
+    (run_path / KERNELS).mkdir(exist_ok=True)
+    files.write_whole(run_path / KERNELS / name, text)
+    write_reproducer(run_path, text, str(journals.last("process").get("executable") or request.python))
+    return dataclasses.replace(seen, kernel=name, kernels=1)

@@ -1,0 +1,276 @@
+"""The client of the probe server: start it, have it run a program in a forked child, watch that child, end it.
+
+Each probe gets a run directory of its own and gives the same :class:`Outcome` as a run of ``host/run/supervise.py``, so
+that both are judged alike. Deadlines are counted in served seconds: time in which the child had the processor
+it wanted, so that a busy machine changes no answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from reprokit.core.records.process_state import Evidence
+from reprokit.core.shared import cuts
+from reprokit.host.probe.candidate import RESULTS, Limits
+from reprokit.host.request import run_request
+from reprokit.host.run import launch, run_directory
+from reprokit.host.run.run_outcome import Outcome
+from reprokit.host.system import compiler_cache, deletion, files, guardian_client, interrupts, process_tree
+from reprokit.host.watch.hang_evidence import Stacks
+from reprokit.host.watch.stacks import Dumper
+
+START_DEADLINE_S = 240.0
+ROUNDS = 3
+GAP_S = 0.15
+POLL_S = 0.02
+MEMORY_SHARE = 0.7
+"""Of the memory that is free, for one probe."""
+FILE_BYTES = 1 << 30
+REAP_S = 20.0
+
+
+class ServerLost(Exception):
+    """The server ended; the message says what it said last."""
+
+
+class Server:
+    """One warm process in ``folder``; start it again after :class:`ServerLost`."""
+
+    def __init__(self, folder: Path, python: str, depth: str, gpu: Mapping[str, Any] | None = None) -> None:
+        """``gpu`` is simulated in all that it runs."""
+        self.folder, self._python, self._depth, self._gpu = folder, python, depth, gpu
+        self._run_id = uuid.uuid4().hex
+        self._stack = contextlib.ExitStack()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+        self._number = 0
+        self.cpu_s = 0.0
+        """Processor seconds of probes and warm-ups so far."""
+        self._told_s = 0.0
+        self.starts = 0
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(
+        self,
+        text: str,
+        limits: Limits,
+        is_eager: bool = False,
+        role: str = "",
+        overrides: Mapping[str, Any] | None = None,
+    ) -> tuple[Outcome, Path]:
+        """Run a program in a forked child; gives how it ended and its run directory, which is the caller's to delete.
+
+        In a ``role`` it leaves its results in the folder ``RESULTS`` of the server's, for the next role to compare.
+        """
+        folder = self._make_folder()
+        file = files.write_whole(folder / "repro.py", text)
+        asked = {"file": str(file), "target": None, "is_eager": is_eager, "overrides": dict(overrides or {})}
+        return self._asked({**asked, "role": role}, folder, limits), folder
+
+    def run_target(
+        self, request: run_request.Request, limits: Limits, is_eager: bool = False, role: str = "",
+        overrides: Mapping[str, Any] | None = None,
+    ) -> tuple[Outcome, Path]:  # fmt: skip
+        """Run a factory target in a forked child, with other settings than its own; else as :meth:`run`."""
+        folder = self._make_folder()
+        asked = {
+            "file": "",
+            "target": run_request.spec(request),
+            "is_eager": is_eager,
+            "overrides": dict(overrides or {}),
+        }
+        return self._asked({**asked, "role": role}, folder, limits), folder
+
+    def _make_folder(self) -> Path:
+        if self._child is None:
+            self._start()
+        self._number += 1
+        folder = self.folder / f"probe-{self._number:04d}"
+        deletion.delete(folder, inside=self.folder)
+        run_directory.make_folders(folder)
+        return folder
+
+    def _asked(self, what: dict[str, Any], folder: Path, limits: Limits) -> Outcome:
+        compiler_cache.link(self._cache, folder / "cache")
+        memory = int(psutil.virtual_memory().available * MEMORY_SHARE)
+        asked = {
+            "id": self._number, "folder": str(folder), "stop": limits.stop,
+            "is_backward": limits.is_backward, "results": str(self.folder / RESULTS), "memory_bytes": memory, "file_bytes": FILE_BYTES,
+            "openblas_threads": os.environ.get("OPENBLAS_NUM_THREADS"),
+        }  # fmt: skip
+        try:
+            return self._one({**what, **asked}, folder, limits)
+        finally:
+            deletion.delete(folder / "cache", inside=self.folder)
+            compiler_cache.mend_headers()
+
+    def close(self) -> None:
+        """End the server and all that it started."""
+        child, self._child = self._child, None
+        with interrupts.unheard():
+            self._end(child)
+
+    def _end(self, child: subprocess.Popen[bytes] | None) -> None:
+        if child is not None:
+            process_tree.kill_all(child.pid, self._run_id)
+            _, _, used = os.wait4(child.pid, 0)
+            child.returncode = 0
+            self.cpu_s += max(used.ru_utime + used.ru_stime - self._told_s, 0.0)  # that of its children was told before
+            self._told_s = 0.0
+        self._stack.close()
+
+    def _start(self) -> None:
+        self._stack = contextlib.ExitStack()
+        self._rest = b""
+        self._run_id = uuid.uuid4().hex
+        self.starts += 1
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if guardian := guardian_client.watch(self._run_id, (self.folder,)):
+            self._stack.callback(guardian.dismiss)
+        agent = self._stack.enter_context(launch.agent_folder(self.folder))
+        environ = launch.users_environment()
+        environ.update(PYTHONPATH=launch.python_path(agent), **{process_tree.RUN_ID: self._run_id})
+        environ.update(REPROKIT_WATCHDOG_PID=str(os.getpid()), **launch.simulation(self._gpu))
+        environ.pop("TORCH_TRACE", None)
+        environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's would be threads of the server; its children get the user's own
+        self._cache = self.folder / "warm"
+        deletion.delete(self._cache, inside=self.folder)
+        compiler_cache.mend_headers()
+        kept = compiler_cache.kept(self._python)
+        compiler_cache.copy(kept, self._cache)
+        spec = json.dumps({"depth": self._depth, "cache": str(self._cache)})
+        log = self._stack.enter_context((self.folder / "server.txt").open("wb"))
+        self._child = subprocess.Popen(
+            [self._python, "-m", "_reprokit.agent.serve.forkserver", spec],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environ, start_new_session=True,
+        )  # fmt: skip
+        ready = self._hear(START_DEADLINE_S)
+        if not ready.get("ready") or ready.get("threads") != 1:
+            self.close()
+            raise ServerLost(f"it could not warm up: {ready or self._last_words()}")
+        compiler_cache.keep(self._cache, kept)
+
+    def _one(self, asked: dict[str, Any], folder: Path, limits: Limits) -> Outcome:
+        started = time.time()
+        self._send(asked)
+        pid = int(self._hear(START_DEADLINE_S, asked["id"])["pid"])
+        clock = _Clock(pid)
+        end, stacks, said = "ended", Stacks(), {}
+        try:
+            while not (said := self._heard(POLL_S, asked["id"])):
+                interrupts.check()
+                clock.tick()
+                if clock.served_s >= limits.deadline_s:
+                    end = "deadline"
+                    if limits.wants_stacks:
+                        stacks = _dump(folder, pid)
+                    break
+        finally:
+            if not said:
+                process_tree.end(
+                    pid, process_tree.family(pid)
+                )  # the server reaps it, so its pid stays its own until then
+        if not said:
+            said = self._hear(REAP_S, asked["id"])
+        self.cpu_s += float(said["cpu_s"])
+        self._told_s += float(said["cpu_s"])
+        status = int(said["status"])
+        return Outcome(
+            exit_status=status if end == "ended" else None, is_timed_out=end == "deadline", is_stalled=False,
+            is_interrupted=False, quiet_s=limits.deadline_s, last_progress="", seconds=round(time.time() - started, 3),
+            cpu_s=float(said["cpu_s"]), cpu_by_pid={}, peak_rss_bytes=int(said["peak_rss_bytes"]), started=started, ended=time.time(),
+            main_pid=pid, stacks=stacks, oom_evidence="", watch_cpu_s=0.0, last_output=0.0, missing=(),
+        )  # fmt: skip
+
+    def _send(self, asked: dict[str, Any]) -> None:
+        assert self._child is not None and self._child.stdin is not None
+        try:
+            self._child.stdin.write(json.dumps(asked).encode() + b"\n")
+            self._child.stdin.flush()
+        except OSError as problem:
+            raise self._lost() from problem
+
+    def _hear(self, limit_s: float, number: int | None = None) -> dict[str, Any]:
+        """The server's next line; raises ServerLost when it ends or says nothing for too long."""
+        end = time.monotonic() + limit_s
+        while not (said := self._heard(0.5, number)):
+            if time.monotonic() > end:
+                raise self._lost()
+        return said
+
+    def _heard(self, wait_s: float, number: int | None = None) -> dict[str, Any]:
+        """A line on probe ``number`` that is there, or that comes within ``wait_s``; empty when none does."""
+        assert self._child is not None and self._child.stdout is not None
+        if b"\n" not in self._rest:
+            if not select.select([self._child.stdout], [], [], wait_s)[0]:
+                return {}
+            data = os.read(self._child.stdout.fileno(), 1 << 16)
+            if not data:
+                raise self._lost()
+            self._rest += data
+            if b"\n" not in self._rest:
+                return {}
+        line, _, self._rest = self._rest.partition(b"\n")
+        value = json.loads(line)
+        # the end of a probe that an interrupt left alone is nobody's answer
+        return value if isinstance(value, dict) and value.get("id") == number else {}
+
+    def _lost(self) -> ServerLost:
+        words = self._last_words()
+        self.close()
+        return ServerLost(f"the probe server ended: {words}")
+
+    def _last_words(self) -> str:
+        rows = files.read_tail(self.folder / "server.txt", 2_000).strip().splitlines()
+        return cuts.head(rows[-1], 300) if rows else "it said nothing"
+
+
+class _Clock:
+    """Seconds in which a process family had the processor that it wanted, or wanted none."""
+
+    EVERY_S = 0.1
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self.served_s = pid, 0.0
+        self._at, self._before = time.monotonic(), (0.0, 0.0)
+
+    def tick(self) -> None:
+        passed = time.monotonic() - self._at
+        if passed < self.EVERY_S:
+            return
+        self._at += passed
+        ran = waited = 0.0
+        for process in process_tree.family(self._pid):
+            mine = process_tree.processor_s(process.pid)
+            ran, waited = ran + mine[0], waited + mine[1]
+        now_ran, now_waited = max(ran - self._before[0], 0.0), max(waited - self._before[1], 0.0)
+        self._before = ran, waited
+        self.served_s += min(passed, 2.0) * process_tree.share(now_ran, now_waited, passed)
+
+
+def _dump(folder: Path, pid: int) -> Stacks:
+    dumper = Dumper(folder)
+    try:
+        for _ in range(ROUNDS):
+            dumper.round([pid])
+            dumper.ask_inside([pid], dumper.number)
+            time.sleep(GAP_S)
+        return Stacks(tuple(dumper.dumps), Evidence(), dumper.problems())
+    finally:
+        dumper.close()

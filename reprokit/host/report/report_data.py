@@ -1,0 +1,128 @@
+"""The report of one run: why it hangs in words, what it did when, where it stood; for HTML and for the terminal.
+
+The model is plain JSON values, redacted before anything is drawn from it, and it is in the pack as ``report.json``:
+``report.html`` and ``reprokit show`` draw the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from reprokit.core.judge.hangs import hang_causes, ranks
+from reprokit.core.judge.hangs.thread_facts import is_service
+from reprokit.core.judge.responsible import responsibility
+from reprokit.core.judge.stacks import frames as fr
+from reprokit.core.judge.stacks.evidence import main_stacks, still_frames
+from reprokit.core.judge.stacks.recent_dumps import place, recent, threads_of
+from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.core.shared import cuts
+from reprokit.core.shared.contract.serialize import SCHEMA
+from reprokit.host.report import flamegraph, timeline
+from reprokit.host.run.observation_reader import Journals
+from reprokit.host.system import files
+from reprokit.host.watch import stacks
+
+MOST_FRAMES = 40
+MOST_PROCESSES = 40
+Model = dict[str, Any]
+
+
+def make(
+    verdict: Verdict, signature: Signature, seen: Observation, journals: Journals, run_path: Path,
+    ablation: dict[str, Any] | None = None,
+) -> Model:  # fmt: skip
+    """Gather the model; nothing in it is redacted yet."""
+    began, ended = _times(journals, seen)
+    names = {pid: f"rank {rank}" for rank, pid in seen.ranks.items()}
+    samples = files.read_text(run_path / "samples.csv")
+    return {
+        "schema": SCHEMA,
+        "title": signature.title,
+        "signature": signature.id,
+        "kind": verdict.kind,
+        "phase": verdict.phase,
+        "cause": verdict.cause,
+        "reason": verdict.reason,
+        "explain": hang_causes.explain(verdict),
+        "detail": verdict.detail,
+        "responsible": verdict.responsible,
+        "responsible_because": list(verdict.responsible_because),
+        "not_filed": responsibility.why_not_filed(verdict) if verdict.kind != "ok" else "",
+        "also": hang_causes.explain_also(verdict),
+        "path": list(verdict.path),
+        "work": verdict.work,
+        "evidence": [*verdict.evidence, *map(str, seen.remarks)],
+        "eager": seen.eager_detail,
+        "growth": seen.growth,
+        "ablation": ablation or {},
+        "answers": [{"question": a.question, "answer": a.answer, "seconds": a.seconds} for a in seen.answers],
+        "timeline": timeline.make(journals.by_pid, seen.ranks, samples, began, ended),
+        "flame": flamegraph.tree(stacks.read(run_path, most_rounds=400), names),
+        "stacks": _stacks(seen),
+        "processes": [_process(seen, p.pid) for p in seen.evidence.processes[:MOST_PROCESSES]],
+        "tools": [
+            {"round": d.number, "tool": d.tool, "pid": d.pid, "said": d.problem or f"{len(d.threads)} threads"}
+            for d in seen.dumps[-64:]
+        ],
+    }
+
+
+def _times(journals: Journals, seen: Observation) -> tuple[float, float]:
+    times = [float(e["t"]) for events in journals.by_pid.values() for e in events if isinstance(e.get("t"), float)]
+    began = seen.started or min(times, default=0.0)
+    return began, max([began + seen.seconds, *times])
+
+
+def _stacks(seen: Observation) -> list[Model]:
+    """The last stacks, merged over ranks or threads, the odd one out first."""
+    if len(seen.ranks) > 1 and seen.evidence.processes:
+        rows = []
+        for group in ranks.merged(ranks.views(seen)):
+            who = f"rank{'s' if len(group) > 1 else ''} {', '.join(v.rank for v in group)}"
+            rows.append({"who": who, "told": group[0].told, "frames": _frames(group[0].frames)})
+        return rows
+    rows = []
+    is_compared = len(main_stacks(recent(seen))) > 1
+    stable = {fr.show(f) for f in still_frames(seen)} if is_compared else None
+    last = threads_of(seen, seen.main_pid or 0)[-1:]
+    threads = sorted(last[0], key=lambda t: (t.tid != seen.working_tid, not t.is_main)) if last else []
+    for thread in threads:
+        if is_service(thread):
+            continue
+        is_story = thread.tid == seen.working_tid or (thread.is_main and not seen.working_tid)
+        frames = fr.normalise(thread.frames)
+        told = f"stands at {place(thread.frames)}"
+        rows.append(
+            {"who": f"thread {thread.thread}", "told": told, "frames": _frames(frames, stable if is_story else None)}
+        )
+    return rows[:24]
+
+
+def _frames(frames: Any, stable: set[str] | None = None) -> list[Model]:
+    return [
+        {
+            "function": f.function,
+            "place": f"{f.file}:{f.line}",
+            "has_moved": None if stable is None else fr.show(f) not in stable,
+        }
+        for f in frames[:MOST_FRAMES]
+    ]
+
+
+def _process(seen: Observation, pid: int) -> Model:
+    process = seen.evidence.process(pid)
+    assert process is not None
+    main = next((t for t in process.threads if t.tid == pid), None)
+    waits = f"{main.syscall} {main.waits_for}".strip() if main else ""
+    return {
+        "pid": pid,
+        "ppid": process.ppid,
+        "states": process.states,
+        "want": process.want,
+        "rss_bytes": process.rss_bytes,
+        "threads": len(process.threads),
+        "waits": waits,
+        "command": cuts.head(process.command, 300),
+    }

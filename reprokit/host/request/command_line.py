@@ -1,0 +1,72 @@
+"""The command line that makes a capture again."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from reprokit.core.shared import gpus, target_options
+from reprokit.host.request.run_request import DEADLINE_S, Request
+
+
+def command_line(request: Request, growth: dict[str, Any] | None = None) -> str:
+    """The command that makes this capture again, or all of the runs that it was the largest of."""
+    words = ["reprokit", "capture"]
+    given = dict(request.knobs)
+    if growth:
+        words = ["reprokit", "scale", "--at", str(growth["at"])]
+        sizes = ",".join(str(row["size"]) for row in growth["sizes"])
+        words += ["--set", f"{growth['knob']}={sizes}"]
+        words += [w for k, v in given.items() if k not in (growth["knob"], "dtype") for w in ("--set", f"{k}={v}")]
+        given = {k: v for k, v in given.items() if k == "dtype"}
+    for name, value in given.items():
+        words += target_options.words(name, value) if value is not None else []
+    for name, value in request.compile.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(flag)
+        elif value is False:
+            words.append("--no-" + flag[2:])
+        elif value is not None:
+            words += [flag, str(value)]
+    if request.train:
+        words.append("--train")
+    if request.device:
+        words += ["--device", request.device]
+    if request.gpu is not None:
+        words += ["--gpu", gpus.label(request.gpu)]
+    if request.beside is not None:
+        words.append("--compare-simulated")
+    if request.tensor_parallel:
+        words += ["--tensor-parallel-gpus", str(request.tensor_parallel)]
+    if request.weights != "auto":
+        words += ["--weights", request.weights]
+    usual = None if request.target.kind == "command" else DEADLINE_S
+    if request.deadline_s is not None and request.deadline_s != usual:
+        words += ["--timeout", f"{request.deadline_s:g}"]
+    if request.stall_s != Request.stall_s:
+        words += ["--stall", f"{request.stall_s:g}"]
+    if request.on_stall:
+        words += ["--on-stall", request.on_stall]
+    if request.grace_s != Request.grace_s:
+        words += ["--grace", f"{request.grace_s:g}"]
+    if request.line_repeats != Request.line_repeats:
+        words += ["--line-repeats", str(request.line_repeats)]
+    if request.escalate is not None:
+        words.append("--escalate" if request.escalate else "--no-escalate")
+    if not request.minimizes:
+        words.append("--no-minimize")
+    elif request.budget_s != Request.budget_s:
+        words += ["--budget", f"{request.budget_s:g}"]
+    if request.minimizes and request.proofs != Request.proofs:
+        words += ["--proofs", str(request.proofs)]
+    if request.logs:
+        words += ["--logs", ",".join(request.logs)]
+    if not request.has_trace:
+        words.append("--no-trace")
+    target = request.target
+    return (
+        shlex.join(words) + " " + target.words
+        if target.kind == "command"
+        else shlex.join([*words, "--model", target.words])
+    )

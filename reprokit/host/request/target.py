@@ -1,0 +1,114 @@
+"""Read the words that name a target: a zoo name, ``hf:TYPE``, ``file.py:factory``, ``pkg.mod:factory`` or a command."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprokit.core.shared.errors import BadInput
+from reprokit.core.shared.zoo import ZOO
+from reprokit.host.system import private_names
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is run."""
+
+    kind: str
+    """``zoo``, ``hf``, ``file``, ``module`` or ``command``."""
+    place: str = ""
+    """The file or module, or the configuration's file; empty for a zoo model, a model type and a command."""
+    name: str = ""
+    """The zoo name, the model type of transformers or the factory."""
+    command: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """A short name that is safe in a file name."""
+        words = {
+            "zoo": self.name,
+            "hf": f"hf-{self.name or Path(self.place).resolve().parent.name}",
+            "file": f"{Path(self.place).stem}-{self.name}",
+            "module": f"{self.place}-{self.name}",
+        }
+        script = next((w for w in self.command if w.endswith(".py")), self.command[0] if self.command else "")
+        text = private_names.redactor().file_name((words.get(self.kind) or Path(script).stem).replace("/", "-"))
+        return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.")[:40].rstrip("-.") or "target"
+
+    @property
+    def words(self) -> str:
+        """The target as the user would write it again."""
+        import shlex
+
+        if self.kind == "command":
+            return "-- " + shlex.join(self.command)
+        if self.kind == "hf":
+            return f"hf:{self.place or self.name}"
+        return self.name if self.kind == "zoo" else f"{self.place}:{self.name}"
+
+
+def parse(words: str) -> Target:
+    """Read a target that is not a command; raises BadInput with near matches."""
+    if words.startswith("hf:"):
+        return _parse_hf(words[3:])
+    place, colon, name = words.rpartition(":")
+    if not colon:
+        if words in ZOO:
+            return Target("zoo", name=words)
+        if words.endswith(".py"):
+            raise BadInput(
+                f"{words} names a file but no factory; write {words}:FACTORY, or run the program: reprokit capture -- python {words}"
+            )
+        near = difflib.get_close_matches(words, ZOO, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}? " if near else ""
+        raise BadInput(
+            f"there is no model {words!r}; {hint}reprokit models lists them all, file.py:factory names your own"
+        )
+    if not name.isidentifier():
+        raise BadInput(f"{words!r}: {name!r} is not a Python name; write file.py:FACTORY or package.module:FACTORY")
+    if place.endswith(".py") or "/" in place:
+        path = Path(place).expanduser()
+        if not path.is_file():
+            raise BadInput(f"there is no file {place}{_near_file(path)}")
+        return Target("file", str(path.resolve()), name)
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise BadInput(f"{place!r} is neither a file that ends in .py nor a module name")
+    return Target("module", place, name)
+
+
+def _parse_hf(words: str) -> Target:
+    """A model type of the target's transformers, which alone knows them, or a configuration's file."""
+    if not words:
+        raise BadInput("hf: names no model; write hf:llama or hf:PATH/config.json; reprokit models hf: lists the types")
+    if "/" not in words and not words.endswith(".json"):
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", words):
+            raise BadInput(f"hf:{words}: {words!r} is no model type; reprokit models hf: lists them")
+        return Target("hf", name=words)
+    path = Path(words).expanduser()
+    if path.is_dir():
+        path /= "config.json"
+    if not path.is_file():
+        hub = "; models of a hub are not fetched: download its config.json, or name its type, such as hf:llama"
+        raise BadInput(f"there is no configuration {path}{hub}")
+    return Target("hf", str(path.resolve()))
+
+
+def parse_command(words: tuple[str, ...]) -> Target:
+    """Read a command line; raises BadInput when there is nothing to run."""
+    if not words:
+        raise BadInput("there is no command after --; write: reprokit capture -- python train.py")
+    if shutil.which(words[0]) is None:
+        raise BadInput(f"there is no program {words[0]!r} to run; check the name and PATH")
+    return Target("command", command=words)
+
+
+def _near_file(path: Path) -> str:
+    try:
+        names = [p.name for p in path.parent.iterdir() if p.suffix == ".py"]
+    except OSError:
+        return f"; nor a folder {path.parent}"
+    near = difflib.get_close_matches(path.name, names, n=2)
+    return f"; did you mean {' or '.join(near)}?" if near else "; check the path"

@@ -1,0 +1,53 @@
+"""Read from the journals which graphs were compiled, and where the graphs of two ranks differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reprokit.core.records import rank_graphs
+from reprokit.core.records.rank_graphs import CollectiveCall, GraphRecord
+from reprokit.core.shared import cuts
+from reprokit.core.shared.contract.journal_format import Event
+from reprokit.host.system import files
+
+
+def read(graphs: Sequence[Event], finished: Sequence[Event], ranks: Mapping[str, int]) -> list[GraphRecord]:
+    """The graphs of the events ``graph`` and ``graph_done``; ``ranks`` has the pid of each rank."""
+    done = {e["n"] for e in finished if isinstance(e.get("n"), int)}
+    of_pid = {pid: rank for rank, pid in ranks.items()}
+    return [_graph(e, done, of_pid.get(e.get("pid", 0), "")) for e in graphs]
+
+
+def difference(graphs: list[GraphRecord], run_path: Path) -> str:
+    """Of two ranks that compiled different graphs: which, and the first line at which the texts part."""
+    pair = rank_graphs.another(graphs)
+    if pair is None:
+        return ""
+    odd, usual = pair
+    told = f"rank {odd.rank} compiled another graph {odd.cid} than rank {usual.rank}: {odd.nodes} nodes against {usual.nodes}"
+    numbers = [next((h.number for h in graphs if h.digest == g.digest and h.number >= 0), -1) for g in pair]
+    texts = [files.read_text(run_path / "graphs" / f"{n:04d}" / "graph.py") for n in numbers if n >= 0]
+    rows = [[r.split(";")[0].strip() for r in t.splitlines()[1:] if " = " in r] for t in texts]
+    for one, two in zip(*rows, strict=False) if len(rows) == 2 else ():
+        if one != two:
+            return f"{told}; they part at `{cuts.head(one, 200)}` against `{cuts.head(two, 200)}`"
+    return told
+
+
+def _graph(event: Event, done: set[Any], rank: str) -> GraphRecord:
+    number = event.get("n")
+    told = event.get("calls")
+    calls = [c for c in told if isinstance(c, list) and len(c) == 2] if isinstance(told, list) else []
+    return GraphRecord(
+        number=int(number) if isinstance(number, int) else -1,
+        level=str(event.get("level")),
+        cid=str(event.get("cid") or ""),
+        nodes=int(event.get("nodes") or 0),
+        is_backward=bool(event.get("backward")),
+        is_done=number in done,
+        rank=rank,
+        calls=tuple(CollectiveCall(str(name), str(where)) for name, where in calls),
+        digest=str(event.get("digest") or ""),
+    )

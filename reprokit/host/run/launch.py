@@ -1,0 +1,114 @@
+"""What a target is started with: its command line, its environment, and the folder that holds the agent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from reprokit.core.records.observation import Missing
+from reprokit.host.request.run_request import Request, has_simulated_ranks, spec
+from reprokit.host.system import compiler_cache, deletion, files, process_tree
+
+OURS = (
+    "REPROKIT_RUN_", "REPROKIT_WATCHDOG_", "REPROKIT_LOGS", "REPROKIT_RESULTS", "REPROKIT_OVERRIDES",
+)  # fmt: skip
+"""How the variables begin that reach the target's environment from here; others of that prefix are somebody else's."""
+
+
+@contextlib.contextmanager
+def agent_folder(place: Path | None = None) -> Iterator[Path]:
+    """A folder for the target's path alone, with the agent and what it shares with the host; gone afterwards.
+
+    It lies below ``place``, except where that path holds a colon: PYTHONPATH cannot say such a path.
+    """
+    with contextlib.ExitStack() as stack:
+        if place is None or os.pathsep in str(place):
+            folder = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="reprokit-", ignore_cleanup_errors=True))
+            )
+        else:
+            folder = place / "agent"
+            stack.callback(deletion.delete, folder, inside=place)
+        package = folder / "_reprokit"
+        deletion.delete(package, inside=folder)  # left by a reprokit that was killed
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        source = Path(__file__).resolve().parents[2]
+        for path in copied_files(source):
+            copy = package / path.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, copy)  # with its time: compiled files beside it stay valid
+        (package / "agent" / "sitecustomize.py").rename(folder / "sitecustomize.py")
+        yield folder
+
+
+def copied_files(source: Path) -> list[Path]:
+    """The files of reprokit that the agent needs: the agent, what it shares with the host, and their compiled forms."""
+    found = [source / "core" / "__init__.py"]
+    for package in ("core/shared", "agent"):
+        found += sorted(p for p in (source / package).rglob("*.*") if p.suffix in (".py", ".pyc", ".cpp"))
+    return found
+
+
+def users_environment() -> dict[str, str]:
+    """Our environment without what reprokit tells its own processes."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+
+
+def python_path(agent: Path) -> str:
+    """PYTHONPATH with the agent's folder before the user's own."""
+    return os.pathsep.join([str(agent), *(p for p in (os.environ.get("PYTHONPATH"),) if p)])
+
+
+def command(request: Request, run_path: Path) -> list[str]:
+    """The command line: the user's own, or the agent with a spec of the factory target."""
+    if request.target.kind == "command":
+        return list(request.target.command)
+    files.write_json(run_path / "spec.json", {**spec(request), "every_rank": has_simulated_ranks(request)})
+    agent = ["-m", "_reprokit.agent", "run", str(run_path / "spec.json")]
+    if request.tensor_parallel and not has_simulated_ranks(request):
+        count = str(request.tensor_parallel)
+        return [request.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", count, *agent]
+    return [request.python, *agent]
+
+
+def environment(request: Request, run_path: Path, agent: Path, run_id: str) -> tuple[dict[str, str], list[Missing]]:
+    """The target's environment: the user's own, plus our folder on PYTHONPATH and where to write."""
+    missing: list[Missing] = []
+    environ = dict(os.environ)
+    environ["PYTHONPATH"] = python_path(agent)
+    environ["REPROKIT_RUN_DIR"] = str(run_path)
+    environ["REPROKIT_WATCHDOG_PID"] = str(os.getpid())
+    environ[process_tree.RUN_ID] = run_id
+    environ["REPROKIT_LOGS"] = ",".join(request.logs)
+    environ.setdefault("PYTHONUNBUFFERED", "1")  # output that a crash would lose is evidence
+    # A warm cache hides the compile that fails, and a killed compile poisons the cache it wrote to.
+    environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(run_path / "cache"))
+    if not request.has_trace:
+        missing.append(Missing("TORCH_TRACE", "left out by --no-trace"))
+    elif environ.get("TORCH_TRACE"):
+        missing.append(Missing("TORCH_TRACE", f"the target's environment already sends it to {environ['TORCH_TRACE']}"))
+    else:
+        environ["TORCH_TRACE"] = str(run_path / "trace")
+    if not request.compile_it:
+        environ.pop("TORCH_TRACE", None)
+    environ.update(simulation(request.gpu))
+    if has_simulated_ranks(request):
+        environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(request.tensor_parallel))
+    environ.update(request.variables)
+    if environ.get("TORCH_TRACE") == "":
+        del environ["TORCH_TRACE"]  # an empty one is an error to torch
+    return environ, missing
+
+
+def simulation(gpu: Mapping[str, Any] | None) -> dict[str, str]:
+    """The environment variable that has a process, and those it starts, compile for a GPU that is not there."""
+    if gpu is None:
+        return {}
+    return {"REPROKIT_RUN_GPU": json.dumps({"gpu": dict(gpu), "cache": str(compiler_cache.guards())})}

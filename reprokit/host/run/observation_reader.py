@@ -1,0 +1,274 @@
+"""Read a run directory into the one record that the rules judge."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprokit.core.judge.hangs import ranks
+from reprokit.core.judge.responsible import ownership
+from reprokit.core.judge.stacks import frames as fr
+from reprokit.core.judge.stacks import main_process, phases
+from reprokit.core.records import compiler_warnings, cudagraph_skips, recompiles
+from reprokit.core.records.dumps import Fault, Frame, Link, Raised
+from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.shared import cuts, result_comparison
+from reprokit.core.shared.contract.journal_format import NOW_BYTES, Event, Now, decode, decode_now
+from reprokit.host.request.run_request import Request
+from reprokit.host.run import graph_records, unrolled_loops
+from reprokit.host.run.run_outcome import Outcome
+from reprokit.host.system import files, private_names
+
+STDERR_TAIL_BYTES = 64_000
+BEFORE_TAIL_BYTES = 64_000
+"""Bytes before the tail that are also read and redacted, so that a secret that begins there is hidden."""
+MOST_JOURNAL_BYTES = 256 << 20
+GROWTH = "growth.json"
+"""In the run directory of the largest of several sizes: what they cost, and by which law."""
+
+
+@dataclass(frozen=True)
+class Journals:
+    """All journals of a run, by process."""
+
+    by_pid: dict[int, list[Event]]
+    bad_lines: int
+    now: dict[int, Now]
+    """What each process was at last."""
+
+    @property
+    def last_line(self) -> dict[int, str]:
+        """The user line that each process journalled last."""
+        found = {}
+        for pid, events in self.by_pid.items():
+            lines = [str(e.get("where")) for e in events if e["ev"] == "progress" and e.get("unit") == "line"]
+            found[pid] = lines[-1] if lines else ""
+        return found
+
+    def all(self, name: str) -> list[Event]:
+        """All events called ``name``, in the order of their times."""
+        found = [e for events in self.by_pid.values() for e in events if e["ev"] == name]
+        return sorted(found, key=_time)
+
+    def until(self, when: float) -> Journals:
+        """What had happened at ``when``, in seconds since the epoch."""
+        kept = {pid: [e for e in events if _time(e) <= when] for pid, events in self.by_pid.items()}
+        return Journals(kept, self.bad_lines, self.now)
+
+    def last(self, name: str) -> Event:
+        """The latest event called ``name``, or an empty one."""
+        found = self.all(name)
+        return found[-1] if found else {"ev": name}
+
+
+def read_journals(run_path: Path) -> Journals:
+    """Read every ``journal/<pid>.jsonl``, cut at any byte or not."""
+    by_pid: dict[int, list[Event]] = {}
+    bad = 0
+    for path in sorted((run_path / "journal").glob("*.jsonl")):
+        with contextlib.suppress(OSError, ValueError), files.open_plain(path) as file:
+            events, wrong = decode(files.read_most(file, MOST_JOURNAL_BYTES))
+            by_pid[int(path.stem)] = private_names.events(events)
+            bad += wrong
+    now = {}
+    for path in (run_path / "journal").glob("*.now"):
+        with contextlib.suppress(OSError, ValueError), files.open_plain(path) as file:
+            now[int(path.stem)] = decode_now(file.read(NOW_BYTES))
+    return Journals(by_pid, bad, now)
+
+
+def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journals) -> Observation:
+    """Make the observation; what a run did not leave stays at its default."""
+    if outcome.is_timed_out or outcome.is_interrupted:
+        journals = journals.until(outcome.ended)  # what it did when it was asked to end is no evidence
+    read_bytes = STDERR_TAIL_BYTES + BEFORE_TAIL_BYTES
+    stderr = run_path / "logs" / "stderr.txt"
+    end = files.read_tail(stderr, read_bytes)
+    gone = stderr.stat().st_size - read_bytes if end else 0
+    stderr_tail = private_names.tail(end, STDERR_TAIL_BYTES, max(0, gone))
+    raised, raiser = _ending_exception(outcome, journals, end)
+    alive = {p.pid for p in outcome.stacks.evidence.processes}  # those that were there when it was ended
+    living = {pid: events for pid, events in journals.by_pid.items() if pid in alive} or journals.by_pid
+    told = main_process.tell(journals.by_pid, raiser) if raiser else main_process.teller(living, outcome.main_pid)
+    pid, names = told.pid, told.open_events
+    now = journals.now.get(pid, Now())
+    named = phases.of_events(names)
+    is_tracing = named is not None and named[0] == "dynamo-trace"
+    is_endless = is_tracing and now.repeats > request.line_repeats
+    sizes = [str(e.get("world_size")) for e in journals.all("process")]
+    ranks_of = main_process.ranks(journals.by_pid)
+    graphs = graph_records.read(journals.all("graph"), journals.all("graph_done"), ranks_of)
+    seen = Observation(
+        exit_status=outcome.exit_status,
+        is_timed_out=outcome.is_timed_out,
+        is_interrupted=outcome.is_interrupted,
+        is_stalled=outcome.is_stalled,
+        deadline_s=request.deadline_s,
+        started=outcome.started,
+        seconds=outcome.seconds,
+        cpu_s=outcome.cpu_s,
+        peak_rss_bytes=outcome.peak_rss_bytes,
+        quiet_s=outcome.quiet_s if journals.by_pid else None,
+        quiet_limit_s=request.quiet_limit_s,
+        last_progress=private_names.redactor().text(outcome.last_progress),
+        endless_line=now.repeated if is_endless else "",
+        endless_count=now.repeats if is_endless else 0,
+        endless_pace=unrolled_loops.pace(living.get(pid or 0, []), now.repeated, now.repeats) if is_endless else "",
+        open_events=names,
+        position=now.where if now.where and named and named[0] in phases.FINE_HEARTBEAT else "",
+        last_line=str(journals.last_line.get(pid, "")),
+        raised=private_names.raised(raised) if raised is not None else None,
+        compile_failures=tuple(_raised(e) for e in journals.all("compile_failed")),
+        faults=tuple(private_names.fault(f) for f in _faults(run_path, end)),
+        dumps=outcome.stacks.dumps,
+        still_from=outcome.still_from,
+        stalls=outcome.stalls,
+        on_stall=request.on_stall,
+        evidence=outcome.stacks.evidence,
+        main_pid=pid,
+        working_tid=told.tid,
+        ranks=ranks_of,
+        world_size=max((int(n) for n in sizes if n.isdigit()), default=0),
+        graphs=tuple(graphs),
+        graphs_differ=graph_records.difference(graphs, run_path),
+        steps={
+            str(e.get("unit")): int(e.get("count") or 0) for e in journals.by_pid.get(pid, []) if e["ev"] == "progress"
+        },
+        recompiled=recompiles.recompiled(journals.all("recompile"), _limits(journals), _again_s(journals)),
+        breaks=recompiles.breaks(journals.all("graph_break")),
+        skips=cudagraph_skips.skips(journals.all("cudagraph_skip")),
+        remarks=compiler_warnings.remarks(journals.all("warning")),
+        most_breaks=request.most_breaks,
+        has_instrumentation=bool(journals.all("torch")),
+        is_watched=bool(journals.all("process")),
+        has_finished=bool(journals.all("finished")),
+        is_command=request.target.kind == "command",
+        has_fake_tensors=journals.last("weights").get("kind") == "fake",
+        comparison=result_comparison.of_ranks(journals.all("compared")),
+        own_backend=next(iter(_own(journals, "backend")), ""),
+        own_passes=_own(journals, "passes"),
+        simulated=_simulated(journals),
+        growth=files.read_object(run_path / GROWTH),
+        stderr_tail=stderr_tail,
+        oom_evidence=private_names.redactor().text(outcome.oom_evidence),
+    )
+    return seen if raiser else ranks.choose(seen)
+
+
+def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Missing]:
+    """What the instrumentation could not do, in its own words."""
+    found = [Missing(f"hook {e.get('hook')}", str(e.get("problem"))) for e in journals.all("agent_problem")]
+    found += [
+        Missing(f"kernel {e.get('name')}", f"it could not be written down: {e.get('problem')}")
+        for e in journals.all("kernel")
+        if e.get("problem")
+    ]
+    found += [
+        Missing(f"simulation of {symbol}", "it reaches the CUDA driver and is not simulated, so the call was refused")
+        for symbol in dict.fromkeys(str(e.get("symbol")) for e in journals.all("simulation_gap"))
+    ]
+    told = journals.last("split")
+    if (left_out := told.get("left_out")) and isinstance(left_out, list):
+        names = ", ".join(map(str, left_out[:8]))
+        found.append(Missing("tensor parallel", f"not split, for want of a rule: {names}"))
+    if told.get("is_split") is False:
+        why = "nothing was split: the model has no tp_plan, and none of its parameters is a DTensor"
+        found.append(Missing("tensor parallel", why))
+    if journals.bad_lines:
+        found.append(Missing("journal", f"{journals.bad_lines} lines were cut or unreadable and were skipped"))
+    dropped = sum(int(e.get("dropped", 0)) for events in journals.by_pid.values() for e in events)
+    if dropped:
+        found.append(Missing("journal", f"{dropped} events could not be written (disk full?)"))
+    if text := files.read_text(run_path / "agent-problems.txt").strip():
+        found.append(Missing("instrumentation", cuts.head(text, 500)))
+    if not journals.by_pid:
+        why = "no process imported torch with the instrumentation on its path"
+        if request.target.kind == "command":
+            why += "; python -I, -E and a cleared environment keep it out"
+        found.append(Missing("journal", why))
+    return found
+
+
+def _simulated(journals: Journals) -> tuple[str, ...]:
+    told, alone = journals.last("simulated"), journals.last("simulated_ranks").get("difference")
+    found = [str(alone)] if alone else []
+    gpu = told.get("gpu")
+    if not isinstance(gpu, dict):
+        return tuple(found)
+    what = f"{gpu.get('name')}, compute capability {gpu.get('major')}.{gpu.get('minor')}, is not there"
+    return (what, *map(str, told.get("differences") or ()), *found)
+
+
+def _own(journals: Journals, what: str) -> tuple[str, ...]:
+    """Where the program's own backend or passes are defined; torch's and Python's are left out."""
+    told = (event.get(what) for event in journals.all("own"))
+    places = [place for value in told for place in (value if isinstance(value, list) else [value])]
+    own = [p for p in places if isinstance(p, str) and p and ownership.is_own(p.rpartition(":")[0])]
+    return tuple(dict.fromkeys(own))
+
+
+def _time(event: Event) -> float:
+    value = event.get("t")
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def _ending_exception(outcome: Outcome, journals: Journals, stderr_tail: str) -> tuple[Raised | None, int | None]:
+    """The exception that ended the target, and who raised it: the first that is more than a launcher's relay."""
+    uncaught = [e for e in journals.all("exception") if e.get("where") in ("uncaught", "call")]
+    told = [(_raised(e), int(e["pid"])) for e in uncaught if isinstance(e.get("pid"), int)]
+    first = [(r, p) for r, p in told if not fr.RULES.is_relay(fr.root(r))]
+    if first or told:
+        return (first or told)[0]
+    if outcome.exit_status not in (0, None):
+        # raised before torch was imported, or kept from our hook by another excepthook
+        link = fr.parse_traceback(stderr_tail)
+        if link is not None and not fr.RULES.is_relay(link):
+            return Raised((link,), "stderr"), None
+    return None, None
+
+
+def _raised(event: Event) -> Raised:
+    links = []
+    for link in event.get("chain") or []:
+        frames = tuple(Frame(str(f[0]), str(f[1]), int(f[2] or 0)) for f in link.get("frames", []) if len(f) == 3)
+        links.append(Link(str(link.get("type")), str(link.get("message")), frames))
+    return Raised(
+        tuple(links) or (Link("Exception", "its description was cut", ()),),
+        str(event.get("where", "")),
+        str(event.get("cid") or ""),
+    )
+
+
+def _faults(run_path: Path, stderr_tail: str) -> list[Fault]:
+    found = []
+    for path in sorted((run_path / "stacks").glob("faulthandler-*.txt")):
+        pid = path.stem.removeprefix("faulthandler-")
+        fault = fr.parse_fatal(files.read_text(path), int(pid) if pid.isascii() and pid.isdigit() else 0)
+        if fault:
+            found.append(fault)
+    fault = fr.parse_fatal(stderr_tail, 0)
+    return [*found, fault] if fault else found
+
+
+def _limits(journals: Journals) -> dict[str, str]:
+    """Limits of recompilation that were hit, by the number of Dynamo's frame."""
+    return {recompiles.frame_of(e): str(e.get("limit")) for e in journals.all("recompile_limit")}
+
+
+def _again_s(journals: Journals) -> dict[str, float]:
+    """Processor seconds that went into compiling a frame after the first time, by its number."""
+    found: dict[str, float] = {}
+    for events in journals.by_pid.values():
+        opened: list[Event] = []
+        for event in events:
+            if event["ev"] == "begin":
+                opened.append(event)
+            elif event["ev"] == "end" and opened:
+                begun = opened.pop()
+                is_outermost = not any(o.get("cid") for o in opened)
+                if begun.get("cid") and is_outermost and not str(begun["cid"]).endswith("/0"):
+                    spent = float(event.get("cpu") or 0) - float(begun.get("cpu") or 0)
+                    frame = recompiles.frame_of(begun)
+                    found[frame] = found.get(frame, 0.0) + spent
+    return found

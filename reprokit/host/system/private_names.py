@@ -1,0 +1,93 @@
+"""What is private on this machine; ``core/redaction/redactor.py`` says how it is hidden."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import getpass
+import json
+import os
+import socket
+from pathlib import Path
+
+from reprokit.core.records.dumps import Fault, Raised
+from reprokit.core.redaction.redactor import ALLOWED_VARIABLES, Redactor
+from reprokit.core.redaction.rules import secret_names
+from reprokit.core.redaction.rules.machine_names import Private
+from reprokit.core.shared import cuts
+from reprokit.core.shared.contract.journal_format import Event
+
+TOLD = frozenset("message reason reasons detail problem info said why difference".split())
+"""Fields of the journal's events with text of the target or of its exceptions."""
+
+
+def gather() -> Private:
+    """Names of this machine and its user, and the values of secret variables of this environment."""
+    users = {os.environ.get(n, "") for n in ("USER", "LOGNAME", "SUDO_USER", "USERNAME", "SLURM_JOB_USER")}
+    with contextlib.suppress(Exception):  # no passwd entry: a container's bare uid
+        users.add(getpass.getuser())
+    homes = {os.environ.get("HOME", "")}
+    with contextlib.suppress(RuntimeError):
+        homes.add(str(Path.home()))
+        homes.add(str(Path.home().resolve()))
+    host = socket.gethostname()
+    hosts = {host, host.split(".")[0], *(os.environ.get(n, "") for n in ("HOSTNAME", "MASTER_ADDR", "SLURMD_NODENAME"))}
+    hosts = {h for h in hosts if not h.replace(".", "").isdigit()}
+    secrets = {v for n, v in os.environ.items() if secret_names.is_secret(n) and n not in ("PWD", "OLDPWD")}
+    return Private(_sorted(users), _sorted(hosts), _sorted(homes), _sorted(secrets))
+
+
+def redactor() -> Redactor:
+    """The redactor of this process: a secret has the same placeholder in all output of one process."""
+    return _redactor(gather())
+
+
+@functools.lru_cache(maxsize=4)
+def _redactor(known: Private) -> Redactor:
+    return Redactor(known)
+
+
+def events(told: list[Event]) -> list[Event]:
+    """Events without private text of the target; paths stay, because the rules use them."""
+    hider = redactor()
+    return [_event(one, hider) if not TOLD.isdisjoint(one) or "chain" in one else one for one in told]
+
+
+def _event(told: Event, hider: Redactor) -> Event:
+    hidden = {key: hider.value(value) for key, value in told.items() if key in TOLD}
+    if isinstance(chain := told.get("chain"), list):
+        hidden["chain"] = [{**link, "message": hider.text(str(link.get("message") or ""))} for link in chain]
+    return {**told, **hidden}
+
+
+def raised(found: Raised) -> Raised:
+    """An exception without private text in its messages."""
+    chain = (dataclasses.replace(link, message=redactor().text(link.message)) for link in found.chain)
+    return dataclasses.replace(found, chain=tuple(chain))
+
+
+def fault(found: Fault) -> Fault:
+    """A fatal signal without private text in its headline."""
+    return dataclasses.replace(found, headline=redactor().text(found.headline))
+
+
+def tail(text: str, most: int, gone: int) -> str:
+    """The end of a text, redacted before it is cut; ``gone`` bytes before the text are missing already."""
+    hidden = redactor().text(f"{cuts.mark(gone, 'bytes')}\n{text[text.find(chr(10)) + 1 :]}" if gone else text)
+    if len(hidden) <= most:
+        return hidden
+    return hidden[hidden.find("\n", max(0, len(hidden) - most)) + 1 :]
+
+
+def allowed_variables() -> dict[str, str]:
+    """The environment variables that may leave the machine; their values are still redacted."""
+    return {
+        n: v for n, v in sorted(os.environ.items()) if ALLOWED_VARIABLES.fullmatch(n) and not secret_names.is_secret(n)
+    }
+
+
+def _sorted(values: set[str]) -> tuple[str, ...]:
+    """The values, and how they stand inside a JSON string, escaped to ASCII or not."""
+    escaped = {json.dumps(v, ensure_ascii=ascii_only)[1:-1] for v in values for ascii_only in (True, False)}
+    return tuple(sorted(v for v in values | escaped if v))
