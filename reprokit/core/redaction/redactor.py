@@ -229,7 +229,7 @@ class Redactor:
 
     def _secret(self, sure: str, name: str, value: str) -> str:
         """Redact the value of a key that may hold a secret."""
-        is_number = sure == secret_names.PASSWORD and value.isdigit()
+        is_number = sure == secret_names.PASSWORD and secret_names.is_number(value)
         if len(value) < 4 or (not_private.is_setting_value(value) and not is_number):
             return value
         if sure == secret_names.KEY and not (table.is_secret_entry(name, value)):

@@ -169,6 +169,11 @@ def looks_random(value: str) -> bool:
     return _RANDOM.fullmatch(value) is not None and len(set(value)) >= min(10, len(value) // 2) and "__" not in value
 
 
+def is_number(value: str) -> bool:
+    """Whether a value is a number of at least four digits, with or without punctuation: a PIN, or a password."""
+    return sum(map(str.isdigit, value)) >= 4 and not any(map(str.isalpha, value))
+
+
 def is_unmistakable(value: str) -> bool:
     """Whether a value looks so much like a password or a key that the same characters elsewhere are the same secret."""
     kinds = sum(any(test(c) for c in value) for test in (str.isdigit, str.islower, str.isupper))

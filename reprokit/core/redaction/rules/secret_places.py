@@ -151,7 +151,7 @@ def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[S
         return
     if text.startswith("-", start) and (found := _FLAGGED.match(text, end)) and not secret_names.asks(name):
         value = found.group("secret") or found.group("whole")
-        if not not_private.is_setting_value(value) or (sure == PASSWORD and value.isdigit()):
+        if not not_private.is_setting_value(value) or (sure == PASSWORD and secret_names.is_number(value)):
             if sure != KEY or secret_names.looks_secret(value):
                 yield _span(found)
             return

@@ -22,7 +22,7 @@ _ARTICLE = re.compile(
 def is_text(found: re.Match[str], name: str, sure: str) -> bool:
     """A quoted text behind a name is a secret unless it is a type, a shape, a name of secrets or a description."""
     value = found.group("secret")
-    is_number = value.isdigit()
+    is_number = value.isdigit() or secret_names.is_number(value)
     if not_private.is_setting_value(value) and not (sure == PASSWORD and is_number):
         return False
     if len(value) < 4 and not (sure == PASSWORD and found.group("sign")):
