@@ -15,11 +15,12 @@ from ..conftest import ROOT, SITE, clean_environ
 PROGRAM = """
 import os
 import torch
-from reprokit.agent import graphwise, journal
+from reprokit.agent.experiments import per_graph
+from reprokit.agent.record import journal
 
 journal.RUN_DIR = os.environ["PLACE"]
 os.makedirs(journal.RUN_DIR + "/journal", exist_ok=True)
-graphwise.Watch(torch).install()
+per_graph.Watch(torch).install()
 
 class Halved(torch.autograd.Function):
     @staticmethod

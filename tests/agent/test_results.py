@@ -15,10 +15,11 @@ PROGRAM = """
 import copy, json, os
 import torch
 from torch import nn
-from reprokit.agent import journal, results
+from reprokit.agent.record import journal
+from reprokit.agent.results import result_recorder
 
 journal.RUN_DIR = os.environ["PLACE"]
-results.install(os.environ["ROLE"], os.environ["PLACE"] + "/results")
+result_recorder.install(os.environ["ROLE"], os.environ["PLACE"] + "/results")
 
 class Net(nn.Module):
     def __init__(self):
@@ -66,7 +67,7 @@ told = {
     "length": len(torch.compile(nn.Sequential(nn.ReLU()))),
     "is_own_copy": next(copied.parameters()) is not next(compiled.parameters()),
 }
-results.finish()
+result_recorder.finish()
 rows = torch.load(f"{os.environ['PLACE']}/results/{os.environ['ROLE']}.pt")["rows"]
 told["rows"] = [[r["call"], r["name"]] for r in rows]
 told["values"] = [r["value"] for r in rows if "value" in r]
@@ -102,11 +103,12 @@ def test_the_program_gets_what_it_would_get_and_both_sides_record_alike(tmp_path
 MANY_INPUTS = """
 import os, weakref
 import torch
-from reprokit.agent import journal, results
+from reprokit.agent.record import journal
+from reprokit.agent.results import result_recorder
 
 journal.RUN_DIR = os.environ["PLACE"]
-results.MOST_BYTES = 4 * 300
-results.install("eager", os.environ["PLACE"] + "/results")
+result_recorder.MOST_BYTES = 4 * 300
+result_recorder.install("eager", os.environ["PLACE"] + "/results")
 f = torch.compile(lambda x: x.sum())
 seen = []
 for _ in range(5):
@@ -115,7 +117,7 @@ for _ in range(5):
     seen.append(weakref.ref(x))
     del x
 print(sum(x() is not None for x in seen))
-results.finish()
+result_recorder.finish()
 told = torch.load(os.environ["PLACE"] + "/results/eager.pt")
 print(sum(row["name"].startswith("gradient") for row in told["rows"]))
 print(told["skipped"]["tensors"])

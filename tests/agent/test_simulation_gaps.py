@@ -52,11 +52,12 @@ product(torch.randn(64, 64, device="cuda"), torch.randn(64, 64, device="cuda"))
 """It asks what programs ask of a device, and compiles a model for it, forward and backward."""
 SCRIPT = """
 import contextlib, io, json, os, sys, warnings
-from reprokit.agent import exceptions, simulate
+from reprokit.agent import simulate
+from reprokit.agent.record import exceptions
 
 simulate.before_torch()
 import torch
-from reprokit.agent.simulate import device
+from reprokit.agent.simulate import cuda as device
 
 def run(removed, target):
     names = []

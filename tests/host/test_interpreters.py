@@ -25,7 +25,7 @@ BROKEN = "raise ImportError('libfancy.so.9: cannot open shared object file')\n"
 BUILD = """
 import sys
 from pathlib import Path
-from reprokit.host import interpreters
+from reprokit.host.bisect import torch_environments as interpreters
 options = interpreters.Options(find_links=(sys.argv[1],), no_index=True, cache=Path(sys.argv[2]), installer="pip")
 print(interpreters.of_version("1.0", options, lambda text: print(text, file=sys.stderr)).how)
 """

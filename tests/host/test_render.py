@@ -14,7 +14,7 @@ from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.host.minimize import proof, proven
-from reprokit.host.pack import issue_forms, issue_text
+from reprokit.host.pack import issue_text, issue_url
 from reprokit.host.report import template_files
 
 HEADINGS = ["### 🐛 Describe the bug", "### Error logs", "### Versions"]
@@ -112,7 +112,7 @@ def test_logs_are_cut_in_the_middle() -> None:
 @settings(max_examples=50, deadline=None)
 def test_the_url_is_short_and_sets_no_labels(title: str) -> None:
     """labels= is a 404 for those without rights; over 8,192 bytes is a 414."""
-    url = issue_forms.url(title, "pytorch/pytorch")
+    url = issue_url.url(title, "pytorch/pytorch")
     assert len(url) < 8_192
     assert url.startswith("https://github.com/pytorch/pytorch/issues/new?template=pt2-bug-report.yml&title=")
     assert "labels=" not in url

@@ -132,7 +132,7 @@ def test_an_interrupt_after_the_reduction_keeps_its_record(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(study_steps.reducer, "minimize", lambda *given: found)
-    monkeypatch.setattr(study_steps.shown, "try_recorded", interrupted)
+    monkeypatch.setattr(study_steps.shown_program, "try_recorded", interrupted)
     for name in ("case", "server"):
         monkeypatch.setattr(Study, name, lambda self, of: None)
     outcome: Any = SimpleNamespace(is_interrupted=False)

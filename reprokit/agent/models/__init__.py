@@ -1,1 +1,4 @@
-"""The zoo's networks, one flat file each: a file here is also the text of a repro, so it imports torch alone."""
+"""The networks of the zoo, one file each; a file is also the text of a repro.
+
+They import only torch.
+"""

@@ -1,7 +1,8 @@
 """A GPU that is not there: the whole process compiles for it, to the end of code generation, on fake tensors.
 
 Asked for by the environment, so that a factory target, a repro and a forked probe are simulated alike. A failure to set it
-up is kept in ``problem``, for whoever can tell the user.
+up is kept in ``problem``, for whoever can tell the user. It imports ``record`` and ``torch_hooks``, and must not import
+``target`` or ``experiments``.
 """
 
 from __future__ import annotations

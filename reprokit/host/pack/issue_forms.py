@@ -7,10 +7,8 @@ from urllib.parse import urlencode
 
 from reprokit.core.judge.responsible import responsibility
 from reprokit.core.triage import issue_search
-from reprokit.host.pack import issue_forms, issue_text, writer
-from reprokit.host.pack.issue_text import TRITON
+from reprokit.host.pack import issue_url, writer
 from reprokit.host.pack.reopen import Opened
-from reprokit.host.report import markdown
 
 FIELD_CHARS = 65_536
 """GitHub refuses longer bodies, of all fields together."""
@@ -68,7 +66,7 @@ def why_not(opened: Opened) -> str:
 def filing(opened: Opened) -> Filing:
     """What to open, paste, attach and search for."""
     repository = responsibility.repository(opened.verdict)
-    is_triton = repository == issue_text.TRITON
+    is_triton = repository == issue_url.TRITON
     fields = []
     for name, wanted in (TRITON_FORM if is_triton else PYTORCH).items():
         held = tuple(file for file in wanted if file in opened.pack.files)
@@ -77,29 +75,8 @@ def filing(opened: Opened) -> Filing:
     title = opened.signature.title
     return Filing(
         "triton" if is_triton else "pytorch",
-        issue_forms.url(title, repository),
+        issue_url.url(title, repository),
         tuple(fields),
         opened.pack.path.stat().st_size,
         issue_search.query(title, repository),
     )
-
-
-URL_CHARS = 8_000
-"""GitHub answers 414 to longer URLs (about 8,192 bytes)."""
-
-
-def url(title: str, repository: str) -> str:
-    """A short URL that opens the form of ``repository`` with its title; the form's fields have no ids to prefill.
-
-    Empty where there is no repository in which the failure can be filed.
-    """
-    if not repository:
-        return ""
-    form = f"https://github.com/{repository}/issues/new"
-    template, head = ("bug.yml", "") if repository == TRITON else ("pt2-bug-report.yml", "[torch.compile] ")
-    most = 200
-    while True:
-        query = urlencode({"template": template, "title": head + markdown.one_line(markdown.title(title), most)})
-        if len(query) + len(form) < URL_CHARS:
-            return f"{form}?{query}"
-        most //= 2

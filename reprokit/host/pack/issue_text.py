@@ -17,7 +17,7 @@ from reprokit.core.records.dumps import Frame
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.host.minimize.proven import Candidate, Repro
-from reprokit.host.pack.issue_forms import url
+from reprokit.host.pack.issue_url import TRITON, url
 from reprokit.host.report import markdown
 from reprokit.host.report.markdown import Markdown
 from reprokit.host.report.template_files import templates
@@ -28,7 +28,6 @@ REPRO_CHARS = 24_000
 """A longer repro is in the pack alone."""
 MOST_REMARKS = 4
 """The report has them all."""
-TRITON = responsibility.UPSTREAM["triton"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,141 @@
+"""The structure of the code: packages, the direction of imports, what is copied to the target, who prints."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reprokit.host.run.launch import copied_files
+
+from .conftest import ROOT
+
+PACKAGE = ROOT / "reprokit"
+STDLIB = set(sys.stdlib_module_names)
+MOST_MODULES = 12
+"""On one level of core, agent or host."""
+MOST_LINES = 400
+MOST_COPIED = 81
+"""Modules that are copied next to the target."""
+
+
+def imports(path: Path) -> list[tuple[int, str]]:
+    """Every import of a file as (level of relativeness, module)."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(0, a.name) for a in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append((node.level, node.module or ""))
+    return found
+
+
+def files(package: str) -> list[Path]:
+    return sorted((PACKAGE / package).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+def packages() -> list[Path]:
+    return sorted(p.parent for ring in ("core", "agent", "host") for p in (PACKAGE / ring).rglob("__init__.py"))
+
+
+def test_imports_between_packages_go_one_way() -> None:
+    """The contracts of import-linter in pyproject.toml hold."""
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+
+
+@pytest.mark.parametrize("package", packages(), ids=name_of)
+def test_a_package_is_small_and_says_what_it_is_for(package: Path) -> None:
+    """At most 12 modules on a level, and a docstring of what the package does and what it must not import."""
+    modules = [p for p in package.glob("*.py") if p.name != "__init__.py"]
+    assert len(modules) <= MOST_MODULES, f"{package.name} has {len(modules)} modules"
+    doc = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    assert "import" in doc and len(re.findall(r"[.?](?:\s|$)", doc)) >= 2, (
+        f"{package.name} does not say what it must not import"
+    )
+
+
+def test_module_names_are_unique() -> None:
+    """A name in a traceback or a search means one module."""
+    count = collections.Counter(p.stem for p in files(".") if not p.stem.startswith("__"))
+    assert not [name for name, times in count.items() if times > 1]
+
+
+@pytest.mark.parametrize("path", files("core"), ids=name_of)
+def test_core_is_standard_library_without_io_or_clock(path: Path) -> None:
+    """core imports itself and pure standard library modules."""
+    impure = {"os", "io", "pathlib", "time", "datetime", "subprocess", "socket", "shutil", "threading", "tempfile"}
+    for level, module in imports(path):
+        is_own = level > 0 or module.startswith("reprokit.core")
+        assert is_own or module.split(".")[0] in STDLIB - impure, f"{path.name} imports {module}"
+
+
+@pytest.mark.parametrize("path", [p for p in copied_files(PACKAGE) if p.suffix == ".py"], ids=name_of)
+def test_what_is_copied_needs_only_torch_and_standard_library(path: Path) -> None:
+    """The copy has a different name and lacks the rest of reprokit: its own imports are relative."""
+    for level, module in imports(path):
+        top = module.split(".")[0]
+        is_own = path.name == "sitecustomize.py" and module.startswith("_reprokit.")
+        assert level or is_own or top in STDLIB | {"torch", "triton"}, f"{path.name} imports {module}"
+
+
+NETWORK = {"http", "ftplib", "smtplib", "poplib", "imaplib", "telnetlib", "xmlrpc", "socketserver", "ssl", "asyncio"}
+SOCKETS = {
+    "private_names.py": "the name of this host",
+    "guardian_client.py": "a pair of sockets between two of our processes",
+}
+"""Modules that may import ``socket``, and what for."""
+
+
+@pytest.mark.parametrize("path", files("."), ids=name_of)
+def test_nothing_opens_a_connection(path: Path) -> None:
+    """No module imports a client of the network; two import socket, and connect nothing."""
+    for _, module in imports(path):
+        assert module.split(".")[0] not in NETWORK and module != "urllib.request", f"{path.name} imports {module}"
+        assert module != "socket" or path.name in SOCKETS, f"{path.name} imports {module}"
+    called = {n.attr for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute)}
+    assert path.name not in SOCKETS or not called & {"connect", "create_connection", "sendto", "getaddrinfo"}
+
+
+@pytest.mark.parametrize("path", [*files("core"), *files("host")], ids=name_of)
+def test_only_cli_prints_or_exits(path: Path) -> None:
+    """One place talks to people."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called not in {"print", "sys.exit", "input"}, f"{path.name}:{node.lineno} calls {called}"
+
+
+def test_the_whole_host_runs_without_torch() -> None:
+    """Importing every module of host and cli leaves torch unimported."""
+    modules = [
+        ".".join(p.relative_to(ROOT).with_suffix("").parts)
+        for r in ("host", "cli", "core")
+        for p in files(r)
+        if p.name not in ("guardian.py", "nvml.py")
+    ]
+    code = f"import sys; [__import__(m) for m in {modules!r}]; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("path", files("."), ids=name_of)
+def test_a_module_is_short(path: Path) -> None:
+    """A module past 400 lines is split."""
+    lines = path.read_text().count("\n")
+    assert lines <= MOST_LINES, f"{path.relative_to(ROOT)} has {lines} lines"
+
+
+def test_few_modules_are_copied_to_the_target() -> None:
+    """Only the agent and what it shares with the host are copied, for each run."""
+    copied = [p for p in copied_files(PACKAGE) if p.suffix != ".pyc"]
+    assert len(copied) <= MOST_COPIED, len(copied)
