@@ -11,7 +11,7 @@ from typing import Any
 from reprokit.core.judge import signature
 from reprokit.core.judge.stacks import evidence
 from reprokit.core.judge.stacks import frames as fr
-from reprokit.core.judge.stacks.recent_dumps import recent
+from reprokit.core.judge.stacks.recent_dumps import only_recent
 from reprokit.core.records.dumps import Dump, Raised, ThreadStack
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
@@ -35,16 +35,16 @@ def keep(verdict: Verdict, seen: Observation) -> dict[str, Any]:
     """The evidence of one verdict, with files as every machine calls them."""
     dumps: tuple[Dump, ...] = ()
     if verdict.kind in ("hang", "slow-compile"):
-        stacks = evidence.main_stacks(recent(seen))
+        stacks = evidence.main_stacks(only_recent(seen))
         main = seen.main_pid or 1
         dumps = tuple(
             Dump(n, "py-spy", main, (ThreadStack(main, "main", s[:FRAMES], is_main=True, tid=seen.working_tid),))
             for n, s in enumerate(stacks, 1)
         )
-    fault = evidence.fatal(seen)
+    fault = evidence.fatal_fault(seen)
     small = dataclasses.replace(
         seen, raised=_raised(seen.raised), compile_failures=tuple(map(_raised, seen.compile_failures[-1:])), dumps=dumps,  # type: ignore[arg-type]
-        faults=(dataclasses.replace(fault, frames=fr.normalise(fault.frames)[:FRAMES]),) if fault else (), recompiled=seen.recompiled[:1],
+        faults=(dataclasses.replace(fault, frames=fr.normalise_frames(fault.frames)[:FRAMES]),) if fault else (), recompiled=seen.recompiled[:1],
     )  # fmt: skip
     told = {name: to_json(getattr(small, name)) for name in KEPT}
     told["stderr_tail"] = seen.stderr_tail[-1_500:] if verdict.kind == "crash" else ""
@@ -64,7 +64,9 @@ def _raised(raised: Raised | None) -> Raised | None:
     if raised is None:
         return None
     links = [
-        dataclasses.replace(link, message=link.message[:MESSAGE_CHARS], frames=fr.normalise(link.frames)[:FRAMES])
+        dataclasses.replace(
+            link, message=link.message[:MESSAGE_CHARS], frames=fr.normalise_frames(link.frames)[:FRAMES]
+        )
         for link in raised.chain
     ]
     return dataclasses.replace(raised, chain=tuple(links))

@@ -41,26 +41,26 @@ def build(name: str) -> dict[str, object]:
     from reprokit.agent.target.hf import build_model, configuration
     from reprokit.core.shared.errors import BadTarget
 
-    library = configuration.load()
+    library = configuration.load_transformers()
     knobs = {"layers": 2}
     told: dict[str, object] = {"type": name, "result": "ok", "why": ""}
     try:
         try:
-            plan = build_model.plan(library, "", name, knobs)
+            plan = build_model.plan_model(library, "", name, knobs)
         except BadTarget as bad:
             if "--layers cannot" not in str(bad) and "cannot be made" not in str(bad):
                 raise
-            plan = build_model.plan(library, "", name, {})  # counts no layers, or insists on so many
+            plan = build_model.plan_model(library, "", name, {})  # counts no layers, or insists on so many
         needed = build_model.needed_bytes(torch, plan, False)
         told["weights"] = "fake" if needed is None or needed > LIMIT_BYTES else "real"
         if told["weights"] == "fake":  # fake experts take no other type
             plan = dataclasses.replace(plan, dtype="bfloat16")
         with torch.no_grad():
             if told["weights"] == "real":
-                target = build_model.build(torch, plan)
+                target = build_model.build_model(torch, plan)
             else:
                 with FakeTensorMode():
-                    target = build_model.build(torch, plan)
+                    target = build_model.build_model(torch, plan)
                     try:
                         target.model(**target.calls[0][1])
                     except Exception as problem:
@@ -204,7 +204,11 @@ def main() -> None:
     torch.set_num_threads(1)
     from reprokit.agent.target.hf import build_model, configuration
 
-    names = given.only.split(",") if given.only else build_model.types(configuration.load())[:: given.every]
+    names = (
+        given.only.split(",")
+        if given.only
+        else build_model.model_types_of(configuration.load_transformers())[:: given.every]
+    )
     survey(names[: given.limit], given.budget, given.json)
 
 

@@ -68,7 +68,7 @@ def loop(folder: Path, runs: int) -> tuple[float, float]:
     for number in range(runs):
         cache = folder / "loop" / f"cache{number}"
         cache.mkdir(parents=True)
-        compiler_cache.copy(compiler_cache.kept(sys.executable), cache)
+        compiler_cache.copy_cache(compiler_cache.kept_cache(sys.executable), cache)
         target = f"healthy{number}.py:make"
         words = ["capture", "--json", "--no-minimize", "--no-ablate", "--output-dir", f"loop/{number}", "--python", sys.executable, "--model", target]  # fmt: skip
         environ = {**ENVIRON, "TORCHINDUCTOR_CACHE_DIR": str(cache)}
@@ -126,7 +126,7 @@ def on_paper(nodes: int = 1000, jobs: int = 20_000) -> None:
             for place in range(2000):
                 with store.change():
                     cell = ledger_file.cell_id(store, f"c{place}", f"c{place}", {}, [])
-                add_result.record(store, number, cell, made(place % 5, 0))
+                add_result.add_result(store, number, cell, made(place % 5, 0))
             rate = 2000 / (time.monotonic() - began)
         need = nodes / statistics.mean(took)
         print(
@@ -193,16 +193,16 @@ def _one_ledger(folder: Path, sightings: int) -> tuple[Any, ...]:
             for cell in ids:
                 bug = 1 + (cell * 7 + nights // 40) % known if chance.random() < 0.8 else 0
                 at += bool(bug)
-                add_result.record(store, number, cell, made(bug, nights))
+                add_result.add_result(store, number, cell, made(bug, nights))
             spent_s += time.monotonic() - began
             began = time.monotonic()
             bugs.close_night(store, number, "done")
             ends_s = time.monotonic() - began
         began = time.monotonic()
-        told = night_report.report(store, None, folder)
+        told = night_report.make_report(store, None, folder)
         report_s = time.monotonic() - began
         began = time.monotonic()
-        night_report_files.write(told, folder)
+        night_report_files.write_report(told, folder)
         files_s = time.monotonic() - began
         many = store.all("SELECT count(*) AS n FROM bug")[0]["n"]
         real = store.all("SELECT count(*) AS n FROM sighting")[0]["n"]

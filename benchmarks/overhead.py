@@ -72,7 +72,7 @@ def cpu_seconds(code: str, way: str, cache: Path) -> float:
         with launch.agent_folder(run) as agent:
             if way != "plain":
                 request = run_request.Request(Target("command", command=("python",)), has_trace=way == "default")
-                ours, _ = launch.environment(request, run, agent, uuid.uuid4().hex)
+                ours, _ = launch.target_environment(request, run, agent, uuid.uuid4().hex)
                 environ = {
                     **ours,
                     **{k: v for k, v in environ.items() if k not in ("PYTHONPATH",)},

@@ -78,7 +78,7 @@ def plain(place: Path, **more: str) -> dict[str, str]:
 def redactor(environ: dict[str, str]) -> Redactor:
     """The redactor of a process in this environment."""
     with mock.patch.dict(os.environ, environ, clear=True):
-        return Redactor(private_names.gather())
+        return Redactor(private_names.gather_names())
 
 
 def failure(text: str) -> tuple[str, str]:

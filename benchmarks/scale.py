@@ -33,7 +33,7 @@ ROWS = {
 }  # fmt: skip
 
 
-def measure(words: list[str], knob: str, sizes: tuple[int, ...], repeats: int) -> list[costs.Cost]:
+def measure(words: list[str], knob: str, sizes: tuple[int, ...], repeats: int) -> list[costs.PhaseCost]:
     """All sizes in one call of the command."""
     with tempfile.TemporaryDirectory() as place:
         asked = [
@@ -51,7 +51,7 @@ def measure(words: list[str], knob: str, sizes: tuple[int, ...], repeats: int) -
             [sys.executable, "-m", "reprokit", *asked], capture_output=True, text=True, cwd=ROOT, check=False
         )
     rows = json.loads(done.stdout)["growth"]["sizes"]
-    return [costs.Cost(**{k: v for k, v in row.items() if k != "cpu_s_per_node"}) for row in rows]
+    return [costs.PhaseCost(**{k: v for k, v in row.items() if k != "cpu_s_per_node"}) for row in rows]
 
 
 def main() -> None:
@@ -69,7 +69,7 @@ def main() -> None:
     for name in options.names:
         words, knob, probes, at = ROWS[name]
         *small, full = measure(words, knob, (*probes, at), options.repeats)
-        told = costs.summarise(small, knob, at)
+        told = costs.summarise_growth(small, knob, at)
         total, memory = told["total"], told["memory"]
         ratio = round(total["predicted"] / full.cpu_s, 2)
         rows.append(
@@ -81,8 +81,8 @@ def main() -> None:
             }
         )
         print(
-            f"| {name} | {knob} {', '.join(map(str, probes))} | {at} | {costs.amount(total, 's')} | {full.cpu_s:.1f} | {ratio:.2f} "
-            f"| {costs.amount(memory, 'MB')} | {full.peak_rss_bytes / 1e6:.0f} | {total['words']}; worst {told['worst']['phase']}, {told['worst']['words']} |",
+            f"| {name} | {knob} {', '.join(map(str, probes))} | {at} | {costs.amount_in_words(total, 's')} | {full.cpu_s:.1f} | {ratio:.2f} "
+            f"| {costs.amount_in_words(memory, 'MB')} | {full.peak_rss_bytes / 1e6:.0f} | {total['words']}; worst {told['worst']['phase']}, {told['worst']['words']} |",
             flush=True,
         )  # fmt: skip
         if options.json:

@@ -32,13 +32,13 @@ import evidence
 
 from reprokit.core.judge.stacks import evidence as evidence_
 from reprokit.core.judge.stacks import frames as fr
-from reprokit.core.judge.stacks.recent_dumps import recent
+from reprokit.core.judge.stacks.recent_dumps import only_recent
 from reprokit.core.judge.verdict import judge
 from reprokit.core.records.dumps import Frame, Raised
 from reprokit.core.records.observation import Observation
 from reprokit.host.pipeline.pipeline import JUDGE, reopened
 from reprokit.host.pipeline.state import Callbacks
-from reprokit.host.pipeline.step_runner import follow
+from reprokit.host.pipeline.step_runner import follow_steps
 from reprokit.host.pipeline.study_steps import Study
 from reprokit.host.run import run_directory
 
@@ -182,10 +182,10 @@ def capture(name: str, case: Case, variant: Variant, python: str, folder: Path) 
 
 def seen_in(run_path: Path) -> Observation:
     """The observation of a run, with stacks and chains as records."""
-    place = run_directory.reopen(run_path)
+    place = run_directory.reopen_run(run_path)
     try:
         state = reopened(place, Callbacks(lambda text: None), Study())
-        return follow(state, JUDGE).seen
+        return follow_steps(state, JUDGE).seen
     finally:
         place.release()
 
@@ -194,7 +194,7 @@ def innermost(raised: Raised | None) -> tuple[str, tuple[Frame, ...]]:
     """Message (type, where it is empty) of the innermost exception that says something of its own, and the frames nearest to it."""
     if raised is None:
         return "", ()
-    root = fr.root(raised)
+    root = fr.root_cause(raised)
     inward = raised.chain[: raised.chain.index(root) + 1]
     return root.message or root.type, next((link.frames for link in reversed(inward) if link.frames), ())
 
@@ -202,20 +202,20 @@ def innermost(raised: Raised | None) -> tuple[str, tuple[Frame, ...]]:
 def exact(kind: str, seen: Observation) -> tuple[str, tuple[Frame, ...]]:
     """The exact message and the frames of a failure, without any rule of ours but what a file is called."""
     if kind == "crash":
-        fault = evidence_.fatal(seen)
+        fault = evidence_.fatal_fault(seen)
         said = fr.parse_terminate(seen.stderr_tail)
         headline = (fault.headline if fault else "") or next((f.headline for f in seen.faults), "")
-        return said or headline, fr.normalise(fault.frames) if fault else ()
+        return said or headline, fr.normalise_frames(fault.frames) if fault else ()
     if kind in ("hang", "slow-compile"):
-        return "", fr.stable_part(evidence_.main_stacks(recent(seen)))
+        return "", fr.stable_part(evidence_.main_stacks(only_recent(seen)))
     if kind == "wrong-result" and seen.comparison:
         return str(seen.comparison.wrong[0]), ()
     if kind in ("recompile-limit", "recompile-storm") and seen.recompiled:
         return seen.recompiled[0].changes, ()
-    message, frames = innermost(evidence_.blamed(seen))
+    message, frames = innermost(evidence_.blamed_exception(seen))
     if kind == "graph-break" and not message:
         message = f"{seen.breaks[0].reason}: {seen.breaks[0].detail}" if seen.breaks else ""
-    return message, fr.normalise(frames)
+    return message, fr.normalise_frames(frames)
 
 
 def scrub(text: str) -> str:
@@ -246,7 +246,7 @@ def sighting(name: str, case: Case, variant: Variant, version: str, run_path: Pa
     return {
         "label": case.label, "target": f"benchmarks/bugs.py:{case.factory or name}", "settings": settings, "torch": version,
         "kind": verdict.kind, "message": scrub(message[: 2 * MESSAGE_CHARS])[:MESSAGE_CHARS],
-        "top3": [fr.show(f) for f in frames[:3]], "reason": scrub(verdict.reason)[:400],
+        "top3": [fr.show_frame(f) for f in frames[:3]], "reason": scrub(verdict.reason)[:400],
         "evidence": scrubbed(evidence.keep(verdict, seen)),
     }  # fmt: skip
 

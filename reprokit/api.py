@@ -47,7 +47,7 @@ def make():
 
 
 @dataclasses.dataclass(frozen=True)
-class Rehearsal:
+class TrialCompile:
     """How a compile went in the child."""
 
     is_fine: bool
@@ -101,7 +101,7 @@ def partial_compile(
     owner, first = places[0]
     given = _arguments(torch, model, owner[first], args, kwargs or {})
     if given is None:
-        _warn("runs eager", Rehearsal(False, "its layers are not called in a call of the model", was_tried=False))
+        _warn("runs eager", TrialCompile(False, "its layers are not called in a call of the model", was_tried=False))
         return model
     found = rehearse(owner[first], *given, timeout_s=timeout_s, output_dir=output_dir, **options)
     if not found.is_fine:
@@ -124,7 +124,7 @@ def smart_compile(
     import torch
 
     from reprokit.agent.experiments.compiled_parts import layers_of
-    from reprokit.core.growth.laws import grow
+    from reprokit.core.growth.laws import fit_law
 
     places = layers_of(torch, model)
     sizes = [n for n in SIZES if n < len(places)]
@@ -135,14 +135,14 @@ def smart_compile(
         try:
             small = _with_layers(torch, copy.deepcopy(model), size)
         except Exception as problem:
-            why = cuts.head(f"a copy with {size} layers cannot be made: {problem!r}", 300)
-            _warn("is compiled layer by layer", Rehearsal(False, why, was_tried=False))
+            why = cuts.cut_head(f"a copy with {size} layers cannot be made: {problem!r}", 300)
+            _warn("is compiled layer by layer", TrialCompile(False, why, was_tried=False))
             return partial_compile(model, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options)
         found = rehearse(small, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options)
         if not found.is_fine:
             return partial_compile(model, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options)
         points.append((size, found.cpu_s))
-    told = grow(points, len(places))
+    told = fit_law(points, len(places))
     if told.high <= timeout_s:
         return safe_compile(model, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options)
     return partial_compile(model, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options)
@@ -151,7 +151,7 @@ def smart_compile(
 def rehearse(
     model: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, *, timeout_s: float = TIMEOUT_S,
     output_dir: Path | str | None = None, **options: Any,
-) -> Rehearsal:  # fmt: skip
+) -> TrialCompile:  # fmt: skip
     """Compile and call a saved copy of ``model`` in a watched child; this process only waits.
 
     ``options`` are those of ``torch.compile`` and must be words, numbers and the like.
@@ -170,7 +170,9 @@ def rehearse(
         try:
             torch.save((model, tuple(args), dict(kwargs or {})), saved)
         except Exception as problem:
-            return Rehearsal(False, cuts.head(f"it cannot be saved for a rehearsal: {problem!r}", 300), was_tried=False)
+            return TrialCompile(
+                False, cuts.cut_head(f"it cannot be saved for a rehearsal: {problem!r}", 300), was_tried=False
+            )
         train = bool(getattr(model, "training", False)) and torch.is_grad_enabled()
         path = [p or "." for p in sys.path]
         factory.write_text(_FACTORY.format(path=path, file=str(saved), train=train), encoding="utf-8")
@@ -181,15 +183,17 @@ def rehearse(
         try:
             captured = pipeline.capture(request, Path(folder) / "out", _unsaid)
         except BadInput as problem:
-            return Rehearsal(False, f"it cannot be rehearsed: {problem}", was_tried=False)
+            return TrialCompile(False, f"it cannot be rehearsed: {problem}", was_tried=False)
         cpu_s = round(sum(captured.phases.values()), 2)
         if captured.verdict.kind == "ok":
             _share(Path(folder) / "cache")
-            return Rehearsal(True, cpu_s=cpu_s)
+            return TrialCompile(True, cpu_s=cpu_s)
         why = f"{captured.verdict.kind}: {captured.verdict.reason}"
         place = Path(output_dir or Path("reprokit-out") / f"rehearsal-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
         shutil.copytree(Path(folder) / "out", place, dirs_exist_ok=True)
-        return Rehearsal(False, why, cpu_s=cpu_s, pack=place / captured.pack_path.name if captured.pack_path else None)
+        return TrialCompile(
+            False, why, cpu_s=cpu_s, pack=place / captured.pack_path.name if captured.pack_path else None
+        )
 
 
 def _share(cache: Path) -> None:
@@ -229,7 +233,7 @@ def _with_layers(torch: Any, model: Any, count: int) -> Any:
     return model
 
 
-def _warn(then: str, found: Rehearsal) -> None:
+def _warn(then: str, found: TrialCompile) -> None:
     pack = f"; the pack is {found.pack}" if found.pack else ""
     warnings.warn(f"reprokit: the model {then}: {' '.join(found.why.split())}{pack}", stacklevel=3)
 
@@ -238,4 +242,4 @@ def _unsaid(text: str) -> None:
     """A program in production is told one line, at the end."""
 
 
-__all__ = ("Rehearsal", "count_parameters", "partial_compile", "rehearse", "safe_compile", "smart_compile")
+__all__ = ("TrialCompile", "count_parameters", "partial_compile", "rehearse", "safe_compile", "smart_compile")

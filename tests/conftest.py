@@ -89,20 +89,20 @@ def _place() -> Path:
     """A folder that is gone after the tests, with what Inductor asks the C++ compiler before it compiles anything."""
     place = Path(tempfile.mkdtemp(prefix="reprokit-tests-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
-    kept = compiler_cache.kept(sys.executable)
+    kept = compiler_cache.kept_cache(sys.executable)
     with filelock.FileLock(Path(tempfile.gettempdir()) / "reprokit-tests.lock"):
         if not kept.exists():
             environ = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(place / "first")}
             subprocess.run([sys.executable, "-c", _WARM_UP], env=environ, check=True)
-            compiler_cache.keep(place / "first", kept)
-    compiler_cache.copy(kept, place / "warm")
+            compiler_cache.keep_cache(place / "first", kept)
+    compiler_cache.copy_cache(kept, place / "warm")
     return place
 
 
 def warm_cache() -> Path:
     """A cache folder of Inductor's for one call, without any graph: so no test pays ten seconds for the compiler's start."""
     place = Path(tempfile.mkdtemp(dir=_place()))
-    compiler_cache.link(_place() / "warm", place)
+    compiler_cache.link_cache(_place() / "warm", place)
     return place
 
 

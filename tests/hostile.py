@@ -69,7 +69,7 @@ def packed(files: dict[str, bytes]) -> bytes:
     """A pack whose manifest agrees with it."""
     rows = {n: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in files.items()}
     manifest = json.dumps({"schema": 1, "made_by": "a stranger", "files": rows}).encode()
-    return tar_format.build([("manifest.json", manifest), *files.items()])
+    return tar_format.build_tar([("manifest.json", manifest), *files.items()])
 
 
 def call(*words: str) -> tuple[int, str, str]:
@@ -102,7 +102,7 @@ def check(words: tuple[str, ...], allowed: tuple[int, ...] = (0, 1, 2)) -> None:
 def read_pack(base: Path, number: int, folder: Path) -> None:
     """Change one JSON file of a pack, and read it with each command."""
     chance = random.Random(number)
-    files = {n: d for n, d in reader.read(base).files.items() if n != "manifest.json"}
+    files = {n: d for n, d in reader.read_pack(base).files.items() if n != "manifest.json"}
     name = chance.choice([n for n in sorted(files) if n.endswith(".json")])
     files[name] = changed(files[name], chance)
     pack = folder / "p.tar.gz"
@@ -129,7 +129,7 @@ def _prepare(pack: Path, folder: Path) -> None:
 
     with contextlib.suppress(BadInput):
         opened = reopen.open_pack(pack)
-        run = run_directory.create(folder / "out", f"minimize-{opened.verdict.kind}")
+        run = run_directory.create_run(folder / "out", f"minimize-{opened.verdict.kind}")
         case = reopen.case_of_pack(opened, run, sys.executable)
         reopen.what_would_run(case)
         minimization.limits_of(case).eased()

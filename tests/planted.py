@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 
-from reprokit.core.redaction.rules.token_formats import Shape
+from reprokit.core.redaction.rules.token_formats import TokenFormat
 
 LETTERS = string.ascii_letters + string.digits
 PRINTABLE = [ord(c) for c in string.ascii_letters + string.digits + " -_."]
@@ -27,7 +27,7 @@ def example(pattern: str, chance: random.Random, flags: int = 0) -> str:
     raise AssertionError(f"no example of {pattern}")
 
 
-def token(shape: Shape, chance: random.Random) -> tuple[str, str]:
+def token(shape: TokenFormat, chance: random.Random) -> tuple[str, str]:
     """A token of a row of the tables with what must be before it, and the token alone."""
     pattern = f"{shape.before}(?P<secret>{shape.pattern})"
     for _ in range(2_000):

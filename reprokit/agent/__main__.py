@@ -16,12 +16,12 @@ def main(argv: list[str]) -> int:
     if argv[0] == "env":
         from .record import inventory
 
-        print(json.dumps(inventory.collect(), default=repr))
+        print(json.dumps(inventory.collect_inventory(), default=repr))
         return 0
     if argv[0] == "models":
         from .target.hf import model_types
 
-        print(json.dumps(model_types.answer(json.loads(argv[1])), default=repr))
+        print(json.dumps(model_types.answer_models(json.loads(argv[1])), default=repr))
         return 0
     if argv[0] == "gpus":
         print(json.dumps(inventory_gpus()))
@@ -65,7 +65,9 @@ def write_kernels(path: str, runs_it: bool) -> int:
         print(simulate.problem, file=sys.stderr)
         return 2
     with contextlib.redirect_stdout(sys.stderr):  # what the program prints is no answer
-        found = kernel_launches.record(path) if runs_it else generated_kernels.write_all(path, codegen_only.load)
+        found = (
+            kernel_launches.record_launches(path) if runs_it else generated_kernels.write_all(path, codegen_only.load)
+        )
     print(json.dumps(found))
     return 0
 
@@ -79,14 +81,14 @@ def run_factory(spec: dict[str, Any]) -> int:
     if spec["kind"] != "module" and sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
         del sys.path[0]  # -m put the working directory there; a folder torch/ in it must not shadow torch
     try:
-        run_target.run(spec)
+        run_target.run_spec(spec)
     except BadTarget as bad:
         journal.write("bad_target", message=str(bad), has_run=not isinstance(bad, NoSuchTarget))
         if bad.__cause__ is not None:
             traceback.print_exception(bad.__cause__)
         return 2
     except Exception as error:
-        journal.write("exception", where="call", **exceptions.describe(error))
+        journal.write("exception", where="call", **exceptions.describe_exception(error))
         traceback.print_exc()
         return 1
     journal.write("finished")

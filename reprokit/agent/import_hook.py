@@ -77,14 +77,14 @@ def _before_triton() -> None:
     """A program that compiles kernels and imports no torch."""
     from .record import process_start
 
-    process_start.introduce()
+    process_start.introduce_process()
 
 
 def _before_torch() -> None:
     from . import simulate
     from .record import process_start
 
-    process_start.introduce()
+    process_start.introduce_process()
     simulate.before_torch()
 
 
@@ -94,9 +94,9 @@ def _after_torch() -> None:
     from .results import result_recorder
     from .torch_hooks import hooking, torch_trace
 
-    hooking.attempt(torch_trace.keep_apart)
-    overrides.install()
-    result_recorder.install()
+    hooking.attempt_hook(torch_trace.keep_apart)
+    overrides.install_overrides()
+    result_recorder.install_recorder()
     simulate.after_torch()
 
 

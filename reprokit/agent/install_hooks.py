@@ -10,14 +10,14 @@ from .experiments import overrides
 from .record import journal
 from .simulate import cudagraph_inputs
 from .torch_hooks import cudagraph_hooks, phases_and_graphs, recompile_hooks, torch_logs
-from .torch_hooks.hooking import attempt
+from .torch_hooks.hooking import attempt_hook
 
 
 def watch_dynamo() -> None:
     """Install the hooks that need only ``torch._dynamo``, which has just been imported."""
     import torch
 
-    if phases_and_graphs.version(torch.__version__) < phases_and_graphs.OLDEST_TORCH:
+    if phases_and_graphs.version_of(torch.__version__) < phases_and_graphs.OLDEST_TORCH:
         journal.write(
             "agent_problem",
             hook="watch_dynamo",
@@ -33,28 +33,28 @@ def watch_dynamo() -> None:
     )
     phases_and_graphs.BEFORE_COMPILE[:] = [overrides.before_compile]
     hooks = (
-        phases_and_graphs.keep_out, phases_and_graphs.phases, phases_and_graphs.lines, phases_and_graphs.graphs, phases_and_graphs.failures,
+        phases_and_graphs.keep_out, phases_and_graphs.hook_phases, phases_and_graphs.hook_lines, phases_and_graphs.hook_graphs, phases_and_graphs.hook_failures,
         *recompile_hooks.HOOKS, _dynamo_settings, torch_logs.send_to_file,
     )  # fmt: skip
     for hook in hooks:
-        attempt(hook)
+        attempt_hook(hook)
 
 
 def watch_inductor() -> None:
     """Install the hooks that need ``torch._inductor.compile_fx``."""
     hooks = [
-        phases_and_graphs.aten_graphs, phases_and_graphs.nodes, phases_and_graphs.calls, _inductor_settings, cudagraph_hooks.watch, torch_logs.listen,
+        phases_and_graphs.hook_aten_graphs, phases_and_graphs.hook_nodes, phases_and_graphs.hook_calls, _inductor_settings, cudagraph_hooks.watch_cudagraph_skips, torch_logs.listen_to_logs,
     ]  # fmt: skip
     if simulate.ASKED is not None:
-        hooks.append(cudagraph_inputs.watch)
+        hooks.append(cudagraph_inputs.watch_cudagraph_inputs)
     for hook in hooks:
-        attempt(hook)
+        attempt_hook(hook)
 
 
 def _dynamo_settings() -> None:
-    overrides.configure("torch._dynamo")
-    overrides.configure("torch._functorch")
+    overrides.change_settings("torch._dynamo")
+    overrides.change_settings("torch._functorch")
 
 
 def _inductor_settings() -> None:
-    overrides.configure("torch._inductor")
+    overrides.change_settings("torch._inductor")

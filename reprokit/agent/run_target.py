@@ -17,7 +17,7 @@ from .record import journal
 from .results import result_recorder
 from .simulate import refuse_driver
 from .target import factory, memory, tensor_parallel, timing
-from .target.factory import Target
+from .target.factory import BuiltTarget
 from .target.hf import build_model, configuration
 from .torch_hooks import phases_and_graphs
 
@@ -25,11 +25,11 @@ FREE_SHARE = 0.8
 """Real weights are taken when they need less than this share of the free memory."""
 
 
-def run(spec: dict[str, Any]) -> None:
+def run_spec(spec: dict[str, Any]) -> None:
     """Run ``spec`` (the host's spec.json); raises BadTarget for what the user must mend."""
     with _stage("import"):
         torch = _import_torch()
-        library = configuration.load() if spec["kind"] == "hf" else None
+        library = configuration.load_transformers() if spec["kind"] == "hf" else None
         gc.freeze()  # nothing here is the target's, and looking through it, at the end above all, costs a second
     if simulate.problem:
         raise BadTarget(simulate.problem)
@@ -44,19 +44,19 @@ def _run(torch: Any, library: Any, spec: dict[str, Any]) -> None:
     count = spec["tensor_parallel"]
     wanted = spec["device"] or ("cuda" if spec["gpu"] else None)
     device = _device(torch, tensor_parallel.device_of(torch, wanted, count) if count else wanted)
-    plan = build_model.plan(library, spec["place"], spec["name"], _given(spec)) if library else None
+    plan = build_model.plan_model(library, spec["place"], spec["name"], _given(spec)) if library else None
     is_fake = _is_fake(torch, spec, device, plan)
     torch.manual_seed(0)
     with contextlib.ExitStack() as stack:
-        mesh = tensor_parallel.join(torch, device or "cpu", count) if count else None
+        mesh = tensor_parallel.join_group(torch, device or "cpu", count) if count else None
         if is_fake:
-            result_recorder.discard()
+            result_recorder.discard_results()
         if is_fake and not spec["gpu"]:  # which is simulated in fake tensors already
             from torch._subclasses.fake_tensor import FakeTensorMode
 
             from .simulate import codegen_only
 
-            codegen_only.install()
+            codegen_only.stop_after_codegen()
             stack.enter_context(FakeTensorMode())
         with _stage("build"):
             try:
@@ -68,7 +68,7 @@ def _run(torch: Any, library: Any, spec: dict[str, Any]) -> None:
                     raise bad.__cause__ from None
                 raise BadTarget(f"{bad}; {_NO_VALUES}") from bad.__cause__
             if mesh is not None:
-                tensor_parallel.split(torch, target.model, mesh)
+                tensor_parallel.split_model(torch, target.model, mesh)
         _describe(torch, target, bool(spec["train"] or target.train))
         compiled = _compile(torch, target, spec) if spec["compile_it"] or result_recorder.ROLE else target.model
         is_train = bool(spec["train"] or target.train)
@@ -90,7 +90,7 @@ def _run(torch: Any, library: Any, spec: dict[str, Any]) -> None:
             with _stage("measure"):
                 _measure(torch, target, compiled, is_train, float(spec["measure_s"]))
         if mesh is not None and tensor_parallel.is_real():
-            tensor_parallel.leave()
+            tensor_parallel.leave_group()
 
 
 _NO_VALUES = "on a simulated GPU tensors hold no values, and no call reaches a device: leave such calls out, or run without --gpu where there is one"
@@ -109,7 +109,9 @@ def _given(spec: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in spec["knobs"].items() if v is not None}
 
 
-def build_target(torch: Any, spec: dict[str, Any], device: str | None, plan: build_model.Plan | None) -> Target:
+def build_target(
+    torch: Any, spec: dict[str, Any], device: str | None, plan: build_model.ModelPlan | None
+) -> BuiltTarget:
     """Make the model and its arguments, on ``device`` and with the knobs that were given."""
     kind, place, name = spec["kind"], spec["place"], spec["name"]
     knobs = _given(spec)
@@ -118,20 +120,20 @@ def build_target(torch: Any, spec: dict[str, Any], device: str | None, plan: bui
         if device:
             stack.enter_context(torch.device(device))
         if plan is not None:
-            return build_model.build(torch, plan)
+            return build_model.build_model(torch, plan)
         if kind == "zoo":
             entry = zoo.ZOO[name]
             knobs = {**entry.knobs, **knobs}
             make = importlib.import_module(f"..models.{entry.source}", __name__).make
             torch.set_default_dtype(getattr(torch, knobs.pop("dtype")))
             stack.callback(torch.set_default_dtype, default_dtype)
-            return factory.call(make, name, knobs)
+            return factory.call_factory(make, name, knobs)
         if "dtype" in knobs:
             knobs["dtype"] = getattr(torch, knobs["dtype"])
-        make = factory.find(kind, place, name)
+        make = factory.find_factory(kind, place, name)
         with contextlib.suppress(TypeError):
             journal.write("source", file=inspect.getsourcefile(inspect.unwrap(make)))
-        return factory.call(make, f"{place}:{name}", knobs)
+        return factory.call_factory(make, f"{place}:{name}", knobs)
 
 
 def _import_torch() -> Any:
@@ -143,7 +145,7 @@ def _import_torch() -> Any:
         raise BadTarget(
             f"{sys.executable} cannot import torch ({problem}); install it there, or name another interpreter with --python"
         ) from problem
-    if phases_and_graphs.version(torch.__version__) < phases_and_graphs.OLDEST_TORCH:
+    if phases_and_graphs.version_of(torch.__version__) < phases_and_graphs.OLDEST_TORCH:
         raise BadTarget(f"{sys.executable} has torch {torch.__version__}; reprokit needs 2.9 or newer")
     import torch._dynamo
 
@@ -168,7 +170,7 @@ def _device(torch: Any, wanted: str | None) -> str | None:
     return wanted
 
 
-def _is_fake(torch: Any, spec: dict[str, Any], device: str | None, plan: build_model.Plan | None) -> bool:
+def _is_fake(torch: Any, spec: dict[str, Any], device: str | None, plan: build_model.ModelPlan | None) -> bool:
     """Decide between real and fake tensors, and say so in the journal."""
     wanted = "fake" if spec["gpu"] else spec["weights"]
     if wanted != "auto":
@@ -195,19 +197,19 @@ def _is_fake(torch: Any, spec: dict[str, Any], device: str | None, plan: build_m
     return is_fake
 
 
-def _describe(torch: Any, target: Target, is_train: bool) -> None:
+def _describe(torch: Any, target: BuiltTarget, is_train: bool) -> None:
     is_module = isinstance(target.model, torch.nn.Module)
     count = sum(p.numel() for p in target.model.parameters()) if is_module else 0  # type: ignore[attr-defined]
     plain = {k: v for k, v in target.compile.items() if isinstance(v, (str, bool))}
     journal.write("target", form=target.form, is_module=is_module, train=is_train, parameters=count, compile=plain)
 
 
-def _compile(torch: Any, target: Target, spec: dict[str, Any]) -> Any:
+def _compile(torch: Any, target: BuiltTarget, spec: dict[str, Any]) -> Any:
     options = {**target.compile, **spec["compile"]}
     try:
         return torch.compile(target.model, **options)
     except Exception as problem:
-        text = cuts.head(" ".join(str(problem).split()), 300)
+        text = cuts.cut_head(" ".join(str(problem).split()), 300)
         raise BadTarget(f"torch.compile refused {options}: {type(problem).__name__}: {text}") from problem
 
 
@@ -229,9 +231,9 @@ def _call(
     loss.backward()
 
 
-def _measure(torch: Any, target: Target, compiled: Any, is_train: bool, budget_s: float) -> None:
+def _measure(torch: Any, target: BuiltTarget, compiled: Any, is_train: bool, budget_s: float) -> None:
     """Time all calls, eager and compiled; what was recorded for a comparison is complete."""
-    result_recorder.finish()
+    result_recorder.finish_recording()
 
     def pass_over(model: Any) -> None:
         for args, kwargs in target.calls:
@@ -241,7 +243,7 @@ def _measure(torch: Any, target: Target, compiled: Any, is_train: bool, budget_s
         with torch.compiler.set_stance("force_eager"):  # its layers may be compiled in place
             pass_over(target.model)
 
-    timing.measure(torch, in_eager, lambda: pass_over(compiled), budget_s)
+    timing.time_calls(torch, in_eager, lambda: pass_over(compiled), budget_s)
 
 
 @contextlib.contextmanager

@@ -83,7 +83,7 @@ def main() -> None:
     from reprokit.core.judge import machine_limits
     from reprokit.core.shared.errors import BadInput
 
-    inherited_settings.take_over()
+    inherited_settings.take_over_settings()
     signals_before = interrupts.count
     try:
         status = cli.main(standalone_mode=False)
@@ -96,7 +96,7 @@ def main() -> None:
             out.PROGRESS.text(problem.format_message() + "\n")  # type: ignore[union-attr]
             sys.exit(2)
         text = problem.format_message() if isinstance(problem, click.UsageError) else str(problem)
-        out.say(text)
+        out.print_line(text)
         status = 2
     except click.exceptions.Exit as left:
         status = left.exit_code
@@ -104,11 +104,11 @@ def main() -> None:
         status = 3
         if out.RESULTS.is_lost():  # click printed a help text
             pass
-        elif spent := machine_limits.limit_of(problem):
+        elif spent := machine_limits.limit_in(problem):
             status = 2
-            out.say(f"cannot go on: {spent}")
+            out.print_line(f"cannot go on: {spent}")
         else:  # a defect of reprokit: keep the traceback, do not show it to the user
-            out.say(f"this is a defect of reprokit; please report it with {_keep_traceback()}")
+            out.print_line(f"this is a defect of reprokit; please report it with {_keep_traceback()}")
     if interrupts.count > signals_before:
         status = 130
     if status in (2, 3) and sys.argv[1:2] == ["bisect"] and "--git" in sys.argv:

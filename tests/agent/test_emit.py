@@ -18,7 +18,9 @@ def record(function: Any, *args: Any, **options: Any) -> str:
     scripts: list[str] = []
 
     def backend(gm: Any, inputs: Any) -> Any:
-        scripts.append(graph_source.standalone(gm, graph_source.describe_inputs(gm, inputs), level="dynamo", cid="0/0"))
+        scripts.append(
+            graph_source.standalone_program(gm, graph_source.describe_inputs(gm, inputs), level="dynamo", cid="0/0")
+        )
         return gm
 
     torch._dynamo.reset()

@@ -37,8 +37,8 @@ LINES = {
 }
 
 
-def made(path: Path, name: str, **knobs: Any) -> factory.Target:
-    return factory.call(factory.find("file", str(path), name), f"{path.name}:{name}", knobs)
+def made(path: Path, name: str, **knobs: Any) -> factory.BuiltTarget:
+    return factory.call_factory(factory.find_factory("file", str(path), name), f"{path.name}:{name}", knobs)
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from reprokit.agent.record import journal
 
 journal.RUN_DIR = os.environ["PLACE"]
 os.makedirs(journal.RUN_DIR + "/journal", exist_ok=True)
-per_graph.Watch(torch).install()
+per_graph.GraphWatch(torch).install()
 
 class Halved(torch.autograd.Function):
     @staticmethod

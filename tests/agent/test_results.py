@@ -19,7 +19,7 @@ from reprokit.agent.record import journal
 from reprokit.agent.results import result_recorder
 
 journal.RUN_DIR = os.environ["PLACE"]
-result_recorder.install(os.environ["ROLE"], os.environ["PLACE"] + "/results")
+result_recorder.install_recorder(os.environ["ROLE"], os.environ["PLACE"] + "/results")
 
 class Net(nn.Module):
     def __init__(self):
@@ -67,7 +67,7 @@ told = {
     "length": len(torch.compile(nn.Sequential(nn.ReLU()))),
     "is_own_copy": next(copied.parameters()) is not next(compiled.parameters()),
 }
-result_recorder.finish()
+result_recorder.finish_recording()
 rows = torch.load(f"{os.environ['PLACE']}/results/{os.environ['ROLE']}.pt")["rows"]
 told["rows"] = [[r["call"], r["name"]] for r in rows]
 told["values"] = [r["value"] for r in rows if "value" in r]
@@ -108,7 +108,7 @@ from reprokit.agent.results import result_recorder
 
 journal.RUN_DIR = os.environ["PLACE"]
 result_recorder.MOST_BYTES = 4 * 300
-result_recorder.install("eager", os.environ["PLACE"] + "/results")
+result_recorder.install_recorder("eager", os.environ["PLACE"] + "/results")
 f = torch.compile(lambda x: x.sum())
 seen = []
 for _ in range(5):
@@ -117,7 +117,7 @@ for _ in range(5):
     seen.append(weakref.ref(x))
     del x
 print(sum(x() is not None for x in seen))
-result_recorder.finish()
+result_recorder.finish_recording()
 told = torch.load(os.environ["PLACE"] + "/results/eager.pt")
 print(sum(row["name"].startswith("gradient") for row in told["rows"]))
 print(told["skipped"]["tensors"])

@@ -39,7 +39,7 @@ def described(function: Any, **options: Any) -> dict[str, Any]:
     real = OutputGraph._call_user_compiler
 
     def hook(self: Any, *args: Any, **kwargs: Any) -> Any:
-        found.append(compile_settings.describe(self.compiler_fn))
+        found.append(compile_settings.describe_settings(self.compiler_fn))
         return real(self, *args, **kwargs)
 
     torch._dynamo.reset()

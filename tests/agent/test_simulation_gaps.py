@@ -15,7 +15,7 @@ from reprokit.core.judge.verdict import judge
 from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared import gpus
-from reprokit.host.run.launch import simulation
+from reprokit.host.run.launch import simulation_variables
 
 from ..conftest import ROOT, clean_environ
 
@@ -64,13 +64,13 @@ def run(removed, target):
 
     def without(real):
         def replacing(self, owner, name, *args, **more):
-            names.append(f"{device.label(owner)}.{name}")
+            names.append(f"{device.owner_name(owner)}.{name}")
             if names[-1] != removed:
                 real(self, owner, name, *args, **more)
         return replacing
 
     for word in ("put", "around"):
-        setattr(device.Replacing, word, without(getattr(device.Replacing, word)))
+        setattr(device.SymbolReplacer, word, without(getattr(device.SymbolReplacer, word)))
     if removed == "torch.cuda.device_count":
         torch.cuda._device_count_nvml = lambda: 7  # as on a machine with seven of them
     simulate.after_torch()
@@ -79,7 +79,7 @@ def run(removed, target):
     try:
         exec(compile(target, "target.py", "exec"), {})
     except Exception as error:
-        return exceptions.describe(error)
+        return exceptions.describe_exception(error)
     return {"chain": []}
 
 def forked(removed, target):
@@ -132,7 +132,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     gpu = dataclasses.asdict(gpus.GPUS["h100"])
     told = {"REPROKIT_RUN_DIR": str(place), "OPENBLAS_NUM_THREADS": "1", "TORCHINDUCTOR_BENCHMARK_FUSION": "1"}
     environ = clean_environ(
-        PYTHONPATH=str(ROOT), TORCHINDUCTOR_CACHE_DIR=str(place / "cache"), **told, **simulation(gpu)
+        PYTHONPATH=str(ROOT), TORCHINDUCTOR_CACHE_DIR=str(place / "cache"), **told, **simulation_variables(gpu)
     )
     words = [sys.executable, place / "script.py", place / "target.py"]
     done = subprocess.run(words, capture_output=True, text=True, env=environ, check=False)

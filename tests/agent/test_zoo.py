@@ -18,7 +18,7 @@ def test_stated_parameters_are_the_built_ones(name: str) -> None:
     knobs = {k: v for k, v in ZOO[name].knobs.items() if k != "dtype"}
     with FakeTensorMode():
         made = importlib.import_module(f"reprokit.agent.models.{ZOO[name].source}").make(**knobs)
-        model = factory.check(made, name).model
+        model = factory.check_target(made, name).model
         assert sum(p.numel() for p in model.parameters()) == ZOO[name].parameters  # type: ignore[attr-defined]
 
 
@@ -37,7 +37,9 @@ def test_small_models_compute(name: str) -> None:
     """Real weights, real numbers, every call."""
     torch.manual_seed(0)
     knobs = {k: v for k, v in ZOO[name].knobs.items() if k != "dtype"}
-    target = factory.check(importlib.import_module(f"reprokit.agent.models.{ZOO[name].source}").make(**knobs), name)
+    target = factory.check_target(
+        importlib.import_module(f"reprokit.agent.models.{ZOO[name].source}").make(**knobs), name
+    )
     with torch.no_grad():
         for args, kwargs in target.calls:
             assert torch.isfinite(target.model(*args, **kwargs)).all()

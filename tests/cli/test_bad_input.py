@@ -172,7 +172,7 @@ def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> N
     from reprokit.host.request.run_request import Request
     from reprokit.host.request.target import Target
     from reprokit.host.run import observation_reader
-    from reprokit.host.run.restore_run import restore
+    from reprokit.host.run.restore_run import restore_run
 
     path = write(
         "t.py",
@@ -182,7 +182,7 @@ def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> N
     journal = next((done.run_dir / "journal").glob("*.jsonl"))
     whole = journal.read_bytes()
     pid = int(journal.stem)
-    outcome = restore(done.run_dir)[1]
+    outcome = restore_run(done.run_dir)[1]
     assert (outcome.exit_status, outcome.main_pid) == (1, pid)
     request = Request(Target("command", command=("python",)))
     stderr = done.run_dir / "logs" / "stderr.txt"
@@ -190,7 +190,7 @@ def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> N
         kinds = set()
         for cut in range(0, len(whole) + 1, max(1, len(whole) // 400)):
             journal.write_bytes(whole[:cut])
-            seen = observation_reader.observe(
+            seen = observation_reader.read_observation_of(
                 request, outcome, done.run_dir, observation_reader.read_journals(done.run_dir)
             )
             verdict = judge(seen)

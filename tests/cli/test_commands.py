@@ -258,7 +258,7 @@ def test_no_secret_enters_a_pack(write: Any, tmp_path: Path) -> None:
         "Zx81abcd9",
         env=env,
     )
-    pack = reader.read(Path(done.json["pack"]))
+    pack = reader.read_pack(Path(done.json["pack"]))
     for name, data in pack.files.items():
         if name.startswith("trace/"):
             import gzip

@@ -51,7 +51,7 @@ def test_stacks_of_a_hang(body: str, write: Any, tmp_path: Path) -> None:
     assert (done.status, done.kind) == (1, "hang"), done.out
     assert os.path.exists(mark)
     assert done.json["signature"]["title"].startswith("hang: backend | <user>:backend")
-    pack = reader.read(Path(done.json["pack"]))
+    pack = reader.read_pack(Path(done.json["pack"]))
     dumps = {(d["tool"], d["number"]): d for d in pack.json("observation.json")["dumps"] if d["threads"]}
     tools = [tool for tool, _ in dumps]
     assert tools.count("py-spy") >= 3
@@ -106,7 +106,7 @@ def test_an_interrupt_leaves_a_pack(number: signal.Signals, write: Any, tmp_path
     found = json.loads(out)
     assert found["verdict"]["cause"] == "interrupted"
     assert found["verdict"]["phase"] == "backend"
-    pack = reader.read(Path(found["pack"]))
+    pack = reader.read_pack(Path(found["pack"]))
     assert any(n.startswith("stacks/1-py-spy") for n in pack.files)
     assert survivors(env["HANG_MARK"]) == []
 
@@ -220,7 +220,7 @@ def test_files_that_cannot_grow(tmp_path: Path) -> None:
     if done.json["pack"] is None:
         assert any(m["what"] == "pack" for m in done.json["missing"])
     else:
-        reader.read(Path(done.json["pack"]))
+        reader.read_pack(Path(done.json["pack"]))
     for path in done.run_dir.rglob("*.draft"):
         pytest.fail(f"{path} is half a file")
 
@@ -274,7 +274,7 @@ def test_a_disk_that_fills_up_before_the_dumps(write: Any, tmp_path: Path) -> No
         if done.json["pack"] is None:  # what the target's end freed may be just enough
             assert any(m["what"] == "pack" for m in done.json["missing"])
         else:
-            reader.read(Path(done.json["pack"]))
+            reader.read_pack(Path(done.json["pack"]))
     finally:
         subprocess.run(["umount", "-l", place], check=False)
 

@@ -38,7 +38,7 @@ def packs(place: Path) -> list[Path]:
     """The packs below a folder, each of which can be read."""
     found = sorted(place.rglob("*.tar.gz"))
     for path in found:
-        reader.read(path)
+        reader.read_pack(path)
     return found
 
 
@@ -68,7 +68,7 @@ def test_a_stream_that_is_gone_does_not_cost_the_pack(redirection: str, as_json:
     assert wait_until(lambda: status.exists() and status.read_text().strip(), 60)
     assert status.read_text().strip() == "3"
     (pack,) = packs(tmp_path)
-    logs = reader.read(pack).files
+    logs = reader.read_pack(pack).files
     assert logs["logs/stdout.txt"].count(b"\n") == logs["logs/stderr.txt"].count(b"\n") == 200
 
 
@@ -187,7 +187,7 @@ def test_names_that_no_pack_can_hold(write: Any, tmp_path: Path) -> None:
         "deep = place + b'/'.join([b'd' * 60] * 10)\nos.makedirs(deep)\nopen(deep + b'/deep.txt', 'w').write('kept deep')\n",
     )
     done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
-    pack = reader.read(Path(done.json["pack"]))
+    pack = reader.read_pack(Path(done.json["pack"]))
     assert sum(data.startswith(b"kept ") for data in pack.files.values()) == 9
     assert reprokit("show", done.json["pack"]).status == 0
 

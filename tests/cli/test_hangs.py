@@ -69,7 +69,7 @@ def test_cause_and_phase(kind: str, tmp_path: Path) -> None:
     done = capture(kind, tmp_path, env=env)
     verdict = check(kind, done)
     assert verdict["detail"] in verdict["reason"] or verdict["detail"][:80] in verdict["reason"]
-    pack = reader.read(Path(done.json["pack"]))
+    pack = reader.read_pack(Path(done.json["pack"]))
     rounds = {d["number"] for d in pack.json("observation.json")["dumps"] if d["threads"]}
     assert len(rounds) >= 3
     assert {"report.html", "report.json", "evidence.json"} <= set(pack.files)
@@ -92,7 +92,7 @@ def test_several_ranks(kind: str, tmp_path: Path) -> None:
     """A journal and stacks for each rank; the odd one out stands first."""
     done = capture(kind, tmp_path)
     verdict = check(kind, done)
-    report = reader.read(Path(done.json["pack"])).json("report.json")
+    report = reader.read_pack(Path(done.json["pack"])).json("report.json")
     assert [s["who"] for s in report["stacks"]] == ["rank 1", "rank 0"]
     if kind == "gloo_compiled":
         assert verdict["path"][0].startswith("rank 1 is elsewhere: sleep") and "rank 0 waits in" in verdict["path"][1]
@@ -107,13 +107,13 @@ def test_a_factory_that_hangs_is_asked_more(tmp_path: Path) -> None:
     sample = KINDS.parents[2] / "samples" / "hang.py"
     words = ("capture", "--json", "--stall", "5", "--model", f"{sample}:make")
     done = reprokit(*words, "--output-dir", tmp_path / "asked")
-    issue = reader.read(Path(done.json["pack"])).files["issue.md"].decode()
+    issue = reader.read_pack(Path(done.json["pack"])).files["issue.md"].decode()
     assert "cause `lock-deadlock`" in issue and "pass at work: `post_grad_custom_post_pass`" in issue
     assert "without `torch.compile`: it passed in" in issue
     assert 'with backend="eager": it ends well in' in issue
     assert "graph_transform_observer.py" in issue
     left = reprokit(*words, "--no-escalate", "--output-dir", tmp_path / "left")
-    assert "backend=" not in reader.read(Path(left.json["pack"])).files["issue.md"].decode()
+    assert "backend=" not in reader.read_pack(Path(left.json["pack"])).files["issue.md"].decode()
     assert left.json["signature"] == done.json["signature"]
 
 
@@ -196,7 +196,7 @@ def test_reprokit_killed_in_a_hang_can_be_packed(write: Any, tmp_path: Path) -> 
     done = reprokit("pack", "--json", out / "run-001")
     assert (done.status, done.json["verdict"]["cause"]) == (130, "interrupted")
     assert done.json["verdict"]["phase"] == "fx-passes"
-    pack = reader.read(Path(done.json["pack"]))
+    pack = reader.read_pack(Path(done.json["pack"]))
     assert any(n.startswith("stacks/") for n in pack.files) and "report.html" in pack.files
 
 
@@ -224,7 +224,7 @@ def test_a_target_that_writes_nonsense_into_its_own_journal_leaves_a_pack(write:
     )
     done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
     assert (done.status, done.kind) == (0, "ok"), done.out + done.err
-    assert "report.html" in reader.read(Path(done.json["pack"])).files
+    assert "report.html" in reader.read_pack(Path(done.json["pack"])).files
     again = reprokit("pack", "--json", done.run_dir)
     assert (again.status, again.kind) == (0, "ok"), again.err
 

@@ -120,7 +120,7 @@ def test_a_pack_with_one_changed_value_is_read_or_refused(captured: Done) -> Non
 @pytest.mark.parametrize("kind", ["superlinear-compile", "wrong-result", "hang", "kernel"])
 def test_other_kinds_of_packs_with_one_changed_value(kind: str, captured: Done, tmp_path: Path) -> None:
     """The same for what only some packs have: growth, a GPU, a kernel, an operator that departs."""
-    files = {n: d for n, d in reader.read(Path(captured.json["pack"])).files.items() if n != "manifest.json"}
+    files = {n: d for n, d in reader.read_pack(Path(captured.json["pack"])).files.items() if n != "manifest.json"}
     sizes = [{"size": n, "cpu_s": float(n), "is_used": True, "phases": {"codegen": float(n)}} for n in (1, 2, 4)]
     told = {
         "kernel": {"kernel": "k.py"}, "hang": {"quiet_s": 3.0, "endless_line": "x.py:3"}, "wrong-result": {"departs_in": "lowerings"},

@@ -20,7 +20,7 @@ EVIL = "https://evil.example/"
 
 def make(path: Path, kind: str = "exception", title: str = TITLE, drop: str = "", **more: Any) -> Path:
     """A pack as capture leaves it, with an address of its own in it."""
-    draft = packing.Draft()
+    draft = packing.PackDraft()
     party = "triton" if more.get("kernel") else "torch"
     verdict = {"kind": kind, "phase": "codegen", "cause": None, "reason": "it was raised", "responsible": party}
     draft.add_json("verdict.json", verdict)
@@ -30,7 +30,9 @@ def make(path: Path, kind: str = "exception", title: str = TITLE, drop: str = ""
         if name != drop:
             draft.add_text(f"issue/{name}.md", f"the {name}\x1b[2J\u202e\n")
     draft.add_text("issue/url.txt", EVIL)
-    return packing.write(packing.build(draft, lambda contents, trimmed, hidden: "readme"), path, "pack.tar.gz")
+    return packing.write_tarball(
+        packing.build_tarball(draft, lambda contents, trimmed, hidden: "readme"), path, "pack.tar.gz"
+    )
 
 
 def test_where_everything_goes(tmp_path: Path) -> None:

@@ -435,7 +435,7 @@ def test_what_a_pack_would_run_is_all_shown(captured: Done, tmp_path: Path) -> N
     from reprokit.host.pack import reader, reopen
     from reprokit.host.run import run_directory
 
-    pack = reader.read(Path(captured.json["pack"]))
+    pack = reader.read_pack(Path(captured.json["pack"]))
     files = {n: d for n, d in pack.files.items() if n != "manifest.json"}
     values = [n for n in files if n.endswith("values.json")]
     evil = "cpu') if __import__('os').system('touch pwned') else torch.randn(1, device='cpu"
@@ -451,7 +451,7 @@ def test_what_a_pack_would_run_is_all_shown(captured: Done, tmp_path: Path) -> N
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
     opened = reopen.open_pack(path)
-    place = run_directory.create(tmp_path / "work", "evil")
+    place = run_directory.create_run(tmp_path / "work", "evil")
     shown = reopen.what_would_run(reopen.case_of_pack(opened, place, sys.executable))
     place.release()
     assert values and "touch pwned" in shown and "__import__" not in shown
@@ -460,7 +460,7 @@ def test_what_a_pack_would_run_is_all_shown(captured: Done, tmp_path: Path) -> N
 def test_numpy_in_the_targets_environment_is_no_obstacle(tmp_path: Path) -> None:
     """Its linear algebra starts threads as soon as it is imported, and a process with threads must not be forked."""
     from reprokit.host.probe import client
-    from reprokit.host.probe.candidate import Limits
+    from reprokit.host.probe.candidate import ProbeLimits
 
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(
@@ -470,8 +470,10 @@ def test_numpy_in_the_targets_environment_is_no_obstacle(tmp_path: Path) -> None
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(tmp_path / "site")
     try:
-        with client.Server(tmp_path, sys.executable, "aot") as server:
-            outcome, folder = server.run("import os\nprint(os.environ.get('OPENBLAS_NUM_THREADS'))\n", Limits(60.0))
+        with client.ProbeServer(tmp_path, sys.executable, "aot") as server:
+            outcome, folder = server.run(
+                "import os\nprint(os.environ.get('OPENBLAS_NUM_THREADS'))\n", ProbeLimits(60.0)
+            )
             assert outcome.exit_status == 0 and (folder / "logs" / "stdout.txt").read_text().strip() == "None"
     finally:
         os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)

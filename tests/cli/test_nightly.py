@@ -97,7 +97,9 @@ def test_a_night_says_what_is_new(night: Done) -> None:
     assert bug["title"].startswith("exception: backend | NotImplementedError: erf is too hard @ <user>:picky")
     assert (bug["tonight"], bug["hits"], bug["is_news"]) == (2, 2, True)
     assert "torch.compile(repro" in bug["repro"] and bug["repro_lines"] < 20, bug["repro"]
-    assert reader.read(place_of(night) / "reprokit-nightly" / bug["pack"]).json("verdict.json")["kind"] == "exception"
+    assert (
+        reader.read_pack(place_of(night) / "reprokit-nightly" / bug["pack"]).json("verdict.json")["kind"] == "exception"
+    )
     assert told["healthy"] == 1
     (lost,) = told["lost"]
     assert "environment gone: python /nowhere/python: there is no such program" in lost["why"]
@@ -267,30 +269,30 @@ def test_a_damaged_ledger_is_made_again(tmp_path: Path) -> None:
 
 def test_a_history_is_made_again_from_folders(tmp_path: Path) -> None:
     """Twelve nights of one day, told apart by number and not by name: what was fixed and came back is back."""
-    asked = suite_file.read(marked(tmp_path, ("a", 0)))
+    asked = suite_file.read_suite(marked(tmp_path, ("a", 0)))
     told = [failing("lost"), *[healthy()] * 10, failing("lost")]
 
     def run(output: Path, ledger_path: Path, results: list[dict[str, Any]]) -> list[tuple[str, str]]:
         with ledger_file.open_ledger(ledger_path, is_new_ok=True) as store:
             for one in results:
-                work = nights_of.begin(asked, asked.cells, {"default": "python"}, {}, output, store, print)
+                work = nights_of.begin_jobs(asked, asked.cells, {"default": "python"}, {}, output, store, print)
                 key = work.jobs[0].folder / "spec.json"
                 whole = {**result(one), "key": json.loads(key.read_text())["key"], "minimized": None}
                 (work.jobs[0].folder / "result.json").write_text(json.dumps(whole))
-                nights_of.collect(work)
-                nights_of.close(work, is_complete=True)
+                nights_of.collect_results(work)
+                nights_of.end_night(work, is_complete=True)
             return [
                 tuple(r) for r in store.all("SELECT status, what FROM bug JOIN event ON bug = bug.id ORDER BY event.id")
             ]
 
-    with nights_of.hold(tmp_path / "out") as output:
+    with nights_of.hold_night(tmp_path / "out") as output:
         first = run(output, tmp_path / "one.sqlite", told)
         assert [what for _, what in first] == ["new", "open", "fixed", "regressed"]
         with ledger_file.open_ledger(tmp_path / "two.sqlite", is_new_ok=True) as store:
-            nights_of.begin(asked, asked.cells, {"default": "python"}, {}, output, store, print)
+            nights_of.begin_jobs(asked, asked.cells, {"default": "python"}, {}, output, store, print)
             again = [tuple(r) for r in store.all("SELECT status, what FROM bug JOIN event ON bug = bug.id ORDER BY event.id")]  # fmt: skip
     assert again == first
-    with nights_of.hold(tmp_path / "other") as output:  # another folder's night of the same day is another night
+    with nights_of.hold_night(tmp_path / "other") as output:  # another folder's night of the same day is another night
         assert run(output, tmp_path / "one.sqlite", [healthy()])[-1][1] == "open"
     with ledger_file.open_ledger(tmp_path / "one.sqlite") as store:
         assert store.all("SELECT count(*) AS n FROM night")[0]["n"] == 13
@@ -396,7 +398,9 @@ def test_nothing_is_pruned_of_open_bugs(tmp_path: Path) -> None:
     """Run directories go by the suite's policy, packs only when their bug has long been fixed."""
     from reprokit.host.nightly.ledger import prune
 
-    asked = suite_file.read(marked(tmp_path, ("a", 0), head="[keep]\nnights = 3\nhealthy_nights = 1\nfixed_nights = 4"))
+    asked = suite_file.read_suite(
+        marked(tmp_path, ("a", 0), head="[keep]\nnights = 3\nhealthy_nights = 1\nfixed_nights = 4")
+    )
     store = new_ledger(tmp_path)
     packs = []
 
@@ -409,7 +413,7 @@ def test_nothing_is_pruned_of_open_bugs(tmp_path: Path) -> None:
         return result(*[{**a, "pack": str(packs[-1])} for a in attempts], folder=str(folder))
 
     def here() -> tuple[list[int], list[int]]:
-        prune.prune(store, asked, tmp_path)
+        prune.prune_output(store, asked, tmp_path)
         folders = [i for i, p in enumerate(packs) if (p.parent / "run-001").exists()]
         return folders, [i for i, p in enumerate(packs) if p.exists()]
 
@@ -435,9 +439,9 @@ def test_nothing_in_a_report_is_markup(tmp_path: Path) -> None:
     told = {**failing(bad), "torch": f"2.13\n\n# {bad}"}
     small = {"signature": told["signature"]["id"], "text": f"```\n{bad}\n```", "lines": 3, "pack": None}
     one_night(store, a=result(told, minimized=small))
-    report = night_report.report(store)
-    assert "<script>x" not in night_report_files.page(report)
-    digest = night_report_files.digest(report)
+    report = night_report.make_report(store)
+    assert "<script>x" not in night_report_files.page_text(report)
+    digest = night_report_files.digest_text(report)
     blocks = re.sub(r"(?ms)^ *(`{3,}).*?^ *\1$", "", digest)
     outside = re.sub(r"(?<!`)(`+)(?!`)[^\n]+?(?<!`)\1(?!`)", "", blocks)  # without code
     for word in (
@@ -480,7 +484,7 @@ def test_errors_in_a_suite_name_line_and_key(tmp_path: Path, text: str, words: s
     place = tmp_path / "suite.toml"
     place.write_text(text)
     with pytest.raises(suite_file.BadInput, match=words) as told:
-        suite_file.read(place)
+        suite_file.read_suite(place)
     assert "\n" not in str(told.value) and str(place) in str(told.value)
 
 
@@ -488,7 +492,7 @@ def test_init_writes_a_suite_that_reads(tmp_path: Path) -> None:
     """The suite that init writes is read without a complaint, and is not overwritten."""
     done = reprokit("nightly", "init", "--json", cwd=tmp_path)
     assert done.json["suite"] == "suite.toml"
-    cells = suite_file.read(tmp_path / "suite.toml").cells
+    cells = suite_file.read_suite(tmp_path / "suite.toml").cells
     assert {c.target for c in cells} == {"llama-tiny", "hf:bert"}
     again = reprokit("nightly", "init", cwd=tmp_path)
     assert again.status == 2 and "exists already" in again.err

@@ -64,18 +64,18 @@ def test_a_night_as_arrays(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.M
     with place.open("a") as file:
         file.write('gpus = 1\n[[targets]]\ncommand = ["{python}", "mark.py", "c", "0"]\n')
         file.write('[[targets]]\ncommand = ["{python}", "mark.py", "d", "0"]\ncores = 4000\n')
-    asked = suite_file.read(place)
+    asked = suite_file.read_suite(place)
     for name, value in {**slurm.environ, "MARKS": str(tmp_path / "marks")}.items():
         monkeypatch.setenv(name, value)
     with (
         ledger_file.open_ledger(tmp_path / "ledger.sqlite", is_new_ok=True) as store,
-        night.hold(tmp_path / "out") as out,
+        night.hold_night(tmp_path / "out") as out,
     ):
-        work = night.begin(asked, asked.cells, {"default": sys.executable}, {}, out, store, print)
-        with interrupts.held():
-            engine.run(work, lambda words: None, print, ask_s=0.5, grace_s=3)
-        night.close(work, is_complete=True)
-        told = night_report.report(store)
+        work = night.begin_jobs(asked, asked.cells, {"default": sys.executable}, {}, out, store, print)
+        with interrupts.deferred():
+            engine.run_on_slurm(work, lambda words: None, print, ask_s=0.5, grace_s=3)
+        night.end_night(work, is_complete=True)
+        told = night_report.make_report(store)
     assert (told["exit_code"], told["healthy"], told["night"]["runs"]) == (3, 3, 4)
     (lost,) = told["lost"]
     assert "PartitionConfig" in lost["why"]
@@ -154,12 +154,12 @@ def test_a_node_that_fails(slurm: Cluster, tmp_path: Path) -> None:
 @contextlib.contextmanager
 def planned(folder: Path, *names: str) -> Iterator[night.Night]:
     """A planned night of these jobs."""
-    asked = suite_file.read(marked(folder, *((name, 20) for name in names)))
+    asked = suite_file.read_suite(marked(folder, *((name, 20) for name in names)))
     with (
         ledger_file.open_ledger(folder / "ledger.sqlite", is_new_ok=True) as store,
-        night.hold(folder / "out") as place,
+        night.hold_night(folder / "out") as place,
     ):
-        yield night.begin(asked, asked.cells, {"default": sys.executable}, {}, place, store, print)
+        yield night.begin_jobs(asked, asked.cells, {"default": sys.executable}, {}, place, store, print)
 
 
 @pytest.fixture
@@ -185,8 +185,8 @@ def run_until(work: night.Night, is_enough: Callable[[str], bool], **options: fl
         if is_enough(words):
             raise KeyboardInterrupt
 
-    with interrupts.held(), pytest.raises(KeyboardInterrupt):
-        engine.run(work, show, said.append, **{"ask_s": 0.2, "grace_s": 60, **options})
+    with interrupts.deferred(), pytest.raises(KeyboardInterrupt):
+        engine.run_on_slurm(work, show, said.append, **{"ask_s": 0.2, "grace_s": 60, **options})
     return said
 
 
@@ -204,12 +204,12 @@ def test_more_than_an_array_may_have(slurm: Cluster, shell: None, tmp_path: Path
         return not slurm.ask("squeue", "--noheader")
 
     with planned(tmp_path, *"abcde") as work:
-        assert not engine.holds(work.path)
+        assert not engine.holds_jobs(work.path)
         run_until(work, lambda words: "pending" in words)
         assert [*map(len, noted(work))] == [3, 2]
-        assert engine.holds(work.path)
-        engine.forget(work.path)
-        assert not engine.holds(work.path)
+        assert engine.holds_jobs(work.path)
+        engine.forget_jobs(work.path)
+        assert not engine.holds_jobs(work.path)
         wait_for(is_empty)
         said = run_until(work, lambda words: "pending" in words)
         assert [*map(len, noted(work))] == [3, 2, 0, 0, 3, 2]
@@ -219,17 +219,17 @@ def test_more_than_an_array_may_have(slurm: Cluster, shell: None, tmp_path: Path
 
 def test_taken_without_an_answer(slurm: Cluster, work: night.Night, monkeypatch: pytest.MonkeyPatch) -> None:
     """A submission whose answer was lost is found by its name; a line torn by a kill is passed over."""
-    submit = commands.submit
+    submit = commands.submit_array
 
     def lose(*words: Any) -> list[str]:
         submit(*words)
-        raise commands.Gone("Socket timed out")
+        raise commands.SlurmGone("Socket timed out")
 
-    monkeypatch.setattr(commands, "submit", lose)
+    monkeypatch.setattr(commands, "submit_array", lose)
     (work.path / engine.JOURNAL).write_text('{"name": "reprokit-0", "fol')
     said = run_until(work, lambda words: "pending" in words or "running" in words)
     assert slurm.ask("squeue", "--noheader", "--format=%i").split() == [said[-1].split()[-1]]
-    engine.forget(work.path)
+    engine.forget_jobs(work.path)
     wait_for(lambda: not slurm.ask("squeue", "--noheader"))
 
 
@@ -240,11 +240,11 @@ def test_a_controller_that_goes_while_it_is_asked(tmp_path: Path, monkeypatch: p
     def ask(names: list[str]) -> dict[str, tuple[str, str, str]]:
         asked.append(names)
         if len(asked) < 3:
-            raise commands.Gone("no answer")
+            raise commands.SlurmGone("no answer")
         return {"7_0": ("p-0", "RUNNING", ""), "7_1": ("p-0", "RUNNING", ""), "9": ("p-2", "PENDING", "")}
 
-    monkeypatch.setattr(commands, "ask", ask)
-    monkeypatch.setattr(commands, "submit", lambda *words: pytest.fail("submitted twice"))
+    monkeypatch.setattr(commands, "ask_jobs", ask)
+    monkeypatch.setattr(commands, "submit_array", lambda *words: pytest.fail("submitted twice"))
     with planned(tmp_path, *"abc") as work:
         a, b, c = (one.folder.name for one in work.jobs)
         rows = [
@@ -290,7 +290,9 @@ exit 1
             room.touch()
         return words == "0 of 3 done, 3 pending"
 
-    monkeypatch.setattr(commands, "ask", lambda names: {n: ("", "PENDING", "") for array in noted(work) for n in array})
+    monkeypatch.setattr(
+        commands, "ask_jobs", lambda names: {n: ("", "PENDING", "") for array in noted(work) for n in array}
+    )
     with planned(tmp_path, *"abc") as work:
         said = run_until(work, is_enough)
         assert shown[0] == "0 of 3 done, 3 unsubmitted"
@@ -302,14 +304,14 @@ exit 1
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
-        ("sbatch: error: Batch job submission failed: Resource temporarily unavailable", commands.Later),
-        ("sbatch: error: QOSMaxSubmitJobPerUserLimit", commands.Later),
-        ("sbatch: error: MaxSubmitJobsPerAccount", commands.Later),
-        ("sbatch: error: QOSMaxWallDurationPerJobLimit\nsbatch: error: Job violates accounting/QOS policy", commands.Refused),
-        ("sbatch: error: invalid partition specified: nowhere", commands.Refused),
-        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", commands.Gone),
-        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller", commands.Gone),
-        ("", commands.Gone),
+        ("sbatch: error: Batch job submission failed: Resource temporarily unavailable", commands.SlurmBusy),
+        ("sbatch: error: QOSMaxSubmitJobPerUserLimit", commands.SlurmBusy),
+        ("sbatch: error: MaxSubmitJobsPerAccount", commands.SlurmBusy),
+        ("sbatch: error: QOSMaxWallDurationPerJobLimit\nsbatch: error: Job violates accounting/QOS policy", commands.SlurmRefused),
+        ("sbatch: error: invalid partition specified: nowhere", commands.SlurmRefused),
+        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", commands.SlurmGone),
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller", commands.SlurmGone),
+        ("", commands.SlurmGone),
     ],
 )  # fmt: skip
 def test_what_sbatch_says(
@@ -321,7 +323,7 @@ def test_what_sbatch_says(
     with planned(tmp_path, "a") as work:
         capfd.readouterr()
         with pytest.raises(kind):
-            commands.submit(work, "n", (1, 1, 0, 1), [str(work.jobs[0].folder)])
+            commands.submit_array(work, "n", (1, 1, 0, 1), [str(work.jobs[0].folder)])
     assert capfd.readouterr().err == ""
 
 
@@ -333,10 +335,10 @@ def test_cancelled_by_somebody(slurm: Cluster, work: night.Night) -> None:
         if "1 running" in words:
             slurm.ask("scancel", "--user=root")
 
-    with interrupts.held():
-        engine.run(work, cancel, said.append, ask_s=0.5, grace_s=2)
+    with interrupts.deferred():
+        engine.run_on_slurm(work, cancel, said.append, ask_s=0.5, grace_s=2)
     assert not work.left
-    (lost,) = night_report.report(work.store)["lost"]
+    (lost,) = night_report.make_report(work.store)["lost"]
     assert "Slurm ended job" in lost["why"] and "CANCELLED" in lost["why"]
     assert sum("submitted" in text for text in said) == 1
 
@@ -353,17 +355,17 @@ def test_a_cluster_that_is_gone(slurm: Cluster, work: night.Night, tmp_path: Pat
             is_dead = True
 
     try:
-        with interrupts.held():
-            engine.run(work, unplug, said.append, patience_s=5, ask_s=0.5, grace_s=2)
+        with interrupts.deferred():
+            engine.run_on_slurm(work, unplug, said.append, patience_s=5, ask_s=0.5, grace_s=2)
         assert work.left
         assert "has not answered" in said[-1]
-        assert "not run yet" in night_report.report(work.store)["lost"][0]["why"]
+        assert "not run yet" in night_report.make_report(work.store)["lost"][0]["why"]
     finally:
         slurm.start("slurmctld")
     wait_for(lambda: "UP" in slurm.ask("scontrol", "ping"))
     slurm.ask("scancel", "--user=root", "--name=none")
-    with interrupts.held():
-        engine.run(work, lambda words: None, said.append, ask_s=0.5, grace_s=2)
+    with interrupts.deferred():
+        engine.run_on_slurm(work, lambda words: None, said.append, ask_s=0.5, grace_s=2)
     assert not work.left
     assert marks(tmp_path) == {"a": 1}
 

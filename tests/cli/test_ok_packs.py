@@ -24,7 +24,7 @@ def test_a_run_on_fake_weights_leaves_a_report_and_nothing_to_file(tmp_path: Pat
     names = {row.split()[0] for row in rows if row and row[0] != " "}
     assert {"pack", "report"} <= names and not {"issue", "repro", "file"} & names, done.out
     (pack,) = (tmp_path / "out").glob("*.tar.gz")
-    held = reader.read(pack).files
+    held = reader.read_pack(pack).files
     told = ("issue.md", "repro.py", "issue/", "candidate.py")
     left = [*held, *(p.relative_to(p.parents[1]).as_posix() for p in (tmp_path / "out").rglob("run-001/pack/**/*"))]
     assert not [name for name in left if name.startswith(told)], left

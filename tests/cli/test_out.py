@@ -44,12 +44,12 @@ def test_nothing_else_prints(path: Path) -> None:
 @given(st.text(st.characters(codec=None), max_size=80))
 def test_no_text_reaches_the_terminal_with_a_character_that_acts(text: str) -> None:
     """What is printed has no control, format, surrogate, private or unassigned character, and no separator but a space."""
-    cleaned = out.clean(text)
+    cleaned = out.clean_text(text)
     acting = [
         c for c in cleaned if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") and c not in "\n\t"
     ]
     assert not acting
-    assert out.clean(cleaned) == cleaned
+    assert out.clean_text(cleaned) == cleaned
 
 
 @given(st.text(max_size=3000), st.integers(20, 1000))
@@ -61,7 +61,7 @@ def test_a_refusal_is_one_bounded_line(text: str, most: int) -> None:
 
 def test_coloured_text_keeps_its_words() -> None:
     """Escape sequences go as a whole; their parameters do not stay as rubbish."""
-    assert out.clean("\x1b[1;31mred\x1b[0m \x1b]0;title\x07after \x1b]8;;https://x\x1b\\link") == "red after link"
+    assert out.clean_text("\x1b[1;31mred\x1b[0m \x1b]0;title\x07after \x1b]8;;https://x\x1b\\link") == "red after link"
 
 
 @given(st.recursive(st.text(st.characters(codec=None)) | st.none() | st.integers(), st.lists, max_leaves=5))

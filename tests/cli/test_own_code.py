@@ -73,7 +73,7 @@ def assert_not_filed(done: Done, place: str) -> dict[str, Any]:
     told = done.json
     verdict = told["verdict"]
     assert verdict["responsible"] == "user" and verdict["responsible_place"].endswith(place), verdict
-    pack = reader.read(Path(told["pack"]))
+    pack = reader.read_pack(Path(told["pack"]))
     issue = pack.files["issue.md"].decode()
     assert "> **This is not a bug of PyTorch:** the failure is in " in issue and "it is for" not in issue
     assert told["ablation"]["label"] == "" and "issue/url.txt" not in pack.files

@@ -80,7 +80,7 @@ def test_sample(name: str, tmp_path: Path) -> None:
         "peak_rss_bytes",
     }
     assert Path(found["pack"]).name == f"reprokit-{name}-make-{kind}-{found['signature']['id']}.tar.gz"
-    pack = reader.read(Path(found["pack"]))
+    pack = reader.read_pack(Path(found["pack"]))
     filed = {"issue.md", "issue/describe.md", "issue/error_logs.md", "issue/versions.md"}
     assert filed & set(pack.files) == (set() if kind == "ok" else filed)
     is_upstream = found["verdict"]["responsible"] in ("torch", "triton")
@@ -126,7 +126,7 @@ def test_symmetric_memory_at_another_place_is_no_compiler_bug(tmp_path: Path) ->
     sample = ROOT / "samples" / "symmetric_memory.py"
     done = reprokit("capture", "--output-dir", tmp_path, "--json", "--", sys.executable, sample)
     assert (done.status, done.kind) == (1, "error-in-eager"), done.out
-    places = reader.read(Path(done.json["pack"])).json("environment.json")["symmetric_memory"]
+    places = reader.read_pack(Path(done.json["pack"])).json("environment.json")["symmetric_memory"]
     assert places["torch.distributed._symmetric_memory"] == "module"
     assert_judged_alike(done)
 

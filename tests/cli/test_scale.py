@@ -93,7 +93,7 @@ def test_an_exponential_compile_is_named_and_a_deadline_is_told(target: Path, tm
     assert growth["worst"]["phase"] == "backend" and found["verdict"]["cause"].startswith("exponential, x")
     # no C++ was compiled: what Python did to take itself down, and the killed one to its end, is none of its time
     assert all(row["phases"].get("cpp-build", 0.0) < 0.5 for row in growth["sizes"]), growth["sizes"]
-    pack = reader.read(Path(found["pack"]))
+    pack = reader.read_pack(Path(found["pack"]))
     assert pack.json("growth.json")["sizes"][0]["nodes"] == {"dynamo": 3}
     assert "reprokit scale --at 20 --set n=3,6,9,20" in pack.files["command.txt"].decode()
     small, text = found["minimized"], Path(found["repro"]).read_text()

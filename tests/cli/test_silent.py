@@ -222,7 +222,7 @@ def test_a_recompile_limit_that_a_repro_makes_an_error_is_the_same_failure(write
     """torch's own error, which ends the program, has the name of the limit that was only passed."""
     text = f"{COUNTING}\nnet = torch.compile(Net(), backend='eager')\nfor _ in range(3):\n    net(torch.ones(3))\n"
     text = text.replace("import torch\n", "import torch\ntorch._dynamo.config.recompile_limit = 2\n", 1)
-    loud = assertions.loud(text, "recompile-limit")
+    loud = assertions.fail_loudly(text, "recompile-limit")
     seen = [
         capture(
             "--output-dir", tmp_path / name, "--", sys.executable, write(f"{name}.py", source), REPROKIT_COMPARE="0"
@@ -261,7 +261,7 @@ def test_graph_breaks_fail_when_they_are_not_wanted(write: Any, tmp_path: Path) 
         tmp_path / "e",
         "--",
         sys.executable,
-        write("told.py", assertions.unbroken(text)),
+        write("told.py", assertions.assert_unbroken(text)),
     )
     assert (told.kind, told.json["signature"]) == ("graph-break", given_up.json["signature"]), told.out
 

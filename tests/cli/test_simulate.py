@@ -147,7 +147,7 @@ def test_a_kernel_that_ptxas_refuses_is_made_small_without_torch(write: Any, tmp
     issue = Path(done.json["issue"]).read_text()
     assert issue.startswith("### Describe the bug") and "### Environment details" in issue
     assert "triton-lang/triton/issues/new" in (Path(done.json["issue"]).parent / "issue" / "url.txt").read_text()
-    names = reader.read(Path(done.json["pack"])).files
+    names = reader.read_pack(Path(done.json["pack"])).files
     assert {"gpu.json", "kernels.json"} <= set(names) and json.loads(names["gpu.json"])["minor"] == 1
     refused = reprokit("workarounds", done.json["pack"], "--yes")
     assert refused.status == 2 and "reprokit kernel tries its repro.py" in refused.err
@@ -167,7 +167,7 @@ def test_why_no_cuda_graph_is_made(write: Any, tmp_path: Path) -> None:
     assert (done.status, done.kind) == (1, "cudagraph-skip"), done.out + done.err
     assert done.json["signature"]["title"] == "cudagraph-skip: cudagraphs | mutated inputs"
     assert "cache.py:5 in f" in done.json["verdict"]["reason"]
-    loud = assertions.loud(LOUD, "cudagraph-skip")
+    loud = assertions.fail_loudly(LOUD, "cudagraph-skip")
     told = capture(f"{write('loud.py', loud + MAKE)}:make", *words, "--output-dir", tmp_path / "b")
     assert (told.kind, told.json["signature"]) == ("cudagraph-skip", done.json["signature"]), told.out
     static = capture(
@@ -248,7 +248,7 @@ def test_a_call_that_would_reach_a_driver_is_our_gap(name: str, symbol: str, wri
     assert done.json["issue"] is done.json["minimized"] is done.json["ablation"] is None
     told = reprokit("issue", done.json["pack"])
     assert told.status == 1 and told.out.strip().endswith(f"reprokit itself is responsible at {symbol}"), told.out
-    assert "reprokit itself is responsible" in reader.read(Path(done.json["pack"])).files["README.md"].decode()
+    assert "reprokit itself is responsible" in reader.read_pack(Path(done.json["pack"])).files["README.md"].decode()
 
 
 @pytest.mark.slow

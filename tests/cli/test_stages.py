@@ -89,6 +89,6 @@ def test_an_interrupt_at_any_stage(stage: str, number: signal.Signals, write: An
     status, said, env = interrupted_at(stage, number, 0.0, write, tmp_path / "out")
     assert status == 130, said
     (pack,) = (tmp_path / "out").glob("*.tar.gz")
-    assert reader.read(pack).files["environment.json"]
+    assert reader.read_pack(pack).files["environment.json"]
     assert "Traceback" not in said
     assert stragglers(env["FAULT_MARK"]) == []

@@ -67,7 +67,7 @@ def test_a_rank_that_skips_a_collective_is_named(write: Any, tmp_path: Path) -> 
     text = Path(done.json["candidate"]).read_text()
     assert "# torchrun --standalone --nproc-per-node 4 THIS_FILE" in text and "FakeTensorMode" not in text
     assert "it takes several ranks to show" in done.json["unproven"]
-    pack = reader.read(Path(done.json["pack"]))
+    pack = reader.read_pack(Path(done.json["pack"]))
     assert "--tensor-parallel-gpus 4" in pack.files["command.txt"].decode()
     assert "There is no proven repro: it takes several ranks" in pack.files["issue.md"].decode()
 

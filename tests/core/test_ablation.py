@@ -5,15 +5,17 @@ import json
 import pytest
 
 from reprokit.core.experiments import ablation
-from reprokit.core.experiments.ablation import Ablation, Step
+from reprokit.core.experiments.ablation import Ablation, AblationStep
 from reprokit.core.records.observation import Observation
 
-BACKENDS = [r for r in ablation.RUNGS if r.group == "backends"]
+BACKENDS = [r for r in ablation.VARIANTS if r.group == "backends"]
 
 
 def climbed(failing_from: int, **others: str) -> Ablation:
-    steps = [Step(r.name, r.group, "same" if i >= failing_from else "passes", "", "") for i, r in enumerate(BACKENDS)]
-    steps += [Step(name.replace("_", "="), "switches", answer, "", "") for name, answer in others.items()]
+    steps = [
+        AblationStep(r.name, r.group, "same" if i >= failing_from else "passes", "", "") for i, r in enumerate(BACKENDS)
+    ]
+    steps += [AblationStep(name.replace("_", "="), "switches", answer, "", "") for name, answer in others.items()]
     return Ablation(tuple(steps))
 
 
@@ -44,27 +46,27 @@ def test_dynamic_false_as_the_cure_is_a_label_of_its_own() -> None:
 
 def test_another_failure_is_not_the_failure() -> None:
     """A rung that fails otherwise says nothing of where this one begins."""
-    steps = tuple(Step(r.name, r.group, "other", "", "") for r in BACKENDS)
+    steps = tuple(AblationStep(r.name, r.group, "other", "", "") for r in BACKENDS)
     assert Ablation(steps).first is None and Ablation(steps).label == ""
 
 
 def test_it_comes_back_from_its_file() -> None:
     """What a pack has is what was found."""
     found = climbed(4, dynamic_False="same")
-    assert ablation.read(json.loads(json.dumps(found.to_json()))) == found
+    assert ablation.read_ablation(json.loads(json.dumps(found.to_json()))) == found
 
 
 @pytest.mark.parametrize(
-    "told", [{"steps": [{"name": 1}]}, {"steps": [dict.fromkeys(Step.__annotations__, 1)]}, {"steps": 5}]
+    "told", [{"steps": [{"name": 1}]}, {"steps": [dict.fromkeys(AblationStep.__annotations__, 1)]}, {"steps": 5}]
 )
 def test_a_damaged_file_is_refused(told: dict[str, object]) -> None:
     """Rather than told as if it were a ladder."""
     with pytest.raises(ValueError):
-        ablation.read(told)
+        ablation.read_ablation(told)
 
 
-def with_own(*answers: tuple[ablation.Rung, str], failing_from: int) -> Ablation:
-    own = tuple(Step(rung.name, rung.group, answer, "", "") for rung, answer in answers)
+def with_own(*answers: tuple[ablation.CompileVariant, str], failing_from: int) -> Ablation:
+    own = tuple(AblationStep(rung.name, rung.group, answer, "", "") for rung, answer in answers)
     return Ablation((*own, *climbed(failing_from).steps))
 
 

@@ -32,7 +32,7 @@ def test_the_range_is_the_narrowest_there_is(history: list[str]) -> None:
         asked.append(place)
         return history[place]
 
-    found = bisection.outcome(bisection.search(len(history), ask), len(history))
+    found = bisection.outcome_of(bisection.search_change(len(history), ask), len(history))
     good = max(n for n, answer in enumerate(history) if answer == GOOD)
     bad = min(n for n, answer in enumerate(history) if answer == BAD)
     assert (found.good, found.bad) == (good, bad)
@@ -52,16 +52,16 @@ def test_what_is_known_is_not_asked_again(history: list[str], data: st.DataObjec
         assert place not in known
         return history[place]
 
-    again = bisection.outcome(bisection.search(len(history), ask, known), len(history))
-    assert again == bisection.outcome(bisection.search(len(history), history.__getitem__), len(history))
+    again = bisection.outcome_of(bisection.search_change(len(history), ask, known), len(history))
+    assert again == bisection.outcome_of(bisection.search_change(len(history), history.__getitem__), len(history))
 
 
 @given(history=ANYTHING)
 def test_answers_to_and_fro_still_give_a_border(history: list[str]) -> None:
     """A failure that comes and goes: what is told is a good one, a bad one, and nothing but skipped ones between."""
-    answers = bisection.search(len(history), history.__getitem__)
-    found = bisection.outcome(answers, len(history))
-    assert bisection.say([str(n) for n in range(len(history))], answers)
+    answers = bisection.search_change(len(history), history.__getitem__)
+    found = bisection.outcome_of(answers, len(history))
+    assert bisection.search_sentence([str(n) for n in range(len(history))], answers)
     if (history[0], history[-1]) == (GOOD, BAD):
         assert (history[found.good], history[found.bad]) == (GOOD, BAD)
         assert all(history[n] == SKIP for n in range(found.good + 1, found.bad))
@@ -73,10 +73,10 @@ def test_ends_that_are_not_as_told() -> None:
     """The bad end is asked first, and nothing after an end that is not what it was said to be."""
     wrong = {(GOOD, GOOD): [2], (BAD, BAD): [2, 0], (BAD, GOOD): [2]}
     for (first, last), places in wrong.items():
-        answers = bisection.search(3, [first, GOOD, last].__getitem__)
+        answers = bisection.search_change(3, [first, GOOD, last].__getitem__)
         assert sorted(answers) == sorted(places)
-        assert bisection.outcome(answers, 3).status == WRONG_ENDS
-    assert bisection.outcome(bisection.search(3, [SKIP, GOOD, BAD].__getitem__), 3).status == CANNOT_TELL
+        assert bisection.outcome_of(answers, 3).status == WRONG_ENDS
+    assert bisection.outcome_of(bisection.search_change(3, [SKIP, GOOD, BAD].__getitem__), 3).status == CANNOT_TELL
 
 
 def test_the_sentence() -> None:
@@ -84,12 +84,15 @@ def test_the_sentence() -> None:
     names = ["2.9", "2.10", "2.11", "2.12"]
     exact, wide = {0: GOOD, 3: BAD, 1: GOOD, 2: BAD}, {0: GOOD, 3: BAD, 1: SKIP, 2: SKIP}
     assert (
-        bisection.say(names, exact) == "It started between 2.10, the last that passes, and 2.11, the first that fails."
+        bisection.search_sentence(names, exact)
+        == "It started between 2.10, the last that passes, and 2.11, the first that fails."
     )
-    back = bisection.say(names[::-1], exact, is_backwards=True)
+    back = bisection.search_sentence(names[::-1], exact, is_backwards=True)
     assert back == "It was fixed between 2.10, the last that fails, and 2.11, the first that passes."
-    assert "; 2.10 and 2.11 between them could not be tried, so it cannot be narrowed." in bisection.say(names, wide)
-    assert "there is more to ask" in bisection.say(names, {0: GOOD, 3: BAD}, is_over=False)
-    assert "interrupted before both ends" in bisection.say(names, {3: BAD}, is_over=False)
-    assert "2.12 was told to be bad" in bisection.say(names, {3: GOOD})
-    assert "2.9, the good end, could not be tried" in bisection.say(names, {3: BAD, 0: SKIP})
+    assert "; 2.10 and 2.11 between them could not be tried, so it cannot be narrowed." in bisection.search_sentence(
+        names, wide
+    )
+    assert "there is more to ask" in bisection.search_sentence(names, {0: GOOD, 3: BAD}, is_over=False)
+    assert "interrupted before both ends" in bisection.search_sentence(names, {3: BAD}, is_over=False)
+    assert "2.12 was told to be bad" in bisection.search_sentence(names, {3: GOOD})
+    assert "2.9, the good end, could not be tried" in bisection.search_sentence(names, {3: BAD, 0: SKIP})

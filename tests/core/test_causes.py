@@ -6,11 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from reprokit.core.judge.hangs.hang_causes import EXPLAIN, diagnose
+from reprokit.core.judge.hangs.hang_causes import EXPLAIN, diagnose_hang
 from reprokit.core.judge.hangs.thread_facts import TABLE, is_growing
 from reprokit.core.records.dumps import Dump, Frame, ThreadStack
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.process_state import Evidence, HeldLock, ProcessState, ThreadState, cut_words, from_json
+from reprokit.core.records.process_state import (
+    Evidence,
+    HeldLock,
+    ProcessState,
+    ThreadState,
+    cut_words,
+    evidence_from_json,
+)
 from reprokit.core.redaction.redactor import command_text
 from reprokit.core.shared.contract.serialize import to_json
 
@@ -67,7 +74,7 @@ CASES = {
 @pytest.mark.parametrize("cause", CASES)
 def test_cause(cause: str) -> None:
     """One kind of evidence, one cause, with a detail that a person can use."""
-    found = diagnose(CASES[cause])
+    found = diagnose_hang(CASES[cause])
     assert found.name == cause, found
     assert found.detail
 
@@ -108,7 +115,7 @@ FOLLOWED = {
 @pytest.mark.parametrize("cause", FOLLOWED)
 def test_what_is_waited_for_is_the_cause(cause: str) -> None:
     """From the thread at work to the child, worker or worker's child that keeps it waiting."""
-    found = diagnose(FOLLOWED[cause])
+    found = diagnose_hang(FOLLOWED[cause])
     assert found.name == cause, found
 
 
@@ -125,7 +132,7 @@ def test_a_deadlock_names_the_other_threads() -> None:
     base = seen(idle("futex"), thread(), other, gil_age_s=0.1)
     both = (*base.evidence.processes[0].threads, ThreadState(9, states="SSS", want=0.0, syscall="futex"))
     base = replace(base, evidence=Evidence((replace(base.evidence.processes[0], threads=both),)))
-    found = diagnose(base)
+    found = diagnose_hang(base)
     assert found.name == "lock-deadlock"
     assert "model.py:7 in Pass.__call__" in found.detail
     assert "cache-writer waits at cache.py:31 in flush" in found.detail
@@ -135,13 +142,13 @@ def test_a_file_lock_names_its_holder() -> None:
     """Which path, which process."""
     base = CASES["file-lock"]
     held = replace(base.evidence, locks=(HeldLock("/cache/x.lock", 77, "python other.py"),))
-    assert "/cache/x.lock" in (text := diagnose(replace(base, evidence=held)).detail)
+    assert "/cache/x.lock" in (text := diagnose_hang(replace(base, evidence=held)).detail)
     assert "process 77 holds it: python other.py" in text
 
 
 def test_growing_memory_is_told_beside_what_grows_it() -> None:
     """The cause is the growth; the loop that grows it stands beside it. A stopped process grows nothing."""
-    found = diagnose(seen(BUSY, thread(owns_gil=True), gil_age_s=0.2, memory=GROWTH))
+    found = diagnose_hang(seen(BUSY, thread(owns_gil=True), gil_age_s=0.2, memory=GROWTH))
     assert (found.name, found.also) == ("memory-runaway", ("python-loop",))
     assert "50 MB a second" in found.detail
 
@@ -166,7 +173,7 @@ def test_a_joined_thread_that_burns_a_processor_is_the_cause() -> None:
     busy = ThreadStack(1, "counter", (Frame("/home/bob/model.py", "count", 3),), owns_gil=True, tid=9)
     base = seen(idle("futex"), thread(Frame(STD + "threading.py", "Thread.join")), busy, gil_age_s=0.1)
     both = (*base.evidence.processes[0].threads, ThreadState(9, states="RRR", want=0.99))
-    found = diagnose(replace(base, evidence=Evidence((replace(base.evidence.processes[0], threads=both),))))
+    found = diagnose_hang(replace(base, evidence=Evidence((replace(base.evidence.processes[0], threads=both),))))
     assert found.name == "python-loop" and "count" in found.detail
     assert "counter" in found.path[0]
 
@@ -178,19 +185,19 @@ def test_many_threads_that_wait_for_one_another_are_asked_once_each() -> None:
     states = tuple(ThreadState(n, states="SSS", want=0.0, syscall="futex") for n in range(1, 42))
     base = seen(states[0], *stacks, gil_age_s=0.1)
     base = replace(base, evidence=Evidence((replace(base.evidence.processes[0], threads=states),)))
-    assert diagnose(base).name == "thread-wait"
+    assert diagnose_hang(base).name == "thread-wait"
 
 
 def test_a_family_that_names_itself_its_own_parent_ends() -> None:
     """A damaged evidence.json must not be walked for ever."""
     ring = (replace(CHILD, pid=2, ppid=3), replace(CHILD, pid=3, ppid=2), replace(CHILD, pid=2, ppid=1))
-    assert diagnose(with_children(seen(WAITS), *ring)).name == "child-stuck"
+    assert diagnose_hang(with_children(seen(WAITS), *ring)).name == "child-stuck"
 
 
 def test_a_compiler_that_was_seen_once_and_ran_is_busy() -> None:
     """It was started while the evidence was taken: there is one sample, and no share of a processor."""
     young = ProcessState(3, 2, "cc1plus kernel.cpp", "R", None)
-    assert diagnose(with_children(seen(WAITS), replace(CHILD, want=None, states="S"), young)).name == "child-busy"
+    assert diagnose_hang(with_children(seen(WAITS), replace(CHILD, want=None, states="S"), young)).name == "child-busy"
 
 
 def test_a_command_is_cut_at_a_word() -> None:
@@ -207,29 +214,29 @@ def test_a_team_of_native_threads_that_spins_is_a_loop() -> None:
     base = CASES["native-wait"]
     team = tuple(ThreadState(n, states="RRR", want=0.9) for n in (50, 51))
     process = base.evidence.processes[0]
-    found = diagnose(replace(base, evidence=Evidence((replace(process, threads=(*process.threads, *team)),))))
+    found = diagnose_hang(replace(base, evidence=Evidence((replace(process, threads=(*process.threads, *team)),))))
     assert found.name == "native-loop" and "native threads" in found.detail
 
 
 def test_a_thread_that_shares_the_gil_is_a_loop() -> None:
     """Three spinning threads want a third of a processor each and sit in futex: no native wait, no lock."""
     running = seen(replace(IDLE, want=0.4), thread(owns_gil=True), gil_age_s=0.2, want=1.4)
-    assert diagnose(running).name == "python-loop"
+    assert diagnose_hang(running).name == "python-loop"
     shares = replace(idle("futex", native=("0x7f9", "pthread_cond_timedwait", "<python>")), want=0.33)
-    assert diagnose(seen(shares, thread(owns_gil=True), gil_age_s=0.2)).name == "python-loop"
+    assert diagnose_hang(seen(shares, thread(owns_gil=True), gil_age_s=0.2)).name == "python-loop"
 
 
 def test_endless_unrolling_is_named() -> None:
     """The line and how often, whatever the stack happens to show."""
-    found = diagnose(replace(CASES["native-loop"], endless_line="model.py:4 in f", endless_count=50_000))
+    found = diagnose_hang(replace(CASES["native-loop"], endless_line="model.py:4 in f", endless_count=50_000))
     assert found.name == "python-loop"
     assert "model.py:4 in f was traced 50000 times" in found.detail
 
 
 def test_without_evidence_the_cause_is_unknown_and_says_so() -> None:
     """/proc unreadable, or the process gone: no guess."""
-    assert diagnose(Observation()).name == "unknown"
-    gone = diagnose(Observation(main_pid=4))
+    assert diagnose_hang(Observation()).name == "unknown"
+    gone = diagnose_hang(Observation(main_pid=4))
     assert gone.name == "unknown" and "/proc" in gone.detail
 
 
@@ -238,17 +245,17 @@ def test_faulthandler_alone_still_tells_a_sleep_from_a_loop() -> None:
     dump = Dump(1, "faulthandler", 1, (ThreadStack(1, "0x7f", (PASS,), is_main=True),))
     for state, cause in ((idle("clock_nanosleep"), "sleep"), (BUSY, "python-loop")):
         base = replace(seen(state, gil_age_s=0.1), dumps=(dump,))
-        assert diagnose(base).name == cause
+        assert diagnose_hang(base).name == cause
 
 
 def test_evidence_survives_its_file() -> None:
     """What was written to evidence.json comes back, and what does not fit is left out."""
     evidence = FOLLOWED["child-busy"].evidence
     told = to_json(evidence)
-    assert from_json(told) == replace(evidence, generated_lines={})
+    assert evidence_from_json(told) == replace(evidence, generated_lines={})
     told["processes"][0]["from_the_future"] = 1
-    assert from_json(told) == replace(evidence, generated_lines={})
-    assert from_json([]) == Evidence()
+    assert evidence_from_json(told) == replace(evidence, generated_lines={})
+    assert evidence_from_json([]) == Evidence()
     told["processes"] += [{"ppid": 1}, {"pid": "x"}, {"pid": 9, "memory": 5, "threads": [{"tid": 9, "native": 3}, {}]}]
     told |= {"generated_lines": [1], "locks": [{"path": 1}], "gpus": "many"}
-    assert [p.pid for p in from_json(told).processes] == [*(p.pid for p in evidence.processes), 9]
+    assert [p.pid for p in evidence_from_json(told).processes] == [*(p.pid for p in evidence.processes), 9]

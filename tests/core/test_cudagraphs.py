@@ -19,21 +19,21 @@ DOUBLED = 'skipping cudagraphs due to skipping cudagraphs due to cpu device (arg
 
 def test_reasons_and_lines_are_read() -> None:
     """The prefix may stand twice, the trace may be missing, and other words are no skip."""
-    assert cudagraph_skips.read(MUTATED) == cudagraph_skips.Skip(
+    assert cudagraph_skips.read_skip(MUTATED) == cudagraph_skips.CudagraphSkip(
         "mutated inputs (2 instances)", "/home/someone/decode.py:45 in forward"
     )
-    told = cudagraph_skips.read(DOUBLED)
+    told = cudagraph_skips.read_skip(DOUBLED)
     assert (
-        told == cudagraph_skips.Skip("cpu device (arg0_1)", "/m.py:3 in f")
-        and cudagraph_skips.family(told.reason) == "cpu device"
+        told == cudagraph_skips.CudagraphSkip("cpu device (arg0_1)", "/m.py:3 in f")
+        and cudagraph_skips.reason_family(told.reason) == "cpu device"
     )
-    assert cudagraph_skips.read("skipping cudagraphs due to bisector") == cudagraph_skips.Skip("bisector")
-    assert cudagraph_skips.read("recording cudagraph tree for graph without symints") is None
+    assert cudagraph_skips.read_skip("skipping cudagraphs due to bisector") == cudagraph_skips.CudagraphSkip("bisector")
+    assert cudagraph_skips.read_skip("recording cudagraph tree for graph without symints") is None
 
 
 def test_a_skip_is_a_verdict_of_its_own() -> None:
     """Of a run that ended well, and of one that torch was told to end; any other failure is a story of its own."""
-    skips = cudagraph_skips.skips([{"message": MUTATED}, {"message": MUTATED}, {"message": DOUBLED}])
+    skips = cudagraph_skips.group_skips([{"message": MUTATED}, {"message": MUTATED}, {"message": DOUBLED}])
     assert [s.count for s in skips] == [2, 1]
     seen = Observation(exit_status=0, has_finished=True, skips=skips)
     verdict = judge(seen)

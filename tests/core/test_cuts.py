@@ -60,10 +60,10 @@ def test_no_part_of_a_secret_survives_a_cut(kind: str, is_one_line: bool, chance
     whole = f"{around}{text}{around}"
     for place in range(len(around) - 3, len(around) + len(text) + 40, 3):
         for shown in (
-            cuts.head(whole, place),
-            cuts.tail(whole, len(whole) - place),
-            cuts.middle(whole, place, 20),
-            cuts.middle(whole, 20, len(whole) - place),
+            cuts.cut_head(whole, place),
+            cuts.cut_tail(whole, len(whole) - place),
+            cuts.cut_middle(whole, place, 20),
+            cuts.cut_middle(whole, 20, len(whole) - place),
         ):
             hidden = Redactor().text(shown)
             found = [row for row in secret.split("\n" if kind == "key" else " ") if shows(hidden, row)]
@@ -73,7 +73,7 @@ def test_no_part_of_a_secret_survives_a_cut(kind: str, is_one_line: bool, chance
 @given(st.text(max_size=300), st.integers(1, 200), st.integers(1, 100))
 def test_a_cut_text_says_what_is_missing(text: str, most_head: int, most_tail: int) -> None:
     """What is kept is from the text, in its order, no longer than allowed, and the mark counts the rest."""
-    found = cuts.middle(text, most_head, most_tail)
+    found = cuts.cut_middle(text, most_head, most_tail)
     if len(text) <= most_head + most_tail:
         assert found == text
         return
@@ -87,7 +87,7 @@ def test_a_cut_text_says_what_is_missing(text: str, most_head: int, most_tail: i
 @given(st.text("ab \n", max_size=300), st.integers(1, 200))
 def test_a_short_text_is_not_cut(text: str, most: int) -> None:
     """A text that fits is given as it is; of another, a beginning or an end is."""
-    for found, is_head in ((cuts.head(text, most), True), (cuts.tail(text, most), False)):
+    for found, is_head in ((cuts.cut_head(text, most), True), (cuts.cut_tail(text, most), False)):
         if len(text) <= most:
             assert found == text
         else:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.core.triage.issue_search import QUERY_CHARS, query
+from reprokit.core.triage.issue_search import QUERY_CHARS, search_query
 
 HEAD = "repo:pytorch/pytorch is:issue "
 
@@ -48,12 +48,12 @@ HEAD = "repo:pytorch/pytorch is:issue "
 )
 def test_the_telling_words(title: str, searched: str) -> None:
     """Function, type and phrase; blanks are never searched for, and a kind without a type goes by what people call it."""
-    assert query(title, "pytorch/pytorch") == HEAD + searched
+    assert search_query(title, "pytorch/pytorch") == HEAD + searched
 
 
 @given(title=st.text(max_size=600) | st.from_regex(r"(exception|hang|crash): \w+ \| \w+: .{0,300} @ torch/a\.py:\w+"))
 def test_a_title_is_only_words(title: str) -> None:
     """Whatever a pack says, there is one repository, nothing is excluded, and GitHub takes the length."""
-    text = query(title, "pytorch/pytorch")
+    text = search_query(title, "pytorch/pytorch")
     assert text.startswith(HEAD.strip()) and len(text) <= QUERY_CHARS and text.count('"') % 2 == 0
     assert re.fullmatch(r'(?:[\w.]+|"[\w. ]+"| )*', text.removeprefix(HEAD.strip()), re.ASCII)

@@ -16,10 +16,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core.redaction.python_source import Source
+from reprokit.core.redaction.python_source import PythonSource
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.redaction.rules import not_private
-from reprokit.core.redaction.rules.machine_names import Private
+from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.redaction.rules.torch_words import WORDS
 
 FOLDERS = (
@@ -27,7 +27,9 @@ FOLDERS = (
 )
 LEAST_FILES = 20
 USERS, HOSTS = ("alpha", "will", "adam", "mkowalski"), ("head", "fake", "worker", "falcon-12")
-PRIVATE = Private(users=USERS, hosts=HOSTS, homes=("/home/mkowalski",), secrets=("linear", "correct-horse-battery"))
+PRIVATE = PrivateNames(
+    users=USERS, hosts=HOSTS, homes=("/home/mkowalski",), secrets=("linear", "correct-horse-battery")
+)
 
 
 def code(text: str) -> list[str]:
@@ -176,7 +178,7 @@ def test_records_are_redacted_by_key() -> None:
 def test_what_is_no_python_is_redacted_as_text() -> None:
     """A text that cannot be read as a program is redacted all the same."""
     with pytest.raises(ValueError, match="no Python"):
-        Source("x = (")
+        PythonSource("x = (")
     assert "<email-1>" in Redactor().python("x = ( bob@corp.example.com")
 
 

@@ -53,9 +53,9 @@ def test_a_fatal_error_gives_the_thread_that_died() -> None:
     fault = fr.parse_fatal(FATAL, 7)
     assert fault is not None
     assert fault.headline == "Segmentation fault"
-    kept, _ = fr.RULES.significant(fr.normalise(fault.frames), 3)
-    assert [fr.show(f) for f in kept] == ["<generated>:call"]
-    found = phases.of_frames(fr.normalise(fault.frames))
+    kept, _ = fr.RULES.significant(fr.normalise_frames(fault.frames), 3)
+    assert [fr.show_frame(f) for f in kept] == ["<generated>:call"]
+    found = phases.phase_of_frames(fr.normalise_frames(fault.frames))
     assert found is not None and found[0] == "kernel-run"
 
 

@@ -9,9 +9,9 @@ from reprokit.core.shared.contract.journal_format import (
     MAX_LINE_BYTES,
     NOW_BYTES,
     Now,
-    decode,
+    decode_events,
     decode_now,
-    encode,
+    encode_event,
     encode_now,
     open_events,
 )
@@ -27,9 +27,9 @@ EVENT = st.builds(
 @given(st.lists(EVENT, max_size=6), st.integers(0, 2000))
 def test_a_journal_cut_at_any_byte_is_readable(events: list[dict[str, object]], cut: int) -> None:
     """Every whole line before the cut comes back as it was written."""
-    lines = [encode(e) for e in events]
+    lines = [encode_event(e) for e in events]
     data = b"".join(lines)[:cut]
-    found, bad = decode(data)
+    found, bad = decode_events(data)
     whole = data.count(b"\n")
     assert found[:whole] == events[:whole]
     assert bad <= 1
@@ -39,16 +39,16 @@ def test_a_journal_cut_at_any_byte_is_readable(events: list[dict[str, object]], 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_readable(data: bytes) -> None:
     """Garbage is counted, never raised."""
-    found, bad = decode(data)
+    found, bad = decode_events(data)
     assert all(isinstance(e["ev"], str) for e in found)
     assert bad >= 0
 
 
 def test_an_endless_event_becomes_a_stub() -> None:
     """A reader is never made to hold an endless line."""
-    line = encode({"ev": "exception", "pid": 3, "text": "x" * (2 * MAX_LINE_BYTES)})
+    line = encode_event({"ev": "exception", "pid": 3, "text": "x" * (2 * MAX_LINE_BYTES)})
     assert len(line) < 200
-    assert decode(line)[0][0]["pid"] == 3
+    assert decode_events(line)[0][0]["pid"] == 3
 
 
 @given(st.text(max_size=900), st.text(max_size=900), st.floats(1e9, 2e9), st.integers(0, 10**9))
@@ -88,7 +88,7 @@ def test_what_a_target_wrote_into_its_own_journal_is_made_sound() -> None:
         {"ev": "graph", "n": "x", "nodes": 1e400},
         {"ev": "progress", "count": "abc", "dropped": True},
     ]
-    found, bad = decode(b"".join(encode(e) for e in odd))
+    found, bad = decode_events(b"".join(encode_event(e) for e in odd))
     assert bad == 0
     assert found[0] == {"ev": "begin"} and found[1] == {"ev": "process", "can_dump": True}
     assert all(set(e) <= {"ev", "dropped"} for e in found[2:])

@@ -30,14 +30,14 @@ def signature(title: str) -> Signature:
 def test_an_abort_that_two_threads_race_for_is_one_failure(wanted: str, found: str, answer: str) -> None:
     """The runtime tells the message or, when the second thread was quick, the type alone; other messages are others."""
     one, two = signature(f"crash: kernel-run | {wanted}"), signature(f"crash: kernel-run | {found}")
-    assert same_failure.compare(one, CRASH, two) == answer
+    assert same_failure.compare_failures(one, CRASH, two) == answer
 
 
 def test_only_a_crash_may_lack_its_message() -> None:
     """A KeyError without a message is not the one that has one."""
     short, long = signature("exception: codegen | KeyError"), signature("exception: codegen | KeyError: 'buf'")
     assert (
-        same_failure.compare(long, Verdict("exception", "codegen", "KeyError", "It was raised."), short)
+        same_failure.compare_failures(long, Verdict("exception", "codegen", "KeyError", "It was raised."), short)
         == same_failure.OTHER
     )
 
@@ -59,7 +59,8 @@ WRONG = Verdict("wrong-result", None, "inf", "It differs.")
 def test_a_candidate_need_not_know_where_in_the_compiler_it_begins(wanted: str, found: str, answer: str) -> None:
     """What is known of both must agree: the family, the part of the compiler, the operator."""
     assert (
-        same_failure.compare(signature(f"wrong-result: {wanted}"), WRONG, signature(f"wrong-result: {found}")) == answer
+        same_failure.compare_failures(signature(f"wrong-result: {wanted}"), WRONG, signature(f"wrong-result: {found}"))
+        == answer
     )
 
 
@@ -101,4 +102,4 @@ SLOW = Verdict("slow-compile", "codegen", "python-loop", "It goes on.")
 )
 def test_what_costs_time_is_known_by_its_part_of_the_compiler(wanted: str, found: str, answer: str) -> None:
     """Which phase a deadline meets, and which law a few sizes follow, is chance."""
-    assert same_failure.compare(signature(wanted), SLOW, signature(found)) == answer
+    assert same_failure.compare_failures(signature(wanted), SLOW, signature(found)) == answer

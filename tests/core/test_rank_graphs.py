@@ -7,7 +7,7 @@ import pytest
 from reprokit.core.judge.verdict import judge
 from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.rank_graphs import CollectiveCall, GraphRecord, another, of_graphs
+from reprokit.core.records.rank_graphs import CollectiveCall, GraphRecord, mismatch_of_graphs, mismatch_of_ranks
 
 
 def graph(rank: str, calls: str, level: str = "dynamo", digest: str = "d") -> GraphRecord:
@@ -30,24 +30,24 @@ def graph(rank: str, calls: str, level: str = "dynamo", digest: str = "d") -> Gr
 )  # fmt: skip
 def test_the_odd_ranks_are_named_with_what_they_do(calls: tuple[str, ...], says: str | None) -> None:
     """By majority; of two, the first is believed."""
-    found = of_graphs([graph(str(rank), text) for rank, text in enumerate(calls)])
+    found = mismatch_of_graphs([graph(str(rank), text) for rank, text in enumerate(calls)])
     assert (found is None) if says is None else (found is not None and found.says.startswith(says)), found
 
 
 def test_lowered_graphs_count_where_every_rank_has_them() -> None:
     """DTensor's own collectives stand in them alone."""
     rows = [graph("0", ""), graph("1", ""), graph("0", "a", "aten"), graph("1", "", "aten")]
-    assert of_graphs(rows[:3]) is None
-    found = of_graphs(rows)
+    assert mismatch_of_graphs(rows[:3]) is None
+    found = mismatch_of_graphs(rows)
     assert found is not None and found.ranks == ("1",) and found.does == "skips"
 
 
 def test_the_first_graph_that_differs() -> None:
     """The odd one, and one of the others, in the same place of their order."""
     rows = [graph(r, "", digest=d) for r, d in (("0", "x"), ("1", "x"), ("2", "x"), ("0", "y"), ("1", "z"), ("2", "y"))]
-    found = another(rows)
+    found = mismatch_of_ranks(rows)
     assert found is not None and [(g.rank, g.digest) for g in found] == [("1", "z"), ("0", "y")]
-    assert another(rows[:3]) is None and another([]) is None
+    assert mismatch_of_ranks(rows[:3]) is None and mismatch_of_ranks([]) is None
 
 
 def test_ranks_that_part_are_told_beside_what_came_of_it() -> None:

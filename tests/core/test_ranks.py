@@ -28,7 +28,7 @@ def run(stacks: dict[int, tuple[Frame, ...]], world_size: int = 0) -> Observatio
     where = {str(rank): 100 + rank for rank in stacks}
     size = world_size or len(stacks)
     seen = replace(BASE, dumps=tuple(dumps), evidence=Evidence(tuple(processes)), ranks=where, world_size=size)
-    return ranks.choose(replace(seen, main_pid=100))
+    return ranks.odd_one_out(replace(seen, main_pid=100))
 
 
 def waits(name: str) -> tuple[Frame, ...]:
@@ -66,4 +66,4 @@ def test_a_rank_that_is_stuck_in_the_compiler_is_the_cause() -> None:
     seen = run({0: waits("all_reduce"), 1: LOWERING})
     verdict = judge(replace(seen, main_pid=101))
     assert (verdict.phase, verdict.cause) == ("lowering", "sleep")
-    assert ranks.choose(replace(seen, main_pid=101)).main_pid == 101
+    assert ranks.odd_one_out(replace(seen, main_pid=101)).main_pid == 101

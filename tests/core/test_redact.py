@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from reprokit.core.redaction.redactor import ALLOWED_VARIABLES, Redactor
 from reprokit.core.redaction.rules import secret_names
-from reprokit.core.redaction.rules.machine_names import Private
+from reprokit.core.redaction.rules.machine_names import PrivateNames
 
 LETTERS = string.ascii_letters + string.digits
-PRIVATE = Private(
+PRIVATE = PrivateNames(
     users=("mkowalski", "max"),
     hosts=("gpu-node-17", "vm"),
     homes=("/root", "/data/people/mkowalski"),
@@ -241,7 +241,7 @@ def test_what_diagnoses_is_left_alone(text: str) -> None:
 
 def test_a_user_named_like_a_package_hides_only_the_home() -> None:
     """A user called torch must not cost us every torch path."""
-    redactor = Redactor(Private(users=("torch",), homes=("/home/torch",)))
+    redactor = Redactor(PrivateNames(users=("torch",), homes=("/home/torch",)))
     assert redactor.text("/home/torch/x.py: torch/_dynamo/utils.py") == "<home>/x.py: torch/_dynamo/utils.py"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprokit.core.records.compiler_warnings import remarks
+from reprokit.core.records.compiler_warnings import group_warnings
 
 SHAPES = "torch.fx.experimental.symbolic_shapes"
 
@@ -20,7 +20,7 @@ def test_the_same_warning_of_every_symbol_is_one_remark() -> None:
         {"category": "UserWarning", "message": "theirs", "file": "/x/torch/_inductor/lowering.py"},
         {"category": None, "message": 3},
     ]
-    found = remarks(events)
+    found = group_warnings(events)
     assert [(r.about, r.count) for r in found] == [
         ("symbolic shapes", 9), ("symbolic shapes", 1), ("torch._inductor.utils", 1), ("UserWarning", 1),
     ]  # fmt: skip

@@ -11,7 +11,7 @@ WRONG = Verdict("wrong-result", "inductor", "values", "it differs")
 
 def names(among: str, **compile: object) -> list[str]:
     seen = Observation(first_rung="inductor", departs="relu", departs_in=among)
-    return [r.name for r in remedies.of(WRONG, seen, compile) if "relu" in r.name]
+    return [r.name for r in remedies.remedies_for(WRONG, seen, compile) if "relu" in r.name]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reprokit.core.judge.responsible import ownership
-from reprokit.core.judge.responsible.responsibility import decide, repository, why_not_filed
+from reprokit.core.judge.responsible.responsibility import decide_responsible, repository_for, why_not_filed
 from reprokit.core.records.dumps import Dump, Fault, Frame, Link, Raised, ThreadStack
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -138,7 +138,7 @@ TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
 def test_the_evidence_names_the_party(name: str) -> None:
     """Each party has its evidence, in words; where there is none, torch is what is left of a compile that failed."""
     kind, phase, cause, evidence, party, place = TABLE[name]
-    found = decide(Verdict(kind, phase, cause, "What was seen."), Observation(**evidence))
+    found = decide_responsible(Verdict(kind, phase, cause, "What was seen."), Observation(**evidence))
     assert (found.party, found.place) == (party, place), found
     assert all(text.endswith(".") for text in found.because) and bool(found.because) is bool(party)
 
@@ -146,7 +146,7 @@ def test_the_evidence_names_the_party(name: str) -> None:
 def test_a_simulated_gpu_has_no_driver() -> None:
     """Its driver's words are a gap of the simulation."""
     seen = Observation(**raised(GENERATED, message="CUDA driver version is insufficient"), simulated=("H100",))
-    assert decide(Verdict("exception", "kernel-run", "RuntimeError", "Seen."), seen).party != "driver"
+    assert decide_responsible(Verdict("exception", "kernel-run", "RuntimeError", "Seen."), seen).party != "driver"
 
 
 @pytest.mark.parametrize(
@@ -169,4 +169,4 @@ def test_only_what_is_torchs_or_tritons_is_filed(kind: str, party: str, place: s
     verdict = Verdict(kind, None, None, "Seen.", responsible=party, responsible_place=place)
     assert why_not_filed(verdict) == why
     upstream = {"torch": "pytorch/pytorch", "triton": "triton-lang/triton"}
-    assert repository(verdict) == ("" if why else upstream[party])
+    assert repository_for(verdict) == ("" if why else upstream[party])

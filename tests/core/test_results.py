@@ -82,18 +82,20 @@ def test_wrong_numbers_are_one_family_wherever_they_are_looked_at() -> None:
         titles.add(sign(judge(seen), seen).title)
     assert titles == {"wrong-result: inductor | numbers @ acosh"}
     gradient = dataclasses.replace(WRONG, name="gradient of argument[0]")
-    assert result_comparison.family((gradient,)) == "numbers of the backward"
-    assert result_comparison.family((gradient, WRONG)) == "numbers"
-    assert result_comparison.family((dataclasses.replace(WRONG, what="stride"),)) == "stride"
+    assert result_comparison.difference_family((gradient,)) == "numbers of the backward"
+    assert result_comparison.difference_family((gradient, WRONG)) == "numbers"
+    assert result_comparison.difference_family((dataclasses.replace(WRONG, what="stride"),)) == "stride"
 
 
 def test_it_comes_back_from_its_file_and_damage_is_left_out() -> None:
     """A run directory is read again; a stranger's may hold anything."""
     whole = Comparison((WRONG, LITTLE), 2, 3, 3, True, ("output",), True, True)
-    assert result_comparison.read(to_json(whole)) == whole
+    assert result_comparison.read_differences(to_json(whole)) == whole
     for damaged in ({"differences": 5}, {"unsteady": 5}, {"differences": [{"name": 1}, None, 7]}, {"count": "x"}, {}):
-        assert result_comparison.read(damaged) == Comparison()
+        assert result_comparison.read_differences(damaged) == Comparison()
     assert (
-        result_comparison.read({"differences": [{**to_json(WRONG), "index": 5, "max_abs": None}]}).differences[0].index
+        result_comparison.read_differences({"differences": [{**to_json(WRONG), "index": 5, "max_abs": None}]})
+        .differences[0]
+        .index
         == ()
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reprokit.core.redaction.redactor import Redactor, command_text
 from reprokit.core.redaction.rules import command_secrets, secret_names, service_keys, token_formats
-from reprokit.core.redaction.rules.token_formats import Shape
+from reprokit.core.redaction.rules.token_formats import TokenFormat
 from tests import planted
 
 SHAPES = (*token_formats.SHAPES, *service_keys.SHAPES)
@@ -27,7 +27,7 @@ def hidden(text: str) -> str:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_each_row_is_hidden(shape: Shape) -> None:
+def test_each_row_is_hidden(shape: TokenFormat) -> None:
     """A token of each row of the tables is hidden, alone and in each channel."""
     for number, (name, channel) in enumerate(planted.CHANNELS.items()):
         if shape.before and name == "a word before it":
@@ -38,7 +38,7 @@ def test_each_row_is_hidden(shape: Shape) -> None:
 
 
 @pytest.mark.parametrize("place", command_secrets.PLACES, ids=lambda place: place.name)
-def test_each_place_is_hidden(place: command_secrets.Place) -> None:
+def test_each_place_is_hidden(place: command_secrets.SecretPlace) -> None:
     """What is in each place that shows a secret is hidden: headers, flags of programs, parameters, lines of files."""
     compiled = re.compile(place.pattern, place.flags)
     for number in range(6):

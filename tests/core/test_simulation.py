@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.core.judge.responsible.responsibility import repository, why_not_filed
+from reprokit.core.judge.responsible.responsibility import repository_for, why_not_filed
 from reprokit.core.judge.signature import sign
 from reprokit.core.judge.verdict import judge
 from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
-from reprokit.core.shared.gap_messages import refusal
+from reprokit.core.shared.gap_messages import refusal_message
 
 SITE = "/x/lib/python3.11/site-packages/"
 TORCH = Frame(SITE + "torch/cuda/graphs.py", "is_current_stream_capturing")
@@ -28,8 +28,11 @@ def failed(message: str, *frames: Frame, simulated: tuple[str, ...] = GPU, statu
 @pytest.mark.parametrize(
     ("message", "symbol"),
     [
-        (refusal("torch._C._cudart.cudaMemGetInfo"), "torch._C._cudart.cudaMemGetInfo"),
-        ("RuntimeError: " + refusal("torch.cuda.Stream") + "\n\nSet TORCHDYNAMO_VERBOSE=1", "torch.cuda.Stream"),
+        (refusal_message("torch._C._cudart.cudaMemGetInfo"), "torch._C._cudart.cudaMemGetInfo"),
+        (
+            "RuntimeError: " + refusal_message("torch.cuda.Stream") + "\n\nSet TORCHDYNAMO_VERBOSE=1",
+            "torch.cuda.Stream",
+        ),
         ("module 'torch._C' has no attribute '_cuda_getCurrentStream'", "torch._C._cuda_getCurrentStream"),
         ("Tried to instantiate dummy base class _CudaStreamBase", "_CudaStreamBase"),
         ("'SimulatedProperties' object has no attribute 'clock_rate'", "SimulatedProperties.clock_rate"),
@@ -45,7 +48,7 @@ def test_a_gap_names_its_symbol(message: str, symbol: str) -> None:
     verdict = judge(seen)
     assert (verdict.kind, verdict.cause, verdict.responsible) == ("unknown", "simulation-gap", "reprokit")
     assert verdict.responsible_place == symbol and symbol in verdict.reason and "\n" not in verdict.reason
-    assert not repository(verdict) and why_not_filed(verdict) == f"reprokit itself is responsible at {symbol}"
+    assert not repository_for(verdict) and why_not_filed(verdict) == f"reprokit itself is responsible at {symbol}"
     assert sign(verdict, seen).title == f"unknown: lowering | simulation-gap {symbol}"
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.core.experiments.simulated_vs_real import Ran, disagreements, ran
+from reprokit.core.experiments.simulated_vs_real import RunSummary, disagreements, summarise_run
 from reprokit.core.judge.signature import sign
-from reprokit.core.records.cudagraph_skips import Skip
+from reprokit.core.records.cudagraph_skips import CudagraphSkip
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
@@ -37,10 +37,10 @@ def module(name: str, cc: int, body: str = "pass") -> str:
     return KERNEL.format(name=name, cc=cc, body=body)
 
 
-def side(modules: list[str], kind: str = "ok", nodes: int = 3, skips: tuple[Skip, ...] = ()) -> Ran:
+def side(modules: list[str], kind: str = "ok", nodes: int = 3, skips: tuple[CudagraphSkip, ...] = ()) -> RunSummary:
     verdict = Verdict(kind, None, None, "")
     seen = Observation(graphs=(GraphRecord(0, "aten", "0/0", nodes),), skips=skips)
-    return ran(verdict, sign(verdict, seen), seen, modules)
+    return summarise_run(verdict, sign(verdict, seen), seen, modules)
 
 
 def test_names_and_properties_of_the_device_are_no_disagreement() -> None:
@@ -50,7 +50,7 @@ def test_names_and_properties_of_the_device_are_no_disagreement() -> None:
 
 def test_each_sort_of_disagreement_is_a_sentence() -> None:
     """The ending, graphs, kernels, operators and skipped CUDA graphs."""
-    real = side([module("add_0", 90), module("mul_0", 90, "return")], "crash", 4, (Skip("mutated inputs"),))
+    real = side([module("add_0", 90), module("mul_0", 90, "return")], "crash", 4, (CudagraphSkip("mutated inputs"),))
     rows = disagreements(real, side([module("add_0", 90)]))
     for words in (
         "the device ends as crash, the simulation as ok",

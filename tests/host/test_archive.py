@@ -66,7 +66,7 @@ def test_hostile_members_are_refused(kind: str, tmp_path: Path) -> None:
 def test_a_name_twice_is_refused(tmp_path: Path) -> None:
     """A second file must not hide behind the first one's checksum."""
     with pytest.raises(BadInput, match="twice"):
-        reader.read(tarball(tmp_path / "p.tar.gz", member("a"), member("a", data=b"y")))
+        reader.read_pack(tarball(tmp_path / "p.tar.gz", member("a"), member("a", data=b"y")))
 
 
 def test_a_bomb_is_refused_before_it_unfolds(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_bomb_is_refused_before_it_unfolds(tmp_path: Path) -> None:
         for _ in range(reader.MOST_UNPACKED_BYTES // len(chunk) + 2):
             out.write(chunk)
     with pytest.raises(BadInput, match="refused"):
-        reader.read(path)
+        reader.read_pack(path)
 
 
 def test_a_stream_that_never_ends_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_a_stream_that_never_ends_is_cut_off(tmp_path: Path, monkeypatch: pytest
         out.write(bytes(512) * 100)
         out.write(b"x" * 100_000)
     with pytest.raises(BadInput):
-        reader.read(path)
+        reader.read_pack(path)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_stream_that_never_ends_is_cut_off(tmp_path: Path, monkeypatch: pytest
 def test_a_manifest_that_lies_is_refused(manifest: dict[str, object], match: str, tmp_path: Path) -> None:
     """Sizes and checksums are believed only when they are true."""
     with pytest.raises(BadInput, match=match):
-        reader.read(tarball(tmp_path / "p.tar.gz", member("a"), manifest=manifest))
+        reader.read_pack(tarball(tmp_path / "p.tar.gz", member("a"), manifest=manifest))
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, 60, 150])
@@ -117,7 +117,7 @@ def test_a_pack_cut_short_is_refused(cut: int, tmp_path: Path) -> None:
     path = tarball(tmp_path / "p.tar.gz", member("a", data=os.urandom(400)))
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(BadInput):
-        reader.read(path)
+        reader.read_pack(path)
 
 
 @pytest.mark.parametrize("kind", ["text", "absent", "folder", "tar without manifest"])

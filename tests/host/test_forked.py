@@ -16,7 +16,7 @@ import pytest
 from reprokit.core.judge.signature import ALGORITHM
 from reprokit.core.records.finding import Signature
 from reprokit.host.probe import client, fresh_process
-from reprokit.host.probe.candidate import Judged, Limits
+from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 
 from ..conftest import stragglers
 
@@ -25,15 +25,15 @@ COMPILE = "import torch\ndef backend(gm, inputs):\n    {}\n    return gm\ntorch.
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[client.Server]:
-    with client.Server(tmp_path_factory.mktemp("server"), sys.executable, "aot") as made:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[client.ProbeServer]:
+    with client.ProbeServer(tmp_path_factory.mktemp("server"), sys.executable, "aot") as made:
         yield made
 
 
-def ask(server: client.Server, text: str, is_eager: bool = False, **limits: object) -> Judged:
-    wanted = Limits(**{"deadline_s": 60.0, **limits})  # type: ignore[arg-type]
+def ask(server: client.ProbeServer, text: str, is_eager: bool = False, **limits: object) -> CandidateResult:
+    wanted = ProbeLimits(**{"deadline_s": 60.0, **limits})  # type: ignore[arg-type]
     outcome, folder = server.run(text, wanted, is_eager)
-    return fresh_process.judged(
+    return fresh_process.judge_candidate(
         fresh_process.request_for(folder / "repro.py", sys.executable, wanted), outcome, folder, NOTHING
     )
 
@@ -49,7 +49,7 @@ def ask(server: client.Server, text: str, is_eager: bool = False, **limits: obje
         ("import sys; sys.exit(3)", "unknown", "exit"),
     ],
 )
-def test_each_end_is_judged_as_a_capture_would(server: client.Server, body: str, kind: str, words: str) -> None:
+def test_each_end_is_judged_as_a_capture_would(server: client.ProbeServer, body: str, kind: str, words: str) -> None:
     """The same rules, on what a forked child left; eager passes in the same server."""
     text = COMPILE.format(body)
     judged = ask(server, text)
@@ -57,15 +57,15 @@ def test_each_end_is_judged_as_a_capture_would(server: client.Server, body: str,
     assert ask(server, text, is_eager=True).verdict.kind == "ok"
 
 
-def test_a_forked_answer_is_that_of_a_fresh_process(server: client.Server, tmp_path: Path) -> None:
+def test_a_forked_answer_is_that_of_a_fresh_process(server: client.ProbeServer, tmp_path: Path) -> None:
     """Warm and cold give the same signature."""
     text = COMPILE.format("raise RuntimeError('cold and warm')")
     warm = ask(server, text)
-    fresh = fresh_process.run_cold(text, sys.executable, tmp_path / "cold", NOTHING, Limits(60.0))
+    fresh = fresh_process.run_cold(text, sys.executable, tmp_path / "cold", NOTHING, ProbeLimits(60.0))
     assert warm.signature == fresh.signature and warm.verdict.phase == fresh.verdict.phase == "backend"
 
 
-def test_a_hang_is_ended_at_its_deadline_with_its_stacks(server: client.Server) -> None:
+def test_a_hang_is_ended_at_its_deadline_with_its_stacks(server: client.ProbeServer) -> None:
     """A loop in a backend is a hang in phase backend, named by its frames; nothing of it is left."""
     judged = ask(
         server, COMPILE.format("import time\n    while True: time.sleep(0.01)"), deadline_s=3.0, wants_stacks=True
@@ -73,13 +73,13 @@ def test_a_hang_is_ended_at_its_deadline_with_its_stacks(server: client.Server) 
     assert judged.verdict.kind == "hang" and "<user>:backend" in judged.signature.title
 
 
-def test_the_compile_stops_behind_its_phase(server: client.Server) -> None:
+def test_the_compile_stops_behind_its_phase(server: client.ProbeServer) -> None:
     """What comes after the phase that is asked about is not reached."""
     text = "import torch\nf = torch.compile(lambda x: x.relu())\nf(torch.randn(8))\nraise SystemExit(7)\n"
     assert ask(server, text, stop="aot").verdict.kind == "ok"
 
 
-def test_a_probe_has_the_threads_of_a_process_of_its_own(server: client.Server) -> None:
+def test_a_probe_has_the_threads_of_a_process_of_its_own(server: client.ProbeServer) -> None:
     """One thread is the server's business: a failure may need two."""
     import subprocess
 
@@ -89,11 +89,11 @@ def test_a_probe_has_the_threads_of_a_process_of_its_own(server: client.Server) 
         text=True,
         check=True,
     )
-    outcome, folder = server.run("import torch\nprint(torch.get_num_threads())\n", Limits(60.0))
+    outcome, folder = server.run("import torch\nprint(torch.get_num_threads())\n", ProbeLimits(60.0))
     assert (folder / "logs" / "stdout.txt").read_text().strip() == done.stdout.strip() and outcome.exit_status == 0
 
 
-def test_children_that_leave_the_group_are_ended(server: client.Server) -> None:
+def test_children_that_leave_the_group_are_ended(server: client.ProbeServer) -> None:
     """A probe may start others, in sessions of their own, and leave."""
     mark = f"stray-{os.getpid()}-{time.monotonic_ns()}"
     text = (
@@ -106,7 +106,7 @@ def test_children_that_leave_the_group_are_ended(server: client.Server) -> None:
 
 
 def test_a_probe_that_fills_the_disk_or_the_memory_meets_a_limit(
-    server: client.Server, monkeypatch: pytest.MonkeyPatch
+    server: client.ProbeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file beyond the limit is an error inside the probe, and gives no answer about the bug."""
     monkeypatch.setattr(client, "FILE_BYTES", 1 << 20)
@@ -116,18 +116,18 @@ def test_a_probe_that_fills_the_disk_or_the_memory_meets_a_limit(
     assert judged.answer == "unresolved"
 
 
-def test_each_probe_has_a_compiler_cache_of_its_own(server: client.Server) -> None:
+def test_each_probe_has_a_compiler_cache_of_its_own(server: client.ProbeServer) -> None:
     """What one writes, also half of a file before it is killed, the next does not see."""
     spoil = "import os\nfolder = os.environ['TORCHINDUCTOR_CACHE_DIR']\nopen(os.path.join(folder, 'spoilt.so'), 'w')\nos.kill(os.getpid(), 9)\n"
-    server.run(spoil, Limits(60.0))
+    server.run(spoil, ProbeLimits(60.0))
     look = "import os\nassert 'spoilt.so' not in os.listdir(os.environ['TORCHINDUCTOR_CACHE_DIR'])\n"
-    assert server.run(look, Limits(60.0))[0].exit_status == 0
+    assert server.run(look, ProbeLimits(60.0))[0].exit_status == 0
 
 
 @pytest.mark.slow
 def test_a_server_that_is_killed_is_started_again(tmp_path: Path) -> None:
     """The probe in flight is lost, told so, and the next one runs."""
-    with client.Server(tmp_path, sys.executable, "aot") as server:
+    with client.ProbeServer(tmp_path, sys.executable, "aot") as server:
         assert ask(server, "import torch\n").verdict.kind == "ok"
         child = server._child
         assert child is not None
@@ -147,9 +147,9 @@ def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
     with (
         pytest.raises(client.ServerLost, match="torch"),
-        client.Server(tmp_path, str(tmp_path / "bare/bin/python"), "aot") as server,
+        client.ProbeServer(tmp_path, str(tmp_path / "bare/bin/python"), "aot") as server,
     ):
-        server.run("pass\n", Limits(10.0))
+        server.run("pass\n", ProbeLimits(10.0))
 
 
 TRAINING = """
@@ -170,14 +170,14 @@ print("gradient", x.grad is not None)
 @pytest.mark.slow
 def test_a_failure_in_a_backward_graph_builds_no_forward(tmp_path: Path) -> None:
     """The forward graph gets as far as the phase, so that a failure in it shows too; then it runs as it is."""
-    limits = Limits(60.0, stop="fx-passes", is_backward=True)
-    with client.Server(tmp_path, sys.executable, "inductor") as server:
+    limits = ProbeLimits(60.0, stop="fx-passes", is_backward=True)
+    with client.ProbeServer(tmp_path, sys.executable, "inductor") as server:
         for operator, said in (("aten.cos.default", "picky"), ("aten.sin.default", "picky"), ("aten.erf.default", "")):
             outcome, folder = server.run(TRAINING.format(operator), limits)
             names = "".join(path.read_text() for path in (folder / "journal").glob("*.jsonl"))
             assert (outcome.exit_status == 1) == bool(said), operator
             assert said in (folder / "logs" / "stderr.txt").read_text()
             assert "compile_file" not in names and ("entire_backward" in names) == (operator != "aten.sin.default")
-        outcome, folder = server.run(TRAINING.format("none"), Limits(60.0, stop="fx-passes"))
+        outcome, folder = server.run(TRAINING.format("none"), ProbeLimits(60.0, stop="fx-passes"))
         names = "".join(path.read_text() for path in (folder / "journal").glob("*.jsonl"))
         assert outcome.exit_status == 0 and "entire_backward" not in names

@@ -24,7 +24,7 @@ def test_a_run_id_that_is_not_whole_is_refused(run_id: str) -> None:
     with pytest.raises(ValueError, match="is no run id"):
         guardian.Guardian(0, run_id)
     with pytest.raises(ValueError, match="is no run id"):
-        process_tree.of_run(run_id)
+        process_tree.processes_of_run(run_id)
     with pytest.raises(ValueError, match="is no run id"):
         process_tree.kill_all(0, run_id)
 
@@ -61,17 +61,19 @@ def test_a_guardian_that_is_told_nothing_ends_nothing() -> None:
 
 def test_an_exit_status_and_what_was_used_come_back(tmp_path: Path) -> None:
     """The program is the guardian's child; how it ended is known here, also of one that cannot be started."""
-    child = guardian_client.start(["sh", "-c", "exit 7"], {"PATH": "/usr/bin:/bin"}, tmp_path, uuid.uuid4().hex, None)
+    child = guardian_client.start_guarded(
+        ["sh", "-c", "exit 7"], {"PATH": "/usr/bin:/bin"}, tmp_path, uuid.uuid4().hex, None
+    )
     reaped = child.reap(waits=True)
     child.dismiss()
     assert reaped is not None and reaped[0] >> 8 == 7 and reaped[1].ru_maxrss > 0
     with pytest.raises(FileNotFoundError):
-        guardian_client.start([str(tmp_path / "none")], {}, tmp_path, uuid.uuid4().hex, None)
+        guardian_client.start_guarded([str(tmp_path / "none")], {}, tmp_path, uuid.uuid4().hex, None)
 
 
 @pytest.mark.parametrize("root", [-1, 0, 1])
 def test_init_is_no_root(root: int) -> None:
     """All processes are below init, and 0 and -1 stand for groups that are not ours: none of them is ever ended."""
-    assert process_tree.family(root) == []
+    assert process_tree.family_of(root) == []
     with pytest.raises(ValueError, match="leads no group of ours"):
-        process_tree.end(root, [])
+        process_tree.end_tree(root, [])

@@ -20,28 +20,28 @@ class Dies:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_that_a_finalizer_swallows_is_raised_again() -> None:
     """Python only prints what is raised in ``__del__``; the next look finds the interrupt still waiting."""
-    with interrupts.held(), pytest.raises(KeyboardInterrupt), interrupts.heard():
+    with interrupts.deferred(), pytest.raises(KeyboardInterrupt), interrupts.allowed():
         Dies()
-        interrupts.check()
+        interrupts.raise_if_interrupted()
         warnings.warn("the interrupt was lost", stacklevel=1)
 
 
 def test_what_was_caught_is_not_raised_twice() -> None:
     """One Ctrl-C gives up one step."""
-    with interrupts.held():
-        with pytest.raises(KeyboardInterrupt), interrupts.heard():
+    with interrupts.deferred():
+        with pytest.raises(KeyboardInterrupt), interrupts.allowed():
             os.kill(os.getpid(), signal.SIGTERM)
-        with interrupts.heard():
-            interrupts.check()
+        with interrupts.allowed():
+            interrupts.raise_if_interrupted()
 
 
 def test_a_clean_up_is_not_given_up() -> None:
     """An interrupt inside a clean-up waits until the block that hears it."""
     done = False
-    with interrupts.held(), pytest.raises(KeyboardInterrupt), interrupts.heard():
-        with interrupts.unheard():
+    with interrupts.deferred(), pytest.raises(KeyboardInterrupt), interrupts.allowed():
+        with interrupts.blocked():
             os.kill(os.getpid(), signal.SIGTERM)
-            interrupts.check()
+            interrupts.raise_if_interrupted()
             done = True
-        interrupts.check()
+        interrupts.raise_if_interrupted()
     assert done

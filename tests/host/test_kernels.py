@@ -34,15 +34,15 @@ def test_what_compiled_before_is_not_compiled_again(tmp_path: Path, monkeypatch:
     def answers() -> list[str]:
         return [row["answer"] for row in json.loads((tmp_path / kernel_checks.FILE).read_text())]
 
-    seen = kernel_checks.check(healthy, journals, tmp_path, sys.executable, "changed")
+    seen = kernel_checks.check_kernels(healthy, journals, tmp_path, sys.executable, "changed")
     assert answers() == ["compiled", "exception", "exception"]
     verdict = judge(seen)
     assert (verdict.kind, verdict.phase, verdict.work["kernel"]) == ("exception", "ptxas", "bad.py")
     assert any("worse.py: exception: ttir" in row and "no attribute 'lod'" in row for row in verdict.evidence), verdict
     assert verdict.simulated == ("a GPU",) and list((tmp_path / "logs").glob("triton*.mlir"))
-    kernel_checks.check(healthy, journals, tmp_path, sys.executable, "changed")
+    kernel_checks.check_kernels(healthy, journals, tmp_path, sys.executable, "changed")
     assert answers() == ["known", "exception", "exception"]
     del events[1:]
-    assert kernel_checks.check(healthy, journals, tmp_path, sys.executable, "all").kernels == 1 and answers() == [
-        "compiled"
-    ]
+    assert kernel_checks.check_kernels(
+        healthy, journals, tmp_path, sys.executable, "all"
+    ).kernels == 1 and answers() == ["compiled"]

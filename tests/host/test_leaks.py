@@ -18,7 +18,7 @@ from reprokit.core.redaction.redactor import Redactor
 from reprokit.host.pack import writer
 from reprokit.host.request.target import parse_command
 from reprokit.host.run import output
-from reprokit.host.run.output import Kept
+from reprokit.host.run.output import BoundedLog
 from reprokit.host.system import private_names
 from tests.planted import LETTERS, password, shows
 
@@ -39,7 +39,7 @@ def test_no_link_of_a_run_directory_is_followed(tmp_path: Path) -> None:
     (run / "logs" / "more").symlink_to(elsewhere)
     (run / "logs" / "linked.txt").symlink_to(elsewhere / "notes.txt")
     (run / "graphs" / "0001").symlink_to(elsewhere)
-    draft = writer.gather(run, Redactor())
+    draft = writer.gather_files(run, Redactor())
     assert [*draft.files] == ["logs/stdout.txt"]
     assert [row.what for row in draft.missing] == ["stacks"]
 
@@ -50,7 +50,7 @@ def test_a_file_name_shows_no_secret(tmp_path: Path) -> None:
     run = tmp_path / "run-001"
     (run / "kernels").mkdir(parents=True)
     (run / "kernels" / f"{secret}.py").write_text("x = 1\n")
-    assert not any(shows(name, secret) for name in writer.gather(run, Redactor()).files)
+    assert not any(shows(name, secret) for name in writer.gather_files(run, Redactor()).files)
     script = tmp_path / f"train_{secret}.py"
     script.write_text("")
     assert not shows(parse_command(("true", str(script))).label, secret.removeprefix("ghp_"))
@@ -65,7 +65,7 @@ def test_a_title_shows_no_secret(form: str) -> None:
     secret = token(random.Random(form))
     titles = []
     for one in (secret, token(random.Random(2))):
-        raised = private_names.raised(Raised((Link("RuntimeError", form.format(s=one)),)))
+        raised = private_names.redact_raised(Raised((Link("RuntimeError", form.format(s=one)),)))
         found = signature.sign(
             Verdict("exception", "aot", None, ""), Observation(raised=raised, compile_failures=(raised,))
         )
@@ -83,7 +83,7 @@ def test_a_title_without_secrets_does_not_change() -> None:
         "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)",
     ):
         link = Raised((Link("RuntimeError", message),))
-        assert private_names.raised(link) == link
+        assert private_names.redact_raised(link) == link
 
 
 def test_events_of_a_journal_are_redacted_before_they_are_cut() -> None:
@@ -94,7 +94,7 @@ def test_events_of_a_journal_are_redacted_before_they_are_cut() -> None:
         "ev": "exception",
         "chain": [{"type": "E", "message": f"password={secret}", "frames": [["/home/alice/x.py", "f", 3]]}],
     }
-    hidden = private_names.events([told, chain])
+    hidden = private_names.events_text([told, chain])
     assert secret not in str(hidden)
     assert hidden[0]["file"] == "/home/alice/x.py" and hidden[1]["chain"][0]["frames"] == chain["chain"][0]["frames"]  # type: ignore[index]
 
@@ -105,7 +105,7 @@ def test_the_end_of_stderr_begins_with_no_part_of_a_key() -> None:
     rows = ["".join(chance.choice(LETTERS) for _ in range(64)) for _ in range(24)]
     text = "\n".join([*rows, "-----END RSA PRIVATE KEY-----", *(f"step {n}" for n in range(99))])
     for start in range(0, 24 * 65, 37):
-        found = private_names.tail(text[start:], 1_000_000, gone=start + 1)
+        found = private_names.redacted_tail(text[start:], 1_000_000, gone=start + 1)
         assert not any(shows(found, row) for row in rows)
         assert found.endswith("step 98")
 
@@ -115,7 +115,7 @@ def test_a_long_message_is_cut_between_lines() -> None:
     secret = token(random.Random(5))
     for before in range(23_940, 24_010, 7):
         error = ValueError("x" * (before - 1) + f"\ntoken {secret} was refused\n" + "y\n" * 20_000)
-        message = exceptions.describe(error)["chain"][0]["message"]
+        message = exceptions.describe_exception(error)["chain"][0]["message"]
         assert not shows(Redactor().text(message), secret)
 
 
@@ -126,7 +126,7 @@ def test_output_is_cut_between_lines(tmp_path: Path, monkeypatch: pytest.MonkeyP
     secret = token(random.Random(6))
     for step in range(3, 40, 3):
         path = tmp_path / f"{step}.txt"
-        kept, data = Kept(path), b"".join(b"%03d password: %s\n" % (n, secret.encode()) for n in range(40))
+        kept, data = BoundedLog(path), b"".join(b"%03d password: %s\n" % (n, secret.encode()) for n in range(40))
         for start in range(0, len(data), step):
             kept.write(data[start : start + step])
         kept.close()

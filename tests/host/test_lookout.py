@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from reprokit.core.judge.hangs.hang_causes import diagnose
+from reprokit.core.judge.hangs.hang_causes import diagnose_hang
 from reprokit.core.records.dumps import Dump, ThreadStack
 from reprokit.core.records.observation import Observation
-from reprokit.core.shared.contract.journal_format import Now, encode, encode_now
+from reprokit.core.shared.contract.journal_format import Now, encode_event, encode_now
 from reprokit.host.run import observation_reader, run_directory
 from reprokit.host.watch import blocked_on, hang_evidence, sampler, stacks, watchdog
-from reprokit.host.watch.journal_tail import Follower
-from reprokit.host.watch.watchdog import MOST_TICK_S, Lookout
+from reprokit.host.watch.journal_tail import JournalFollower
+from reprokit.host.watch.watchdog import MOST_TICK_S, Watchdog
 
 
 @pytest.fixture
@@ -38,18 +38,18 @@ class Clock:
 def journal(run_path: Path, **event: Any) -> None:
     row = {"t": 0.0, "pid": os.getpid(), "tid": os.getpid(), **event}
     with (run_path / "journal" / f"{os.getpid()}.jsonl").open("ab") as file:
-        file.write(encode(row))
+        file.write(encode_event(row))
 
 
-def make(run_path: Path, monkeypatch: pytest.MonkeyPatch, served: float = 1.0, want: float = 0.0) -> Lookout:
+def make(run_path: Path, monkeypatch: pytest.MonkeyPatch, served: float = 1.0, want: float = 0.0) -> Watchdog:
     """A lookout on this very process, whose use of processors is as told."""
-    monkeypatch.setattr(sampler.Watch, "served", lambda self: served)
-    monkeypatch.setattr(sampler.Watch, "want", lambda self, pid: want)
-    monkeypatch.setattr(watchdog.Lookout, "_moved", lambda self, teller: [])
-    return Lookout(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
+    monkeypatch.setattr(sampler.Sampler, "served", lambda self: served)
+    monkeypatch.setattr(sampler.Sampler, "want", lambda self, pid: want)
+    monkeypatch.setattr(watchdog.Watchdog, "_moved", lambda self, teller: [])
+    return Watchdog(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
 
 
-def advance(watcher: Lookout, clock: Clock, seconds: float) -> None:
+def advance(watcher: Watchdog, clock: Clock, seconds: float) -> None:
     clock.now += seconds
     watcher.tick()
 
@@ -121,8 +121,8 @@ def test_outside_of_the_compiler_a_busy_program_is_no_stall(run_path: Path, monk
 
 def test_a_journal_cut_anywhere_is_followed(run_path: Path) -> None:
     """Half a line is read when its other half has come."""
-    follower = Follower(run_path / "journal", 100)
-    line = encode({"t": 1.0, "pid": 7, "tid": 7, "ev": "begin", "name": "dynamo"})
+    follower = JournalFollower(run_path / "journal", 100)
+    line = encode_event({"t": 1.0, "pid": 7, "tid": 7, "ev": "begin", "name": "dynamo"})
     path = run_path / "journal" / "7.jsonl"
     path.write_bytes(line[:20])
     assert follower.look() == []
@@ -135,10 +135,10 @@ def test_a_journal_cut_anywhere_is_followed(run_path: Path) -> None:
 
 def test_days_of_training_do_not_pile_up(run_path: Path) -> None:
     """What is open is remembered; what was closed is forgotten."""
-    follower = Follower(run_path / "journal", 100)
+    follower = JournalFollower(run_path / "journal", 100)
     rows = [{"t": 1.0, "tid": 7, "ev": "begin", "name": "dynamo"}]
     rows += [{"t": 1.0, "tid": 7, "ev": ev, "name": "pass"} for _ in range(9000) for ev in ("begin", "end")]
-    (run_path / "journal" / "7.jsonl").write_bytes(b"".join(encode(r) for r in rows))
+    (run_path / "journal" / "7.jsonl").write_bytes(b"".join(encode_event(r) for r in rows))
     follower.look()
     assert follower.teller(1).open_events == ("dynamo",)
     assert sum(map(len, follower._kept.values())) < 3000
@@ -155,12 +155,12 @@ def test_a_blocked_read_names_the_pipe_and_its_other_end() -> None:
     os.close(read_end)
     try:
         for _ in range(200):
-            name, args = blocked_on.syscall(child, child)
+            name, args = blocked_on.system_call(child, child)
             if name == "read":
                 break
             time.sleep(0.01)
         assert name == "read"
-        told, pid = blocked_on.Links().target(child, name, args)
+        told, pid = blocked_on.DescriptorLinks().target(child, name, args)
         assert pid == 0 and "a pipe" in told
     finally:
         os.close(write_end)
@@ -169,21 +169,21 @@ def test_a_blocked_read_names_the_pipe_and_its_other_end() -> None:
 
 def test_a_proc_that_cannot_be_read_costs_only_the_answer(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No /proc, no guess: the dumps are there, the cause is unknown and says why."""
-    watcher = Lookout(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
+    watcher = Watchdog(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
     journal(run_path, ev="process", can_dump=False)
     watcher.tick()
-    monkeypatch.setattr(blocked_on, "read", lambda path: "")
+    monkeypatch.setattr(blocked_on, "read_proc_file", lambda path: "")
     monkeypatch.setattr(hang_evidence, "GAP_S", 0.01)
     taken = watcher.take()
     assert taken.dumps and not taken.evidence.processes
     seen = Observation(main_pid=os.getpid(), dumps=taken.dumps, evidence=taken.evidence)
-    assert diagnose(seen).name == "unknown"
+    assert diagnose_hang(seen).name == "unknown"
     watcher.close()
 
 
 def test_a_watchdog_that_stumbles_goes_on_and_says_so(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A defect of ours ends neither the run nor the dumps, and is told."""
-    watcher = Lookout(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
+    watcher = Watchdog(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
     monkeypatch.setattr(watcher.follower, "look", lambda: 1 / 0)
     watcher.tick()
     taken = watcher.take()
@@ -199,16 +199,16 @@ def test_what_lies_in_the_journal_folder_blocks_nobody(run_path: Path) -> None:
     (folder / "8.jsonl").symlink_to("/dev/zero")
     (folder / "9.jsonl").symlink_to("nowhere")
     (folder / "\u00b2.jsonl").write_text("{}")
-    (folder / "5.jsonl").write_bytes(encode({"ev": "begin", "name": "dynamo"}))
-    assert Follower(folder, 100).look() == ["begin dynamo"]
+    (folder / "5.jsonl").write_bytes(encode_event({"ev": "begin", "name": "dynamo"}))
+    assert JournalFollower(folder, 100).look() == ["begin dynamo"]
     assert set(observation_reader.read_journals(run_path).by_pid) == {5}
 
 
 def test_a_dead_process_does_not_tell_the_story(run_path: Path) -> None:
     """A worker that died inside the compiler: its living parent is watched."""
-    follower = Follower(run_path / "journal", 100)
+    follower = JournalFollower(run_path / "journal", 100)
     dead = 4_000_000
-    (run_path / "journal" / f"{dead}.jsonl").write_bytes(encode({"ev": "begin", "name": "GraphLowering.run"}))
+    (run_path / "journal" / f"{dead}.jsonl").write_bytes(encode_event({"ev": "begin", "name": "GraphLowering.run"}))
     journal(run_path, ev="begin", name="stage:call-0")
     follower.look()
     assert follower.teller(1).pid == os.getpid()
@@ -216,11 +216,11 @@ def test_a_dead_process_does_not_tell_the_story(run_path: Path) -> None:
 
 def test_looks_and_samples_do_not_fill_the_disk(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of days of looks every second one of the older is deleted, again and again; the newest stay."""
-    dumper = stacks.Dumper(run_path)
+    dumper = stacks.StackDumper(run_path)
     monkeypatch.setattr(stacks, "_py_spy", fake_py_spy)
     for _ in range(1000):
         dumper.round([7])
-    kept = stacks.read(run_path, most_rounds=10_000)
+    kept = stacks.read_dumps(run_path, most_rounds=10_000)
     assert len(kept) <= stacks.MOST_LOOK_FILES + 1
     assert [d.number for d in kept][-20:] == list(range(981, 1001)) and kept[0].number < 200
     dumper.close()
@@ -236,7 +236,7 @@ def test_a_damaged_dump_is_left_out(text: str, run_path: Path) -> None:
     """One bad file costs only itself."""
     (run_path / "stacks" / "1-py-spy-5.json").write_text(text)
     (run_path / "stacks" / "2-py-spy-5.json").write_text('[{"os_thread_id": 5, "frames": []}]')
-    assert [d.number for d in stacks.read(run_path)] == [2]
+    assert [d.number for d in stacks.read_dumps(run_path)] == [2]
 
 
 def test_a_process_with_half_a_character_in_its_name_is_sampled(tmp_path: Path, run_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_a_process_with_half_a_character_in_its_name_is_sampled(tmp_path: Path, 
     program.symlink_to(shutil.which("sleep") or "/bin/sleep")
     child = subprocess.Popen([program, "100"])
     try:
-        watcher = sampler.Watch(run_path / "samples.csv", child.pid)
+        watcher = sampler.Sampler(run_path / "samples.csv", child.pid)
         assert watcher.tick()
         watcher.close()
         assert str(child.pid) in (run_path / "samples.csv").read_text()

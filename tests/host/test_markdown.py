@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from reprokit.core.records.compiler_warnings import Remark
+from reprokit.core.records.compiler_warnings import CompilerWarning
 from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Answer, Missing, Observation
@@ -108,7 +108,7 @@ def test_an_issue_has_only_our_own_elements(text: str, other: str) -> None:
     )  # fmt: skip
     seen = Observation(
         exit_status=1, raised=Raised((Link(text, other),)), stderr_tail=text, answers=(Answer(text, other), Answer(other, text)),
-        eager="passes", eager_detail=text, growth={"table": [text, other]}, remarks=(Remark(text, other),),
+        eager="passes", eager_detail=text, growth={"table": [text, other]}, remarks=(CompilerWarning(text, other),),
     )  # fmt: skip
     steps = [{"name": text, "answer": "same", "seconds": 1.0}, {"name": other, "answer": text, "seconds": 2.0}]
     hostile = facts(
@@ -117,7 +117,7 @@ def test_an_issue_has_only_our_own_elements(text: str, other: str) -> None:
         ablation={"sentence": f"It fails {text}", "steps": steps}, program=repro(f"# {text}"),
     )  # fmt: skip
     for one in (hostile, dataclasses.replace(hostile, program=proven.Candidate(text, other, text), collect_env="")):
-        issue = issue_text.issue(one)
+        issue = issue_text.make_issue(one)
         assert check(issue.joined, comments=1) == [h.removeprefix("### ") for h in HEADINGS]
         assert check(issue.describe, comments=1) == check(issue.error_logs) == check(issue.versions) == []
         readme = issue_text.pack_readme(one, [("repro.py", "the program")], [text], "nothing was hidden")
@@ -133,7 +133,7 @@ def test_a_digest_has_only_our_own_elements(text: str, tmp_path_factory: pytest.
     store = new_ledger(tmp_path_factory.mktemp("ledger"))
     told = {**failing("x"), "torch": "2.13"}
     one_night(store, a=result(told))
-    report = night_report.report(store)
+    report = night_report.make_report(store)
     bug = {**report["groups"]["new"][0], "title": text, "reason": text, "cause": text, "torch": [text]}
     bug |= {"repro": text, "repro_lines": 3, "pack": f"{text}/x.tar.gz"}
     row = {"target": text, "settings": text, "why": text}
@@ -150,7 +150,7 @@ def test_a_digest_has_only_our_own_elements(text: str, tmp_path_factory: pytest.
         "lost": [row],
         "proposals": [{"bugs": [1, 2], "score": 0.5, "shared": [text]}],
     }
-    digest = night_report_files.digest(told)
+    digest = night_report_files.digest_text(told)
     links = [t.attrs["href"] for t in rendered(digest) if t.type == "link_open"]
     assert len(links) == 2 and all(re.fullmatch(r"(?!/)[\w%./~-]+", str(link)) for link in links)
     assert [h.split(" (")[0] for h in check(digest, tuple(map(str, links)))[1:]] == [

@@ -28,7 +28,7 @@ def tensor(*shape: int, dtype: str = "torch.float32") -> dict[str, object]:
     }  # fmt: skip
 
 
-def begun(run: Path, data: object = None, source: str = "") -> list[starting_points.Start]:
+def begun(run: Path, data: object = None, source: str = "") -> list[starting_points.StartingPoint]:
     """The starts of a run whose one graph was not done."""
     folder = run / "graphs" / "0001"
     folder.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def begun(run: Path, data: object = None, source: str = "") -> list[starting_poi
     if data is not None:
         (folder / "small.private").write_text(json.dumps(data))
     record = GraphRecord(number=1, level="dynamo", cid="0/0", nodes=4, is_backward=False, is_done=False)
-    return starting_points.find(Observation(graphs=(record,)), run, source, is_training=False, is_fake=False)
+    return starting_points.find_starts(Observation(graphs=(record,)), run, source, is_training=False, is_fake=False)
 
 
 def test_what_hangs_on_an_operator_of_the_user_is_left_out(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.host.run import output
-from reprokit.host.run.output import Kept
+from reprokit.host.run.output import BoundedLog
 
 
 @pytest.mark.parametrize("total", [0, 50, 100, 101, 130, 150, 199, 1000, 1037])
@@ -17,7 +17,7 @@ def test_head_and_tail_are_kept(total: int, step: int, tmp_path: Path, monkeypat
     monkeypatch.setattr(output, "HEAD_BYTES", 100)
     monkeypatch.setattr(output, "PIECE_BYTES", 40)
     data = bytes(10 if i % 9 == 8 else 33 + i % 89 for i in range(total))
-    kept = Kept(tmp_path / "stdout.txt")
+    kept = BoundedLog(tmp_path / "stdout.txt")
     for start in range(0, total, step):
         kept.write(data[start : start + step])
     kept.close()

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprokit.core.redaction.redactor import Redactor
-from reprokit.core.redaction.rules.machine_names import Private
+from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.host.pack import placeholder_counts, reader, writer
 from reprokit.host.run.run_directory import make_folders
 
@@ -45,12 +45,12 @@ def test_what_was_hidden_is_counted(tmp_path: Path) -> None:
     run = a_run(tmp_path / "run")
     (run / "logs" / "stdout.txt").write_text("mkowalski of mkowalski@corp.example.com, ghp_" + "b" * 36 + "\n")
     (run / "trace" / "dedicated.log").write_text("/home/mkowalski/x mkowalski\n")
-    draft = writer.gather(run, Redactor(Private(users=("mkowalski",), homes=("/home/mkowalski",))))
+    draft = writer.gather_files(run, Redactor(PrivateNames(users=("mkowalski",), homes=("/home/mkowalski",))))
     draft.add_text("candidate.py", "x = '<token-1>'\n")
     said: list[str] = []
     path = tmp_path / "pack.tar.gz"
-    path.write_bytes(writer.build(draft, lambda contents, trimmed, hidden: said.append(hidden) or hidden))  # type: ignore[func-returns-value]
-    counted = reader.read(path).manifest["redacted"]
+    path.write_bytes(writer.build_tarball(draft, lambda contents, trimmed, hidden: said.append(hidden) or hidden))  # type: ignore[func-returns-value]
+    counted = reader.read_pack(path).manifest["redacted"]
     assert counted == draft.hidden
     assert counted["kinds"] == {
         "token": {"different": 2, "places": 3},
@@ -67,7 +67,9 @@ def test_what_was_hidden_is_counted(tmp_path: Path) -> None:
 def test_nothing_hidden_is_said() -> None:
     """A pack in which nothing was hidden says so."""
     assert (
-        placeholder_counts.say(placeholder_counts.count({"x.txt": b"<user>:f < torch, a < b > c"}))
+        placeholder_counts.counts_sentence(
+            placeholder_counts.count_placeholders({"x.txt": b"<user>:f < torch, a < b > c"})
+        )
         == "nothing was hidden"
     )
 
@@ -77,7 +79,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     packs = []
     for _ in range(2):
-        packs.append(writer.build(writer.gather(run, Redactor()), readme))
+        packs.append(writer.build_tarball(writer.gather_files(run, Redactor()), readme))
         os.utime(run / "logs" / "stderr.txt", (1, 1))
     assert packs[0] == packs[1]
 
@@ -86,9 +88,11 @@ def test_what_enters_is_redacted_and_whole(tmp_path: Path) -> None:
     """Drafts, links and empty files stay out; secrets become placeholders; the manifest holds."""
     path = tmp_path / "p.tar.gz"
     path.write_bytes(
-        writer.build(writer.gather(a_run(tmp_path / "run"), Redactor(Private(users=("mkowalski",)))), readme)
+        writer.build_tarball(
+            writer.gather_files(a_run(tmp_path / "run"), Redactor(PrivateNames(users=("mkowalski",)))), readme
+        )
     )
-    found = reader.read(path)
+    found = reader.read_pack(path)
     assert set(found.files) == {
         "README.md", "manifest.json", "logs/stderr.txt", "journal/9.jsonl", "trace/dedicated.log.gz", "graphs/0001/graph.py", "samples.csv",
     }  # fmt: skip
@@ -96,15 +100,15 @@ def test_what_enters_is_redacted_and_whole(tmp_path: Path) -> None:
     assert b"mkowalski" not in found.files["journal/9.jsonl"]
 
 
-def draft_of(files: dict[str, bytes]) -> writer.Draft:
-    return writer.Draft(files=dict(files))
+def draft_of(files: dict[str, bytes]) -> writer.PackDraft:
+    return writer.PackDraft(files=dict(files))
 
 
 def test_chromium_events_go_first(tmp_path: Path) -> None:
     """They are four fifths of a trace and tell least; the graphs in it stay."""
     noise = b"".join(b'V 1] {"chromium_event": {}}\n\t' + os.urandom(30).hex().encode() + b"\n" for _ in range(2000))
     draft = draft_of({"trace/a.log": noise + GRAPH, "logs/stderr.txt": b"kept"})
-    data = writer.build(draft, readme, most_bytes=20_000)
+    data = writer.build_tarball(draft, readme, most_bytes=20_000)
     assert len(data) <= 20_000
     assert draft.trimmed == ["trace: 2000 chromium events"]
     assert gzip.decompress(draft.files["trace/a.log.gz"]) == GRAPH
@@ -123,7 +127,7 @@ def test_trimming_follows_its_order_until_it_fits() -> None:
     big |= {f"graphs/{n:04d}/graph.py": os.urandom(40_000).hex().encode() for n in range(12)}
     big |= {f"stacks/{n}-py-spy-1.json": os.urandom(40_000).hex().encode() for n in (1, 2, 3)}
     draft = draft_of(big)
-    data = writer.build(draft, readme, most_bytes=300_000)
+    data = writer.build_tarball(draft, readme, most_bytes=300_000)
     assert len(data) <= 300_000
     assert [row.split(":")[0] for row in draft.trimmed] == [
         "trace",
@@ -136,7 +140,7 @@ def test_trimming_follows_its_order_until_it_fits() -> None:
     ]
     assert {"issue.md", "repro.py", "stacks/3-py-spy-1.json"} <= set(draft.files)
     small = draft_of({"logs/stderr.txt": b"x"})
-    writer.build(small, readme)
+    writer.build_tarball(small, readme)
     assert small.trimmed == []
 
 
@@ -145,7 +149,7 @@ def test_a_long_log_is_cut_at_line_ends(tmp_path: Path, monkeypatch: object) -> 
     run = a_run(tmp_path)
     line = "x" * 50 + " ghp_" + "a" * 36 + "\n"
     (run / "logs" / "stderr.txt").write_text(line * (writer.LOG_BYTES // len(line) * 2))
-    draft = writer.gather(run, Redactor())
+    draft = writer.gather_files(run, Redactor())
     text = draft.files["logs/stderr.txt"].decode()
     assert "<<cut " in text and "ghp_" not in text and "aaaa" not in text
     assert draft.trimmed[0].startswith("logs/stderr.txt:")
@@ -171,10 +175,10 @@ def test_no_name_in_a_run_directory_makes_a_pack_that_is_refused(
                 with open(path, "wb") as file:
                     file.write(b"{}\n")
         packed = Path(place) / "p.tar.gz"
-        draft = writer.gather(run, Redactor())
+        draft = writer.gather_files(run, Redactor())
         count = len(draft.files)
-        packed.write_bytes(writer.build(draft, readme))
-        assert len(reader.read(packed).files) == count + 2  # with the manifest and the README
+        packed.write_bytes(writer.build_tarball(draft, readme))
+        assert len(reader.read_pack(packed).files) == count + 2  # with the manifest and the README
 
 
 def test_more_files_than_a_pack_may_hold_are_left_out(tmp_path: Path) -> None:
@@ -186,7 +190,7 @@ def test_more_files_than_a_pack_may_hold_are_left_out(tmp_path: Path) -> None:
     draft = draft_of(files)
     draft.trimmed += [f"logs/{n}.txt: 7 bytes cut from its middle" for n in range(3000)]
     packed = tmp_path / "p.tar.gz"
-    packed.write_bytes(writer.build(draft, readme))
-    found = reader.read(packed)
+    packed.write_bytes(writer.build_tarball(draft, readme))
+    found = reader.read_pack(packed)
     assert {"verdict.json", "logs/a.txt"} <= set(found.files) and not any(n.startswith("eager/") for n in found.files)
     assert any("eager" in row for row in found.manifest["trimmed"])

@@ -25,7 +25,7 @@ def proved(text: str = TEXT, kind: str = "exception", **changes: Any) -> proof.P
     """A proof with hits, of a failure of ``kind``."""
     given = proof.Proof(
         same_failure.SAME, f"{kind}: codegen | KeyError", "0123456789ab", 1, 3, 3, "passes", (1.0, 1.0, 1.0),
-        proof.digest(text), kind in proof.SILENT,
+        proof.program_digest(text), kind in proof.SILENT,
     )  # fmt: skip
     return dataclasses.replace(given, **changes)
 
@@ -57,7 +57,7 @@ def test_a_program_that_was_not_proved_is_no_repro(name: str) -> None:
     text, told, why = REFUSED[name]
     with pytest.raises(proven.Unproven, match=re.escape(why)):
         proven.Repro(text, "", told)  # type: ignore[arg-type]
-    found = proven.classify(text, "a program", told)
+    found = proven.classify_program(text, "a program", told)
     assert isinstance(found, proven.Candidate) and why in found.why
 
 
@@ -71,7 +71,7 @@ def test_every_repro_has_hits_of_its_own_text(
 ) -> None:
     """Whatever a proof says, a repro has hits, of this text, that fail by themselves."""
     told = proved(kind=kind, answer=answer, hits=hits, asserts=asserts, needs=needs)
-    found = proven.classify(TEXT if is_text else TEXT + "pass\n", "", told)
+    found = proven.classify_program(TEXT if is_text else TEXT + "pass\n", "", told)
     is_whole = (
         answer == same_failure.SAME and hits > 0 and is_text and not needs and (asserts or kind not in proof.SILENT)
     )
@@ -80,23 +80,23 @@ def test_every_repro_has_hits_of_its_own_text(
 
 def test_the_writer_takes_a_proved_program_alone() -> None:
     """A pack holds repro.py with its proof, or no repro.py."""
-    draft, redactor = writer.Draft(), Redactor()
+    draft, redactor = writer.PackDraft(), Redactor()
     with pytest.raises(proven.Unproven):
         draft.add_text("repro.py", TEXT)
     assert not draft.files
     draft.add_repro(proven.Repro(TEXT, "", proved()), redactor)
     told = json.loads(draft.files["proof.json"])
     assert draft.files["repro.py"] == TEXT.encode() and told["hits"] == 3
-    assert told["digest"] == proof.digest(draft.files["repro.py"].decode())
+    assert told["digest"] == proof.program_digest(draft.files["repro.py"].decode())
 
 
 def test_no_repro_of_an_earlier_pack_stays(tmp_path: Path) -> None:
     """A run directory that is packed again without a proof has no repro.py any more."""
-    draft = writer.Draft()
+    draft = writer.PackDraft()
     draft.add_repro(proven.Repro(TEXT, "", proved()), Redactor())
     writer.unpack_beside(draft, tmp_path)
     assert (tmp_path / "repro.py").exists()
-    again = writer.Draft()
+    again = writer.PackDraft()
     again.add_text("candidate.py", TEXT)
     writer.unpack_beside(again, tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["candidate.py"]
@@ -104,21 +104,21 @@ def test_no_repro_of_an_earlier_pack_stays(tmp_path: Path) -> None:
 
 def test_a_reduction_tells_what_its_proof_came_to() -> None:
     """Proved, or why not: with what the reduction knows, where that is more than the proof tells."""
-    small = minimize_result.Minimized(TEXT, lines=2, is_complete=True, proof=proved())
+    small = minimize_result.MinimizeResult(TEXT, lines=2, is_complete=True, proof=proved())
     assert small.is_proved and small.say().endswith("the same failure in 3 of 3 fresh runs, eager passes")
     small.proof = proved(kind="wrong-result", hits=0, asserts=False)
     small.unproved = f"with other values drawn it passes: {proven.VALUES}"
     assert not small.is_proved and small.has_shown and "values of the inputs" in small.why
     assert small.say().endswith("; not proved")
-    simulated = proven.say(proved(is_simulated=True))
+    simulated = proven.why_not_proven(proved(is_simulated=True))
     assert simulated == "the same failure in 3 of 3 fresh runs on a simulated GPU, eager passes"
 
 
 def test_a_proof_is_read_back_as_it_was() -> None:
     """From JSON that may hold anything, such as keys of a later version."""
     told = {**dataclasses.asdict(proved()), "later": 1}
-    assert proof.read(json.loads(json.dumps(told))) == proved()
-    assert proof.read({"hits": 3}) is None and proof.read("no") is None
+    assert proof.read_proof(json.loads(json.dumps(told))) == proved()
+    assert proof.read_proof({"hits": 3}) is None and proof.read_proof("no") is None
 
 
 def test_plain_runs_see_no_module_of_the_users(tmp_path: Path) -> None:
@@ -130,18 +130,23 @@ def test_plain_runs_see_no_module_of_the_users(tmp_path: Path) -> None:
     (own / "sitecustomize.py").touch()
     (site / "sitecustomize.py").touch()
     path = f"{own}:{installed}::{site}:{tmp_path / 'gone'}"
-    assert stand_alone.environment({"PYTHONPATH": path, "A": "1"}) == {"PYTHONPATH": f"{installed}:{site}", "A": "1"}
-    assert stand_alone.environment({"PYTHONPATH": str(own)}) == {}
+    assert stand_alone.plain_environment({"PYTHONPATH": path, "A": "1"}) == {
+        "PYTHONPATH": f"{installed}:{site}",
+        "A": "1",
+    }
+    assert stand_alone.plain_environment({"PYTHONPATH": str(own)}) == {}
 
 
 def test_what_a_program_lacks_is_named(tmp_path: Path) -> None:
     """By the exception that it ends with, or by the path that it holds."""
     lacks = Link("ModuleNotFoundError", "No module named 'helper.part'")
-    assert stand_alone.needed(lacks) == "it imports helper.part, which is not in the pack"
+    assert stand_alone.needed_names(lacks) == "it imports helper.part, which is not in the pack"
     reads = Link("FileNotFoundError", "[Errno 2] No such file or directory: 'weights.pt'")
-    assert stand_alone.needed(reads) == "it reads weights.pt, which is not in the pack"
-    assert stand_alone.needed(Link("KeyError", "'x'")) == stand_alone.needed(None) == ""
+    assert stand_alone.needed_names(reads) == "it reads weights.pt, which is not in the pack"
+    assert stand_alone.needed_names(Link("KeyError", "'x'")) == stand_alone.needed_names(None) == ""
     (tmp_path / "data.pt").touch()
-    assert str(tmp_path / "data.pt") in stand_alone.reads(f"import torch\ntorch.load('{tmp_path}/data.pt')\n")
+    assert str(tmp_path / "data.pt") in stand_alone.reads_environment(
+        f"import torch\ntorch.load('{tmp_path}/data.pt')\n"
+    )
     for text in ("x = '/no/such/file'", "x = '/dev/null'", "x = '/'", "x = 'a/b'", "def (", "x = '/\\0'"):
-        assert stand_alone.reads(text) == "", text
+        assert stand_alone.reads_environment(text) == "", text

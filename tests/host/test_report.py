@@ -14,7 +14,7 @@ from reprokit.core.records.dumps import Dump, Frame, ThreadStack
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.redaction.redactor import Redactor
-from reprokit.core.redaction.rules.machine_names import Private
+from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.shared.contract import bounded_json
 from reprokit.host.report import flamegraph, html_report, report_data, svg, timeline
 from reprokit.host.run import observation_reader, run_directory
@@ -55,7 +55,7 @@ def model(run_path: Path, text: str = "nothing moved", kind: str = "hang") -> di
         kind, "lowering", "lock-deadlock", text, (text,), text, ("memory-runaway",), (text,), {"pass": text}
     )
     journals = observation_reader.Journals({7: COMPILE}, 0, {})
-    return report_data.make(verdict, Signature("abc", text, 1), seen, journals, run_path)
+    return report_data.make_report_data(verdict, Signature("abc", text, 1), seen, journals, run_path)
 
 
 def tags(page: str) -> set[str]:
@@ -72,7 +72,7 @@ def tags(page: str) -> set[str]:
 
 def test_the_page_is_self_contained_and_escapes_everything(tmp_path: Path) -> None:
     """No script, nothing fetched, and no text of a target becomes markup."""
-    page = html_report.report(model(tmp_path, EVIL))
+    page = html_report.html_report(model(tmp_path, EVIL))
     names = tags(page)
     assert not names & {"script", "img", "link", "iframe", "object", "src", "href", "onload"}
     assert "@import" not in page and "default-src 'none'" in page.replace("&#39;", "'")
@@ -80,7 +80,7 @@ def test_the_page_is_self_contained_and_escapes_everything(tmp_path: Path) -> No
 
 def test_the_timeline_shows_phases_and_what_is_open() -> None:
     """Innermost phases in order; the one that never ended reaches to the end and is marked."""
-    found = timeline.make({7: COMPILE}, {"0": 7}, "", 10.0, 30.0)
+    found = timeline.make_timeline({7: COMPILE}, {"0": 7}, "", 10.0, 30.0)
     spans = [(s["phase"], s["start"], s["end"], s["is_open"]) for s in found["lanes"][0]["spans"]]
     assert spans == [
         ("dynamo-trace", 0.0, 2.0, False),
@@ -103,8 +103,8 @@ def test_samples_become_series(tmp_path: Path) -> None:
 def test_the_flame_graph_counts_each_stack_once(tmp_path: Path) -> None:
     """Three samples, one stack: every frame is as wide as the whole."""
     found = model(tmp_path)["flame"]
-    assert found["samples"] == 3 and flamegraph.depth(found) == 33
-    boxes = svg.of_flame(found)["boxes"]
+    assert found["samples"] == 3 and flamegraph.tree_depth(found) == 33
+    boxes = svg.flame_shapes(found)["boxes"]
     assert {b["width"] for b in boxes} == {boxes[0]["width"]}
     assert boxes[-1]["text"] == "nothing moved"
 
@@ -114,26 +114,28 @@ def test_a_long_compile_keeps_its_end_and_a_deep_stack_its_leaf(tmp_path: Path) 
     rows = [("begin", "GraphLowering.run", 0.0)]
     for n in range(500):
         rows += [("begin", "Scheduler.__init__", n + 0.1), ("end", "Scheduler.__init__", n + 0.2)]
-    found = timeline.make({7: events(*rows)}, {}, "", 0.0, 600.0)
+    found = timeline.make_timeline({7: events(*rows)}, {}, "", 0.0, 600.0)
     assert found["lanes"][0]["spans"][-1]["is_open"] and found["lanes"][0]["spans"][-1]["end"] == 600.0
     assert found["phases"][0] == {"phase": "lowering", "seconds": pytest.approx(550.0, abs=0.1)}
     deep = tuple(Frame("/home/bob/x.py", f"call_{n}", n) for n in range(2000))
     dump = Dump(1, "py-spy", 7, (ThreadStack(7, "MainThread", deep, is_main=True, tid=7),))
-    grown = flamegraph.tree([dump], {})
-    assert flamegraph.depth(grown) < 100
-    whole = {**model(tmp_path), "flame": Redactor(Private()).value(grown)}
-    assert bounded_json.parse(json.dumps({"pack": whole})) == json.loads(json.dumps({"pack": whole}))  # show reads it
-    text = html_report.report(whole)
+    grown = flamegraph.stack_tree([dump], {})
+    assert flamegraph.tree_depth(grown) < 100
+    whole = {**model(tmp_path), "flame": Redactor(PrivateNames()).value(grown)}
+    assert bounded_json.parse_json(json.dumps({"pack": whole})) == json.loads(
+        json.dumps({"pack": whole})
+    )  # show reads it
+    text = html_report.html_report(whole)
     assert "call_0" in text and "call_1999" in text and "frames ..." in text
 
 
 def test_nothing_recorded_is_drawn_too(tmp_path: Path) -> None:
     """A run that left nothing has a report that says so."""
     run_directory.make_folders(tmp_path)
-    empty = report_data.make(
+    empty = report_data.make_report_data(
         Verdict("unknown", None, None, "Nothing."), Signature("a", "unknown", 1), Observation(), observation_reader.Journals({}, 0, {}), tmp_path
     )  # fmt: skip
-    page = html_report.report(empty)
+    page = html_report.html_report(empty)
     assert "No phase and no sample was recorded" in page and "No stack was sampled" in page
 
 
@@ -141,7 +143,7 @@ def test_a_real_browser_shows_it(tmp_path: Path) -> None:
     """In headless Chromium: the cause on top, pictures with ink, and no script or
     markup of the target's."""
     page = tmp_path / "report.html"
-    page.write_text(html_report.report(model(tmp_path / "run", EVIL)))
+    page.write_text(html_report.html_report(model(tmp_path / "run", EVIL)))
     dom = open_page(page, "--dump-dom")
     assert "hang in lowering: lock-deadlock" in dom and dom.count("<svg") == 2
     assert "script" not in tags(dom) and "img" not in tags(dom) and "onload" not in tags(dom)

@@ -36,7 +36,7 @@ def test_the_bound_is_read_from_the_loops_text(loop: str, line: int, most: int, 
     """That of the innermost ``for`` around the line; anything but a plain range says nothing."""
     file = tmp_path / "model.py"
     file.write_text(PROGRAM.format(loop=loop))
-    assert unrolled_loops.bound(f"{file}:{line} in f") == most
+    assert unrolled_loops.loop_bound(f"{file}:{line} in f") == most
 
 
 def events(seconds: float) -> list[Event]:
@@ -52,8 +52,8 @@ def test_iterations_so_far_their_pace_and_the_rest(tmp_path: Path) -> None:
     file = tmp_path / "model.py"
     file.write_text(PROGRAM.format(loop="range(N)"))
     assert (
-        unrolled_loops.pace(events(50), f"{file}:5 in f", 25_000)
+        unrolled_loops.loop_pace(events(50), f"{file}:5 in f", 25_000)
         == "in 50 s (2.0 ms each); the loop has 1000000 iterations: about 32 min more at this rate"
     )
-    assert unrolled_loops.pace(events(50), "gone.py:5 in f", 25_000) == "in 50 s (2.0 ms each)"
-    assert unrolled_loops.pace([], "gone.py:5 in f", 25_000) == ""
+    assert unrolled_loops.loop_pace(events(50), "gone.py:5 in f", 25_000) == "in 50 s (2.0 ms each)"
+    assert unrolled_loops.loop_pace([], "gone.py:5 in f", 25_000) == ""

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reprokit.core.redaction.redactor import Private, Redactor
+from reprokit.core.redaction.redactor import PrivateNames, Redactor
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.pack import reader, tar_format, writer
 
@@ -48,15 +48,15 @@ def by_tarfile(path: Path, files: dict[str, bytes], form: int, **more: Any) -> P
 @given(files=st.dictionaries(NAMES, st.binary(max_size=2000), max_size=6))
 def test_what_we_write_can_be_read(files: dict[str, bytes], tmp_path: Path) -> None:
     """Whatever a target calls its files, their names become ones that a pack takes, and none is lost."""
-    canonical = {tar_format.canonical(name): data for name, data in files.items()}
+    canonical = {tar_format.canonical_header(name): data for name, data in files.items()}
     assert len(canonical) == len(files)
     assert all(tar_format.is_safe(n) and n.isascii() and len(n) <= tar_format.MOST_NAME for n in canonical)
-    assert all(tar_format.canonical(n) == n for n in canonical)
+    assert all(tar_format.canonical_header(n) == n for n in canonical)
     if any(a != b and b.startswith(f"{a}/") for a in canonical for b in canonical) or "manifest.json" in canonical:
         return
     path = tmp_path / "p.tar.gz"
-    path.write_bytes(tar_format.build(whole(canonical).items()))
-    assert {n: d for n, d in reader.read(path).files.items() if n != "manifest.json"} == canonical
+    path.write_bytes(tar_format.build_tar(whole(canonical).items()))
+    assert {n: d for n, d in reader.read_pack(path).files.items() if n != "manifest.json"} == canonical
     with tarfile.open(path) as tar:  # and other tools read it
         assert set(tar.getnames()) == {"manifest.json", *canonical}
 
@@ -67,7 +67,7 @@ def test_what_we_write_can_be_read(files: dict[str, bytes], tmp_path: Path) -> N
 def test_packs_of_earlier_versions_can_be_read(name: str, tmp_path: Path) -> None:
     """Their long names and those beyond ASCII stand in a pax header, which may hold a name and nothing else."""
     made = by_tarfile(tmp_path / "p.tar.gz", whole({name: b"x" * 700}), tarfile.PAX_FORMAT)
-    assert reader.read(made).files[name] == b"x" * 700
+    assert reader.read_pack(made).files[name] == b"x" * 700
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_other_headers_are_refused(form: int, more: dict[str, Any], tmp_path: Pa
     """GNU headers, and pax headers that say more than a name."""
     made = by_tarfile(tmp_path / "p.tar.gz", whole({"a" * 120: b"x"}), form, **more)
     with pytest.raises(BadInput, match="refused"):
-        reader.read(made)
+        reader.read_pack(made)
 
 
 @settings(QUICK, max_examples=300)
@@ -98,13 +98,13 @@ def test_a_damaged_tarball_is_the_same_or_refused(
 ) -> None:
     """Any change of any bytes, headers among them, either changes nothing that is read, or is one refusal."""
     files = whole({"a.txt": b"x" * 600, "b/c.json": b"{}"})
-    raw = bytearray(gzip.decompress(tar_format.build(files.items())))
+    raw = bytearray(gzip.decompress(tar_format.build_tar(files.items())))
     for place, data in edits:
         raw[place : place + len(data)] = data
     path = tmp_path / "p.tar.gz"
     path.write_bytes(gzip.compress(bytes(raw[:cut]), 1))
     try:
-        assert reader.read(path).files == files
+        assert reader.read_pack(path).files == files
     except BadInput as problem:
         assert len(str(problem)) < 1_000
 
@@ -114,12 +114,12 @@ def test_a_damaged_tarball_is_the_same_or_refused(
 def test_a_damaged_gzip_stream_is_the_same_or_refused(place: int, data: bytes, tmp_path: Path) -> None:
     """The same below the compression."""
     files = whole({"a.txt": b"x" * 600})
-    raw = bytearray(tar_format.build(files.items()))
+    raw = bytearray(tar_format.build_tar(files.items()))
     raw[place : place + len(data)] = data
     path = tmp_path / "p.tar.gz"
     path.write_bytes(raw)
     with contextlib.suppress(BadInput):
-        assert reader.read(path).files == files
+        assert reader.read_pack(path).files == files
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_a_damaged_gzip_stream_is_the_same_or_refused(place: int, data: bytes, t
 def test_a_file_that_is_a_folder_too_is_refused(names: tuple[str, str], tmp_path: Path) -> None:
     """No folder on a disk could hold both."""
     path = tmp_path / "p.tar.gz"
-    path.write_bytes(tar_format.build(whole(dict.fromkeys(names, b"x")).items()))
+    path.write_bytes(tar_format.build_tar(whole(dict.fromkeys(names, b"x")).items()))
     with pytest.raises(BadInput, match="twice"):
-        reader.read(path)
+        reader.read_pack(path)
 
 
 def test_our_own_pack_stays_within_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,9 +140,9 @@ def test_our_own_pack_stays_within_what_is_read(tmp_path: Path, monkeypatch: pyt
     for number in range(5):
         (tmp_path / "logs" / f"{number}.txt").write_text("line\n" * 300_000)
     (tmp_path / "logs" / "a\nb\x1b[31m.txt").write_text("odd")
-    draft = writer.gather(tmp_path, Redactor(Private()))
+    draft = writer.gather_files(tmp_path, Redactor(PrivateNames()))
     path = tmp_path / "p.tar.gz"
-    path.write_bytes(writer.build(draft, lambda contents, trimmed, hidden: "readme"))
-    found = reader.read(path)
+    path.write_bytes(writer.build_tarball(draft, lambda contents, trimmed, hidden: "readme"))
+    found = reader.read_pack(path)
     assert sum(found.sizes.values()) < 4_000_000 and found.manifest["trimmed"]
     assert b"odd" in found.files.values()

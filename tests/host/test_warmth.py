@@ -32,24 +32,24 @@ def headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_half_headers_go_and_whole_ones_stay(headers: Path) -> None:
     """Nothing else in the folder is touched."""
-    assert compiler_cache.mend_headers() == 2
+    assert compiler_cache.fix_headers() == 2
     assert {p.name for p in headers.iterdir()} == {"whole.h.gch", "half.h", "locks"}
-    assert compiler_cache.mend_headers() == 0
+    assert compiler_cache.fix_headers() == 0
 
 
 def test_what_is_being_written_stays(headers: Path) -> None:
     """Somebody holds torch's lock on it."""
     with (headers / "locks" / "half.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert compiler_cache.mend_headers() == 1
+        assert compiler_cache.fix_headers() == 1
         assert (headers / "half.h.gch").exists()
-    assert compiler_cache.mend_headers() == 1
+    assert compiler_cache.fix_headers() == 1
 
 
 def test_no_folder_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch has compiled nothing yet."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert compiler_cache.mend_headers() == 0
+    assert compiler_cache.fix_headers() == 0
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...core.shared.operators import is_torchs
+from ...core.shared.operators import is_torch_namespace
 
 
 def first_false(torch: Any, gm: Any, given: Sequence[Any]) -> str:
@@ -18,7 +18,7 @@ def first_false(torch: Any, gm: Any, given: Sequence[Any]) -> str:
     class Checking(torch.fx.Interpreter):  # type: ignore[misc]
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
             name = operator_name(target)
-            if "::" not in name or is_torchs(name.partition("::")[0]) or found:
+            if "::" not in name or is_torch_namespace(name.partition("::")[0]) or found:
                 return super().call_function(target, args, kwargs)
             before = torch.utils._pytree.tree_map(_copy(torch), (args, kwargs))
             out = super().call_function(target, args, kwargs)

@@ -19,7 +19,7 @@ of a model to compile; ``disallow``: a function of torch to keep out of graphs; 
 operator of ATen that Inductor calls as it is instead of lowering it."""
 
 
-def install(overrides: dict[str, Any] | None = None) -> None:
+def install_overrides(overrides: dict[str, Any] | None = None) -> None:
     """Put other keyword arguments into every ``torch.compile``; another backend or mode drops what went with the old."""
     OVERRIDES.update(overrides or {})
     if OVERRIDES.get("bisect"):
@@ -27,9 +27,9 @@ def install(overrides: dict[str, Any] | None = None) -> None:
     if OVERRIDES.get("graphs"):
         import torch
 
-        from .per_graph import Watch
+        from .per_graph import GraphWatch
 
-        Watch(torch).install()
+        GraphWatch(torch).install()
     changes: dict[str, Any] = OVERRIDES.get("compile") or {}
     region, disallowed = OVERRIDES.get("region"), OVERRIDES.get("disallow")
     is_without = bool(OVERRIDES.get("without_passes"))
@@ -88,14 +88,14 @@ def _bisect(subsystem: str, most: int | None = None, only: str = "", without: Se
         count += 1
         said = debug_info() if debug_info is not None and (only or count == most) else ""
         if only:
-            return operators.operator(said) != only
-        journal.write("bisected", n=count, info=cuts.head(said, 500))
+            return operators.plain_operator(said) != only
+        journal.write("bisected", n=count, info=cuts.cut_head(said, 500))
         return most is not None and count > most
 
     CompilerBisector.disable_subsystem = staticmethod(disable_subsystem)
 
 
-def configure(package: str) -> None:
+def change_settings(package: str) -> None:
     """Change the settings of ``package``, which has just been imported."""
     for name, value in (OVERRIDES.get("configs") or {}).items():
         module, _, key = name.rpartition(".")

@@ -13,8 +13,8 @@ from ...core.shared import cuts
 from ...core.shared.result_comparison import SEED
 from ..record import journal
 from ..results import compare_results
-from ..results.result_recorder import Recorder
-from ..torch_hooks.hooking import compile_id, wrap
+from ..results.result_recorder import ResultRecorder
+from ..torch_hooks.hooking import compile_id, wrap_function
 from .custom_ops import first_false, operator_name
 
 MOST_QUESTIONS = 12
@@ -24,7 +24,7 @@ _RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
 """Dynamo's name for what is left of a function behind a graph break."""
 
 
-class Watch:
+class GraphWatch:
     """Sees every graph that Dynamo gives to a backend, until one departs."""
 
     def __init__(self, torch: Any) -> None:
@@ -48,7 +48,7 @@ class Watch:
                         try:
                             self._check(plain, compiled, backend, given, name)
                         except Exception as problem:  # the program goes on
-                            journal.write("agent_problem", hook="graphwise", problem=cuts.head(repr(problem), 500))
+                            journal.write("agent_problem", hook="graphwise", problem=cuts.cut_head(repr(problem), 500))
                         finally:
                             self._is_busy = False
                     return compiled(*given)
@@ -57,7 +57,7 @@ class Watch:
 
             return _call_user_compiler
 
-        wrap(OutputGraph, "_call_user_compiler", make)
+        wrap_function(OutputGraph, "_call_user_compiler", make)
 
     def _check(self, plain: Any, compiled: Callable[..., Any], backend: Any, given: Sequence[Any], name: Any) -> None:
         if not (found := self._differences(plain, compiled, given)):
@@ -96,12 +96,12 @@ class Watch:
             if role == "float64":
                 from ..results import float64
 
-                out, args, _ = float64.call(torch, function, args, {})
+                out, args, _ = float64.call_in_float64(torch, function, args, {})
             else:
                 out = function(*args)
         finally:
             torch.set_rng_state(state)
-        recorder = Recorder(torch, role, "")
+        recorder = ResultRecorder(torch, role, "")
         named = [(f"input[{place}]", value) for place, value in enumerate(args)]
         recorder.note_call(0, out, named, is_random=False)
         grown = [v for v in torch.utils._pytree.tree_leaves(out) if getattr(v, "grad_fn", None) is not None]

@@ -14,7 +14,7 @@ BEFORE_BUILD = frozenset({"codegen"})
 BUILDING = frozenset({"cpp-build", "triton-compile", "worker-wait"})
 
 
-def install(phase: str, is_backward: bool, stop: Callable[[], None]) -> None:
+def stop_after(phase: str, is_backward: bool, stop: Callable[[], None]) -> None:
     """Call ``stop`` when a graph of the wanted direction has left ``phase``; it must not return.
 
     Other phases than those here are not stopped behind. Where Inductor is not imported yet, it has no phases to stop

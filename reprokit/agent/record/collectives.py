@@ -14,15 +14,15 @@ _HOMES = ("_c10d_functional", "c10d_functional", "_dtensor", "symm_mem")
 """Namespaces of operators."""
 
 
-def group() -> Any:
+def group_of() -> Any:
     """``torch.distributed`` in a process that has joined a group, else None."""
     dist: Any = sys.modules.get("torch.distributed")
     return dist if dist is not None and dist.is_available() and dist.is_initialized() else None
 
 
-def describe(gm: Any) -> dict[str, Any]:
+def describe_collectives(gm: Any) -> dict[str, Any]:
     """``calls``: [name with what it is called on, user line]; ``digest``; empty in a process that has no process group."""
-    dist = group()
+    dist = group_of()
     if dist is None:
         return {}
     calls, rows = [], []

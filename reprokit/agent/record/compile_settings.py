@@ -49,7 +49,7 @@ _noted, _configs = _Writer(), list[list[str]]()
 _told: dict[int, dict[str, dict[str, str]]] = {}
 
 
-def describe(compiler_fn: Any) -> dict[str, Any]:
+def describe_settings(compiler_fn: Any) -> dict[str, Any]:
     """JSON values: ``backend`` (an expression or None), ``options``, ``dynamic``, ``configs`` as [module, key, expression],
     ``sources`` (definitions that the expressions need), ``grad``, ``autocast``, ``default_dtype``, ``left_out``."""
     import torch
@@ -62,7 +62,7 @@ def describe(compiler_fn: Any) -> dict[str, Any]:
     function = getattr(wrapper, "compiler_fn", compiler_fn)
     options = (getattr(wrapper, "config", None) or {}) if name == "inductor" else {}
     if compiler_fn is not None:
-        program_code.note(None if name == "inductor" else function, options)
+        program_code.note_own_code(None if name == "inductor" else function, options)
     if name == "inductor":
         for key, value in options.items():
             if (said := write.text(key, value)) is not None:
@@ -77,7 +77,7 @@ def describe(compiler_fn: Any) -> dict[str, Any]:
         [kind, str(torch.get_autocast_dtype(kind))] for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)
     ]
     found["default_dtype"] = str(torch.get_default_dtype())
-    if (dist := collectives.group()) is not None:
+    if (dist := collectives.group_of()) is not None:
         found["rank"], found["world_size"] = dist.get_rank(), dist.get_world_size()
     return found
 
@@ -118,7 +118,7 @@ def as_text(changed: list[tuple[str, str, Any, Any]]) -> dict[str, dict[str, str
     """The same for readers: module -> key -> value."""
     found: dict[str, dict[str, str]] = {}
     for module, key, value, _ in changed:
-        found.setdefault(module, {})[key] = cuts.head(_repr(value), 500)
+        found.setdefault(module, {})[key] = cuts.cut_head(_repr(value), 500)
     return found
 
 

@@ -10,7 +10,7 @@ from ...core.shared import cuts
 _HEAD, _TAIL, _FRAMES, _LINKS = 24_000, 8_000, 400, 12
 
 
-def describe(error: BaseException) -> dict[str, Any]:
+def describe_exception(error: BaseException) -> dict[str, Any]:
     """Give ``{"chain": [{"type", "message", "frames"}]}``, frames innermost first.
 
     Follows ``inner_exception`` (Dynamo's and Inductor's wrappers) and then ``__cause__``: the outer type
@@ -34,7 +34,7 @@ def _text(error: BaseException) -> str:
         text = str(error)
     except Exception as problem:  # an exception's own __str__ may fail
         return f"<its text failed: {problem!r}>"
-    return cuts.middle(text, _HEAD, _TAIL)
+    return cuts.cut_middle(text, _HEAD, _TAIL)
 
 
 def _frames(error: BaseException) -> list[list[Any]]:

@@ -23,7 +23,7 @@ class _Heard(BaseException):
     """Leaves Inductor where it would call Triton."""
 
 
-def note(path: str, load: Callable[[str, str], Any]) -> None:
+def note_module(path: str, load: Callable[[str, str], Any]) -> None:
     """Write the kernels of the generated module at ``path``, one program for each configuration that Inductor compiles.
 
     ``load`` is Inductor's own import of a text that it has written.
@@ -33,22 +33,22 @@ def note(path: str, load: Callable[[str, str], Any]) -> None:
     with open(path, encoding="utf-8") as file:
         text = file.read()
     graph_recorder.keep_compiled(text)
-    for name, source in triton_programs.find(text).items():
-        key = triton_programs.identity(name, source)
+    for name, source in triton_programs.find_kernels(text).items():
+        key = triton_programs.kernel_identity(name, source)
         problem = ""
         if key not in _known:
             try:
                 _known[key] = _write(name, free_name(name, key), source, load)
             except Exception as error:  # the module is generated all the same
-                _known[key], problem = [], cuts.head(repr(error), 500)
+                _known[key], problem = [], cuts.cut_head(repr(error), 500)
         journal.write("kernel", name=name, key=key, files=_known[key], problem=problem)
 
 
 def write_all(path: str, load: Callable[[str, str], Any]) -> dict[str, list[str]]:
     """The kernels of any such module, in a process that simulates a GPU; files by name. ``load`` as for :func:`note`."""
     with open(path, encoding="utf-8") as file:
-        found = triton_programs.find(file.read())
-    stems = {name: free_name(name, triton_programs.identity(name, source)) for name, source in found.items()}
+        found = triton_programs.find_kernels(file.read())
+    stems = {name: free_name(name, triton_programs.kernel_identity(name, source)) for name, source in found.items()}
     return {name: _write(name, stems[name], source, load) for name, source in found.items()}
 
 
@@ -69,14 +69,14 @@ def _write(name: str, stem: str, source: str, load: Callable[[str, str], Any]) -
     os.makedirs(folder, exist_ok=True)
     found = []
     for place, config in enumerate(tuner.configs):
-        program = triton_programs.standalone(name, source, helpers, _call(tuner, config))
+        program = triton_programs.generated_program(name, source, helpers, _call(tuner, config))
         file = f"{stem}-{place}.py" if len(tuner.configs) > 1 else f"{stem}.py"
         graph_recorder.write_whole(folder, file, program)
         found.append(file)
     return found
 
 
-def _call(tuner: Any, config: Any) -> triton_programs.Call:
+def _call(tuner: Any, config: Any) -> triton_programs.TritonCall:
     """What Inductor would call Triton with for this configuration."""
     from torch._inductor.runtime import triton_heuristics
 
@@ -97,7 +97,7 @@ def _call(tuner: Any, config: Any) -> triton_programs.Call:
         triton.compile = real
     source, target = heard["source"], heard["target"]
     constants = getattr(source, "constants", None) or getattr(source, "constexprs", {})
-    return triton_programs.Call(
+    return triton_programs.TritonCall(
         dict(source.signature), dict(constants), dict(getattr(source, "attrs", {}) or {}),
         (str(target.backend), int(target.arch), int(target.warp_size)), dict(heard["options"] or {}),
     )  # fmt: skip

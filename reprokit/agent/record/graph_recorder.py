@@ -23,7 +23,7 @@ current: int | None = None
 """The number of the graph that Inductor has at work."""
 
 
-def record(
+def record_graph(
     gm: Any, example_inputs: Sequence[Any], level: str, cid: str | None, is_backward: bool, compiler_fn: Any = None
 ) -> int | None:
     """Write ``graphs/<n>/`` and journal the graph; gives n, or None if not written.
@@ -37,21 +37,21 @@ def record(
     head = {"level": level, "cid": cid, "nodes": nodes, "backward": is_backward}
     number: int | None = None
     try:
-        head.update(collectives.describe(gm))
+        head.update(collectives.describe_collectives(gm))
         is_new = _is_first(str(head.get("digest") or ""))
         if _recorded < MAX_GRAPHS and (is_new or not is_only_new):
             _recorded += 1
             inputs = graph_source.describe_inputs(gm, example_inputs)
-            source = graph_source.standalone(gm, inputs, level=level, cid=cid)
+            source = graph_source.standalone_program(gm, inputs, level=level, cid=cid)
             values = {
                 "values": graph_source.describe_values(gm, inputs),
-                "settings": compile_settings.describe(compiler_fn),
+                "settings": compile_settings.describe_settings(compiler_fn),
             }
             small = graph_source.small_values(gm, example_inputs) if level == "dynamo" else {}
             number = _write(source, {**head, "inputs": inputs}, values, small)
         journal.write("graph", n=number, **head)
     except Exception as problem:  # some graphs have no source text; the compile must go on
-        journal.write("graph", n=number, problem=cuts.head(repr(problem), 2000), **head)
+        journal.write("graph", n=number, problem=cuts.cut_head(repr(problem), 2000), **head)
     return number
 
 

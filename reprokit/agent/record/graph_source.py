@@ -96,7 +96,7 @@ def describe_input(value: Any, as_traced: Any = None) -> dict[str, Any]:
     return {
         "kind": "other",
         "type": f"{type(value).__module__}.{type(value).__qualname__}",
-        "text": cuts.head(repr(value), 500),
+        "text": cuts.cut_head(repr(value), 500),
     }
 
 
@@ -110,7 +110,7 @@ def _number(value: Any) -> Any:
     return value
 
 
-def standalone(gm: Any, inputs: list[dict[str, Any]], level: str, cid: str | None) -> str:
+def standalone_program(gm: Any, inputs: list[dict[str, Any]], level: str, cid: str | None) -> str:
     """Give a script with ``class Repro``, ``make_inputs`` and a main part that compiles and calls it."""
     import torch
 
@@ -143,11 +143,11 @@ def standalone(gm: Any, inputs: list[dict[str, Any]], level: str, cid: str | Non
 
 
 def _group(inputs: list[dict[str, Any]], classes: list[str]) -> list[str]:
-    dist = collectives.group()
+    dist = collectives.group_of()
     if dist is None or not process_group.is_spoken_in("\n".join(classes)):
         return []
     mesh = next((facts for facts in inputs if facts["kind"] == "mesh"), None)
-    return [process_group.TENSORS, *process_group.rows(dist.get_rank(), dist.get_world_size(), mesh)]
+    return [process_group.TENSORS, *process_group.group_rows(dist.get_rank(), dist.get_world_size(), mesh)]
 
 
 def _main(level: str) -> list[str]:
@@ -183,13 +183,13 @@ def _emit_class(gm: Any, name: str, imports: set[str], classes: list[str]) -> No
     for attribute, value in [*gm.named_parameters(recurse=False), *gm.named_buffers(recurse=False)]:
         if "." in attribute:
             continue
-        made = tensors.text(describe_input(value))
+        made = tensors.tensor_text(describe_input(value))
         if isinstance(value, torch.nn.Parameter):
             body.append(f"self.{attribute} = torch.nn.Parameter({made}, requires_grad={value.requires_grad})")
         else:
             body.append(f'self.register_buffer("{attribute}", {made})')
     for attribute in _plain_tensors(gm):
-        body.append(f"self.{attribute} = {tensors.text(describe_input(getattr(gm, attribute)))}")
+        body.append(f"self.{attribute} = {tensors.tensor_text(describe_input(getattr(gm, attribute)))}")
     init = (
         ["    def __init__(self):", "        super().__init__()", *(f"        {row}" for row in body), ""]
         if body
@@ -223,13 +223,13 @@ def _import_line(alias: str, value: Any) -> str:
         )
     if module and name and "." not in name and module != "builtins" and "<" not in name:
         return f"from {module} import {name}" if alias == name else f"from {module} import {name} as {alias}"
-    return f"# {alias} = {cuts.head(_one_line(repr(value)), 200)}  (cannot be written as an import)"
+    return f"# {alias} = {cuts.cut_head(_one_line(repr(value)), 200)}  (cannot be written as an import)"
 
 
 def _input_line(facts: dict[str, Any]) -> str:
     if facts["kind"] == "tensor":
         named = [f"{size} is {symbol}" for size, symbol in zip(facts["shape"], facts["symbols"], strict=True) if symbol]
-        return f"{tensors.text(facts)}," + (f"  # {', '.join(named)}" if named else "")
+        return f"{tensors.tensor_text(facts)}," + (f"  # {', '.join(named)}" if named else "")
     if facts["kind"] == "symbol":
         return f"{facts['value']!r},  # {facts['symbol']}"
     if facts["kind"] == "number":

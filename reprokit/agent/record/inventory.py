@@ -13,7 +13,7 @@ from typing import Any
 from ...core.shared import cuts
 
 
-def collect() -> dict[str, Any]:
+def collect_inventory() -> dict[str, Any]:
     """Give ``{"facts": {...}, "problems": {name: why}}``; imports torch, runs ptxas, touches no device."""
     facts: dict[str, Any] = {}
     problems: dict[str, str] = {}
@@ -35,7 +35,7 @@ def collect() -> dict[str, Any]:
         try:
             facts[name] = question()
         except Exception as problem:  # an environment that is broken is why we ask
-            problems[name] = cuts.head(f"{type(problem).__name__}: {problem}", 500)
+            problems[name] = cuts.cut_head(f"{type(problem).__name__}: {problem}", 500)
     return {"facts": facts, "problems": problems}
 
 
@@ -117,7 +117,7 @@ def _ptxas() -> dict[str, str]:
             done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False)
             release = [line.strip() for line in done.stdout.splitlines() if "release" in line]
             found[name] = (
-                f"{path}: {release[-1] if release else cuts.head(done.stdout.strip() or done.stderr.strip(), 200)}"
+                f"{path}: {release[-1] if release else cuts.cut_head(done.stdout.strip() or done.stderr.strip(), 200)}"
             )
     if not found:
         raise FileNotFoundError("Triton has no ptxas here")

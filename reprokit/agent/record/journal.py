@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any
 
-from ...core.shared.contract.journal_format import Now, encode, encode_now
+from ...core.shared.contract.journal_format import Now, encode_event, encode_now
 
 _fd: int | None = None
 _now_fd: int | None = None
@@ -45,7 +45,7 @@ def write(event: str, **values: Any) -> None:
         head = {"t": round(time.time(), 6), "pid": os.getpid(), "tid": threading.get_native_id(), "ev": event}
         if _dropped:
             head["dropped"] = _dropped
-        os.write(_fd, encode({**head, **values}))
+        os.write(_fd, encode_event({**head, **values}))
         _dropped = 0
     except Exception:  # whatever it is, the target goes on
         _dropped += 1

@@ -29,7 +29,7 @@ class _Text(str):
         return str(self)
 
 
-def record(path: str) -> dict[str, list[str]]:
+def record_launches(path: str) -> dict[str, list[str]]:
     """Run the program at ``path`` as Python would; gives the files by the name of the kernel.
 
     Raises what the program raises where it has launched nothing before.
@@ -49,11 +49,11 @@ def record(path: str) -> dict[str, list[str]]:
         usual = backend.parse_options({}).__dict__
         changed = {k: v for k, v in options.__dict__.items() if v != usual.get(k) and _is_plain(v)}
         try:
-            call = triton_programs.Call(
+            call = triton_programs.TritonCall(
                 dict(signature), {k: _Text(_value(v)) for k, v in constexprs.items()}, dict(attrs),
                 (str(target.backend), int(target.arch), int(target.warp_size)), changed,
             )  # fmt: skip
-            program = triton_programs.launched(self.__name__, _definitions(self), call)
+            program = triton_programs.launched_program(self.__name__, _definitions(self), call)
         except _Unwritable as problem:
             unwritable.append(problem)
             return

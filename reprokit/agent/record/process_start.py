@@ -26,7 +26,7 @@ _is_enabled_by_us = False
 _is_introduced = False
 
 
-def introduce() -> None:
+def introduce_process() -> None:
     """Journal who this is, let the host take stacks, and hear of uncaught exceptions and warnings; the first time."""
     global _is_introduced
     if _is_introduced:  # it imports torch and Triton, in either order
@@ -112,7 +112,7 @@ def _hear_exceptions() -> None:
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         with contextlib.suppress(Exception):  # an exception object of the program may raise when it is read
-            journal.write("exception", where="uncaught", **exceptions.describe(error.with_traceback(trace)))
+            journal.write("exception", where="uncaught", **exceptions.describe_exception(error.with_traceback(trace)))
         before(kind, error, trace)
 
     sys.excepthook = excepthook
@@ -121,7 +121,7 @@ def _hear_exceptions() -> None:
     def thread_excepthook(args: Any) -> None:
         if args.exc_value is not None:
             with contextlib.suppress(Exception):
-                journal.write("exception", where="thread", **exceptions.describe(args.exc_value))
+                journal.write("exception", where="thread", **exceptions.describe_exception(args.exc_value))
         thread_before(args)
 
     threading.excepthook = thread_excepthook
@@ -143,7 +143,7 @@ def _hear_warnings() -> None:
                 journal.write(
                     "warning",
                     category=category.__name__,
-                    message=cuts.head(str(message), 4000),
+                    message=cuts.cut_head(str(message), 4000),
                     file=filename,
                     line=lineno,
                 )

@@ -23,7 +23,7 @@ def is_pass(key: str) -> bool:
     return _PASS.fullmatch(key) is not None
 
 
-def note(backend: Any, options: Mapping[str, Any]) -> None:
+def note_own_code(backend: Any, options: Mapping[str, Any]) -> None:
     """Journal where the backend that is called, and every pass that is set, is defined; once for each answer."""
     passes = {key: value for key, value in options.items() if is_pass(key)} | dict(_set_passes())
     found = {

@@ -11,7 +11,7 @@ class NotWidened(RuntimeError):
     """The callable depends on how narrow its floats are, so that float64 is no reference for it."""
 
 
-def call(
+def call_in_float64(
     torch: Any, inner: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Give what ``inner`` gives in float64, and the widened arguments as it left them.

@@ -24,10 +24,10 @@ MOST_BYTES = 1 << 30
 """Of tensors that one run keeps; what does not fit is not compared, and the comparison says so."""
 MOST_CALLS = 200
 """Later calls are not compared, and the comparison says so."""
-_recorder: Recorder | None = None
+_recorder: ResultRecorder | None = None
 
 
-def install(role: str = ROLE, folder: str = FOLDER) -> None:
+def install_recorder(role: str = ROLE, folder: str = FOLDER) -> None:
     """Put a recorder around ``torch.compile``; nothing happens without a role."""
     global _recorder
     if not role:
@@ -35,15 +35,15 @@ def install(role: str = ROLE, folder: str = FOLDER) -> None:
     import torch
 
     torch.manual_seed(SEED)  # inputs that a program makes without a seed must be the same ones in every role
-    _recorder = Recorder(torch, role, os.path.join(folder, *(f"rank-{rank}" for rank in process_start.ranks())))
+    _recorder = ResultRecorder(torch, role, os.path.join(folder, *(f"rank-{rank}" for rank in process_start.ranks())))
     torch.compile = _recorder.compile
     if role == "again":
         # memory that nobody wrote to is filled, so that a program which reads it gives itself away
         torch.use_deterministic_algorithms(True, warn_only=True)
-    atexit.register(finish)
+    atexit.register(finish_recording)
 
 
-def discard() -> None:
+def discard_results() -> None:
     """Record nothing: on fake tensors there are no results."""
     global _recorder
     if _recorder is not None:
@@ -52,7 +52,7 @@ def discard() -> None:
         torch.compile, _recorder = _recorder.real, None
 
 
-def finish() -> None:
+def finish_recording() -> None:
     """Write what was recorded, and compare it with what the other roles left; once, at the end of the program."""
     global _recorder
     done, _recorder = _recorder, None
@@ -64,10 +64,10 @@ def finish() -> None:
 
         compare_results.journal_what_differs(done.folder)
     except Exception as problem:  # the program's own end must not change
-        journal.write("agent_problem", hook="results", problem=cuts.head(repr(problem), 500))
+        journal.write("agent_problem", hook="results", problem=cuts.cut_head(repr(problem), 500))
 
 
-class Recorder:
+class ResultRecorder:
     """Records one run."""
 
     def __init__(self, torch: Any, role: str, folder: str) -> None:
@@ -117,7 +117,7 @@ class Recorder:
             if self.role == "float64":
                 from . import float64
 
-                out, args, kwargs = float64.call(torch, inner, args, kwargs)
+                out, args, kwargs = float64.call_in_float64(torch, inner, args, kwargs)
                 given = self._safely(lambda: self._given(args, kwargs)) if is_kept else None
             else:
                 out = inner(*args, **kwargs)
@@ -137,7 +137,7 @@ class Recorder:
         except Exception as problem:
             if not self._has_told:
                 self._has_told = True
-                journal.write("agent_problem", hook="results", problem=cuts.head(repr(problem), 500))
+                journal.write("agent_problem", hook="results", problem=cuts.cut_head(repr(problem), 500))
             return None
 
     def _remember(self, given: list[tuple[str, Any]], model: Any) -> None:

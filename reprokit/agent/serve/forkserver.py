@@ -64,7 +64,7 @@ def _one(out: int, asked: dict[str, Any], threads: int) -> bool:
     if pid == 0:
         os.setsid()
         os.close(out)
-        probe.run(asked, threads)
+        probe.run_probe(asked, threads)
     _say(out, id=asked["id"], pid=pid)
     is_heard = True
     poll = select.poll()  # of a pidfd would be neater, and kernels of clusters may be older than it

@@ -27,7 +27,7 @@ NOT_RECORDED = 0
 """Graphs of a probe are the candidate itself."""
 
 
-def run(spec: dict[str, Any], threads: int) -> NoReturn:
+def run_probe(spec: dict[str, Any], threads: int) -> NoReturn:
     """Run ``spec["file"]``, or the factory ``spec["target"]``, in this freshly forked child; end with its exit status.
 
     ``spec`` also has ``folder`` (a run directory), ``is_eager``, ``stop`` (a phase or None), ``is_backward``,
@@ -65,7 +65,7 @@ def _settle(spec: dict[str, Any], threads: int) -> None:
     os.environ.pop("OPENBLAS_NUM_THREADS", None)
     if spec["openblas_threads"] is not None:
         os.environ["OPENBLAS_NUM_THREADS"] = spec["openblas_threads"]
-    process_start.introduce()
+    process_start.introduce_process()
     import_hook.wait_for_torch()  # for processes that the program starts, and for an Inductor that is not imported yet
     if "torch" not in sys.modules:
         tempfile.tempdir = os.environ["TMPDIR"] = folder  # Triton leaves its files there when ptxas fails
@@ -74,7 +74,7 @@ def _settle(spec: dict[str, Any], threads: int) -> None:
 
     # The server has one thread, or forking it would not be safe; the program has as many as in a process of its own.
     torch.set_num_threads(threads)
-    overrides.install(spec["overrides"])
+    overrides.install_overrides(spec["overrides"])
     install_hooks.watch_dynamo()
     if "torch._inductor.compile_fx" in sys.modules:
         install_hooks.watch_inductor()
@@ -85,8 +85,8 @@ def _settle(spec: dict[str, Any], threads: int) -> None:
         if not spec["role"]:  # the recorder of a role leaves the compiler out itself
             exec(without_compile.PATCH, {"torch": torch})  # noqa: S102 - our own text, the same that fresh processes get
     elif spec["stop"]:
-        stop_after_phase.install(spec["stop"], spec["is_backward"], lambda: _leave(0))
-    result_recorder.install(spec["role"], spec["results"])
+        stop_after_phase.stop_after(spec["stop"], spec["is_backward"], lambda: _leave(0))
+    result_recorder.install_recorder(spec["role"], spec["results"])
     if spec["target"]:
         os.chdir(spec["target"]["cwd"])
 
@@ -111,7 +111,7 @@ def _run(spec: dict[str, Any]) -> int:
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else int(left.code is not None)
     except BaseException as error:
-        journal.write("exception", where="uncaught", **exceptions.describe(error))
+        journal.write("exception", where="uncaught", **exceptions.describe_exception(error))
         with contextlib.suppress(Exception):
             traceback.print_exc()
         return 1
@@ -120,7 +120,7 @@ def _run(spec: dict[str, Any]) -> int:
 
 def _leave(status: int) -> None:
     """End at once: what the program left for its exit is not what a probe asks about, but for what it gave."""
-    result_recorder.finish()
+    result_recorder.finish_recording()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

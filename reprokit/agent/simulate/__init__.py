@@ -16,7 +16,7 @@ from typing import Any
 from ...core.shared import gpus
 from ...core.shared.errors import BadInput, BadTarget
 from ..record import journal
-from .guard import CannotSimulate, load
+from .guard import CannotSimulate, load_guard
 
 VARIABLE = "REPROKIT_RUN_GPU"
 ASKED: dict[str, Any] | None = json.loads(os.environ.get(VARIABLE) or "null")
@@ -40,7 +40,7 @@ def before_torch() -> None:
     if ASKED is None:
         return
     try:
-        load(Path(ASKED["cache"]))
+        load_guard(Path(ASKED["cache"]))
     except (CannotSimulate, OSError) as error:
         problem = str(error)
         journal.write("agent_problem", hook="simulate", problem=problem)
@@ -74,13 +74,13 @@ def _install(asked: dict[str, Any]) -> None:
         raise CannotSimulate("Dynamo was imported before reprokit could prepare the simulation of a GPU")
     from . import codegen_only, cuda
 
-    gpu = gpus.read(asked["gpu"], "--gpu")
-    missing = cuda.install(torch, gpu)
+    gpu = gpus.read_gpu(asked["gpu"], "--gpu")
+    missing = cuda.install_gpu(torch, gpu)
     if missing:
         raise CannotSimulate(
             f"torch {torch.__version__} with triton {triton.__version__} cannot be simulated on: it has no {', '.join(missing)}; --gpu is for torch 2.10 to 2.15"
         )
-    codegen_only.install()
+    codegen_only.stop_after_codegen()
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     FakeTensorMode().__enter__()  # for good

@@ -14,7 +14,7 @@ ALIGNED = 8
 """Elements: heads of flash attention and strides of a mask are padded to a multiple of it."""
 
 
-def install(torch: Any, capability: int) -> None:
+def replace_attention(torch: Any, capability: int) -> None:
     """Have ``scaled_dot_product_attention`` of fake CUDA tensors traced as flash or memory-efficient attention."""
     aten = torch.ops.aten
     operator = aten.scaled_dot_product_attention.default

@@ -18,7 +18,7 @@ load: Any = None
 """Inductor's own import of a text that it has written."""
 
 
-def install() -> None:
+def stop_after_codegen() -> None:
     """Stop Inductor after code generation, and keep it from touching real memory, compilers or caches; for good."""
     import torch
     import torch._inductor.codecache as codecache
@@ -35,7 +35,7 @@ def install() -> None:
 
     def load_by_key_path(key: str, path: str, *args: Any, **kwargs: Any) -> Any:
         try:
-            generated_kernels.note(path, real)
+            generated_kernels.note_module(path, real)
         except Exception as problem:
             journal.write("agent_problem", hook="kernels", problem=repr(problem))
         return SimulatedModule(key, path)

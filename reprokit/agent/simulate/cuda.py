@@ -12,11 +12,11 @@ from typing import Any
 
 from ...core.shared.gpus import Gpu
 from ..record import compile_settings
-from ..torch_hooks.hooking import wrap
+from ..torch_hooks.hooking import wrap_function
 from . import attention, refuse_driver
 
 
-class Replacing:
+class SymbolReplacer:
     """Puts our own in the place of something of torch or Triton, and notes what is not there to be replaced."""
 
     def __init__(self) -> None:
@@ -27,41 +27,41 @@ class Replacing:
     def put(self, owner: Any, name: str, value: Any, is_new: bool = False) -> None:
         """Replace ``owner.name``; ``is_new`` where builds without CUDA do not have it."""
         if not is_new and not hasattr(owner, name):
-            self.missing.append(f"{label(owner)}.{name}")
+            self.missing.append(f"{owner_name(owner)}.{name}")
             return
         if isinstance(value, FunctionType):  # a graph names the functions that it calls
-            value.__module__, value.__name__, value.__qualname__ = label(owner), name, name
+            value.__module__, value.__name__, value.__qualname__ = owner_name(owner), name, name
         setattr(owner, name, value)
-        self.done.append(f"{label(owner)}.{name}")
+        self.done.append(f"{owner_name(owner)}.{name}")
 
     def around(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         """Replace a function by one that calls it."""
         if hasattr(owner, name):
-            wrap(owner, name, make)
-            self.done.append(f"{label(owner)}.{name}")
+            wrap_function(owner, name, make)
+            self.done.append(f"{owner_name(owner)}.{name}")
         else:
-            self.missing.append(f"{label(owner)}.{name}")
+            self.missing.append(f"{owner_name(owner)}.{name}")
 
 
-def label(owner: Any) -> str:
+def owner_name(owner: Any) -> str:
     """The name of a module or class."""
     return str(getattr(owner, "__name__", type(owner).__name__))
 
 
-def install(torch: Any, gpu: Gpu, count: int = 1) -> list[str]:
+def install_gpu(torch: Any, gpu: Gpu, count: int = 1) -> list[str]:
     """Let ``count`` GPUs be there; gives the names of what this torch or Triton does not have.
 
     ``torch.cuda`` comes first: Dynamo keeps the functions that it finds there when it is imported.
     """
-    put = Replacing()
+    put = SymbolReplacer()
     _cuda(torch, put, gpu, count)
     _fake_tensors(put)
     _inductor(torch, put)
     _autotuning(put)
     _triton(torch, put, gpu)
-    attention.install(torch, gpu.capability)
+    attention.replace_attention(torch, gpu.capability)
     if not put.missing:
-        refuse_driver.seal(torch, frozenset(put.done))
+        refuse_driver.refuse_entry_points(torch, frozenset(put.done))
     return put.missing
 
 
@@ -69,7 +69,7 @@ class SimulatedProperties(SimpleNamespace):
     """What ``torch.cuda.get_device_properties`` gives."""
 
 
-def _cuda(torch: Any, put: Replacing, gpu: Gpu, count: int) -> None:
+def _cuda(torch: Any, put: SymbolReplacer, gpu: Gpu, count: int) -> None:
     properties = SimulatedProperties(
         name=gpu.name, major=gpu.major, minor=gpu.minor, multi_processor_count=gpu.multi_processor_count,
         regs_per_multiprocessor=gpu.regs_per_multiprocessor, warp_size=gpu.warp_size, max_threads_per_block=1024,
@@ -93,14 +93,14 @@ def _cuda(torch: Any, put: Replacing, gpu: Gpu, count: int) -> None:
     put.put(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, is_new=True)
 
 
-def _fake_tensors(put: Replacing) -> None:
+def _fake_tensors(put: SymbolReplacer) -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     # a fake tensor mode asks when it is made whether it may touch the device
     put.put(FakeTensorMode, "avoid_device_init", property(lambda self: True))
 
 
-def _inductor(torch: Any, put: Replacing) -> None:
+def _inductor(torch: Any, put: SymbolReplacer) -> None:
     from torch._inductor.constant_folding import ConstantFolder
     from torch._inductor.fx_passes import joint_graph
     from torch._inductor.runtime import triton_helpers
@@ -128,7 +128,7 @@ def _inductor(torch: Any, put: Replacing) -> None:
     put.put(triton_helpers, "set_driver_to_gpu", lambda: None)
 
 
-def _autotuning(put: Replacing) -> None:
+def _autotuning(put: SymbolReplacer) -> None:
     """Nothing can be timed: of what max-autotune may choose from, the first Triton template is the fastest."""
     import torch._inductor.config as config
     from torch._inductor.select_algorithm import AlgorithmSelectorCache, ExternKernelCaller
@@ -143,7 +143,7 @@ def _autotuning(put: Replacing) -> None:
         put.put(config, name, False)
 
 
-def _triton(torch: Any, put: Replacing, gpu: Gpu) -> None:
+def _triton(torch: Any, put: SymbolReplacer, gpu: Gpu) -> None:
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..torch_hooks.hooking import wrap
+from ..torch_hooks.hooking import wrap_function
 
 
-def watch() -> None:
+def watch_cudagraph_inputs() -> None:
     """Report a CUDA graph that Inductor would skip at its first call (``cudagraph_utils.check_for_mutation``)."""
     from torch._inductor import output_code
 
-    wrap(output_code.CompiledFxGraph, "post_compile", _look_ahead)
+    wrap_function(output_code.CompiledFxGraph, "post_compile", _look_ahead)
 
 
 def _look_ahead(real: Callable[..., Any]) -> Callable[..., Any]:

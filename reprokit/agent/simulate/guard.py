@@ -23,7 +23,7 @@ class CannotSimulate(Exception):
     """This torch, or this machine, lacks something that simulation needs; the message is one line for the user."""
 
 
-def load(cache: Path) -> None:
+def load_guard(cache: Path) -> None:
     """Build the guard for the torch that will be imported, where ``cache`` has none, and load it."""
     if "torch._C" in sys.modules:
         raise CannotSimulate("torch was imported before reprokit could prepare the simulation of a GPU")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from ...core.shared.gap_messages import of_message, refusal
+from ...core.shared.gap_messages import gap_in_message, refusal_message
 from ..record import journal
 
 STATE_ONLY = frozenset(
@@ -40,13 +40,13 @@ class SimulationGap(RuntimeError):
 def is_gap(error: BaseException | None) -> bool:
     """Whether an exception, or what caused it, is a gap of the simulation of a GPU."""
     while error is not None:
-        if of_message(str(error), is_gpu=True)[0]:
+        if gap_in_message(str(error), is_gpu=True)[0]:
             return True
         error = error.__cause__
     return False
 
 
-def seal(torch: Any, replaced: frozenset[str]) -> None:
+def refuse_entry_points(torch: Any, replaced: frozenset[str]) -> None:
     """Make each entry point of CUDA that is not ``replaced`` (such as ``torch._C._cuda_init``) raise SimulationGap."""
     for name in CLASSES:
         if owner := getattr(torch.cuda, name, None):
@@ -71,6 +71,6 @@ def _refusing(real: Callable[..., Any], symbol: str) -> Callable[..., Any]:
     @functools.wraps(real, updated=())
     def refused(*args: Any, **kwargs: Any) -> Any:
         journal.write("simulation_gap", symbol=symbol)
-        raise SimulationGap(refusal(symbol))
+        raise SimulationGap(refusal_message(symbol))
 
     return refused

@@ -23,7 +23,7 @@ from ...core.shared.errors import BadTarget, NoSuchTarget
 
 
 @dataclass
-class Target:
+class BuiltTarget:
     """A model or function, ready to be compiled and called."""
 
     model: Callable[..., Any]
@@ -34,7 +34,7 @@ class Target:
     """What the factory returned: ``dict``, ``args``, ``arg`` (a single one that is no tuple) or ``args, kwargs``."""
 
 
-def find(kind: str, place: str, name: str) -> Callable[..., Any]:
+def find_factory(kind: str, place: str, name: str) -> Callable[..., Any]:
     """Import the factory ``name`` of a ``file`` or a ``module``."""
     where = f"{place}:{name}"
     try:
@@ -90,7 +90,7 @@ def _neighbours(path: str) -> set[str]:
     return {name} if spec is not None and spec.origin and os.path.samefile(spec.origin, path) else set()
 
 
-def call(factory: Callable[..., Any], where: str, knobs: dict[str, Any]) -> Target:
+def call_factory(factory: Callable[..., Any], where: str, knobs: dict[str, Any]) -> BuiltTarget:
     """Call ``factory`` with the knobs that it takes and check what comes back."""
     try:
         taken = set(inspect.signature(factory).parameters)
@@ -99,7 +99,7 @@ def call(factory: Callable[..., Any], where: str, knobs: dict[str, Any]) -> Targ
         taken, has_any = set(), False
     extra = [k for k in knobs if k not in taken and not has_any]
     if extra:
-        flags = ", ".join(knobs_.option(k) for k in extra)
+        flags = ", ".join(knobs_.option_name(k) for k in extra)
         raise BadTarget(f"{where} takes no {' or '.join(extra)}, so {flags} cannot be used with it")
     try:
         made = factory(**knobs)
@@ -109,7 +109,7 @@ def call(factory: Callable[..., Any], where: str, knobs: dict[str, Any]) -> Targ
         if is_out_of_memory(problem):
             raise  # a verdict, not a mistake in the factory
         raise BadTarget(f"the factory {where} failed: {_say(problem, where)}") from problem
-    return check(made, where)
+    return check_target(made, where)
 
 
 def is_out_of_memory(problem: BaseException) -> bool:
@@ -118,7 +118,7 @@ def is_out_of_memory(problem: BaseException) -> bool:
     return isinstance(problem, MemoryError) or "can't allocate memory" in text or "out of memory" in text
 
 
-def check(made: Any, where: str) -> Target:
+def check_target(made: Any, where: str) -> BuiltTarget:
     """Read one of the forms that a factory may return."""
     if isinstance(made, dict):
         known = {"model", "calls", "compile", "train"}
@@ -138,14 +138,16 @@ def check(made: Any, where: str) -> Target:
                 f'{where} returned "compile" that is {_a(options)}, not a dict of arguments for torch.compile'
             )
         model: Any = made.get("model")
-        target = Target(model, [(tuple(a), dict(k)) for a, k in calls], dict(options), bool(made.get("train", False)))
+        target = BuiltTarget(
+            model, [(tuple(a), dict(k)) for a, k in calls], dict(options), bool(made.get("train", False))
+        )
     elif isinstance(made, tuple) and len(made) in (2, 3):
         kwargs = made[2] if len(made) == 3 else {}
         args = made[1] if isinstance(made[1], (list, tuple)) else (made[1],)
         if not isinstance(kwargs, dict):
             raise BadTarget(f"{where} returned {_a(kwargs)} where kwargs, a dict, belongs")
         form = "args, kwargs" if len(made) == 3 else "args" if args is made[1] else "arg"
-        target = Target(made[0], [(tuple(args), dict(kwargs))], form=form)
+        target = BuiltTarget(made[0], [(tuple(args), dict(kwargs))], form=form)
     else:
         said = f"a tuple of {len(made)}" if isinstance(made, tuple) else _a(made) if made is not None else "None"
         raise BadTarget(
@@ -159,7 +161,7 @@ def check(made: Any, where: str) -> Target:
 def _say(problem: BaseException, where: str) -> str:
     rows = traceback.extract_tb(problem.__traceback__)
     line = f" (line {rows[-1].lineno} of {os.path.basename(rows[-1].filename)})" if rows else ""
-    text = cuts.head(" ".join(str(problem).split()), 300)
+    text = cuts.cut_head(" ".join(str(problem).split()), 300)
     return f"{type(problem).__name__}: {text}{line}" if text else f"{type(problem).__name__}{line}"
 
 

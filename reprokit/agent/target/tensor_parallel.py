@@ -41,7 +41,7 @@ def device_of(torch: Any, wanted: str | None, count: int) -> str:
     return wanted
 
 
-def join(torch: Any, device: str, count: int) -> Any:
+def join_group(torch: Any, device: str, count: int) -> Any:
     """Join the process group and give the mesh of all ``count`` ranks on ``device``."""
     import torch.distributed as dist
 
@@ -64,7 +64,7 @@ def join(torch: Any, device: str, count: int) -> Any:
         return init_device_mesh(kind, (count,))
 
 
-def leave() -> None:
+def leave_group() -> None:
     """Leave the process group: threads of Gloo's that still hold a tensor abort a process that Python takes down.
 
     https://github.com/pytorch/pytorch/pull/179291
@@ -74,7 +74,7 @@ def leave() -> None:
     dist.destroy_process_group()
 
 
-def split(torch: Any, model: Any, mesh: Any) -> None:
+def split_model(torch: Any, model: Any, mesh: Any) -> None:
     """Split ``model`` over ``mesh`` in place, as its ``tp_plan`` says; what a factory has split already is left as it is."""
     from torch.distributed.tensor import DTensor, Replicate, parallel
 
@@ -117,7 +117,7 @@ def ranks(count: int) -> Iterator[int]:
                 yield rank
                 status = 0
             except BaseException as error:
-                journal.write("exception", where="call", **exceptions.describe(error))
+                journal.write("exception", where="call", **exceptions.describe_exception(error))
             finally:
                 os.write(writing, b"x")
                 os._exit(status)

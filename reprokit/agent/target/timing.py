@@ -14,7 +14,7 @@ LEAST_BLOCK_S = 0.02
 """A block repeats its calls until it takes so long: a clock and an interpreter measure no shorter time well."""
 
 
-def measure(torch: Any, eager: Callable[[], None], compiled: Callable[[], None], budget_s: float) -> None:
+def time_calls(torch: Any, eager: Callable[[], None], compiled: Callable[[], None], budget_s: float) -> None:
     """Time ``eager`` and ``compiled`` in turns for ``budget_s``, and journal seconds a call as ``speed``."""
     for _ in range(WARM_UPS):
         eager()

@@ -10,7 +10,7 @@ from typing import Any
 from ..record import journal
 
 
-def attempt(hook: Callable[[], None]) -> None:
+def attempt_hook(hook: Callable[[], None]) -> None:
     """Install one hook; one that does not fit this torch is journalled as missing."""
     try:
         hook()
@@ -18,7 +18,7 @@ def attempt(hook: Callable[[], None]) -> None:
         journal.write("agent_problem", hook=hook.__name__, problem=repr(problem))
 
 
-def wrap(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+def wrap_function(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     real = getattr(owner, name)
     setattr(owner, name, functools.wraps(real)(make(real)))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..record import compile_settings, exceptions, graph_recorder, journal
 from . import recompile_hooks, torch_logs
-from .hooking import compile_id, wrap
+from .hooking import compile_id, wrap_function
 
 OLDEST_TORCH = (2, 9)
 BEFORE_COMPILE: list[Callable[[], None]] = []
@@ -20,7 +20,7 @@ PROGRESS_EVERY_S = 0.5
 """Each line and node is told, and one is journalled at most this often."""
 
 
-def version(text: str) -> tuple[int, int]:
+def version_of(text: str) -> tuple[int, int]:
     """``2.13.0+cpu`` as ``(2, 13)``."""
     major, minor = text.split(".")[:2]
     return int(major), int(minor)
@@ -35,12 +35,12 @@ def keep_out() -> None:
         trace_rules.add(f"{package}.{name}")
 
 
-def phases() -> None:
+def hook_phases() -> None:
     from torch._dynamo.utils import ChromiumEventLogger
 
     def start(real: Callable[..., Any]) -> Callable[..., Any]:
         def log_event_start(self: Any, event_name: str, *args: Any, **kwargs: Any) -> Any:
-            torch_logs.listen()
+            torch_logs.listen_to_logs()
             result = real(self, event_name, *args, **kwargs)
             journal.start_heartbeat()
             journal.write("begin", name=event_name, cid=compile_id(), cpu=round(time.process_time(), 4))
@@ -56,8 +56,8 @@ def phases() -> None:
 
         return log_event_end
 
-    wrap(ChromiumEventLogger, "log_event_start", start)
-    wrap(ChromiumEventLogger, "log_event_end", end)
+    wrap_function(ChromiumEventLogger, "log_event_start", start)
+    wrap_function(ChromiumEventLogger, "log_event_end", end)
 
 
 class _Progress:
@@ -75,7 +75,7 @@ class _Progress:
             journal.write("progress", unit=self.unit, count=self.count, where=where)
 
 
-def lines() -> None:
+def hook_lines() -> None:
     """Tell each user line that Dynamo traces, and how often a loop has come back to the same one.
 
     The count is that of one traced frame, or of a frame that called it: a function that many layers call is no
@@ -97,10 +97,10 @@ def lines() -> None:
 
         return starts_line
 
-    wrap(InstructionTranslatorBase, "starts_line", make)
+    wrap_function(InstructionTranslatorBase, "starts_line", make)
 
 
-def nodes() -> None:
+def hook_nodes() -> None:
     from torch._inductor.graph import GraphLowering
 
     progress = _Progress("node")
@@ -112,32 +112,34 @@ def nodes() -> None:
 
         return run_node
 
-    wrap(GraphLowering, "run_node", make)
+    wrap_function(GraphLowering, "run_node", make)
 
 
-def graphs() -> None:
+def hook_graphs() -> None:
     from torch._dynamo.output_graph import OutputGraph
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def _call_user_compiler(self: Any, gm: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
             asked = self.compiler_fn
-            number = graph_recorder.record(gm, example_inputs, "dynamo", compile_id(), False, compiler_fn=asked)
+            number = graph_recorder.record_graph(gm, example_inputs, "dynamo", compile_id(), False, compiler_fn=asked)
             result = real(self, gm, example_inputs, *args, **kwargs)
             journal.write("graph_done", n=number)
             return result
 
         return _call_user_compiler
 
-    wrap(OutputGraph, "_call_user_compiler", make)
+    wrap_function(OutputGraph, "_call_user_compiler", make)
 
 
-def aten_graphs() -> None:
+def hook_aten_graphs() -> None:
     from torch._inductor import compile_fx
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def _compile_fx_inner(gm: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
             backward = bool(kwargs.get("is_backward"))
-            number = graph_recorder.record(gm, example_inputs, level="aten", cid=compile_id(), is_backward=backward)
+            number = graph_recorder.record_graph(
+                gm, example_inputs, level="aten", cid=compile_id(), is_backward=backward
+            )
             graph_recorder.current = number
             result = real(gm, example_inputs, *args, **kwargs)
             journal.write("graph_done", n=number)
@@ -145,10 +147,10 @@ def aten_graphs() -> None:
 
         return _compile_fx_inner
 
-    wrap(compile_fx, "_compile_fx_inner", make)
+    wrap_function(compile_fx, "_compile_fx_inner", make)
 
 
-def failures() -> None:
+def hook_failures() -> None:
     """Hear every exception that leaves the compiler, while its frames are whole.
 
     Dynamo strips frames before it raises to the user, and the user may catch what is left. Control flow
@@ -180,15 +182,17 @@ def failures() -> None:
                     recompile_hooks.note_break(control, is_given_up=True)
                 raise
             except Exception as error:
-                journal.write("compile_failed", where="compile", cid=compile_id(), **exceptions.describe(error))
+                journal.write(
+                    "compile_failed", where="compile", cid=compile_id(), **exceptions.describe_exception(error)
+                )
                 raise
 
         return _compile
 
-    wrap(convert_frame, "_compile", make)
+    wrap_function(convert_frame, "_compile", make)
 
 
-def calls() -> None:
+def hook_calls() -> None:
     """Count the calls of compiled graphs: a kernel that takes long and one that never returns look alike otherwise."""
     from torch._inductor.output_code import CompiledFxGraph
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.shared import cuts
 from ..record import journal
-from .hooking import compile_id, wrap
+from .hooking import compile_id, wrap_function
 
 
 def _recompiles() -> None:
@@ -24,13 +24,13 @@ def _recompiles() -> None:
                 file=getattr(code, "co_filename", None),
                 line=getattr(code, "co_firstlineno", None),
                 cid=compile_id(),
-                reasons=[cuts.head(str(r), 2000) for r in reasons[:20]],
+                reasons=[cuts.cut_head(str(r), 2000) for r in reasons[:20]],
             )
             return reasons
 
         return get_and_maybe_log_recompilation_reasons
 
-    wrap(convert_frame, "get_and_maybe_log_recompilation_reasons", make)
+    wrap_function(convert_frame, "get_and_maybe_log_recompilation_reasons", make)
 
 
 def _limits() -> None:
@@ -45,7 +45,7 @@ def _limits() -> None:
 
         return exceeds_recompile_limit
 
-    wrap(convert_frame, "exceeds_recompile_limit", make)
+    wrap_function(convert_frame, "exceeds_recompile_limit", make)
 
 
 def _breaks() -> None:
@@ -71,9 +71,9 @@ def _breaks() -> None:
         return log_graph_break
 
     if hasattr(InstructionTranslatorBase, "log_graph_break"):
-        wrap(InstructionTranslatorBase, "log_graph_break", make)
+        wrap_function(InstructionTranslatorBase, "log_graph_break", make)
     else:  # torch 2.9
-        wrap(symbolic_convert, "log_graph_break", make_older)
+        wrap_function(symbolic_convert, "log_graph_break", make_older)
 
 
 def note_break(error: Any, is_given_up: bool = False) -> None:
@@ -83,7 +83,11 @@ def note_break(error: Any, is_given_up: bool = False) -> None:
     where = f"{rows[-1].filename}:{rows[-1].lineno}" if rows else ""
     reason = (said.splitlines() or [type(error).__name__])[0]  # the first break, where it has caused others
     journal.write(
-        "graph_break", reason=cuts.head(reason, 300), detail=cuts.head(said, 2000), where=where, is_given_up=is_given_up
+        "graph_break",
+        reason=cuts.cut_head(reason, 300),
+        detail=cuts.cut_head(said, 2000),
+        where=where,
+        is_given_up=is_given_up,
     )
 
 

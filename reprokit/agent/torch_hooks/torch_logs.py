@@ -20,7 +20,7 @@ from typing import Any
 from ...core.shared import cuts
 from ..record import journal
 from . import torch_trace
-from .hooking import wrap
+from .hooking import wrap_function
 
 DEFAULT = ("dynamo", "inductor", "dynamic", "recompiles", "graph_breaks", "cudagraphs", "perf_hints")
 """What reports need and what costs nothing measurable; the host's ``REPROKIT_LOGS`` adds to it."""
@@ -72,7 +72,7 @@ def send_to_file() -> None:
     _file.setFormatter(internal.TorchLogsFormatter())
     _chosen = chosen
     _listen(internal.log, *_NEVER)  # it logs where the file of TORCH_TRACE is
-    listen()
+    listen_to_logs()
 
     def is_artifact_enabled(real: Any) -> Any:
         def answer(self: Any, name: str) -> bool:
@@ -83,7 +83,7 @@ def send_to_file() -> None:
 
         return answer
 
-    wrap(internal.LogState, "is_artifact_enabled", is_artifact_enabled)
+    wrap_function(internal.LogState, "is_artifact_enabled", is_artifact_enabled)
 
 
 def _choose(registry: Any, asked: tuple[str, ...]) -> _Chosen:
@@ -109,7 +109,7 @@ def _choose(registry: Any, asked: tuple[str, ...]) -> _Chosen:
     return chosen
 
 
-def listen() -> None:
+def listen_to_logs() -> None:
     """Listen to the loggers that were made since the last call; cheap where there are none."""
     global _seen
     known = logging.Logger.manager.loggerDict
@@ -142,7 +142,7 @@ def _listen(logger: logging.Logger, level: float, is_asked: bool) -> None:
             if number >= level:
                 _write(copy.copy(record))  # what a formatter leaves in a record, the next one takes
             return record
-        record = torch_trace.OurRecord(name, number, fn, line, msg, args, exc_info, func, sinfo)
+        record = torch_trace.TraceRecord(name, number, fn, line, msg, args, exc_info, func, sinfo)
         _write(record)
         return record
 
@@ -179,7 +179,7 @@ class _WarningJournal(logging.FileHandler):
             journal.write(
                 "warning",
                 category=record.name,
-                message=cuts.head(record.getMessage(), 4000),
+                message=cuts.cut_head(record.getMessage(), 4000),
                 file=record.pathname,
                 line=record.lineno,
             )

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 from ..record import journal
-from .hooking import wrap
+from .hooking import wrap_function
 
 _FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
 _ours: Any = None
@@ -40,7 +40,7 @@ def keep_apart() -> None:
     internal.trace_log.addHandler(theirs)  # behind ours: it may remove itself during a loop over the list
     _ours, _emit = handler, internal.LazyTraceHandler.emit.__code__
     _hide_records(internal.trace_log)
-    wrap(internal.torch._logging.structured, "from_traceback", _without_our_frames)
+    wrap_function(internal.torch._logging.structured, "from_traceback", _without_our_frames)
 
 
 def _hide_records(log: logging.Logger) -> None:
@@ -53,7 +53,7 @@ def _hide_records(log: logging.Logger) -> None:
         is_head = _writes_head(sys._getframe(1))
         if not is_head and any(handler is not _ours for handler in log.handlers):
             return type(log).makeRecord(log, name, level, fn, line, msg, args, exc_info, func, extra, sinfo)
-        record = OurRecord(name, level, fn, line, msg, args, exc_info, func, sinfo)
+        record = TraceRecord(name, level, fn, line, msg, args, exc_info, func, sinfo)
         vars(record).update(extra or {})
         _ours.handle(record)
         return record
@@ -61,13 +61,13 @@ def _hide_records(log: logging.Logger) -> None:
     vars(log).update(makeRecord=makeRecord, filter=lambda record: drop_ours(log, record))
 
 
-class OurRecord(logging.LogRecord):
+class TraceRecord(logging.LogRecord):
     """A record that the program would not have had; who makes it also writes it."""
 
 
 def drop_ours(logger: logging.Logger, record: logging.LogRecord) -> Any:
     """The answer of ``logger.filter``, and False for a record of ours."""
-    return False if isinstance(record, OurRecord) else type(logger).filter(logger, record)
+    return False if isinstance(record, TraceRecord) else type(logger).filter(logger, record)
 
 
 def _writes_head(caller: FrameType | None) -> bool:

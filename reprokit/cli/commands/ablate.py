@@ -32,7 +32,7 @@ def ablate(
       reprokit ablate model.py:make
       reprokit ablate reprokit-model-make-wrong-result-1f2e3d4c5b6a.tar.gz
     """
-    with terminal.Live(is_quiet=as_json) as live:
+    with terminal.LiveStatus(is_quiet=as_json) as live:
         if shared.is_pack(what):
             told = _of_pack(Path(what), python, yes, output_dir, live)
         else:
@@ -45,14 +45,14 @@ def ablate(
 
 
 def _of_target(
-    what: str, python: str | None, timeout: float, output_dir: Path | None, live: terminal.Live
+    what: str, python: str | None, timeout: float, output_dir: Path | None, live: terminal.LiveStatus
 ) -> dict[str, Any]:
     from reprokit.host.pipeline import pipeline as line
     from reprokit.host.request.run_request import Request
-    from reprokit.host.request.target import parse
+    from reprokit.host.request.target import parse_target
 
     request = Request(
-        parse(what), python=shared.interpreter(python), deadline_s=timeout, minimizes=False, rungs="all"
+        parse_target(what), python=shared.interpreter_option(python), deadline_s=timeout, minimizes=False, rungs="all"
     )  # fmt: skip
     captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
     told = captured.to_json()
@@ -60,19 +60,23 @@ def _of_target(
 
 
 def _of_pack(
-    place: Path, python: str | None, yes: bool, output_dir: Path | None, live: terminal.Live
+    place: Path, python: str | None, yes: bool, output_dir: Path | None, live: terminal.LiveStatus
 ) -> dict[str, Any]:
     from reprokit.host.experiments import run_ablation as climber
     from reprokit.host.minimize import minimization
     from reprokit.host.pack import reopen
-    from reprokit.host.system.progress import Standing
+    from reprokit.host.system.progress import OperationStatus
 
     opened = reopen.open_pack(place)
     reopen.require_program(opened, "ablate")
-    with consent.agreed(opened, "ablate", python, yes, output_dir, live) as (case, server, run_path):
-        ladder = climber.Ladder(server, opened.program, opened.signature, minimization.limits_of(case), case.python)
+    with consent.has_agreed(opened, "ablate", python, yes, output_dir, live) as (case, server, run_path):
+        ladder = climber.AblationRunner(
+            server, opened.program, opened.signature, minimization.limits_of(case), case.python
+        )
         with contextlib.closing(ladder):
-            found = climber.everything(ladder, case.seen, lambda name: live.show_status(Standing(trying=name)))
+            found = climber.ablate_everything(
+                ladder, case.seen, lambda name: live.show_status(OperationStatus(trying=name))
+            )
     found = dataclasses.replace(found, responsible=opened.verdict.responsible)
     signature = {"id": opened.signature.id, "title": opened.signature.title}
     return {"schema": 1, "signature": signature, "ablation": found.to_json(), "run_dir": str(run_path)}

@@ -15,7 +15,7 @@ from reprokit.cli.shared.options import SECONDS
 from reprokit.core.shared.errors import BadInput
 
 if TYPE_CHECKING:
-    from reprokit.host.bisect.search import Asking, Bisected, Step
+    from reprokit.host.bisect.search import BisectRequest, BisectResult, BisectStep
 
 EXIT_CODES = {"found": 0, "wrong ends": 1, "cannot tell": 3}
 GIT_CODES = {"good": 0, "bad": 1, "skip": 125}
@@ -87,20 +87,20 @@ def bisect(
       git bisect run reprokit bisect PACK --git --python build/bin/python --yes
     """
     from reprokit.host.bisect import search as asker
-    from reprokit.host.bisect.torch_environments import Options
+    from reprokit.host.bisect.torch_environments import InstallOptions
     from reprokit.host.pack import reopen
     from reprokit.host.system import interrupts
 
-    options = Options(python=python, timeout_s=building.pop("timeout"), **building)
+    options = InstallOptions(python=python, timeout_s=building.pop("timeout"), **building)
     if is_git:
         _refuse(ctx)
     elif good is None or bad is None:
         raise BadInput("name both ends of the range with --good and --bad, or ask one question with --git")
     opened = reopen.open_pack(pack)
     asker.check_pack(opened)
-    consent.require(pack, yes)
-    asking = asker.Asking(opened, options, times, stall, Path())
-    with interrupts.held(), terminal.Live(is_quiet=as_json) as live:
+    consent.require_consent(pack, yes)
+    asking = asker.BisectRequest(opened, options, times, stall, Path())
+    with interrupts.deferred(), terminal.LiveStatus(is_quiet=as_json) as live:
         if is_git:
             step = _ask_one(pack, asking, yes, live)
         else:
@@ -115,7 +115,7 @@ def bisect(
     elif is_git:
         out.RESULTS.line(f"{step.answer}: {step.title or 'it passes'}")
     else:
-        tell(found)
+        print_bisection(found)
     ctx.exit(status)
 
 
@@ -130,26 +130,26 @@ def _refuse(ctx: click.Context) -> None:
         raise BadInput(f"{' and '.join(given)} cannot be used with --git, which asks the one interpreter of --python")
 
 
-def _ask_one(pack: Path, asking: Asking, yes: bool, live: terminal.Live) -> Step:
+def _ask_one(pack: Path, asking: BisectRequest, yes: bool, live: terminal.LiveStatus) -> BisectStep:
     """One question, as ``git bisect run`` has it."""
     from reprokit.host.bisect import search as asker
-    from reprokit.host.bisect.torch_versions import Candidate
+    from reprokit.host.bisect.torch_versions import TorchVersion
     from reprokit.host.system import interrupts
 
     try:
-        python = shared.interpreter(asking.options.python)
+        python = shared.interpreter_option(asking.options.python)
     except BadInput as problem:  # a commit whose build is broken is neither good nor bad
-        return asker.Step("", "skip", str(problem))
-    with interrupts.heard():
-        consent.ask(pack, asking.opened.program, python, yes, live)
+        return asker.BisectStep("", "skip", str(problem))
+    with interrupts.allowed():
+        consent.ask_person(pack, asking.opened.program, python, yes, live)
     with tempfile.TemporaryDirectory(prefix="reprokit-bisect-") as folder:
-        return asker.ask(Candidate("", python), asking, live.say, Path(folder))
+        return asker.ask_version(TorchVersion("", python), asking, live.say, Path(folder))
 
 
 def _search(
-    pack: Path, asking: Asking, ends: tuple[str, str], versions: str | None, pythons: tuple[str, ...],
-    output_dir: Path | None, yes: bool, live: terminal.Live,
-) -> Bisected:  # fmt: skip
+    pack: Path, asking: BisectRequest, ends: tuple[str, str], versions: str | None, pythons: tuple[str, ...],
+    output_dir: Path | None, yes: bool, live: terminal.LiveStatus,
+) -> BisectResult:  # fmt: skip
     """Find out what can be asked, agree to it, and ask."""
     from reprokit.host.bisect import search as asker
     from reprokit.host.bisect import torch_versions
@@ -157,18 +157,18 @@ def _search(
     from reprokit.host.system import interrupts
 
     listed = [v.strip() for v in (versions or "").split(",") if v.strip()]
-    plan = torch_versions.plan(*ends, listed, pythons, asking.options, live.say)
-    with interrupts.heard():
-        consent.ask(pack, asking.opened.program, f"torch {', '.join(plan.names)}", yes, live)
-    run = run_directory.create(output_dir, f"bisect-{asking.opened.verdict.kind}")
+    plan = torch_versions.plan_bisection(*ends, listed, pythons, asking.options, live.say)
+    with interrupts.allowed():
+        consent.ask_person(pack, asking.opened.program, f"torch {', '.join(plan.names)}", yes, live)
+    run = run_directory.create_run(output_dir, f"bisect-{asking.opened.verdict.kind}")
     try:
         live.say(f"{len(plan.names)} versions, answers in {run.output / asker.ANSWERS}")
-        return asker.bisect(plan, dataclasses.replace(asking, folder=run.path), live.say)
+        return asker.bisect_torch(plan, dataclasses.replace(asking, folder=run.path), live.say)
     finally:
         run.release()
 
 
-def to_json(found: Bisected, ends: tuple[str, str]) -> dict[str, Any]:
+def to_json(found: BisectResult, ends: tuple[str, str]) -> dict[str, Any]:
     """The object that ``--json`` prints; later versions only add keys."""
     names, outcome = found.plan.names, found.outcome
     told = {"good": names[outcome.good], "bad": names[outcome.bad]} if outcome.status == "found" else None
@@ -187,7 +187,7 @@ def to_json(found: Bisected, ends: tuple[str, str]) -> dict[str, Any]:
     }
 
 
-def tell(found: Bisected) -> None:
+def print_bisection(found: BisectResult) -> None:
     """Print the steps in the order in which they were asked, then the range."""
     colours = {"good": "green", "bad": "red", "skip": "yellow"}
     rows: list[tuple[out.Part, ...]] = []

@@ -14,7 +14,7 @@ EXIT_CODES = {"ok": 0, "unknown": 3}
 """Every other kind is a captured failure: 1."""
 
 
-class WithCommand(click.Command):
+class CommandWithTarget(click.Command):
     """Keeps what stands after ``--`` for the target, untouched."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -26,7 +26,7 @@ class WithCommand(click.Command):
 
 
 @click.command(
-    cls=WithCommand,
+    cls=CommandWithTarget,
     epilog="Exit codes: 0 no failure, 1 a failure was captured, 2 wrong usage, 3 unknown, 130 interrupted.",
 )
 @shared.NAMING
@@ -127,7 +127,7 @@ def capture(
     try:
         request = read_request(ctx, target, rest, model, options)
         is_command = request.target.kind == "command"
-        with terminal.Live(is_quiet=as_json, is_plain=is_command) as live:
+        with terminal.LiveStatus(is_quiet=as_json, is_plain=is_command) as live:
             streams = ((out.PROGRESS if as_json else out.RESULTS).buffer, out.PROGRESS.buffer)
             captured = line.capture(
                 request, output_dir, live.say, live.show, streams if is_command else None, live.show_status
@@ -158,7 +158,7 @@ def read_request(
     from reprokit.host.environment import agent_question, simulated_gpu
     from reprokit.host.request import interpreter
     from reprokit.host.request.run_request import DEADLINE_S, Request
-    from reprokit.host.request.target import parse, parse_command
+    from reprokit.host.request.target import parse_command, parse_target
 
     command = ctx.meta.get("command")
     if rest:
@@ -169,7 +169,7 @@ def read_request(
         given = "more than one" if target or model or command is not None else "no"
         raise BadInput(f"{given} target was given; name one: --model NAME, file.py:factory, or -- COMMAND")
     knobs = {k: options[k] for k in core_knobs.OWN_OPTION if options[k] is not None}
-    knobs |= core_knobs.read(options["settings"])
+    knobs |= core_knobs.read_options(options["settings"])
     compile_with = {k: options[k] for k in ("mode", "backend", "dynamic") if options[k] is not None}
     if options["fullgraph"]:
         compile_with["fullgraph"] = True
@@ -195,19 +195,23 @@ def read_request(
             logs=_logs(options["logs"]),
             has_trace=not options["no_trace"],
         )
-    parsed = parse(str(target or model))
-    gpu = simulated_gpu.find(options["gpu"]) if options["gpu"] is not None else None
+    parsed = parse_target(str(target or model))
+    gpu = simulated_gpu.find_gpu(options["gpu"]) if options["gpu"] is not None else None
     if gpu is not None and options["weights"] == "real":
         raise BadInput("--weights real cannot be used with --gpu: on a simulated GPU nothing runs")
     if gpu is not None and not str(options["device"] or "cuda").startswith("cuda"):
         raise BadInput(f"--device {options['device']} cannot be used with --gpu, which compiles for cuda")
     # a command names its own interpreter
-    python = interpreter.check(options["python"]) if command is not None else shared.interpreter(options["python"])
+    python = (
+        interpreter.check_interpreter(options["python"])
+        if command is not None
+        else shared.interpreter_option(options["python"])
+    )
     if gpu is not None:
         agent_question.check_simulation(python, gpu)
-    beside = simulated_gpu.beside(python, gpu, options["device"]) if options["compare_simulated"] else None
+    beside = simulated_gpu.gpu_to_compare(python, gpu, options["device"]) if options["compare_simulated"] else None
     if parsed.kind == "zoo":
-        core_knobs.check(parsed.name, knobs, ZOO[parsed.name].knobs)
+        core_knobs.check_options(parsed.name, knobs, ZOO[parsed.name].knobs)
         if options["train"] and not ZOO[parsed.name].can_train:
             raise BadInput(f"{parsed.name} decodes, so it cannot be used with --train; llama-tiny can")
     return Request(

@@ -64,13 +64,13 @@ def check(
     opened = reopen.open_pack(pack)
     try:
         text = file.read_text(encoding="utf-8")
-        checked = shared.interpreter(python)
+        checked = shared.interpreter_option(python)
     except (OSError, UnicodeDecodeError, BadInput) as problem:
         # a bisection must not take a commit without this file, or with a broken build, for a bad one
-        out.say(f"cannot tell: {problem}")
+        out.print_line(f"cannot tell: {problem}")
         ctx.exit(SKIP)
-    with tempfile.TemporaryDirectory(prefix="reprokit-check-") as folder, interrupts.held():
-        done = player.replay(
+    with tempfile.TemporaryDirectory(prefix="reprokit-check-") as folder, interrupts.deferred():
+        done = player.replay_repro(
             text,
             checked,
             opened.signature,

@@ -32,13 +32,13 @@ def env(python: str | None, gpu: bool, as_json: bool) -> None:
     from reprokit.host.environment import machine_facts, simulated_gpu
     from reprokit.host.system import private_names
 
-    path = shared.interpreter(python)
+    path = shared.interpreter_option(python)
     if gpu:
-        out.RESULTS.json(simulated_gpu.here(path)[0])
+        out.RESULTS.json(simulated_gpu.gpu_here(path)[0])
         return
-    with terminal.Live(is_quiet=as_json) as live:
+    with terminal.LiveStatus(is_quiet=as_json) as live:
         live.say("asking the machine and the interpreter (up to a minute)")
-        found = machine_facts.collect(path)
+        found = machine_facts.collect_facts(path)
     redactor = private_names.redactor()
     facts: dict[str, Any] = redactor.value(found.facts)
     missing = redactor.value(to_json(found.missing))

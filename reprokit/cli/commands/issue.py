@@ -11,7 +11,7 @@ from reprokit.cli.shared import out
 from reprokit.core.shared.errors import BadInput
 
 if TYPE_CHECKING:
-    from reprokit.host.pack.issue_forms import Filing
+    from reprokit.host.pack.issue_forms import FormFiling
 
 FILES = {
     "Describe the bug": "describe.md",
@@ -43,7 +43,7 @@ def issue(ctx: click.Context, pack: Path, output_dir: Path | None, as_json: bool
     """
     from reprokit.host.pack import issue_forms, reader, reopen
 
-    pack = reader.locate(pack)
+    pack = reader.locate_pack(pack)
     opened = reopen.open_pack(pack)
     if why := issue_forms.why_not(opened):
         if as_json:
@@ -51,7 +51,7 @@ def issue(ctx: click.Context, pack: Path, output_dir: Path | None, as_json: bool
         else:
             out.RESULTS.line(f"{pack} is not a bug to file: {why}")
         ctx.exit(1)
-    found = issue_forms.filing(opened)
+    found = issue_forms.filing_of(opened)
     if not any(field.files for field in found.fields):
         raise BadInput(f"{pack} holds no text of an issue; capture it again, or paste from reprokit show {pack}")
     written = _write(found, output_dir) if output_dir else {}
@@ -75,7 +75,7 @@ def issue(ctx: click.Context, pack: Path, output_dir: Path | None, as_json: bool
         _tell(found, pack, written)
 
 
-def _write(found: Filing, folder: Path) -> dict[str, str]:
+def _write(found: FormFiling, folder: Path) -> dict[str, str]:
     """Leave each text as a file; gives where, by field."""
     from reprokit.host.system import files
 
@@ -84,7 +84,7 @@ def _write(found: Filing, folder: Path) -> dict[str, str]:
         folder.mkdir(parents=True, exist_ok=True)
         for field in found.fields:
             if field.files:
-                written[field.name] = str(files.write_whole(folder / FILES[field.name], out.clean(field.text)))
+                written[field.name] = str(files.write_whole(folder / FILES[field.name], out.clean_text(field.text)))
     except OSError as problem:
         raise BadInput(
             f"cannot write below {folder}: {problem.strerror or problem}; name a writable --output-dir"
@@ -92,7 +92,7 @@ def _write(found: Filing, folder: Path) -> dict[str, str]:
     return written
 
 
-def _tell(found: Filing, pack: Path, written: dict[str, str]) -> None:
+def _tell(found: FormFiling, pack: Path, written: dict[str, str]) -> None:
     from reprokit.host.pack.issue_forms import FIELD_CHARS
     from reprokit.host.pack.writer import MOST_BYTES
 

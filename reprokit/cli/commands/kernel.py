@@ -52,18 +52,18 @@ def kernel(
     from reprokit.host.system import interrupts
 
     path, _, name = file.rpartition(":") if ".py:" in file else (file, "", "")
-    wanted = nvidia_architectures.read(archs)
+    wanted = nvidia_architectures.read_architecture(archs)
     versions = dict(map(kernel_matrix.find_ptxas, tools))
-    checked = shared.interpreter(python)
-    with tempfile.TemporaryDirectory(prefix="reprokit-kernel-") as folder, interrupts.held():
+    checked = shared.interpreter_option(python)
+    with tempfile.TemporaryDirectory(prefix="reprokit-kernel-") as folder, interrupts.deferred():
         texts = kernel_matrix.read_kernels(Path(path), name, checked, Path(folder) / "read")
-        with terminal.Live(is_quiet=as_json) as live:
+        with terminal.LiveStatus(is_quiet=as_json) as live:
             count = len(texts) * len(wanted) * (1 + len(versions))
             live.say(
                 f"compiling {count} times: {len(texts)} kernels, {len(wanted)} architectures, {1 + len(versions)} ptxas"
             )
             try:
-                found = kernel_matrix.fill(
+                found = kernel_matrix.fill_matrix(
                     texts, wanted, ["", *versions], checked, Path(folder), timeout, live.show_status
                 )
             except KeyboardInterrupt:
@@ -71,7 +71,7 @@ def kernel(
     if as_json:
         out.RESULTS.json(to_json(found, versions))
     else:
-        tell(found, versions)
+        print_matrix(found, versions)
     answers = {cell.answer for cell in found.cells}
     ctx.exit(0 if answers == {"compiled"} else 3 if answers <= {"compiled", "unknown"} else 1)
 
@@ -91,7 +91,7 @@ def to_json(found: Matrix, versions: dict[str, str]) -> dict[str, Any]:
     return {"schema": 1, "cells": cells, "remedies": remedies, "versions": versions}
 
 
-def tell(found: Matrix, versions: dict[str, str]) -> None:
+def print_matrix(found: Matrix, versions: dict[str, str]) -> None:
     """Print the matrix, a column for each ptxas, then what the failing cells said and what helps."""
     tools = list(dict.fromkeys(c.ptxas for c in found.cells))
     rows: list[tuple[out.Part, ...]] = []

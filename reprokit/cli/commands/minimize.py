@@ -68,7 +68,7 @@ def minimize(
     from reprokit.core.shared.errors import BadInput
 
     place = Path(what)
-    with terminal.Live(is_quiet=as_json) as live:
+    with terminal.LiveStatus(is_quiet=as_json) as live:
         if place.is_dir():
             if output_dir:
                 raise BadInput("--output-dir is for a PACK or a TARGET; the pack of a RUN_DIR is left beside it")
@@ -91,13 +91,20 @@ def minimize(
 
 
 def _of_run(
-    place: Path, budget: float, proofs: int, resume: bool, python: str | None, ablate: bool, live: terminal.Live
+    place: Path, budget: float, proofs: int, resume: bool, python: str | None, ablate: bool, live: terminal.LiveStatus
 ) -> tuple[int, dict[str, Any]]:
     from reprokit.host.pipeline import pipeline as line
     from reprokit.host.request import interpreter
 
     captured = line.repack(
-        place, live.say, budget, resume, live.show_status, interpreter.check(python) if python else None, ablate, proofs
+        place,
+        live.say,
+        budget,
+        resume,
+        live.show_status,
+        interpreter.check_interpreter(python) if python else None,
+        ablate,
+        proofs,
     )
     return _status(captured.minimized, captured.repro_path is not None), _told(captured.to_json())
 
@@ -109,14 +116,16 @@ def _of_target(
     python: str | None,
     output_dir: Path | None,
     ablate: bool,
-    live: terminal.Live,
+    live: terminal.LiveStatus,
 ) -> tuple[int, dict[str, Any]]:
     from reprokit.host.pipeline import pipeline as line
     from reprokit.host.request.run_request import Request
-    from reprokit.host.request.target import parse
+    from reprokit.host.request.target import parse_target
 
     rungs = "few" if ablate else "none"
-    request = Request(parse(what), python=shared.interpreter(python), budget_s=budget, proofs=proofs, rungs=rungs)
+    request = Request(
+        parse_target(what), python=shared.interpreter_option(python), budget_s=budget, proofs=proofs, rungs=rungs
+    )
     captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
     return _status(captured.minimized, captured.repro_path is not None), _told(captured.to_json())
 
@@ -128,7 +137,7 @@ def _of_pack(
     python: str | None,
     yes: bool,
     output_dir: Path | None,
-    live: terminal.Live,
+    live: terminal.LiveStatus,
     as_json: bool,
 ) -> tuple[int, dict[str, Any]]:
     from reprokit.core.shared.errors import BadInput
@@ -140,16 +149,16 @@ def _of_pack(
     opened = reopen.open_pack(place)
     if why := reducer.why_not(opened.verdict):
         raise BadInput(f"{place} cannot be minimized: {why}")
-    checked = shared.interpreter(python)
-    consent.require(place, yes)
-    with interrupts.held():
-        run = run_directory.create(output_dir, f"minimize-{opened.verdict.kind}")
+    checked = shared.interpreter_option(python)
+    consent.require_consent(place, yes)
+    with interrupts.deferred():
+        run = run_directory.create_run(output_dir, f"minimize-{opened.verdict.kind}")
         try:
             case = dataclasses.replace(reopen.case_of_pack(opened, run, checked), proofs=proofs)
-            with interrupts.heard():
-                consent.ask(place, reopen.what_would_run(case), checked, yes, live)
+            with interrupts.allowed():
+                consent.ask_person(place, reopen.what_would_run(case), checked, yes, live)
             with reducer.server_of(case) as server:
-                found = reducer.minimize(case, server, budget, False, live.show_status, live.say)
+                found = reducer.minimize_case(case, server, budget, False, live.show_status, live.say)
             made = reopen.repack(opened, found, run) if found.is_proved else None
         finally:
             run.release()
@@ -162,7 +171,7 @@ def _of_pack(
         "repro": best if found.is_proved else None,
         "candidate": best if found.text and not found.is_proved else None,
         "unproven": None if found.is_proved else found.why,
-        "minimized": reopen.about(found),
+        "minimized": reopen.about_minimized(found),
     }
     return _status(found, found.is_proved), told
 

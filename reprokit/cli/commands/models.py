@@ -56,13 +56,13 @@ def models(target: str | None, python: str | None, as_json: bool) -> None:
 
 def _hf(words: str, python: str | None, as_json: bool) -> None:
     from reprokit.host.environment import ask_transformers
-    from reprokit.host.request.target import Target, parse
+    from reprokit.host.request.target import Target, parse_target
 
-    path = shared.interpreter(python)
-    target = Target("hf") if words == "hf:" else parse(words)
-    with terminal.Live(is_quiet=as_json) as live:
+    path = shared.interpreter_option(python)
+    target = Target("hf") if words == "hf:" else parse_target(words)
+    with terminal.LiveStatus(is_quiet=as_json) as live:
         live.say(f"asking the transformers of {path}")
-        told = ask_transformers.ask(path, target)
+        told = ask_transformers.ask_transformers(path, target)
     if as_json:
         out.RESULTS.json({"schema": 1, **told})
     elif target.name or target.place:

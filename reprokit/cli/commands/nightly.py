@@ -50,7 +50,7 @@ def init(suite: Path, as_json: bool) -> None:
     if suite.exists():
         raise BadInput(f"{suite} exists already; name another file")
     try:
-        files.write_whole(suite, suites.first())
+        files.write_whole(suite, suites.example_suite())
     except OSError as problem:
         raise BadInput(f"cannot write {suite}: {problem.strerror}") from problem
     if as_json:
@@ -98,22 +98,22 @@ def run(
     from reprokit.host.nightly.suite import suite_file as suites
     from reprokit.host.system import interrupts
 
-    asked = suites.read(suite)
+    asked = suites.read_suite(suite)
     cells = asked.chosen(tags, only)
-    with terminal.Live(is_quiet=as_json) as live, interrupts.held():
+    with terminal.LiveStatus(is_quiet=as_json) as live, interrupts.deferred():
         try:
             place, show = output_dir.resolve(), _show(live)
             told = night_runner.run_night(asked, cells, place, ledger_path, engine, cores, live.say, show)
-        except night_runner.WentWrong as problem:
+        except night_runner.NightFailed as problem:
             if as_json:
                 out.RESULTS.json({"schema": 1, "exit_code": 3, "problem": str(problem)})
             else:
-                out.say(str(problem))
+                out.print_line(str(problem))
             ctx.exit(3)
     if as_json:
         out.RESULTS.json(told)
     else:
-        print_night.show(told, output_dir)
+        print_night.print_night(told, output_dir)
     ctx.exit(130 if told["is_interrupted"] else told["exit_code"])
 
 
@@ -131,16 +131,16 @@ def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, as_js
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.nightly import night_report, night_report_files
 
-    with open_ledger.opened(output_dir, ledger_path, is_told=True) as store:
-        told = night_report.report(store, None, output_dir.resolve())
+    with open_ledger.opened_ledger(output_dir, ledger_path, is_told=True) as store:
+        told = night_report.make_report(store, None, output_dir.resolve())
     if as_json:
         out.RESULTS.json(told)
     else:
         try:
-            night_report_files.write(told, output_dir)
+            night_report_files.write_report(told, output_dir)
         except OSError as problem:
             raise BadInput(f"cannot write the report in {output_dir}: {problem.strerror}") from problem
-        print_night.show(told, output_dir)
+        print_night.print_night(told, output_dir)
     ctx.exit(told["exit_code"])
 
 
@@ -161,10 +161,10 @@ def merge(
     """
     from reprokit.host.nightly.ledger import bugs
 
-    with open_ledger.opened(output_dir, ledger_path) as store:
-        into = bugs.find(store, bug)
-        names = [bugs.find(store, other) for other in others]
-        bugs.merge(store, into, names, why)
+    with open_ledger.opened_ledger(output_dir, ledger_path) as store:
+        into = bugs.find_bug(store, bug)
+        names = [bugs.find_bug(store, other) for other in others]
+        bugs.merge_bugs(store, into, names, why)
     told = " and ".join(map(str, names))
     _said({"schema": 1, "bug": into, "merged": names}, f"bug {into} has the signatures of {told} now", as_json)
 
@@ -186,9 +186,9 @@ def split(bug: str, other: str, output_dir: Path, ledger_path: Path | None, why:
     """
     from reprokit.host.nightly.ledger import bugs
 
-    with open_ledger.opened(output_dir, ledger_path) as store:
-        one = bugs.find(store, bug)
-        found = bugs.split(store, one, other, why)
+    with open_ledger.opened_ledger(output_dir, ledger_path) as store:
+        one = bugs.find_bug(store, bug)
+        found = bugs.split_bug(store, one, other, why)
     _said({"schema": 1, "bug": one, "split": found}, f"bugs {one} and {found} are two", as_json)
 
 
@@ -209,9 +209,9 @@ def mute(bug: str, off: bool, output_dir: Path, ledger_path: Path | None, why: s
     """
     from reprokit.host.nightly.ledger import bugs
 
-    with open_ledger.opened(output_dir, ledger_path) as store:
-        one = bugs.find(store, bug)
-        bugs.mute(store, one, None if off else why)
+    with open_ledger.opened_ledger(output_dir, ledger_path) as store:
+        one = bugs.find_bug(store, bug)
+        bugs.mute_bug(store, one, None if off else why)
     _said(
         {"schema": 1, "bug": one, "is_muted": not off}, f"bug {one} is {'no longer muted' if off else 'muted'}", as_json
     )
@@ -229,8 +229,8 @@ def export_(output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
     """
     from reprokit.host.nightly.ledger import exchange
 
-    with open_ledger.opened(output_dir, ledger_path) as store:
-        for row in exchange.export(store):
+    with open_ledger.opened_ledger(output_dir, ledger_path) as store:
+        for row in exchange.export_ledger(store):
             out.RESULTS.text(out.ascii_json(row, sort_keys=True) + "\n")
 
 
@@ -251,14 +251,14 @@ def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: boo
     from reprokit.host.nightly.ledger import exchange
 
     try:
-        with file.open("rb") as opened, open_ledger.opened(output_dir, ledger_path, is_new_ok=True) as store:
+        with file.open("rb") as opened, open_ledger.opened_ledger(output_dir, ledger_path, is_new_ok=True) as store:
             before = len(store.refused)
-            added = exchange.take_in(store, exchange.read_lines(opened))
+            added = exchange.import_rows(store, exchange.read_lines(opened))
             refused = store.refused[before:]
     except OSError as problem:
         raise BadInput(f"cannot read {file}: {problem}") from problem
     for why in refused:
-        out.say(f"refused {why}")
+        out.print_line(f"refused {why}")
     words = ", ".join(f"{count} {kind}s" for kind, count in added.items()) or "nothing that was not known"
     _said({"schema": 1, "added": added, "refused": refused}, f"taken in: {words}", as_json)
 
@@ -279,18 +279,18 @@ def prune(suite: Path, output_dir: Path, ledger_path: Path | None, dry_run: bool
     from reprokit.host.nightly.schedule import night
     from reprokit.host.nightly.suite import suite_file as suites
 
-    asked = suites.read(suite)
-    with night.hold(output_dir.resolve()), open_ledger.opened(output_dir, ledger_path) as store:
-        gone = prune.prune(store, asked, output_dir.resolve(), dry_run)
+    asked = suites.read_suite(suite)
+    with night.hold_night(output_dir.resolve()), open_ledger.opened_ledger(output_dir, ledger_path) as store:
+        gone = prune.prune_output(store, asked, output_dir.resolve(), dry_run)
     words = f"{'would remove' if dry_run else 'removed'} {gone.folders} run directories and {gone.packs} packs, {gone.size_bytes / 1e6:.0f} MB"
     _said({"schema": 1, "folders": gone.folders, "packs": gone.packs, "size_bytes": gone.size_bytes}, words, as_json)
 
 
-def _show(live: terminal.Live) -> Any:
-    from reprokit.host.system.progress import Standing
+def _show(live: terminal.LiveStatus) -> Any:
+    from reprokit.host.system.progress import OperationStatus
 
     began = time.monotonic()
-    return lambda words: live.show_status(Standing(words=words, began=began))
+    return lambda words: live.show_status(OperationStatus(words=words, began=began))
 
 
 def _said(told: dict[str, Any], words: str, as_json: bool) -> None:

@@ -27,7 +27,7 @@ def pack(ctx: click.Context, run_dir: Path, as_json: bool) -> None:
     from reprokit.cli.shared import print_capture
     from reprokit.host.pipeline import pipeline as line
 
-    captured = line.repack(run_dir, (lambda text: None) if as_json else out.say)
+    captured = line.repack(run_dir, (lambda text: None) if as_json else out.print_line)
     if as_json:
         out.RESULTS.json(captured.to_json())
     else:

@@ -41,15 +41,18 @@ def replay(
 
     opened = reopen.open_pack(pack)
     reopen.require_program(opened, "replay")
-    checked = shared.interpreter(python)
-    with terminal.Live(is_quiet=as_json) as live, tempfile.TemporaryDirectory(prefix="reprokit-replay-") as folder:
-        consent.ask(pack, opened.program, checked, yes, live)
+    checked = shared.interpreter_option(python)
+    with (
+        terminal.LiveStatus(is_quiet=as_json) as live,
+        tempfile.TemporaryDirectory(prefix="reprokit-replay-") as folder,
+    ):
+        consent.ask_person(pack, opened.program, checked, yes, live)
 
         def show(number: int, judged: Any) -> None:
             live.say(f"run {number} of {times}: {judged.answer} ({judged.signature.title}), {judged.seconds:.1f} s")
 
-        with interrupts.held():
-            done = player.replay(
+        with interrupts.deferred():
+            done = player.replay_repro(
                 opened.program,
                 checked,
                 opened.signature,

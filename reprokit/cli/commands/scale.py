@@ -22,7 +22,7 @@ KNOBS = ("layers", "batch_size", "sequence_length")
 
 
 @click.command(
-    cls=one_run.WithCommand,
+    cls=one_run.CommandWithTarget,
     epilog="Exit codes: 0 no failure, 1 superlinear or a size failed, 2 wrong usage, 3 unknown, 130 interrupted.",
 )
 @shared.NAMING
@@ -83,8 +83,10 @@ def scale(
         request = one_run.read_request(ctx, target, rest, model, {**UNUSED, **options, **words})
         _check_knobs(request, (knob, *fixed))
         request.knobs.update(fixed)
-        with terminal.Live(is_quiet=as_json) as live:
-            captured = line.scale(request, knob, sizes, at, output_dir, live.say, live.show, repeats, live.show_status)
+        with terminal.LiveStatus(is_quiet=as_json) as live:
+            captured = line.measure_growth(
+                request, knob, sizes, at, output_dir, live.say, live.show, repeats, live.show_status
+            )
     except BadInput as problem:
         if as_json:
             out.RESULTS.json({**one_run.refusal(str(problem)), "growth": None})
@@ -92,7 +94,7 @@ def scale(
     if as_json:
         out.RESULTS.json({**captured.to_json(), "growth": captured.seen.growth})
     else:
-        print_capture.table(captured.seen.growth)
+        print_capture.print_table(captured.seen.growth)
         out.RESULTS.line()
         print_capture.captured_run(captured)
     ctx.exit(one_run.exit_code(captured.verdict))

@@ -32,8 +32,8 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.pack import reader
 
-    pack = reader.locate(pack)
-    found = reader.read(pack, lambda file: file in (*_SHOWN, name))
+    pack = reader.locate_pack(pack)
+    found = reader.read_pack(pack, lambda file: file in (*_SHOWN, name))
     verdict, signature = (found.json(file, MOST_RECORD_CHARS) for file in ("verdict.json", "signature.json"))
     if name is not None:
         if name not in found.files:
@@ -68,7 +68,7 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
 
     out.RESULTS.line((out.one_line(str(signature.get("title", "no signature"))), "bold"))
     if report:
-        print_capture.report(report)
+        print_capture.print_report(report)
     else:
         out.RESULTS.line(out.one_line(str(verdict.get("reason", "no verdict"))))
     about = f"signature {signature.get('id')!s:.100}, {len(rows)} files, all agree with the manifest of {found.manifest.get('made_by')!s:.100}"

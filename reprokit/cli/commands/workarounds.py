@@ -39,7 +39,7 @@ def workarounds(
       reprokit workarounds reprokit-model-make-exception-1f2e3d4c5b6a.tar.gz
       reprokit workarounds llama-tiny
     """
-    with terminal.Live(is_quiet=as_json) as live:
+    with terminal.LiveStatus(is_quiet=as_json) as live:
         if shared.is_pack(what):
             told = _of_pack(Path(what), python, yes, output_dir, live)
         else:
@@ -52,19 +52,19 @@ def workarounds(
 
 
 def _of_target(
-    what: str, python: str | None, timeout: float, output_dir: Path | None, live: terminal.Live
+    what: str, python: str | None, timeout: float, output_dir: Path | None, live: terminal.LiveStatus
 ) -> dict[str, Any]:
     from reprokit.core.experiments import speedup
-    from reprokit.host.experiments.try_remedies import Tryer
+    from reprokit.host.experiments.try_remedies import RemedyRunner
     from reprokit.host.minimize import minimization
     from reprokit.host.pipeline import pipeline as line
     from reprokit.host.request.run_request import Request
-    from reprokit.host.request.target import parse
+    from reprokit.host.request.target import parse_target
     from reprokit.host.run import observation_reader
     from reprokit.host.system import interrupts
-    from reprokit.host.system.progress import Standing
+    from reprokit.host.system.progress import OperationStatus
 
-    request = Request(parse(what), python=shared.interpreter(python), deadline_s=timeout, minimizes=False)
+    request = Request(parse_target(what), python=shared.interpreter_option(python), deadline_s=timeout, minimizes=False)
     captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
     journals = observation_reader.read_journals(captured.run_path)
     told: dict[str, Any] = {
@@ -76,39 +76,39 @@ def _of_target(
     if why:
         return {**told, "tried": [], "advice": f"Nothing was tried: {why}.", "is_known": False}
     live.say("trying remedies" if captured.verdict.kind != "ok" else "measuring eager and compiled in turns")
-    with interrupts.held():
+    with interrupts.deferred():
         case = minimization.case_of(
             request, captured.verdict, captured.signature, captured.seen, journals, captured.run_path
         )
-        with minimization.server_of(case) as server, interrupts.heard():
-            tryer = Tryer(
+        with minimization.server_of(case) as server, interrupts.allowed():
+            tryer = RemedyRunner(
                 server, request, captured.signature, minimization.limits_of(case), case.python,
-                lambda name: live.show_status(Standing(trying=name)),
+                lambda name: live.show_status(OperationStatus(trying=name)),
             )  # fmt: skip
             asked = {**_asked(journals.last("target").get("compile")), **request.compile}
             found = tryer.all(captured.verdict, captured.seen, asked)
     parameters = journals.last("target").get("parameters")
     found.parameters = parameters if isinstance(parameters, int) else 0
-    guess = speedup.guess(found.parameters) if found.parameters else ""
+    guess = speedup.guess_gain(found.parameters) if found.parameters else ""
     return {**told, **_told(found), "parameters": found.parameters, "guess": guess}
 
 
 def _of_pack(
-    place: Path, python: str | None, yes: bool, output_dir: Path | None, live: terminal.Live
+    place: Path, python: str | None, yes: bool, output_dir: Path | None, live: terminal.LiveStatus
 ) -> dict[str, Any]:
     from reprokit.core.shared.errors import BadInput
-    from reprokit.host.experiments.try_remedies import Tryer
+    from reprokit.host.experiments.try_remedies import RemedyRunner
     from reprokit.host.minimize import minimization
     from reprokit.host.pack import reopen
-    from reprokit.host.system.progress import Standing
+    from reprokit.host.system.progress import OperationStatus
 
     opened = reopen.open_pack(place)
     if not opened.program.strip() or opened.verdict.kind == "ok":
         raise BadInput(f"{place} holds no failing program, so there is nothing to live with")
-    with consent.agreed(opened, "workarounds", python, yes, output_dir, live) as (case, server, run_path):
-        tryer = Tryer(
+    with consent.has_agreed(opened, "workarounds", python, yes, output_dir, live) as (case, server, run_path):
+        tryer = RemedyRunner(
             server, opened.program, opened.signature, minimization.limits_of(case), case.python,
-            lambda name: live.show_status(Standing(trying=name)),
+            lambda name: live.show_status(OperationStatus(trying=name)),
         )  # fmt: skip
         found = tryer.all(opened.verdict, case.seen, opened.compile)
     signature = {"id": opened.signature.id, "title": opened.signature.title}

@@ -15,10 +15,10 @@ from reprokit.core.shared.errors import BadInput
 if TYPE_CHECKING:
     from reprokit.host.minimize import minimization
     from reprokit.host.pack import reopen
-    from reprokit.host.probe.client import Server
+    from reprokit.host.probe.client import ProbeServer
 
 
-def require(pack: Path, is_agreed: bool) -> None:
+def require_consent(pack: Path, is_agreed: bool) -> None:
     """Refuse early where nobody can be asked."""
     if not is_agreed and not sys.stdin.isatty():
         raise BadInput(
@@ -26,24 +26,29 @@ def require(pack: Path, is_agreed: bool) -> None:
         )
 
 
-def ask(pack: Path, text: str, python: str, is_agreed: bool, live: terminal.Live | None = None) -> None:
+def ask_person(pack: Path, text: str, python: str, is_agreed: bool, live: terminal.LiveStatus | None = None) -> None:
     """Show the programs and ask; raises BadInput without an answer, or with a no."""
     if is_agreed:
         return
-    require(pack, is_agreed)
+    require_consent(pack, is_agreed)
     if live is not None:
         live.pause()
     out.PROGRESS.line(text)  # the whole text: the part that is cut off could matter
-    if not out.confirm(f"Run this with {python}?"):
+    if not out.confirm_question(f"Run this with {python}?"):
         raise BadInput("nothing was run")
     if live is not None:
         live.resume()
 
 
 @contextlib.contextmanager
-def agreed(
-    opened: reopen.Opened, word: str, python: str | None, is_agreed: bool, output_dir: Path | None, live: terminal.Live
-) -> Iterator[tuple[minimization.Case, Server, Path]]:
+def has_agreed(
+    opened: reopen.OpenedPack,
+    word: str,
+    python: str | None,
+    is_agreed: bool,
+    output_dir: Path | None,
+    live: terminal.LiveStatus,
+) -> Iterator[tuple[minimization.MinimizeCase, ProbeServer, Path]]:
     """Agree to run the program of a pack for ``word``, a command; gives its case, a server, and where to work."""
     from reprokit.host.minimize import minimization
     from reprokit.host.pack import reopen
@@ -58,13 +63,13 @@ def agreed(
         raise BadInput(
             f"{opened.pack.path} is of one Triton kernel, which {word} has nothing to ask of; reprokit kernel tries its repro.py for other architectures and ptxas"
         )
-    checked = shared.interpreter(python)
-    with interrupts.held():
-        run = run_directory.create(output_dir, f"{word}-{opened.verdict.kind}")
+    checked = shared.interpreter_option(python)
+    with interrupts.deferred():
+        run = run_directory.create_run(output_dir, f"{word}-{opened.verdict.kind}")
         try:
             case = reopen.case_of_pack(opened, run, checked)
-            with minimization.server_of(case) as server, interrupts.heard():
-                ask(opened.pack.path, opened.program, checked, is_agreed, live)
+            with minimization.server_of(case) as server, interrupts.allowed():
+                ask_person(opened.pack.path, opened.program, checked, is_agreed, live)
                 yield case, server, run.path
         finally:
             run.release()

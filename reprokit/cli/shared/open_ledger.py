@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def opened(
+def opened_ledger(
     output_dir: Path, ledger_path: Path | None, is_new_ok: bool = False, is_told: bool = False
 ) -> Iterator[Ledger]:
     """The ledger; with ``is_told``, a report prints the refused rows, so this function does not."""
@@ -27,7 +27,7 @@ def opened(
         with ledger_file.open_ledger(place, is_new_ok) as store:
             if store.refused and not is_told:
                 more = len(store.refused) - 1
-                out.say(f"refused {store.refused[0]}{f'; and rows of {more} other tables' if more else ''}")
+                out.print_line(f"refused {store.refused[0]}{f'; and rows of {more} other tables' if more else ''}")
             yield store
     except (sqlite3.Error, UnicodeDecodeError) as problem:
         raise BadInput(f"cannot use the ledger {place}: {problem}; see docs/ledger.md, or name another --ledger") from problem  # fmt: skip

@@ -158,16 +158,16 @@ ASKING = _together(
 """What is asked of a pack or of a target that is captured first."""
 
 
-def interpreter(name: str | None) -> str:
+def interpreter_option(name: str | None) -> str:
     """The interpreter of ``--python``, or the usual one; says which, on stderr, where that is not reprokit's own."""
     from reprokit.host.request import interpreter as interpreters
 
     if name is not None:
-        return interpreters.check(name)
-    path, why = interpreters.usual()
+        return interpreters.check_interpreter(name)
+    path, why = interpreters.usual_interpreter()
     if why:
-        out.say(why)
-    return interpreters.check(path)
+        out.print_line(why)
+    return interpreters.check_interpreter(path)
 
 
 def is_pack(what: str) -> bool:

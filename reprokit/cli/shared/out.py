@@ -15,12 +15,22 @@ from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, TypeAlias
 
 from reprokit.core.redaction import plain
-from reprokit.core.redaction.plain import clean
+from reprokit.core.redaction.plain import clean_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["PROGRESS", "RESULTS", "Part", "Printer", "ascii_json", "clean", "confirm", "one_line", "say"]
+__all__ = [
+    "PROGRESS",
+    "RESULTS",
+    "Part",
+    "SafePrinter",
+    "ascii_json",
+    "clean_text",
+    "confirm_question",
+    "one_line",
+    "print_line",
+]
 
 Part: TypeAlias = "str | tuple[str, str]"
 """A text, or a text and its style."""
@@ -34,7 +44,7 @@ def one_line(text: str, most: int = MOST_CHARS) -> str:
     return plain.one_line(text, most)
 
 
-class Printer:
+class SafePrinter:
     """One of the two standard streams."""
 
     def __init__(self, name: str) -> None:
@@ -67,7 +77,7 @@ class Printer:
 
     def line(self, *parts: Part) -> None:
         """Print the parts, cleaned, and a newline."""
-        cleaned = [(clean(p), "") if isinstance(p, str) else (clean(p[0]), p[1]) for p in parts]
+        cleaned = [(clean_text(p), "") if isinstance(p, str) else (clean_text(p[0]), p[1]) for p in parts]
         if not any(style for _, style in cleaned):
             self._write("".join(text for text, _ in cleaned) + "\n")
             return
@@ -77,7 +87,7 @@ class Printer:
 
     def text(self, text: str) -> None:
         """Print a whole text, cleaned, as it is: no newline is added."""
-        self._write(clean(text))
+        self._write(clean_text(text))
 
     def table(
         self,
@@ -93,9 +103,9 @@ class Printer:
         drawn = Table(box=None, pad_edge=False)
         for title in titles:
             side: Literal["left", "right"] = "right" if title in right else "left"
-            drawn.add_column(clean(title), justify=side, no_wrap=title in whole, overflow="fold")
+            drawn.add_column(clean_text(title), justify=side, no_wrap=title in whole, overflow="fold")
         for row in rows:
-            drawn.add_row(*(Text(clean(c)) if isinstance(c, str) else Text(clean(c[0]), c[1]) for c in row))
+            drawn.add_row(*(Text(clean_text(c)) if isinstance(c, str) else Text(clean_text(c[0]), c[1]) for c in row))
         self._draw(drawn)
 
     def json(self, value: Any) -> None:
@@ -142,7 +152,7 @@ class _Sink:
     It is the original stream: while rich redraws a line, ``sys.stderr`` is a proxy of its console.
     """
 
-    def __init__(self, printer: Printer) -> None:
+    def __init__(self, printer: SafePrinter) -> None:
         self._printer, self._stream = printer, printer.stream
         self.encoding = getattr(printer.stream, "encoding", None) or "utf-8"
 
@@ -174,20 +184,20 @@ def _give_up(stream: TextIO) -> None:
             os.close(null)
 
 
-RESULTS = Printer("stdout")
+RESULTS = SafePrinter("stdout")
 """The results of a command, on stdout."""
-PROGRESS = Printer("stderr")
+PROGRESS = SafePrinter("stderr")
 """Progress and refusals, on stderr."""
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Print one line of progress. Spaces at its start are kept, as for the frames of a stack."""
     indent = " " * min(len(text) - len(text.lstrip(" ")), 8)
     PROGRESS.line(f"reprokit: {indent}{one_line(text)}")
 
 
-def confirm(question: str) -> bool:
+def confirm_question(question: str) -> bool:
     """Ask on stderr. If there is no answer, or the question could not be shown, the answer is no."""
     import click
 
-    return PROGRESS.problem is None and click.confirm(clean(question), default=False, err=True)
+    return PROGRESS.problem is None and click.confirm(clean_text(question), default=False, err=True)

@@ -20,7 +20,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 _PLAIN_LEVELS = ".:-=+*#@"
 
 
-def report(model: dict[str, Any]) -> None:
+def print_report(model: dict[str, Any]) -> None:
     """Print ``report.json`` of a pack; a stranger may have written it, so values are checked and output is bounded."""
 
     def line(text: object, style: str = "") -> None:
@@ -38,7 +38,7 @@ def report(model: dict[str, Any]) -> None:
         line(f"{_text(answer.get('question'))}: {_text(answer.get('answer'))}")
     for row in (*_rows(model, "path"), *_rows(model, "evidence")):
         line(f"- {_text(row)}")
-    table(_dict(model.get("growth")))
+    print_table(_dict(model.get("growth")))
     if said := _dict(model.get("ablation")).get("sentence"):
         line(said)
     timeline = _dict(model.get("timeline"))
@@ -60,7 +60,7 @@ def report(model: dict[str, Any]) -> None:
             RESULTS.line(f"    ... {len(frames) - FRAMES} more")
 
 
-def table(growth: dict[str, Any]) -> None:
+def print_table(growth: dict[str, Any]) -> None:
     """Print what ``growth.json`` measured at each size."""
     for row in _rows(growth, "table"):
         RESULTS.line(_text(row)[:LINE])
@@ -177,7 +177,7 @@ def captured_run(captured: Any) -> None:
         if path:
             row(name, str(path))
     if captured.hidden:
-        row("redacted", placeholder_counts.say(captured.hidden))
+        row("redacted", placeholder_counts.counts_sentence(captured.hidden))
     if captured.unproven:
         row("no repro", f"nothing proves one: {captured.unproven}")
     if captured.url:

@@ -8,7 +8,7 @@ from typing import Any
 from reprokit.cli.shared import out
 
 
-def show(told: dict[str, Any], output_dir: Path) -> None:
+def print_night(told: dict[str, Any], output_dir: Path) -> None:
     """Print what a night came to."""
     from reprokit.host.nightly.night_report_files import DIGEST, PAGE, TITLES
 

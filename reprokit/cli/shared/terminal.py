@@ -10,13 +10,13 @@ from reprokit.cli.shared import out
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from reprokit.host.system.progress import Standing
-    from reprokit.host.watch.watchdog import Progress
+    from reprokit.host.system.progress import OperationStatus
+    from reprokit.host.watch.watchdog import RunProgress
 
 PLAIN_EVERY_S = 10.0
 
 
-class Live:
+class LiveStatus:
     """Shows phase, elapsed time and memory while the target runs."""
 
     def __init__(self, is_quiet: bool = False, is_plain: bool = False) -> None:
@@ -26,7 +26,7 @@ class Live:
         self._status: Status | None = None
         self._next = self._next_status = PLAIN_EVERY_S
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> LiveStatus:
         if self._is_terminal:
             self._status = out.PROGRESS.console().status("starting")
             self._status.start()
@@ -46,7 +46,7 @@ class Live:
         if self._status is not None:
             self._status.start()
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: RunProgress) -> None:
         """Redraw the line, or write one now and then where there is no terminal."""
         if self._is_quiet:
             return
@@ -54,9 +54,9 @@ class Live:
             self._update(_line(progress))
         elif progress.elapsed_s >= self._next:
             self._next = progress.elapsed_s + PLAIN_EVERY_S
-            out.say(_line(progress))
+            out.print_line(_line(progress))
 
-    def show_status(self, status: Standing) -> None:
+    def show_status(self, status: OperationStatus) -> None:
         """How a reduction stands."""
         if self._is_quiet:
             return
@@ -65,17 +65,17 @@ class Live:
             self._update(_status_line(status, elapsed))
         elif elapsed >= self._next_status:
             self._next_status = elapsed + PLAIN_EVERY_S
-            out.say(_status_line(status, elapsed))
+            out.print_line(_status_line(status, elapsed))
 
     def say(self, text: str) -> None:
         """A line that stays."""
         if self._is_quiet:
             return
         if self._status is not None:
-            out.say(text)  # rich draws it above the live line
+            out.print_line(text)  # rich draws it above the live line
             self._update(text)
         else:
-            out.say(text)
+            out.print_line(text)
         self._next = PLAIN_EVERY_S
 
     def _update(self, text: str) -> None:
@@ -85,7 +85,7 @@ class Live:
         self._status.update(Text(out.one_line(text)))
 
 
-def _status_line(status: Standing, elapsed_s: float) -> str:
+def _status_line(status: OperationStatus, elapsed_s: float) -> str:
     if status.words:
         return f"{elapsed_s:.0f} s, {status.words}"
     size = f"{status.lines} lines" if status.lines else "nothing yet"
@@ -94,7 +94,7 @@ def _status_line(status: Standing, elapsed_s: float) -> str:
     return ", ".join(p for p in parts if p)
 
 
-def _line(progress: Progress) -> str:
+def _line(progress: RunProgress) -> str:
     parts = [
         f"{progress.elapsed_s:.0f} s",
         f"{progress.rss_bytes / 1e6:.0f} MB",

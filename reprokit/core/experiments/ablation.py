@@ -12,7 +12,7 @@ from reprokit.core.shared.contract.serialize import from_json, to_json
 
 
 @dataclass(frozen=True)
-class Rung:
+class CompileVariant:
     """One way to compile."""
 
     name: str
@@ -24,23 +24,23 @@ class Rung:
     """Of a backend: the part of the compiler that it adds."""
 
 
-def _backend(name: str, part: str) -> Rung:
-    return Rung(f'backend="{name}"', "backends", {"compile": {"backend": name}}, part)
+def _backend(name: str, part: str) -> CompileVariant:
+    return CompileVariant(f'backend="{name}"', "backends", {"compile": {"backend": name}}, part)
 
 
-def _mode(name: str) -> Rung:
-    return Rung(f'mode="{name}"', "modes", {"compile": {"mode": name, "backend": "inductor"}})
+def _mode(name: str) -> CompileVariant:
+    return CompileVariant(f'mode="{name}"', "modes", {"compile": {"mode": name, "backend": "inductor"}})
 
 
-def _switch(name: str, compile: Mapping[str, Any] | None = None, **configs: Any) -> Rung:
+def _switch(name: str, compile: Mapping[str, Any] | None = None, **configs: Any) -> CompileVariant:
     full = {f"torch.{key.replace('__', '.')}": value for key, value in configs.items()}
-    return Rung(name, "switches", {"compile": dict(compile or {}), "configs": full})
+    return CompileVariant(name, "switches", {"compile": dict(compile or {}), "configs": full})
 
 
-OWN_BACKEND = Rung("the program's own backend", "own")
-OWN_PASSES = Rung("without the program's own passes", "own", {"without_passes": True})
-EAGER = Rung("no torch.compile", "backends", part="eager")
-RUNGS = (
+OWN_BACKEND = CompileVariant("the program's own backend", "own")
+OWN_PASSES = CompileVariant("without the program's own passes", "own", {"without_passes": True})
+EAGER = CompileVariant("no torch.compile", "backends", part="eager")
+VARIANTS = (
     EAGER,
     _backend("eager", "dynamo"),
     _backend("aot_eager", "aot"),
@@ -68,13 +68,13 @@ LABELS = {
 """The label that the maintainers' triage gives a failure that begins in this part."""
 
 
-def of_own(seen: Observation) -> tuple[Rung, ...]:
+def of_own(seen: Observation) -> tuple[CompileVariant, ...]:
     """The ablation steps for what of the compile is the program's own; they are asked first."""
     return (OWN_BACKEND,) * bool(seen.own_backend) + (OWN_PASSES,) * bool(seen.own_passes)
 
 
 @dataclass(frozen=True)
-class Step:
+class AblationStep:
     """What one ablation step came to."""
 
     name: str
@@ -92,7 +92,7 @@ class Step:
 class Ablation:
     """What the ablation came to."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[AblationStep, ...] = ()
     blamed: str = ""
     """What is known of the single pass, lowering or operator that it takes; empty where nothing is."""
     responsible: str = "torch"
@@ -103,9 +103,9 @@ class Ablation:
         return next((s.answer for s in self.steps if s.name == name), "")
 
     @property
-    def first(self) -> Rung | None:
+    def first(self) -> CompileVariant | None:
         """The first backend with which the same failure shows."""
-        backends = [r for r in RUNGS if r.group == "backends"]
+        backends = [r for r in VARIANTS if r.group == "backends"]
         return next((r for r in backends if self.answer(r.name) == same_failure.SAME), None)
 
     @property
@@ -166,7 +166,7 @@ class Ablation:
         return text + "."
 
 
-def read(told: Mapping[str, Any]) -> Ablation:
+def read_ablation(told: Mapping[str, Any]) -> Ablation:
     """Read the result of ``to_json``; raises ValueError if it is damaged."""
     found: Ablation = from_json(Ablation, told)
     return found

@@ -18,7 +18,7 @@ FOUND, WRONG_ENDS, CANNOT_TELL = "found", "wrong ends", "cannot tell"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SearchOutcome:
     """What the answers come to."""
 
     status: str
@@ -31,7 +31,7 @@ class Outcome:
     """Places between the two, none of which could be told."""
 
 
-def ends(answers: Mapping[int, str], count: int) -> tuple[int, int]:
+def known_ends(answers: Mapping[int, str], count: int) -> tuple[int, int]:
     """The narrowest pair of a good one and a bad one that the answers show, both ends being as told.
 
     Where the answers go to and fro, it is the first bad one that counts.
@@ -50,23 +50,23 @@ def next_place(answers: Mapping[int, str], count: int) -> int | None:
             return place
         if answers[place] != told:
             return None
-    good, bad = ends(answers, count)
+    good, bad = known_ends(answers, count)
     untried = [place for place in range(good + 1, bad) if place not in answers]
     return min(untried, key=lambda place: abs(2 * place - good - bad), default=None)
 
 
-def outcome(answers: Mapping[int, str], count: int) -> Outcome:
+def outcome_of(answers: Mapping[int, str], count: int) -> SearchOutcome:
     """What the answers that there are come to; a search that was interrupted has narrowed the range so far."""
     told = (answers.get(0), answers.get(count - 1))
     if told != (GOOD, BAD):
-        return Outcome(WRONG_ENDS if told[0] == BAD or told[1] == GOOD else CANNOT_TELL, 0, count - 1)
-    good, bad = ends(answers, count)
+        return SearchOutcome(WRONG_ENDS if told[0] == BAD or told[1] == GOOD else CANNOT_TELL, 0, count - 1)
+    good, bad = known_ends(answers, count)
     skipped = tuple(place for place in range(good + 1, bad) if answers.get(place) == SKIP)
     is_narrowed = (good, bad) != (0, count - 1) or not skipped
-    return Outcome(FOUND if is_narrowed else CANNOT_TELL, good, bad, skipped)
+    return SearchOutcome(FOUND if is_narrowed else CANNOT_TELL, good, bad, skipped)
 
 
-def search(count: int, ask: Callable[[int], str], known: Mapping[int, str] | None = None) -> dict[int, str]:
+def search_change(count: int, ask: Callable[[int], str], known: Mapping[int, str] | None = None) -> dict[int, str]:
     """Ask until nothing is left to ask; gives all answers, those that were ``known`` among them."""
     answers = dict(known or {})
     while (place := next_place(answers, count)) is not None:
@@ -74,9 +74,11 @@ def search(count: int, ask: Callable[[int], str], known: Mapping[int, str] | Non
     return answers
 
 
-def say(names: Sequence[str], answers: Mapping[int, str], is_backwards: bool = False, is_over: bool = True) -> str:
+def search_sentence(
+    names: Sequence[str], answers: Mapping[int, str], is_backwards: bool = False, is_over: bool = True
+) -> str:
     """The result in one sentence; ``names`` in the order of the search, which is ``is_backwards`` for the newest first."""
-    found, last = outcome(answers, len(names)), len(names) - 1
+    found, last = outcome_of(answers, len(names)), len(names) - 1
     if answers.get(last) == GOOD:
         return f"{names[last]} was told to be bad and does not show the failure; name a version that does."
     if answers.get(0) == BAD:

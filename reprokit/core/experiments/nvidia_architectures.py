@@ -14,7 +14,7 @@ SUFFIXED = 90
 
 
 @dataclass(frozen=True)
-class Arch:
+class NvidiaArchitecture:
     """One architecture to compile for."""
 
     capability: int
@@ -31,7 +31,7 @@ def of_triton(capability: int) -> str:
     return f"sm_{capability}{'a' if capability >= SUFFIXED else ''}"
 
 
-def read(words: str) -> list[Arch]:
+def read_architecture(words: str) -> list[NvidiaArchitecture]:
     """``sm_90a,sm_100,120``: exactly these, and for a bare number what Triton makes of it; raises BadInput."""
     found = []
     for word in words.split(","):
@@ -41,22 +41,22 @@ def read(words: str) -> list[Arch]:
                 f"--arch {word.strip() or words!r}: no architecture is called that; name some, such as sm_90a,sm_100,120"
             )
         exact = f"sm_{told[2]}{told[3]}" if told[1] or told[3] else ""
-        found.append(Arch(int(told[2]), exact if exact != of_triton(int(told[2])) else ""))
+        found.append(NvidiaArchitecture(int(told[2]), exact if exact != of_triton(int(told[2])) else ""))
     return list(dict.fromkeys(found))
 
 
-def plain(arch: Arch) -> Arch | None:
+def plain_architecture(arch: NvidiaArchitecture) -> NvidiaArchitecture | None:
     """The same without a suffix; None where it has none."""
-    return Arch(arch.capability, f"sm_{arch.capability}") if not arch.name[-1].isdigit() else None
+    return NvidiaArchitecture(arch.capability, f"sm_{arch.capability}") if not arch.name[-1].isdigit() else None
 
 
-def clamped(arch: Arch) -> Arch | None:
+def nearest_known(arch: NvidiaArchitecture) -> NvidiaArchitecture | None:
     """The nearest known one below it."""
     below = [k for k in KNOWN if k < arch.capability]
-    return Arch(below[-1]) if below else None
+    return NvidiaArchitecture(below[-1]) if below else None
 
 
-def runs_on(compiled: Arch, device: int) -> bool:
+def runs_on(compiled: NvidiaArchitecture, device: int) -> bool:
     """A cubin for ``compiled`` runs on the device: the same major version, and no later minor one; with ``a`` only the same."""
     if not compiled.name[-1].isdigit():
         return compiled.capability == device

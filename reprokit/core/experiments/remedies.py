@@ -40,7 +40,7 @@ def _argument(name: str, value: Any, **more: Any) -> Remedy:
     return Remedy(text, f"torch.compile(model, {text})", {"compile": {name: value, **more}})
 
 
-def of(verdict: Verdict, seen: Observation, compile: Mapping[str, Any]) -> tuple[Remedy, ...]:
+def remedies_for(verdict: Verdict, seen: Observation, compile: Mapping[str, Any]) -> tuple[Remedy, ...]:
     """What is worth a try against ``verdict``, the nearest to the user's own way first; eager stands last.
 
     ``compile`` are the arguments of ``torch.compile`` that failed.

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from reprokit.core.records.cudagraph_skips import Skip
+from reprokit.core.records.cudagraph_skips import CudagraphSkip
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.reduce.passes import kernel_arguments
@@ -20,7 +20,7 @@ _OPERATOR = re.compile(r"\b(?:extern_kernels\.\w+|torch\.ops\.\w+\.\w+\.\w+|aten
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunSummary:
     """What one side did."""
 
     kind: str
@@ -31,24 +31,24 @@ class Ran:
     """Triton kernels: what they are, whatever they are called -> a name."""
     operators: Mapping[str, int]
     """Operators that generated code calls -> how often."""
-    skips: tuple[Skip, ...]
+    skips: tuple[CudagraphSkip, ...]
 
 
-def ran(verdict: Verdict, signature: Signature, seen: Observation, modules: Sequence[str]) -> Ran:
+def summarise_run(verdict: Verdict, signature: Signature, seen: Observation, modules: Sequence[str]) -> RunSummary:
     """Read one side; ``modules`` are what Inductor generated."""
     graphs = tuple(sorted((g.level, g.cid, g.is_backward, g.nodes) for g in seen.graphs))
     found: dict[str, str] = {}
     operators: Counter[str] = Counter()
     for text in modules:
         try:
-            found.update({_body(name, source): name for name, source in triton_programs.find(text).items()})
+            found.update({_body(name, source): name for name, source in triton_programs.find_kernels(text).items()})
         except (SyntaxError, ValueError, RecursionError):
             continue  # cut short
         operators.update(_OPERATOR.findall(text))
-    return Ran(verdict.kind, signature.title, graphs, found, operators, seen.skips)
+    return RunSummary(verdict.kind, signature.title, graphs, found, operators, seen.skips)
 
 
-def disagreements(real: Ran, simulated: Ran) -> tuple[str, ...]:
+def disagreements(real: RunSummary, simulated: RunSummary) -> tuple[str, ...]:
     """Sentences, the ending first; empty where both did the same."""
     rows = []
     if real.kind != simulated.kind:

@@ -46,7 +46,7 @@ class Gain:
         return f"{self.ratio:.2f} times as fast as eager (95 % interval {self.low:.2f} to {self.high:.2f})"
 
 
-def gain(eager: Sequence[float], compiled: Sequence[float]) -> Gain | None:
+def measure_gain(eager: Sequence[float], compiled: Sequence[float]) -> Gain | None:
     """Compare timings that were taken in turns; None with fewer than three pairs.
 
     Pairs are resampled together, so that what slows the machine for a while slows both sides of it.
@@ -61,7 +61,7 @@ def gain(eager: Sequence[float], compiled: Sequence[float]) -> Gain | None:
     return Gain(_ratio(pairs), low, high, statistics.median(one), statistics.median(two))
 
 
-def guess(parameters: int) -> str:
+def guess_gain(parameters: int) -> str:
     """What the size alone suggests."""
     return next(text for limit, text in SIZES if parameters < limit)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reprokit.core.growth import laws
-from reprokit.core.growth.laws import Growth, grow
+from reprokit.core.growth.laws import Growth, fit_law
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import phases
 from reprokit.core.records.dumps import Frame
@@ -34,7 +34,7 @@ DISPATCH = frozenset({"_default", "__call__", "fn", "run", "run_node", "call_fun
 
 
 @dataclass(frozen=True)
-class Cost:
+class PhaseCost:
     """One run of a target at one size."""
 
     size: int
@@ -53,7 +53,7 @@ class Cost:
     """Graph nodes by level, over all graphs."""
 
 
-def of_journals(
+def costs_of_journals(
     by_pid: Mapping[int, Iterable[Event]], cpu_s: float, cpu_by_pid: Mapping[str, float]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """CPU seconds by compiler phase and by event; ``cpu_s`` is what the whole process tree used, and ``cpu_by_pid`` what
@@ -75,7 +75,7 @@ def of_journals(
                 continue
             stack = stacks.setdefault(event.get("tid"), [])
             charged = [] if is_down else stack or next((s for s in reversed(stacks.values()) if s), [])
-            named = phases.of_events(charged)
+            named = phases.phase_of_events(charged)
             if named and named[0] in phases.COMPILE_PHASES and cpu > before:
                 by_phase[named[0]] = by_phase.get(named[0], 0.0) + cpu - before
                 by_event[charged[-1]] = by_event.get(charged[-1], 0.0) + cpu - before
@@ -91,7 +91,7 @@ def of_journals(
     return by_phase, by_event
 
 
-def least(costs: Sequence[Cost]) -> Cost:
+def least_cost(costs: Sequence[PhaseCost]) -> PhaseCost:
     """One cost of several runs at one size: other work on the machine only adds, so the least of each phase counts."""
     used = [c for c in costs if c.is_used]
     if len(used) < 2:
@@ -104,17 +104,17 @@ def least(costs: Sequence[Cost]) -> Cost:
     )  # fmt: skip
 
 
-def of_part(by_phase: Mapping[str, float], part: Collection[str]) -> float:
+def costs_of_part(by_phase: Mapping[str, float], part: Collection[str]) -> float:
     """CPU seconds of the phases that are one part of the compiler."""
     return sum(by_phase.get(name, 0.0) for name in part)
 
 
-def steeper(low: Cost, high: Cost, knob: str, part: Collection[str], ratio: float) -> dict[str, Any]:
+def compare_growth(low: PhaseCost, high: PhaseCost, knob: str, part: Collection[str], ratio: float) -> dict[str, Any]:
     """What :func:`summarise` gives, for two sizes of a program that is only asked whether it grows as another one does.
 
     It does when ``part`` costs ``ratio`` times as much at the larger size; which law that follows two sizes do not tell.
     """
-    one, two = of_part(low.phases, part), of_part(high.phases, part)
+    one, two = costs_of_part(low.phases, part), costs_of_part(high.phases, part)
     phase = max(part, key=lambda name: high.phases.get(name, 0.0))
     return {
         "knob": knob, "is_superlinear": two >= ratio * max(one, FLOOR_S), "sizes": [_row(low), _row(high)],
@@ -123,24 +123,24 @@ def steeper(low: Cost, high: Cost, knob: str, part: Collection[str], ratio: floa
     }  # fmt: skip
 
 
-def half_way(low: float, line: float, high: float) -> float:
+def geometric_midpoint(low: float, line: float, high: float) -> float:
     """By what ``low`` grows on the way to ``high``, half way in logarithms from ``line``, which would be healthy."""
     return math.sqrt(line * high) / low
 
 
-def allowed(growth: Mapping[str, Any], part: Collection[str], floor_s: float) -> float:
+def allowed_ratio(growth: Mapping[str, Any], part: Collection[str], floor_s: float) -> float:
     """What all of a compile may cost at the larger of two sizes, in multiples of the smaller, of what ``steeper`` told.
 
     Half way, in logarithms, from what it would be if ``part`` grew as a line to what was measured: what does not grow,
     such as the compiler's own start, weighs on both sides.
     """
     low, high = growth["sizes"]
-    one, two = of_part(low["phases"], part), of_part(high["phases"], part)
+    one, two = costs_of_part(low["phases"], part), costs_of_part(high["phases"], part)
     line = max(one, FLOOR_S) * high["size"] / low["size"]
-    return half_way(max(float(low["cpu_s"]), floor_s), high["cpu_s"] - two + line, high["cpu_s"])
+    return geometric_midpoint(max(float(low["cpu_s"]), floor_s), high["cpu_s"] - two + line, high["cpu_s"])
 
 
-def place(stacks: Sequence[Sequence[Frame]], phase: str) -> str:
+def place_of_growth(stacks: Sequence[Sequence[Frame]], phase: str) -> str:
     """The innermost frame of ``phase`` that most of the normalised stacks in it share; empty when there are none.
 
     What recurses stands at many depths: a function counts where the stack first came to it.
@@ -148,19 +148,21 @@ def place(stacks: Sequence[Sequence[Frame]], phase: str) -> str:
     depths: dict[str, list[int]] = {}
     count = 0
     for stack in stacks:
-        found = phases.of_frames(stack)
+        found = phases.phase_of_frames(stack)
         if found is None or found[0] != phase:
             continue
-        kept = [f for f in fr.RULES.significant(stack, len(stack))[0] if (phases.of_frames((f,)) or ("",))[0] == phase]
+        kept = [
+            f for f in fr.RULES.significant(stack, len(stack))[0] if (phases.phase_of_frames((f,)) or ("",))[0] == phase
+        ]
         count += bool(kept)  # an import of the compiler's own modules keeps none
-        for name, depth in {fr.show(f): len(kept) - i for i, f in enumerate(kept)}.items():
+        for name, depth in {fr.show_frame(f): len(kept) - i for i, f in enumerate(kept)}.items():
             if name.rsplit(":", 1)[-1] not in DISPATCH:
                 depths.setdefault(name, []).append(depth)
     shared = {name: sorted(d)[len(d) // 2] for name, d in depths.items() if len(d) >= SHARED * count}
     return max(shared, key=lambda name: (shared[name], name), default="")
 
 
-def summarise(costs: Sequence[Cost], knob: str, at: int) -> dict[str, Any]:
+def summarise_growth(costs: Sequence[PhaseCost], knob: str, at: int) -> dict[str, Any]:
     """``growth.json``: what was measured, the law of each phase, and what they predict for the size ``at``."""
     used = sorted((c for c in costs if c.is_used), key=lambda c: c.size)
     told: dict[str, Any] = {
@@ -171,10 +173,10 @@ def summarise(costs: Sequence[Cost], knob: str, at: int) -> dict[str, Any]:
     if len(used) < LEAST_SIZES:
         told["says"] = f"{len(used)} of {len(costs)} sizes ran through, and a law needs {LEAST_SIZES}"
         return told
-    found = {name: grow([(c.size, c.phases.get(name, 0.0)) for c in used], at) for c in used for name in c.phases}
-    value, low, high, can_tell = laws.add(list(found.values()))
-    whole = grow([(c.size, c.cpu_s) for c in used], at)
-    memory = grow([(c.size, float(c.peak_rss_bytes)) for c in used], at, laws.FLOOR_BYTES, LEAST_RISE_BYTES)
+    found = {name: fit_law([(c.size, c.phases.get(name, 0.0)) for c in used], at) for c in used for name in c.phases}
+    value, low, high, can_tell = laws.add_growths(list(found.values()))
+    whole = fit_law([(c.size, c.cpu_s) for c in used], at)
+    memory = fit_law([(c.size, float(c.peak_rss_bytes)) for c in used], at, laws.FLOOR_BYTES, LEAST_RISE_BYTES)
     last = used[-1]
     law = _leading(found, last) or whole
     sums = {"predicted": round(value, 3), "low": round(low, 3), "high": round(high, 3), "can_tell": can_tell}
@@ -184,7 +186,7 @@ def summarise(costs: Sequence[Cost], knob: str, at: int) -> dict[str, Any]:
     told["phases"] = [{"phase": n, "costs": [c.phases.get(n, 0.0) for c in used], **found[n].to_json()} for n in order]
     for name in sorted(last.passes, key=lambda n: -last.passes[n])[:MOST_PASSES]:
         row = [(c.size, c.passes.get(name, 0.0)) for c in used]
-        told["passes"].append({"pass": name, "costs": [cost for _, cost in row], **grow(row, at).to_json()})
+        told["passes"].append({"pass": name, "costs": [cost for _, cost in row], **fit_law(row, at).to_json()})
 
     def badness(name: str) -> tuple[bool, float]:
         one = found[name]
@@ -192,7 +194,7 @@ def summarise(costs: Sequence[Cost], knob: str, at: int) -> dict[str, Any]:
         return one.is_superlinear and laws.is_material(one, low), one.low
 
     worst = max(found, key=badness)
-    inside = [n for n in last.passes if (phases.of_events([n]) or ("",))[0] == worst]
+    inside = [n for n in last.passes if (phases.phase_of_events([n]) or ("",))[0] == worst]
     told["is_superlinear"] = badness(worst)[0]
     told["worst"] = {
         "phase": worst, "law": found[worst].law, "words": found[worst].words, "frame": "",
@@ -203,7 +205,7 @@ def summarise(costs: Sequence[Cost], knob: str, at: int) -> dict[str, Any]:
     return told
 
 
-def _leading(found: dict[str, Growth], last: Cost) -> Growth | None:
+def _leading(found: dict[str, Growth], last: PhaseCost) -> Growth | None:
     """The part that says by which law the whole grows on: of the law that adds most until the full size; None: of none."""
     rises = {name: max(one.predicted - last.phases.get(name, 0.0), 0.0) for name, one in found.items()}
     by_law = {law: sum(rises[n] for n in found if found[n].law == law) for law in laws.PRICES}
@@ -213,7 +215,7 @@ def _leading(found: dict[str, Growth], last: Cost) -> Growth | None:
     return found[max((n for n in found if found[n].law == law), key=lambda name: rises[name])]
 
 
-def amount(row: dict[str, Any], unit: str = "s") -> str:
+def amount_in_words(row: dict[str, Any], unit: str = "s") -> str:
     """A prediction in words: ``32 s (25 to 41)``, or what can be said where it cannot be told."""
     scale, digits = (1e6, 0) if unit == "MB" else (1.0, 1)
     value, low, high = (row[n] / scale for n in ("predicted", "low", "high"))
@@ -223,7 +225,7 @@ def amount(row: dict[str, Any], unit: str = "s") -> str:
     return f"cannot tell (over {low:.{digits}f} {unit})" if low * scale < laws.MOST / 1e3 else "without bound"
 
 
-def _table(told: dict[str, Any], used: Sequence[Cost]) -> list[str]:
+def _table(told: dict[str, Any], used: Sequence[PhaseCost]) -> list[str]:
     """What was measured, and the laws, as lines of text: for the terminal, the issue and the report alike."""
     rows = [f"{told['knob']:>16} {'compile':>10} {'memory':>10} {'nodes':>7} {'a node':>9}"]
     for size in told["sizes"]:
@@ -239,13 +241,15 @@ def _table(told: dict[str, Any], used: Sequence[Cost]) -> list[str]:
     parts.append(("memory, MB", [c.peak_rss_bytes / 1e6 for c in used], told["memory"], "MB"))
     for name, row, fit, unit in parts:
         digits = 0 if unit == "MB" else 2
-        rows.append(f"{name:<16}{''.join(f'{v:>9.{digits}f}' for v in row)}  {fit['words']:<26} {amount(fit, unit)}")
+        rows.append(
+            f"{name:<16}{''.join(f'{v:>9.{digits}f}' for v in row)}  {fit['words']:<26} {amount_in_words(fit, unit)}"
+        )
     return [row.rstrip() for row in rows]
 
 
-def _say(used: Sequence[Cost], knob: str, one: Growth, name: str, told: dict[str, Any]) -> str:
+def _say(used: Sequence[PhaseCost], knob: str, one: Growth, name: str, told: dict[str, Any]) -> str:
     first, last = used[0], used[-1]
-    predicted = f"at {knob}={told['at']}: {amount(told['total'])}"
+    predicted = f"at {knob}={told['at']}: {amount_in_words(told['total'])}"
     if told["is_superlinear"]:
         rise = f"{first.phases.get(name, 0.0):.2f} s at {knob}={first.size}, {last.phases.get(name, 0.0):.2f} s at {last.size}"
         return f"compile time grows faster than {knob}: {name} is {one.words} ({rise}); all of the compile {predicted}"
@@ -253,7 +257,7 @@ def _say(used: Sequence[Cost], knob: str, one: Growth, name: str, told: dict[str
     return f"compile time over {len(used)} sizes: {told['total']['words']} in {knob} ({rise}), {predicted}"
 
 
-def _row(cost: Cost) -> dict[str, Any]:
+def _row(cost: PhaseCost) -> dict[str, Any]:
     nodes = cost.nodes.get("aten") or cost.nodes.get("dynamo") or 0
     per_node = round(cost.cpu_s / nodes, 5) if nodes and cost.is_used else None
     row = to_json(cost)

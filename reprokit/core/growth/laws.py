@@ -45,7 +45,7 @@ Point = tuple[int, float]
 
 
 @dataclass(frozen=True)
-class Curve:
+class LawCurve:
     """One law with its parameters: ``fixed + scale * basis(size)``."""
 
     law: str
@@ -94,7 +94,7 @@ class Growth:
     """A law that grows faster than n log n is needed to explain the costs, and they rise by more than noise."""
     can_tell: bool
     """False where the interval is so wide that the prediction says nothing."""
-    curve: Curve = field(repr=False)
+    curve: LawCurve = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """The row for ``growth.json``."""
@@ -103,7 +103,7 @@ class Growth:
         return {**{n: getattr(self, n) for n in names}, **numbers}
 
 
-def grow(points: Sequence[Point], at: int, floor: float = FLOOR_S, least_rise: float = LEAST_RISE_S) -> Growth:
+def fit_law(points: Sequence[Point], at: int, floor: float = FLOOR_S, least_rise: float = LEAST_RISE_S) -> Growth:
     """Fit the laws to at least three sizes and predict the cost at ``at``, with an interval of 95 %."""
     curves = _curves(points, floor)
     best = min(curves, key=lambda c: c.score)
@@ -126,7 +126,7 @@ def grow(points: Sequence[Point], at: int, floor: float = FLOOR_S, least_rise: f
     return Growth(best.law, best.words(), best.at(at), low, high, is_worse, can_tell, best)
 
 
-def add(parts: Sequence[Growth]) -> tuple[float, float, float, bool]:
+def add_growths(parts: Sequence[Growth]) -> tuple[float, float, float, bool]:
     """The sum of predictions: value, low, high, and whether it can be told.
 
     The ends are added too: what disturbs one phase of a run disturbs all of them, so errors do not cancel.
@@ -140,7 +140,7 @@ def is_material(growth: Growth, whole: float) -> bool:
     return growth.low >= max(LEAST_SHARE * whole, LEAST_PREDICTED_S)
 
 
-def _curves(points: Sequence[Point], floor: float) -> list[Curve]:
+def _curves(points: Sequence[Point], floor: float) -> list[LawCurve]:
     sizes = [n for n, _ in points]
     span = max(sizes) - min(sizes)
     shapes = [(law, 1.0) for law in TAME]
@@ -150,7 +150,7 @@ def _curves(points: Sequence[Point], floor: float) -> list[Curve]:
     return [c for law, shape in shapes if (c := _fit(law, shape, points, floor)) is not None]
 
 
-def _fit(law: str, shape: float, points: Sequence[Point], floor: float) -> Curve | None:
+def _fit(law: str, shape: float, points: Sequence[Point], floor: float) -> LawCurve | None:
     """Weighted least squares of ``a + b * basis``: b is never negative, and no cost is at the smallest size."""
     pivot, least = max(n for n, _ in points), min(n for n, _ in points)
     rows = [(_basis(law, shape, n, pivot), cost, 1 / _noise(cost, floor) ** 2) for n, cost in points]
@@ -177,7 +177,7 @@ def _fit(law: str, shape: float, points: Sequence[Point], floor: float) -> Curve
     score = (len(points) + PRIOR) * math.log((chi2 + PRIOR) / PRIOR) + PRICES[law]
     score += STRANGE.get(law, 0.0) * (abs(shape - 1.0) if law == "power" else shape / math.log(2))
     freedom = len(points) + PRIOR - parameters
-    return Curve(law, shape, a, b, pivot, score, math.sqrt((chi2 + PRIOR) / freedom), spread, freedom)
+    return LawCurve(law, shape, a, b, pivot, score, math.sqrt((chi2 + PRIOR) / freedom), spread, freedom)
 
 
 def _shows_twice(rows: Sequence[tuple[float, float, float]], scale: float) -> bool:
@@ -200,7 +200,7 @@ def _noise(cost: float, floor: float) -> float:
     return math.hypot(REL * cost, floor)
 
 
-def _half_width(curve: Curve, size: int, floor: float) -> float:
+def _half_width(curve: LawCurve, size: int, floor: float) -> float:
     x, y, z = curve.spread
     f = _basis(curve.law, curve.shape, size, curve.pivot)
     variance = max(x + y * f + z * f * f, 0.0) + _noise(curve.at(size), floor) ** 2

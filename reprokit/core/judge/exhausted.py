@@ -5,7 +5,7 @@ from __future__ import annotations
 from reprokit.core.judge import exit_signal
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import location
-from reprokit.core.judge.stacks.location import sentence
+from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.records.dumps import Raised
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -23,16 +23,16 @@ _OOM_WORDS = (
 def disk_full(seen: Observation) -> Verdict | None:
     """A full disk makes any compiler fail; it is neither the target's fault nor the compiler's."""
     for raised in _raised(seen):
-        root = fr.root(raised)
+        root = fr.root_cause(raised)
         if any(
             words in root.message for words in ("[Errno 28]", "[Errno 27]", "[Errno 122]", "No space left on device")
         ):
             text = f"the disk is full or a file reached its size limit: {location.first_line(root)}; free some space and run again"
             return Verdict(
                 "unknown",
-                location.of_exception(raised, seen),
+                location.phase_of_exception(raised, seen),
                 "disk-full",
-                sentence(text),
+                as_sentence(text),
                 location.exception_evidence(raised),
             )
     return None
@@ -43,17 +43,17 @@ def out_of_memory(seen: Observation) -> Verdict | None:
         for link in raised.chain:
             short = link.type.rsplit(".", 1)[-1]
             if link.type in _OOM_TYPES or short in _OOM_TYPES or any(w in link.message for w in _OOM_WORDS):
-                phase = location.of_exception(raised, seen)
+                phase = location.phase_of_exception(raised, seen)
                 said = link.message.strip().splitlines()[0][:200] if link.message.strip() else ""
-                text = f"memory ran out ({short}{': ' + said if said else ''}), {location.doing(phase, seen)}"
-                return Verdict("oom", phase, short, sentence(text), location.exception_evidence(raised))
-    if seen.oom_evidence and exit_signal.of(seen) in ("SIGKILL", None):
-        phase, evidence = location.at_work(seen)
+                text = f"memory ran out ({short}{': ' + said if said else ''}), {location.doing_in_words(phase, seen)}"
+                return Verdict("oom", phase, short, as_sentence(text), location.exception_evidence(raised))
+    if seen.oom_evidence and exit_signal.signal_of(seen) in ("SIGKILL", None):
+        phase, evidence = location.phase_at_work(seen)
         return Verdict(
             "oom",
             phase,
             "killer",
-            sentence(f"the kernel's out-of-memory killer ended the target, {location.doing(phase, seen)}"),
+            as_sentence(f"the kernel's out-of-memory killer ended the target, {location.doing_in_words(phase, seen)}"),
             (seen.oom_evidence, *evidence),
         )
     return None

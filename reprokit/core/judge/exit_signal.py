@@ -7,7 +7,7 @@ import signal
 from reprokit.core.records.observation import Observation
 
 
-def of(seen: Observation) -> str | None:
+def signal_of(seen: Observation) -> str | None:
     """The signal that ended the target; shells and torchrun say 128 + n for it."""
     status = seen.exit_status
     number = None

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from reprokit.core.judge import silent_failures
 from reprokit.core.judge.responsible import simulation_gaps
-from reprokit.core.judge.stacks.location import sentence
+from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 
 NOTHING_COMPILED = "no graph was recorded"
 
 
-def question(seen: Observation) -> Verdict | None:
+def judge_finished(seen: Observation) -> Verdict | None:
     """A run without a failure: what was compiled, and what was executed."""
     if seen.exit_status != 0 or not (seen.is_command or seen.has_finished):
         return None
-    told = silent_failures.notes(seen)
+    told = silent_failures.notes_on_ok(seen)
     if not any(g.level == "dynamo" for g in seen.graphs):
         executed = "compiled or executed: the tensors are fake" if seen.has_fake_tensors else "compiled"
         why = f"The target finished, and nothing in it was {executed}."
         return Verdict("ok", None, None, why, (NOTHING_COMPILED, *told))
     why = seen.growth["says"] if seen.growth else _compiled(seen)
-    return Verdict("ok", None, None, sentence(why), told)
+    return Verdict("ok", None, None, as_sentence(why), told)
 
 
 def _compiled(seen: Observation) -> str:
@@ -34,7 +34,7 @@ def _compiled(seen: Observation) -> str:
         return f"The target finished; {many} compiled{on_each}"
     has_code = any(g.level == "aten" for g in seen.graphs)
     done = "compiled to the end of code generation" if has_code else "traced, and no code was generated"
-    gpu = simulation_gaps.gpu(seen.simulated)
+    gpu = simulation_gaps.simulated_gpu_of(seen.simulated)
     device = f" for a simulated {gpu}" if gpu else ""
     kernels = ""
     if seen.kernels_compiled:

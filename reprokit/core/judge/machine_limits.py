@@ -15,7 +15,7 @@ _OF_ERRNO = {
 }
 
 
-def limit_of(problem: BaseException) -> str:
+def limit_in(problem: BaseException) -> str:
     """The limit that an exception reports as reached, in words; empty for any other exception."""
     seen: BaseException | None = problem
     while seen is not None:

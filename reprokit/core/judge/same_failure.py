@@ -28,7 +28,7 @@ PARTS = (
 """Phases that are one part of the compiler: which of them a deadline meets is chance."""
 
 
-def compare(wanted: Signature, verdict: Verdict, signature: Signature) -> str:
+def compare_failures(wanted: Signature, verdict: Verdict, signature: Signature) -> str:
     """Compare what a candidate did with the failure that is looked for; only an equal signature is the same."""
     if verdict.kind == "ok":
         return PASSES
@@ -36,12 +36,12 @@ def compare(wanted: Signature, verdict: Verdict, signature: Signature) -> str:
         return UNRESOLVED
     if signature.algorithm != wanted.algorithm:
         return OTHER
-    alike = (is_raced, is_as_wrong, is_as_slow, is_as_steep)
+    alike = (is_raced_abort, is_same_wrong_result, is_same_slow_compile, is_same_growth)
     is_same = signature.id == wanted.id or any(rule(wanted, signature) for rule in alike)
     return SAME if is_same else OTHER
 
 
-def is_raced(one: Signature, two: Signature) -> bool:
+def is_raced_abort(one: Signature, two: Signature) -> bool:
     """Both are one C++ abort: of two threads that throw at once, the runtime tells the message, its type, or neither."""
     told = []
     for title in (one.title, two.title):
@@ -54,7 +54,7 @@ def is_raced(one: Signature, two: Signature) -> bool:
     return head == other_head and is_one_type and (message == other_message or not (message and other_message))
 
 
-def patience(rate: float) -> int:
+def repeats_for(rate: float) -> int:
     """How many runs without the failure say that a candidate does not have it, when it shows in ``rate`` of the runs.
 
     A sequential test with one hypothesis: the failure is there at no less than half its known rate. Runs without
@@ -66,7 +66,7 @@ def patience(rate: float) -> int:
     return min(math.ceil(math.log(MISTAKE) / math.log(1.0 - least)), MOST_REPEATS)
 
 
-def is_as_wrong(one: Signature, two: Signature) -> bool:
+def is_same_wrong_result(one: Signature, two: Signature) -> bool:
     """Both are wrong results of one family. Where they begin is asked of the program that is proved, not of each candidate."""
     told = []
     for title in (one.title, two.title):
@@ -81,7 +81,7 @@ def is_as_wrong(one: Signature, two: Signature) -> bool:
 
 def is_located(signature: Signature) -> bool:
     """It is known where in the compiler wrong results begin."""
-    kind, phase = head(signature)
+    kind, phase = kind_and_phase(signature)
     return kind == "wrong-result" and phase != "no phase"
 
 
@@ -97,24 +97,28 @@ def begins_alike(wanted: Signature, found: Signature) -> bool:
     return is_one_kind and found.algorithm == wanted.algorithm and (not op or op == other_op)
 
 
-def is_as_slow(one: Signature, two: Signature) -> bool:
+def is_same_slow_compile(one: Signature, two: Signature) -> bool:
     """``one`` is a slow compile, and ``two`` met its deadline in the same part of the compiler, advancing or not."""
-    (kind, phase), (other, other_phase) = head(one), head(two)
-    return kind == "slow-compile" and other in ("slow-compile", "hang") and part(phase) == part(other_phase)
+    (kind, phase), (other, other_phase) = kind_and_phase(one), kind_and_phase(two)
+    return (
+        kind == "slow-compile"
+        and other in ("slow-compile", "hang")
+        and compiler_part(phase) == compiler_part(other_phase)
+    )
 
 
-def is_as_steep(one: Signature, two: Signature) -> bool:
+def is_same_growth(one: Signature, two: Signature) -> bool:
     """The compile of both grows faster than their sizes, in one part of the compiler; few sizes do not tell a law."""
-    (kind, phase), (other, other_phase) = head(one), head(two)
-    return kind == other == "superlinear-compile" and part(phase) == part(other_phase)
+    (kind, phase), (other, other_phase) = kind_and_phase(one), kind_and_phase(two)
+    return kind == other == "superlinear-compile" and compiler_part(phase) == compiler_part(other_phase)
 
 
-def part(phase: str) -> frozenset[str]:
+def compiler_part(phase: str) -> frozenset[str]:
     """The phases that are one part of the compiler with ``phase``."""
     return next((phases for phases in PARTS if phase in phases), frozenset({phase}))
 
 
-def head(signature: Signature) -> tuple[str, str]:
+def kind_and_phase(signature: Signature) -> tuple[str, str]:
     """Kind and phase, of a title such as ``hang: fx-passes | frames``."""
     return _parts(signature.title)[:2]
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from reprokit.core.judge.responsible import simulation_gaps
 from reprokit.core.judge.stacks import frames as fr
-from reprokit.core.judge.stacks.evidence import blamed, fatal, still_frames
+from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, still_frames
 from reprokit.core.judge.stacks.messages import normalise_message
 from reprokit.core.records.dumps import Frame, Raised
 from reprokit.core.records.finding import Signature, Verdict
@@ -71,17 +71,17 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
             "the type of the break in PyTorch's registry; the line is the user's"
         ]
     if verdict.kind == "wrong-result" and seen.comparison:
-        what = result_comparison.family(seen.comparison.wrong)
+        what = result_comparison.difference_family(seen.comparison.wrong)
         why = f"{verdict.cause} are {what}: a few operators further it may be another kind of them"
         return what + (f" @ {seen.departs}" if seen.departs else ""), [why]
-    raised = blamed(seen)
+    raised = blamed_exception(seen)
     if raised is not None and verdict.kind in ("exception", "error-in-eager", "oom"):
         return _of_exception(raised)
     return verdict.cause or "", ["no stack and no exception: the cause alone"]
 
 
 def _of_exception(raised: Raised) -> tuple[str, list[str]]:
-    root = fr.root(raised)
+    root = fr.root_cause(raised)
     explain = [f"exception chain {' > '.join(link.type for link in raised.chain)}: the innermost names the bug"]
     if said := _FAKE.search(root.message):
         explain.append(f"an operator failed on fake tensors: {said['message'][:80]!r}")
@@ -92,7 +92,7 @@ def _of_exception(raised: Raised) -> tuple[str, list[str]]:
     places = [link.frames for link in reversed(inward) if link.frames]
     kept: list[Frame] = []
     for frames in places:
-        kept, why = fr.RULES.significant(fr.normalise(frames), EXCEPTION_FRAMES)
+        kept, why = fr.RULES.significant(fr.normalise_frames(frames), EXCEPTION_FRAMES)
         explain += why
         if kept:
             break
@@ -106,10 +106,10 @@ def _of_crash(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
     said = fr.parse_terminate(seen.stderr_tail)
     if said:
         return f"{cause} {normalise_message(said)}", [f"the C++ runtime said {said[:80]!r} before it aborted"]
-    fault = fatal(seen)
+    fault = fatal_fault(seen)
     if fault is None:
         return cause, ["no Python stack of the crash: the signal alone"]
-    frames = fr.normalise(fault.frames)
+    frames = fr.normalise_frames(fault.frames)
     if verdict.phase == "kernel-run":  # what called the compiled code, and how torch got there, is no part of it
         inside, why = _inside(frames)
         return f"{cause} in {inside}", why
@@ -121,7 +121,7 @@ def _inside(frames: Sequence[Frame]) -> tuple[str, list[str]]:
     """Compiled code, and what is further in than it."""
     inner = tuple(itertools.takewhile(lambda f: not fr.enters_compiled(f), frames))
     kept, why = fr.RULES.significant(inner, CRASH_FRAMES - 1)
-    return " < ".join([*map(fr.show, kept), "<generated>:call"]), why
+    return " < ".join([*map(fr.show_frame, kept), "<generated>:call"]), why
 
 
 def _of_stacks(seen: Observation, is_running: bool) -> tuple[str, list[str]]:
@@ -136,4 +136,4 @@ def _of_stacks(seen: Observation, is_running: bool) -> tuple[str, list[str]]:
 
 
 def _names(frames: list[Frame]) -> str:
-    return " < ".join(fr.show(f) for f in frames)
+    return " < ".join(fr.show_frame(f) for f in frames)

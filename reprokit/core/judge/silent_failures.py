@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from reprokit.core.judge.stacks import frames as fr
-from reprokit.core.judge.stacks.location import sentence
+from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.records import rank_graphs
-from reprokit.core.records.cudagraph_skips import PREFIX, family
+from reprokit.core.records.cudagraph_skips import PREFIX, reason_family
 from reprokit.core.records.dumps import Link
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -18,7 +18,7 @@ _ASKED_TO_FAIL = ("FailOnRecompileLimitHit", "RecompileLimitExceeded")
 def _wrong_result(seen: Observation) -> Verdict | None:
     if seen.comparison is None or not (wrong := seen.comparison.wrong):
         return None
-    if seen.raised is not None and _short(fr.root(seen.raised)) != "AssertionError":
+    if seen.raised is not None and _short(fr.root_cause(seen.raised)) != "AssertionError":
         return None  # a program may check its results itself; any other exception is a story of its own
     known = {"compiled": "float64 says that compiled code is wrong", "unknown": "there is no float64 run to judge by"}
     ranks = seen.comparison.ranks
@@ -29,7 +29,7 @@ def _wrong_result(seen: Observation) -> Verdict | None:
     skipped = (seen.comparison.skipped,) if seen.comparison.skipped else ()
     evidence = (known[wrong[0].side], *departs, *map(str, wrong[1:6]), *more, *skipped)
     work = {"op": seen.departs} if seen.departs else {}
-    return Verdict("wrong-result", seen.first_rung or None, wrong[0].what, sentence(why), evidence, work=work)
+    return Verdict("wrong-result", seen.first_rung or None, wrong[0].what, as_sentence(why), evidence, work=work)
 
 
 def _recompiled(seen: Observation) -> Verdict | None:
@@ -53,7 +53,7 @@ def _recompiled(seen: Observation) -> Verdict | None:
     evidence += [f"{r.function} ({r.file}:{r.line}) too: {r.count} recompiles" for r in seen.recompiled[1:4]]
     work = {"function": worst.function, "line": worst.where or f"{worst.file}:{worst.line}"}
     return Verdict(
-        kind, "guards", worst.limit or "recompiles", sentence(why), tuple(e for e in evidence if e), work=work
+        kind, "guards", worst.limit or "recompiles", as_sentence(why), tuple(e for e in evidence if e), work=work
     )
 
 
@@ -63,7 +63,11 @@ def _graph_break(seen: Observation) -> Verdict | None:
         return _broken(seen, seen.breaks[0], f"a graph breaks at {seen.breaks[0].where}: {seen.breaks[0].reason}")
     if seen.raised is not None and not seen.is_timed_out:
         found = [b for b in seen.breaks if b.is_given_up]
-        if _short(fr.root(seen.raised)) != "Unsupported" or not found or (seen.exit_status == 0 and seen.is_command):
+        if (
+            _short(fr.root_cause(seen.raised)) != "Unsupported"
+            or not found
+            or (seen.exit_status == 0 and seen.is_command)
+        ):
             return None
         where, said = found[-1].where, found[-1].reason
         return _broken(seen, found[-1], f"a whole graph was asked for, and Dynamo cannot trace {where}: {said}")
@@ -95,20 +99,20 @@ def _skipped(seen: Observation) -> Verdict | None:
         f"{s.reason}{': ' + s.where if s.where else ''}" + f", {s.count} times" * (s.count > 1) for s in seen.skips[:8]
     )
     work = {"line": first.where} if first.where else {}
-    return Verdict("cudagraph-skip", "cudagraphs", family(first.reason), sentence(why), evidence, work=work)
+    return Verdict("cudagraph-skip", "cudagraphs", reason_family(first.reason), as_sentence(why), evidence, work=work)
 
 
 def _ranks_differ(seen: Observation) -> Verdict | None:
     if not seen.simulated or seen.breaks or seen.raised is not None or seen.exit_status != 0 or not seen.has_finished:
         return None  # real ranks would have hung; and what broken graphs call in eager is not seen
-    found = rank_graphs.of_graphs(seen.graphs)
+    found = rank_graphs.mismatch_of_graphs(seen.graphs)
     if found is None:
         return None
     evidence = (seen.graphs_differ,) if seen.graphs_differ else ()
     cause = f"{found.does} {found.call.name.split(' of ')[0]}"
     work = {"line": found.call.where} if found.call.where else {}
     why = f"{found.says}; on real ranks the others would wait for ever"
-    return Verdict("rank-mismatch", "dynamo-trace", cause, sentence(why), evidence, work=work)
+    return Verdict("rank-mismatch", "dynamo-trace", cause, as_sentence(why), evidence, work=work)
 
 
 def _broken(seen: Observation, first: GraphBreak, why: str) -> Verdict:
@@ -117,16 +121,16 @@ def _broken(seen: Observation, first: GraphBreak, why: str) -> Verdict:
         "graph-break",
         "dynamo-trace",
         first.reason,
-        sentence(why),
+        as_sentence(why),
         evidence,
         detail=first.detail,
         work={"line": first.where},
     )
 
 
-def notes(seen: Observation) -> tuple[str, ...]:
+def notes_on_ok(seen: Observation) -> tuple[str, ...]:
     """What a healthy run has of all that, in small."""
-    rows = [sentence(seen.comparison.says)] if seen.comparison else []
+    rows = [as_sentence(seen.comparison.says)] if seen.comparison else []
     rows += [f"{r.function} was compiled {r.count + 1} times: {r.changes}" for r in seen.recompiled[:3]]
     rows += [f"graph break at {b.where}: {b.reason}" for b in seen.breaks[:5]]
     rows += [seen.graphs_differ] if seen.graphs_differ else []

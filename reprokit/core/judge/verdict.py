@@ -13,8 +13,8 @@ from reprokit.core.judge.hangs import hang_causes, ranks, waiting
 from reprokit.core.judge.responsible import responsibility, simulation_gaps
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import location, phases, recent_dumps
-from reprokit.core.judge.stacks.evidence import blamed, fatal, is_compilers
-from reprokit.core.judge.stacks.location import sentence
+from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, is_compilers
+from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.records import rank_graphs, stalls
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -34,19 +34,19 @@ def judge(seen: Observation) -> Verdict:
         *silent_failures.QUESTIONS,
         _exception,
         _swallowed,
-        finished.question,
+        finished.judge_finished,
     )
     answers = (question(seen) for question in questions)
     verdict = next((answer for answer in answers if answer is not None), None) or _ended(seen)
     work = {**verdict.work, "kernel": seen.kernel} if seen.kernel else verdict.work
     evidence = (*verdict.evidence, *(f"fails too: {other}" for other in seen.failing_kernels[:8]))
     if seen.graphs_differ and verdict.kind not in ("ok", "rank-mismatch"):
-        if parted := rank_graphs.of_graphs(seen.graphs):
+        if parted := rank_graphs.mismatch_of_graphs(seen.graphs):
             verdict = dataclasses.replace(verdict, reason=f"{verdict.reason} In what was compiled, {parted.says}.")
         evidence += (seen.graphs_differ,)
-    evidence += (*seen.beside, *(sentence(stall.says) for stall in seen.stalls))
+    evidence += (*seen.beside, *(as_sentence(stall.says) for stall in seen.stalls))
     verdict = dataclasses.replace(verdict, simulated=seen.simulated, work=work, evidence=evidence)
-    found = responsibility.decide(verdict, seen)
+    found = responsibility.decide_responsible(verdict, seen)
     return dataclasses.replace(
         verdict, responsible=found.party, responsible_because=found.because, responsible_place=found.place
     )
@@ -57,19 +57,23 @@ def _ended(seen: Observation) -> Verdict:
     if not seen.is_command and seen.exit_status == 0:
         why = "the target ended the process with status 0 before its calls returned"
     return Verdict(
-        "unknown", location.of_open_events(seen), "exit", f"{sentence(why)}", (f"exit status {seen.exit_status}",)
+        "unknown",
+        location.phase_of_open_events(seen),
+        "exit",
+        f"{as_sentence(why)}",
+        (f"exit status {seen.exit_status}",),
     )
 
 
 def _interrupted(seen: Observation) -> Verdict | None:
     if not seen.is_interrupted:
         return None
-    phase, evidence = location.at_work(seen)
+    phase, evidence = location.phase_at_work(seen)
     return Verdict(
         "unknown",
         phase,
         "interrupted",
-        sentence(f"the run was interrupted after {seen.seconds:.0f} s, {location.doing(phase, seen)}"),
+        as_sentence(f"the run was interrupted after {seen.seconds:.0f} s, {location.doing_in_words(phase, seen)}"),
         evidence,
     )
 
@@ -78,45 +82,48 @@ def _simulation_gap(seen: Observation) -> Verdict | None:
     """A failure of reprokit's own simulation; a gap that the program or torch caught, and went on from, is none."""
     if not (seen.simulated or seen.has_fake_tensors):
         return None
-    is_gpu = bool(simulation_gaps.gpu(seen.simulated))
-    raised, symbol, evidence = blamed(seen), "", tuple[str, ...]()
+    is_gpu = bool(simulation_gaps.simulated_gpu_of(seen.simulated))
+    raised, symbol, evidence = blamed_exception(seen), "", tuple[str, ...]()
     has_gone_on = seen.exit_status == 0 and seen.is_command and not seen.compile_failures
     if raised is not None and not has_gone_on:
-        symbol, evidence = simulation_gaps.of_links(raised.chain, is_gpu), location.exception_evidence(raised)
-    elif is_gpu and exit_signal.of(seen):
-        symbol, evidence = simulation_gaps.of_crash(seen), (f"stderr: {fr.parse_terminate(seen.stderr_tail)[:300]}",)
+        symbol, evidence = simulation_gaps.gap_of_links(raised.chain, is_gpu), location.exception_evidence(raised)
+    elif is_gpu and exit_signal.signal_of(seen):
+        symbol, evidence = (
+            simulation_gaps.gap_of_crash(seen),
+            (f"stderr: {fr.parse_terminate(seen.stderr_tail)[:300]}",),
+        )
     if not symbol:
         return None
-    phase = location.of_exception(raised, seen) if raised is not None else location.of_open_events(seen)
+    phase = location.phase_of_exception(raised, seen) if raised is not None else location.phase_of_open_events(seen)
     why = f"a gap in reprokit's simulation{' of a GPU' if is_gpu else ''}: {symbol} is not simulated"
-    return Verdict("unknown", phase, simulation_gaps.CAUSE, sentence(why), evidence, detail=symbol)
+    return Verdict("unknown", phase, simulation_gaps.CAUSE, as_sentence(why), evidence, detail=symbol)
 
 
 def _deadline(seen: Observation) -> Verdict | None:
     if not seen.is_timed_out or seen.raised is not None:
         return None  # an exception that came before a shutdown that hangs is the story
-    phase, evidence = location.at_work(seen)
+    phase, evidence = location.phase_at_work(seen)
     limit = f"the {seen.deadline_s:.0f} s deadline" if seen.deadline_s else "the deadline"
     if seen.eager == "hangs":
         why = f"The target does not finish without torch.compile either: {seen.eager_detail}."
         return Verdict("error-in-eager", "eager", "hang", why, (*evidence, seen.eager_detail))
     if not seen.dumps and not seen.has_instrumentation:
         why = f"{limit} came, and no process of the target could be watched"
-        return Verdict("unknown", phase, "deadline", sentence(why), evidence)
-    cause = ranks.of_collective(seen) or hang_causes.diagnose(seen)
+        return Verdict("unknown", phase, "deadline", as_sentence(why), evidence)
+    cause = ranks.cause_of_collective(seen) or hang_causes.diagnose_hang(seen)
     if cause.name == "collective" and phase not in phases.COMPILE_PHASES:
         phase = "collective"  # compiled code calls it without a frame of its own
-    work = location.work(seen, phase)
+    work = location.work_details(seen, phase)
     far = location.how_far(seen)
-    evidence += (*location.motion(seen), *((far,) if far else ()))
+    evidence += (*location.motion_evidence(seen), *((far,) if far else ()))
 
     def found(kind: str, name: str, why: str) -> Verdict:
-        return Verdict(kind, phase, name, sentence(why), evidence, cause.detail, cause.also, cause.path, work)
+        return Verdict(kind, phase, name, as_sentence(why), evidence, cause.detail, cause.also, cause.path, work)
 
-    told = f"{location.doing(phase, seen, work)}, {cause.name}: {cause.detail}"
+    told = f"{location.doing_in_words(phase, seen, work)}, {cause.name}: {cause.detail}"
     quiet, is_inside = seen.quiet_s, phase in phases.COMPILE_PHASES
     is_fresh = quiet is not None and quiet < seen.quiet_limit_s
-    is_fresh |= is_inside and not seen.endless_line and location.has_moved(recent_dumps.recent(seen), phase)
+    is_fresh |= is_inside and not seen.endless_line and location.has_moved(recent_dumps.only_recent(seen), phase)
     if not seen.is_stalled and is_fresh:
         if is_inside:
             why = f"{limit} came while the compiler was still advancing, {told}" + (f"; {far}" if far else "")
@@ -127,7 +134,7 @@ def _deadline(seen: Observation) -> Verdict | None:
     if seen.endless_line:
         still = f"Dynamo went on tracing one loop for {quiet or 0:.0f} s after --line-repeats"
     if seen.is_command and not seen.is_stalled and seen.on_stall != stalls.END:
-        stall = waiting.classify(seen)
+        stall = waiting.classify_stall(seen)
         if stall.state != stalls.INSIDE:
             how = f"idle: {stall.detail}" if stall.state == stalls.IDLE else f"outside the compiler, {told}"
             why = f"{limit} came with {still}, {how}; a command that waits outside the compiler is no hang of the compiler"
@@ -143,25 +150,25 @@ def _eager_fails(seen: Observation) -> Verdict | None:
         "error-in-eager",
         "eager",
         _short_cause(seen),
-        sentence(f"the target fails without torch.compile too: {seen.eager_detail}"),
+        as_sentence(f"the target fails without torch.compile too: {seen.eager_detail}"),
         (seen.eager_detail,),
     )
 
 
 def _crash(seen: Observation) -> Verdict | None:
-    name = exit_signal.of(seen)
+    name = exit_signal.signal_of(seen)
     if name is None:
         return None
-    fault = fatal(seen)
+    fault = fatal_fault(seen)
     evidence: list[str] = [f"exit status {seen.exit_status}"]
     phase: str | None = None
     if fault is not None:
-        frames = fr.normalise(fault.frames)
-        found = phases.of_frames(frames)
+        frames = fr.normalise_frames(fault.frames)
+        found = phases.phase_of_frames(frames)
         evidence.append(f"faulthandler: {fault.headline}")
         if found:
             phase = found[0]
-            evidence.append(f"phase {phase} from frame {fr.show(found[1])}")
+            evidence.append(f"phase {phase} from frame {fr.show_frame(found[1])}")
         elif not fr.RULES.is_compiled(frames) and not seen.open_events:
             return Verdict(
                 "error-in-eager",
@@ -178,18 +185,18 @@ def _crash(seen: Observation) -> Verdict | None:
     if phase is None and said and fr.names_generated(seen.stderr_tail):
         phase = "kernel-run"
         evidence.append("the message names a file that Inductor generated")
-    phase = phase or location.of_open_events(seen)
+    phase = phase or location.phase_of_open_events(seen)
     if said:
         evidence.append(f"stderr: {said[:300]}")
     how = f"the target died of {name}" + (f" ({said[:160]})" if said else "")
-    return Verdict("crash", phase, name, sentence(f"{how}, {location.doing(phase, seen)}"), tuple(evidence))
+    return Verdict("crash", phase, name, as_sentence(f"{how}, {location.doing_in_words(phase, seen)}"), tuple(evidence))
 
 
 def _exception(seen: Observation) -> Verdict | None:
-    raised = blamed(seen)
+    raised = blamed_exception(seen)
     if raised is None or seen.raised is None or (seen.exit_status == 0 and seen.is_command):
         return None
-    root = fr.root(raised)
+    root = fr.root_cause(raised)
     said = location.first_line(root)
     short = root.type.rsplit(".", 1)[-1]
     evidence = location.exception_evidence(raised)
@@ -197,15 +204,19 @@ def _exception(seen: Observation) -> Verdict | None:
         evidence += (f"the target had not exited after {seen.seconds:.0f} s, and was ended",)
     if raised is not seen.raised:
         evidence += (
-            f"the program then ended with {fr.root(seen.raised).type}: {location.first_line(fr.root(seen.raised))}",
+            f"the program then ended with {fr.root_cause(seen.raised).type}: {location.first_line(fr.root_cause(seen.raised))}",
         )
-    phase = location.of_exception(raised, seen)
+    phase = location.phase_of_exception(raised, seen)
     is_ours = is_compilers(raised, seen) or phase in phases.COMPILE_PHASES
     if not is_ours and seen.eager != "passes":
         why = f"{short} was raised outside anything that torch.compile made{_not_compared(seen)}: {said}"
-        return Verdict("error-in-eager", "eager", short, sentence(why), evidence)
+        return Verdict("error-in-eager", "eager", short, as_sentence(why), evidence)
     return Verdict(
-        "exception", phase, short, sentence(f"{short} was raised, {location.doing(phase, seen)}: {said}"), evidence
+        "exception",
+        phase,
+        short,
+        as_sentence(f"{short} was raised, {location.doing_in_words(phase, seen)}: {said}"),
+        evidence,
     )
 
 
@@ -213,11 +224,15 @@ def _swallowed(seen: Observation) -> Verdict | None:
     if not seen.compile_failures:
         return None
     raised = seen.compile_failures[-1]
-    short = fr.root(raised).type.rsplit(".", 1)[-1]
+    short = fr.root_cause(raised).type.rsplit(".", 1)[-1]
     then = "went on without it" if seen.exit_status in (0, None) else f"ended with exit status {seen.exit_status}"
-    why = f"{short} left the compiler and the program {then}: {location.first_line(fr.root(raised))}"
+    why = f"{short} left the compiler and the program {then}: {location.first_line(fr.root_cause(raised))}"
     return Verdict(
-        "exception", location.of_exception(raised, seen), short, sentence(why), location.exception_evidence(raised)
+        "exception",
+        location.phase_of_exception(raised, seen),
+        short,
+        as_sentence(why),
+        location.exception_evidence(raised),
     )
 
 
@@ -232,7 +247,7 @@ def _grows(seen: Observation) -> Verdict | None:
         "superlinear-compile",
         worst["phase"],
         worst["words"],
-        sentence(told["says"]),
+        as_sentence(told["says"]),
         (f"{worst['phase']}: {rise}", *told["left_out"]),
         work={name: worst[name] for name in ("frame", "event") if worst[name]},
     )
@@ -247,4 +262,4 @@ def _not_compared(seen: Observation) -> str:
 
 
 def _short_cause(seen: Observation) -> str | None:
-    return fr.root(seen.raised).type.rsplit(".", 1)[-1] if seen.raised else exit_signal.of(seen)
+    return fr.root_cause(seen.raised).type.rsplit(".", 1)[-1] if seen.raised else exit_signal.signal_of(seen)

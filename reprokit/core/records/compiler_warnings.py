@@ -18,7 +18,7 @@ _VARIES = re.compile(r"0x[0-9a-f]+|\b[suzn]\d+\b|\d+(\.\d+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Remark:
+class CompilerWarning:
     """One warning, however often it was given."""
 
     about: str
@@ -33,16 +33,16 @@ class Remark:
         return f"the compiler warned{often} ({self.about}): {self.text}"
 
 
-def remarks(events: Sequence[Mapping[str, Any]]) -> tuple[Remark, ...]:
+def group_warnings(events: Sequence[Mapping[str, Any]]) -> tuple[CompilerWarning, ...]:
     """Group the ``warning`` events of torch's own code; those about symbolic shapes first, then the most frequent."""
-    found: dict[tuple[str, str], Remark] = {}
+    found: dict[tuple[str, str], CompilerWarning] = {}
     for event in events:
         category, text = str(event.get("category")), " ".join(str(event.get("message")).splitlines()[:1])
         if not (category.startswith("torch.") or "/torch/" in str(event.get("file"))):
             continue
         about = SYMBOLIC if category.startswith(_OF_SYMBOLIC) else category
         key = about, _VARIES.sub("#", text)
-        known = found.get(key, Remark(about, text[:300], 0))
-        found[key] = Remark(about, known.text, known.count + 1)
+        known = found.get(key, CompilerWarning(about, text[:300], 0))
+        found[key] = CompilerWarning(about, known.text, known.count + 1)
     order = sorted(found.values(), key=lambda r: (r.about != SYMBOLIC, -r.count))
     return tuple(order[:MOST_REMARKS])

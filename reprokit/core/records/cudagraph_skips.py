@@ -13,7 +13,7 @@ PREFIX = "skipping cudagraphs due to"
 
 
 @dataclass(frozen=True)
-class Skip:
+class CudagraphSkip:
     """One reason for which graphs were skipped."""
 
     reason: str
@@ -23,7 +23,7 @@ class Skip:
     count: int = 1
 
 
-def read(message: str) -> Skip | None:
+def read_skip(message: str) -> CudagraphSkip | None:
     """What one message says; torch 2.13 begins some with the prefix twice."""
     text = message.strip()
     if PREFIX not in text:
@@ -31,19 +31,19 @@ def read(message: str) -> Skip | None:
     text = text.rpartition(PREFIX)[2].strip()
     reason, _, trace = text.partition(". Found from")
     said = " ".join(reason.splitlines()[0].split()).rstrip(".") if reason else "no reason"
-    return Skip(said, user_line(trace))
+    return CudagraphSkip(said, user_line(trace))
 
 
-def skips(events: Sequence[Mapping[str, Any]]) -> tuple[Skip, ...]:
+def group_skips(events: Sequence[Mapping[str, Any]]) -> tuple[CudagraphSkip, ...]:
     """Group ``cudagraph_skip`` events by reason and line, in the order in which they came."""
-    found: dict[tuple[str, str], Skip] = {}
+    found: dict[tuple[str, str], CudagraphSkip] = {}
     for event in events:
-        if one := read(str(event.get("message"))):
+        if one := read_skip(str(event.get("message"))):
             known = found.get((one.reason, one.where))
-            found[one.reason, one.where] = Skip(one.reason, one.where, known.count + 1 if known else 1)
+            found[one.reason, one.where] = CudagraphSkip(one.reason, one.where, known.count + 1 if known else 1)
     return tuple(found.values())
 
 
-def family(reason: str) -> str:
+def reason_family(reason: str) -> str:
     """The reason without what belongs to one model: names of nodes and counts stand in parentheses."""
     return re.sub(r"\s*\([^)]*\)", "", reason).strip()

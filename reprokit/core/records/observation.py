@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from reprokit.core.records.compiler_warnings import Remark
-from reprokit.core.records.cudagraph_skips import Skip
+from reprokit.core.records.compiler_warnings import CompilerWarning
+from reprokit.core.records.cudagraph_skips import CudagraphSkip
 from reprokit.core.records.dumps import Dump, Fault, Raised
 from reprokit.core.records.process_state import BUSY_SHARE, Evidence
 from reprokit.core.records.rank_graphs import GraphRecord
-from reprokit.core.records.recompiles import GraphBreak, Recompiled
+from reprokit.core.records.recompiles import GraphBreak, RecompiledFunction
 from reprokit.core.records.stalls import Stall
 from reprokit.core.shared.result_comparison import Comparison
 
@@ -96,12 +96,12 @@ class Observation:
     graphs: tuple[GraphRecord, ...] = ()
     steps: dict[str, int] = field(default_factory=dict)
     """How many lines were traced and nodes lowered, by ``line`` and ``node``."""
-    recompiled: tuple[Recompiled, ...] = ()
+    recompiled: tuple[RecompiledFunction, ...] = ()
     """Functions that were compiled again, the worst first."""
     breaks: tuple[GraphBreak, ...] = ()
-    skips: tuple[Skip, ...] = ()
+    skips: tuple[CudagraphSkip, ...] = ()
     """CUDA graphs that were asked for and not made."""
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[CompilerWarning, ...] = ()
     """What the compiler warned of, grouped."""
     most_breaks: int | None = None
     """How many graph breaks the user allows; None for any number."""

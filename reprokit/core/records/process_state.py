@@ -71,7 +71,7 @@ class HeldLock:
 
 
 @dataclass(frozen=True)
-class Gpu:
+class GpuUse:
     """One GPU during the stall."""
 
     index: int
@@ -80,7 +80,7 @@ class Gpu:
     memory_bytes: int = 0
 
 
-_Record = TypeVar("_Record", ThreadState, ProcessState, HeldLock, Gpu)
+_Record = TypeVar("_Record", ThreadState, ProcessState, HeldLock, GpuUse)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Evidence:
 
     processes: tuple[ProcessState, ...] = ()
     locks: tuple[HeldLock, ...] = ()
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[GpuUse, ...] = ()
     generated_lines: dict[str, str] | None = None
     """``file:line`` of generated code on a stack -> the source text of that line."""
     lock_file: str = ""
@@ -104,7 +104,7 @@ class Evidence:
         return sorted((p for p in self.processes if p.ppid == pid), key=lambda p: p.pid)
 
 
-def from_json(data: Any) -> Evidence:
+def evidence_from_json(data: Any) -> Evidence:
     """Read what ``records.to_json`` wrote; what does not fit is left out."""
     if not isinstance(data, dict):
         return Evidence()
@@ -112,7 +112,7 @@ def from_json(data: Any) -> Evidence:
     return Evidence(
         tuple(p for r in _rows(data, "processes") if (p := _process(r)) is not None),
         tuple(x for r in _rows(data, "locks") if (x := _made(HeldLock, r)) is not None),
-        tuple(g for r in _rows(data, "gpus") if (g := _made(Gpu, r)) is not None),
+        tuple(g for r in _rows(data, "gpus") if (g := _made(GpuUse, r)) is not None),
         {str(k): str(v) for k, v in lines.items()} if isinstance(lines, dict) else {},
         str(data.get("lock_file") or ""),
     )

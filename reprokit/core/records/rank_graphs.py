@@ -49,7 +49,7 @@ class Mismatch:
     says: str
 
 
-def of_graphs(graphs: Sequence[GraphRecord]) -> Mismatch | None:
+def mismatch_of_graphs(graphs: Sequence[GraphRecord]) -> Mismatch | None:
     """Compare the order of collectives in the compiled graphs of each rank; None where it is the same, or there is one rank."""
     ranks = sorted({g.rank for g in graphs if g.rank}, key=int)
     lowered = {g.rank for g in graphs if g.level == "aten"}
@@ -78,7 +78,7 @@ def of_graphs(graphs: Sequence[GraphRecord]) -> Mismatch | None:
     return Mismatch(odd, does, call, f"{_who(odd)} {verb}{rest}{after}")
 
 
-def another(graphs: Sequence[GraphRecord]) -> tuple[GraphRecord, GraphRecord] | None:
+def mismatch_of_ranks(graphs: Sequence[GraphRecord]) -> tuple[GraphRecord, GraphRecord] | None:
     """The first graph of a rank that is not what most ranks have in that place, and one of theirs."""
     ranks = sorted({g.rank for g in graphs if g.rank}, key=int)
     own = {r: [g for g in graphs if g.rank == r and g.level == "dynamo"] for r in ranks}

@@ -18,7 +18,7 @@ BROKEN = "a graph breaks"
 
 
 @dataclass(frozen=True)
-class Recompiled:
+class RecompiledFunction:
     """One function that was compiled more than once."""
 
     function: str
@@ -39,13 +39,13 @@ class Recompiled:
     @property
     def guard(self) -> str:
         """The guard that failed most often, as it is written in every model: names and numbers blanked."""
-        forms = [normalise(g) for g in self.guards]
+        forms = [normalise_guard(g) for g in self.guards]
         return max(forms, key=forms.count, default="")
 
     @property
     def changes(self) -> str:
         """What changes: the guards of that form, from the first to the last."""
-        told = [g for g in self.guards if normalise(g) == self.guard]
+        told = [g for g in self.guards if normalise_guard(g) == self.guard]
         return told[0] if len(told) < 2 else f"{told[0]}, then {told[-1]}"
 
 
@@ -77,7 +77,7 @@ def read_guard(reason: str) -> tuple[str, str, str]:
     return found["guard"].strip()[:300], (found["code"] or "").strip(), found["where"] or ""
 
 
-def normalise(guard: str) -> str:
+def normalise_guard(guard: str) -> str:
     """A guard without what belongs to one model: the root's name, numbers, quoted names."""
     text = re.sub(r"\b[LG]\[['\"]\w+['\"]\]", "<input>", guard)
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "<name>", text)
@@ -89,9 +89,9 @@ def normalise(guard: str) -> str:
     return re.sub(r"\s+", " ", text).strip()[:160]
 
 
-def recompiled(
+def recompiled_functions(
     events: Sequence[Mapping[str, Any]], limits: Mapping[str, str], cpu_s: Mapping[str, float]
-) -> tuple[Recompiled, ...]:
+) -> tuple[RecompiledFunction, ...]:
     """Group ``recompile`` events by function, the worst first.
 
     ``limits`` has the limit that was hit, and ``cpu_s`` the processor seconds of compiles after the first, by
@@ -107,12 +107,12 @@ def recompiled(
             event.get("pid"),
         )
         groups.setdefault(key, []).append(event)
-    found: dict[tuple[str, str, int], Recompiled] = {}
+    found: dict[tuple[str, str, int], RecompiledFunction] = {}
     for (function, file, line, _), rows in groups.items():
         reasons = [str((r.get("reasons") or [""])[0]) for r in rows]
         told = [read_guard(reason) for reason in reasons]
         frames = {frame_of(r) for r in rows}
-        one = Recompiled(
+        one = RecompiledFunction(
             function, file, line, len(rows), tuple(g for g, _, _ in told), told[-1][1], told[-1][2],
             next((limits[f] for f in frames if f in limits), ""), round(sum(cpu_s.get(f, 0.0) for f in frames), 2),
         )  # fmt: skip
@@ -127,11 +127,11 @@ def frame_of(event: Mapping[str, Any]) -> str:
     return f"{event.get('pid', '')}:{str(event.get('cid') or '').split('/')[0]}"
 
 
-def _rank(one: Recompiled) -> tuple[bool, int]:
+def _rank(one: RecompiledFunction) -> tuple[bool, int]:
     return not one.limit, -one.count
 
 
-def breaks(events: Sequence[Mapping[str, Any]]) -> tuple[GraphBreak, ...]:
+def graph_breaks(events: Sequence[Mapping[str, Any]]) -> tuple[GraphBreak, ...]:
     """Group ``graph_break`` events by reason and place, in the order in which they were met; ranks break alike."""
     found: dict[tuple[str, str], GraphBreak] = {}
     first = {str(e.get("reason")) + str(e.get("where")): e.get("pid") for e in reversed(events)}

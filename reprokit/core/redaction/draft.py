@@ -7,7 +7,7 @@ import bisect
 from reprokit.core.redaction.rules.secret_places import Span
 
 
-class Draft:
+class TextDraft:
     """A text in which rules replace spans in turn, and the place of each replacement in the original text."""
 
     def __init__(self, text: str) -> None:

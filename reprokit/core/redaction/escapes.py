@@ -34,7 +34,7 @@ _SPACE = frozenset("\t\n\v\f\r")
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainText:
     """A text without escapes, and where its characters come from."""
 
     text: str
@@ -53,11 +53,11 @@ class Plain:
         return begin, self._ends[last] or self._sources[last] + end - self._starts[last]
 
 
-def plain(text: str) -> Plain:
+def plain_text(text: str) -> PlainText:
     """Decode every escape of ``text``; all other text stays unchanged."""
     found = _ESCAPES.search(text)
     if found is None:
-        return Plain(text)
+        return PlainText(text)
     pieces: list[str] = []
     starts: list[int] = []
     sources: list[int] = []
@@ -86,7 +86,7 @@ def plain(text: str) -> Plain:
         starts.append(size)
         sources.append(done)
         ends.append(0)
-    return Plain("".join(pieces), tuple(starts), tuple(sources), tuple(ends)) if starts else Plain("")
+    return PlainText("".join(pieces), tuple(starts), tuple(sources), tuple(ends)) if starts else PlainText("")
 
 
 def _decoded(found: re.Match[str]) -> str | None:

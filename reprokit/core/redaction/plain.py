@@ -24,7 +24,7 @@ _INVISIBLE = frozenset(
 """Characters that Python calls printable and a terminal does not draw: fillers and variation selectors."""
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Give ``text`` without characters that control a terminal or are invisible.
 
     Escape sequences are removed. Control, format (bidirectional, zero width), private and unassigned characters and
@@ -38,5 +38,5 @@ def clean(text: str) -> str:
 def one_line(text: str, most: int) -> str:
     """Clean ``text``, join its lines, and cut it in the middle."""
     text = text if len(text) <= 4 * most else f"{text[: 2 * most]} {text[-2 * most :]}"
-    line = " ".join(clean(text).split())
+    line = " ".join(clean_text(text).split())
     return line if len(line) <= most else f"{line[: most * 2 // 3]} ... {line[-(most // 4) :]}"

@@ -25,7 +25,7 @@ _CLOSES = frozenset((getattr(token, "FSTRING_END", -1), getattr(token, "TSTRING_
 _UNREADABLE = (tokenize.TokenError, SyntaxError, ValueError, RecursionError, MemoryError)
 
 
-class Source:
+class PythonSource:
     """A program, and the places of its strings and comments; raises ValueError for a text that is not Python."""
 
     def __init__(self, text: str) -> None:
@@ -76,7 +76,7 @@ class Source:
             if not is_field:
                 self.parts.append((first, last))
                 continue
-            expression = Source(f"({self.text[first:last]})")
+            expression = PythonSource(f"({self.text[first:last]})")
             self.skeleton += expression.skeleton
             self.parts += [(first + a - 1, first + b - 1) for a, b in expression.parts]
 
@@ -110,7 +110,7 @@ class Source:
         return self._place(row, column)
 
 
-def redact(text: str, find: Callable[[str], list[Edit]], hide: Callable[[str, str], str]) -> str:
+def redact_python(text: str, find: Callable[[str], list[Edit]], hide: Callable[[str, str], str]) -> str:
     """Give the program without private text; raises ValueError if the text, or the result, is not Python.
 
     ``find`` gives the spans of private text in a text. ``hide`` takes a name and a string that is assigned to it, and
@@ -120,7 +120,7 @@ def redact(text: str, find: Callable[[str], list[Edit]], hide: Callable[[str, st
     has_names = secret_names.WORD.search(text.lower()) is not None
     if not found and not has_names:
         return text
-    source = Source(text)
+    source = PythonSource(text)
     edits: dict[tuple[int, int], list[Edit]] = {}
     for start, end, placeholder in found:
         for part in _touched(source.parts, start, end):
@@ -170,10 +170,10 @@ def _apply(text: str, edits: list[Edit]) -> str:
     return "".join((*pieces, text[done:]))
 
 
-def _is_same(source: Source, changed: str) -> bool:
+def _is_same(source: PythonSource, changed: str) -> bool:
     """Whether a text has the same tokens, except for the contents of strings and comments."""
     try:
-        return Source(changed).skeleton == source.skeleton
+        return PythonSource(changed).skeleton == source.skeleton
     except ValueError:
         return False
 

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from reprokit.core.redaction import escapes, python_source
-from reprokit.core.redaction.draft import Draft
+from reprokit.core.redaction.draft import TextDraft
 from reprokit.core.redaction.rules import not_private, secret_names, table
-from reprokit.core.redaction.rules.machine_names import Private
+from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.redaction.rules.secret_places import Span
 from reprokit.core.redaction.rules.secret_values import is_name_of_layer, is_own_name
 
@@ -39,10 +39,10 @@ REMEMBERED, REMEMBERED_CHARS = 50_000, 200
 class Redactor:
     """Hides private text; one instance for one pack, so that equal secrets get equal placeholders."""
 
-    def __init__(self, private: Private | None = None) -> None:
+    def __init__(self, private: PrivateNames | None = None) -> None:
         self._numbers: dict[tuple[str, str], str] = {}
         self._counts: dict[str, int] = {}
-        self._rules = table.make(private or Private())
+        self._rules = table.make_rules(private or PrivateNames())
         self._known: dict[str, str] = {}
         self._learned: list[str] = []
         """Values that a place shows to be secrets, and that do not occur by chance; hidden in all later text."""
@@ -66,9 +66,9 @@ class Redactor:
 
     def _edits(self, text: str, guesses: bool = True) -> list[Span]:
         """The spans of private text in ``text``, in order and without overlaps, and the placeholder of each."""
-        read = escapes.plain(text)
-        draft = Draft(read.text)
-        lowered = table.lower(draft.text)
+        read = escapes.plain_text(text)
+        draft = TextDraft(read.text)
+        lowered = table.lower_text(draft.text)
         for rule in self._rules:
             if (guesses or not rule.is_guess) and (not rule.hints or any(hint in lowered for hint in rule.hints)):
                 spans = [
@@ -77,7 +77,7 @@ class Redactor:
                 ]
                 if spans:
                     draft.replace(spans)
-                    lowered = table.lower(draft.text)
+                    lowered = table.lower_text(draft.text)
         self._hide_learned(draft)
         edits: list[Span] = []
         done = 0
@@ -88,7 +88,7 @@ class Redactor:
                 done = stop
         return edits
 
-    def _hide_learned(self, draft: Draft) -> None:
+    def _hide_learned(self, draft: TextDraft) -> None:
         """Replace the learned values at places where no rule found them."""
         for secret in self._learned:
             places = (
@@ -100,7 +100,7 @@ class Redactor:
     def python(self, text: str) -> str:
         """Redact a program so that it stays the same program; a text that is not Python is redacted as text."""
         try:
-            return python_source.redact(text, functools.partial(self._edits, guesses=False), self._given)
+            return python_source.redact_python(text, functools.partial(self._edits, guesses=False), self._given)
         except ValueError:
             return self.text(text)
 
@@ -281,7 +281,12 @@ def _is_command(value: Sequence[Any]) -> bool:
 def is_secret_flag(word: str) -> bool:
     """Whether a word of a command line is a flag whose next word is a secret."""
     name = word.lstrip("-")
-    return word.startswith("-") and len(name) > 2 and secret_names.is_secret(name) and not secret_names.asks(name)
+    return (
+        word.startswith("-")
+        and len(name) > 2
+        and secret_names.is_secret(name)
+        and not secret_names.asks_for_secret(name)
+    )
 
 
 def command_text(argv: Sequence[str]) -> str:

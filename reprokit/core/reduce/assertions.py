@@ -22,7 +22,7 @@ UNBROKEN = "assert not any(torch._dynamo.utils.counters[k] for k in ('graph_brea
 """The second counter has the breaks at which Dynamo gives a function up."""
 
 
-def loud(text: str, kind: str, graphs: int = 1) -> str:
+def fail_loudly(text: str, kind: str, graphs: int = 1) -> str:
     """The program with what makes a silent failure an error; ``graphs`` it has without the recompiles of a storm."""
     if kind == "graph-break":
         tree = ast.parse(text)
@@ -42,7 +42,7 @@ def loud(text: str, kind: str, graphs: int = 1) -> str:
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
-def unbroken(text: str) -> str:
+def assert_unbroken(text: str) -> str:
     """The program with an assertion that it has no graph break, for those that a whole graph fails in another way."""
     return text if BROKEN in text else ast.unparse(ast.parse(f"{text}\n{UNBROKEN.format(BROKEN)}")) + "\n"
 
@@ -56,7 +56,7 @@ _ALL = "results"
 """What each call gave, of several."""
 
 
-def draws(text: str) -> bool:
+def draws_random(text: str) -> bool:
     """The program may draw random numbers, and sets no seed."""
     return any(word in text for word in _RANDOM) and "manual_seed" not in text
 
@@ -83,7 +83,7 @@ def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False, 
     if not main or not (written := _with_return(main, made, wrong)):
         return text
     body, is_one = written
-    if draws(text):
+    if draws_random(text):
         body.insert(0, f"torch.manual_seed({seed})")
     compiled = f"lambda f: torch.compile(f, {', '.join(options)})" if options else "torch.compile"
     if is_random:
@@ -102,7 +102,10 @@ def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False, 
 def _with_return(main: list[ast.stmt], made: ast.Call, wrong: Sequence[Difference]) -> tuple[list[str], bool] | None:
     """The rows of ``run``, and whether it returns one result; None where what is wrong cannot be returned."""
     names = {
-        ast_edits.target(n) for row in main for n in ast.walk(row) if isinstance(n, ast.Assign) and n.value is made
+        ast_edits.target_names(n)
+        for row in main
+        for n in ast.walk(row)
+        if isinstance(n, ast.Assign) and n.value is made
     }
     count = sum(_is_call(n, made, names) for row in main for n in ast.walk(row))
     if count != 1 or wrong[0].call > 0 or not (found := _called(main, made, names)):
@@ -163,7 +166,7 @@ def _called(
             return found
         value = _value(node)
         if _is_call(value, made, names) and isinstance(value, ast.Call):
-            name = ast_edits.target(node) or ("out" if isinstance(node, ast.Expr) else "")
+            name = ast_edits.target_names(node) or ("out" if isinstance(node, ast.Expr) else "")
             return (rows, place, name, [a.id for a in value.args if isinstance(a, ast.Name)]) if name else None
     return None
 
@@ -172,7 +175,7 @@ def _collect(rows: list[ast.stmt], made: ast.Call, names: Collection[str]) -> in
     """Keep what each call gives, also in a loop, and say how many could be kept."""
     count, new = 0, list[ast.stmt]()
     for node in rows:
-        value, name = _value(node), ast_edits.target(node)
+        value, name = _value(node), ast_edits.target_names(node)
         if _is_call(value, made, names) and (name or isinstance(node, ast.Expr)):
             kept = ast.Name(name, ast.Load()) if name else value
             place = ast.Attribute(ast.Name(_ALL, ast.Load()), "append", ast.Load())

@@ -18,7 +18,7 @@ NO_PROGRAM = (SyntaxError, ValueError, AttributeError, TypeError, IndexError, Ke
 
 
 @dataclass(frozen=True)
-class Place:
+class NodePlace:
     """One spot that an edit changes."""
 
     path: Path
@@ -26,19 +26,19 @@ class Place:
 
 
 def keep_some(
-    text: str, tree: ast.Module, places: list[Place], without: Callable[[ast.Module, list[Path]], None], test: Test
+    text: str, tree: ast.Module, places: list[NodePlace], without: Callable[[ast.Module, list[Path]], None], test: Test
 ) -> str:
     """Leave out as many of ``places`` as the predicate allows."""
     if not places:
         return text
     every = {p.path for p in places}
 
-    def built(kept: list[Place]) -> str:
+    def built(kept: list[NodePlace]) -> str:
         changed = copy.deepcopy(tree)
         without(changed, sorted(every - {p.path for p in kept}, reverse=True))
         return text_of(changed)
 
-    def holds(kept: list[Place]) -> bool:
+    def holds(kept: list[NodePlace]) -> bool:
         try:
             new = built(kept)
         except NO_PROGRAM:
@@ -51,8 +51,8 @@ def keep_some(
 
 def one_by_one(
     text: str,
-    edits: Callable[[ast.Module], Iterator[Place]],
-    apply: Callable[[ast.Module, Place], None],
+    edits: Callable[[ast.Module], Iterator[NodePlace]],
+    apply: Callable[[ast.Module, NodePlace], None],
     test: Test,
 ) -> str:
     """Try each edit in turn; after one that holds, go on from the place where it was."""
@@ -81,11 +81,11 @@ def text_of(tree: ast.Module) -> str:
     return text
 
 
-def statements(tree: ast.Module) -> Iterator[Place]:
+def statements(tree: ast.Module) -> Iterator[NodePlace]:
     """Every statement, but the last return of a function: a repro without it would surprise its readers."""
-    for path, node in walk(tree):
+    for path, node in walk_places(tree):
         if isinstance(node, ast.stmt) and not _is_last_return(tree, path, node):
-            yield Place(path)
+            yield NodePlace(path)
 
 
 def _is_last_return(tree: ast.Module, path: Path, node: ast.AST) -> bool:
@@ -95,7 +95,7 @@ def _is_last_return(tree: ast.Module, path: Path, node: ast.AST) -> bool:
     return isinstance(owner, ast.FunctionDef) and field == "body" and index == len(owner.body) - 1
 
 
-def walk(tree: ast.AST, path: Path = ()) -> Iterator[tuple[Path, ast.AST]]:
+def walk_places(tree: ast.AST, path: Path = ()) -> Iterator[tuple[Path, ast.AST]]:
     """Every node with its path, outermost first, breadth by breadth of a block."""
     for field, value in ast.iter_fields(tree):
         rows = value if isinstance(value, list) else [value]
@@ -103,10 +103,10 @@ def walk(tree: ast.AST, path: Path = ()) -> Iterator[tuple[Path, ast.AST]]:
             if isinstance(node, ast.AST) and not isinstance(node, (ast.expr_context, ast.operator)):
                 here = (*path, (field, index if isinstance(value, list) else -1))
                 yield here, node
-                yield from walk(node, here)
+                yield from walk_places(node, here)
 
 
-def at(tree: ast.AST, path: Path) -> Any:
+def node_at(tree: ast.AST, path: Path) -> Any:
     node: Any = tree
     for field, index in path:
         node = getattr(node, field)
@@ -116,10 +116,10 @@ def at(tree: ast.AST, path: Path) -> Any:
 
 
 def owner_of(tree: ast.AST, path: Path) -> tuple[Any, str, int]:
-    return at(tree, path[:-1]), path[-1][0], path[-1][1]
+    return node_at(tree, path[:-1]), path[-1][0], path[-1][1]
 
 
-def replace(tree: ast.AST, path: Path, new: list[Any]) -> None:
+def replace_node(tree: ast.AST, path: Path, new: list[Any]) -> None:
     owner, field, index = owner_of(tree, path)
     if index < 0:
         setattr(owner, field, new[0])
@@ -130,7 +130,7 @@ def replace(tree: ast.AST, path: Path, new: list[Any]) -> None:
         rows.append(ast.Pass())
 
 
-def without(tree: ast.Module, gone: list[Path]) -> None:
+def without_node(tree: ast.Module, gone: list[Path]) -> None:
     """Delete nodes; ``gone`` is in reverse order, so that indices stay right."""
     for path in gone:
         owner, field, index = owner_of(tree, path)
@@ -175,7 +175,7 @@ def behind_imports(tree: ast.Module) -> int:
     return next((i for i, n in enumerate(tree.body) if not imports(n)), len(tree.body))
 
 
-class Put(ast.NodeTransformer):
+class ReplacedNode(ast.NodeTransformer):
     """Reads names as expressions, each time as a copy of its own."""
 
     def __init__(self, values: Mapping[str, ast.expr]) -> None:
@@ -186,7 +186,7 @@ class Put(ast.NodeTransformer):
         return copy.deepcopy(value) if value is not None and isinstance(node.ctx, ast.Load) else node
 
 
-def reads(tree: ast.AST, name: str) -> list[ast.Name]:
+def reads_name(tree: ast.AST, name: str) -> list[ast.Name]:
     """Every place that reads ``name``."""
     return [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
 
@@ -212,7 +212,7 @@ def is_main(node: ast.stmt) -> bool:
     return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
 
 
-def target(node: ast.AST) -> str:
+def target_names(node: ast.AST) -> str:
     """The name that a plain assignment gives; empty for anything else."""
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
         return node.targets[0].id

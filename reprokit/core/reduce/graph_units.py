@@ -28,7 +28,7 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True)
-class Unit:
+class GraphUnit:
     """One line of the graph."""
 
     statements: tuple[ast.stmt, ...]
@@ -56,10 +56,10 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Graph:
+class GraphProgram:
     """A recorded graph, ready to be cut."""
 
-    units: tuple[Unit, ...]
+    units: tuple[GraphUnit, ...]
     values: Mapping[str, Mapping[str, Any]]
     """Name -> metadata of every tensor and number in it."""
     imports: tuple[str, ...]
@@ -81,7 +81,9 @@ class _Class:
     constants: dict[str, str] = field(default_factory=dict)
 
 
-def read(source: str, values: Mapping[str, Any], settings: Mapping[str, Any], level: str, is_training: bool) -> Graph:
+def read_graph(
+    source: str, values: Mapping[str, Any], settings: Mapping[str, Any], level: str, is_training: bool
+) -> GraphProgram:
     """Read ``graph.py`` as the agent wrote it; raises Unreadable for anything else."""
     _check(settings)
     try:
@@ -106,10 +108,12 @@ def read(source: str, values: Mapping[str, Any], settings: Mapping[str, Any], le
     places = [a.arg for a in classes["Repro"].forward.args.args[1:]]
     made = {name: facts for name, facts in values.items() if process_group.can_make(facts.get("placements"))}
     kept, known = _without_aliases(lines, places, made)
-    return Graph(tuple(kept), known, tuple(imports), tuple(bodies), constants, settings, last.reads, level, is_training)
+    return GraphProgram(
+        tuple(kept), known, tuple(imports), tuple(bodies), constants, settings, last.reads, level, is_training
+    )
 
 
-def with_data(graph: Graph, data: Mapping[str, Any]) -> Graph:
+def with_data(graph: GraphProgram, data: Mapping[str, Any]) -> GraphProgram:
     """The same graph with what stands in its inputs, as nested lists by name."""
     values = {name: {**facts, "data": data.get(name)} for name, facts in graph.values.items()}
     return dataclasses.replace(graph, values=values)
@@ -149,7 +153,7 @@ def _class(node: ast.ClassDef) -> _Class:
 
 def _function(
     classes: Mapping[str, _Class], name: str, prefix: str, bodies: list[ast.FunctionDef], constants: dict[str, str]
-) -> list[Unit]:
+) -> list[GraphUnit]:
     """The units of a class's forward; bodies of its children are appended before it."""
     made = classes[name]
     aliases: dict[str, str] = {}
@@ -189,7 +193,7 @@ class _Attributes(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _unit(statements: tuple[ast.stmt, ...]) -> Unit:
+def _unit(statements: tuple[ast.stmt, ...]) -> GraphUnit:
     writes: list[str] = []
     reads: list[str] = []
     for statement in statements:
@@ -199,7 +203,7 @@ def _unit(statements: tuple[ast.stmt, ...]) -> Unit:
         reads += [n.id for n in nodes if isinstance(n.ctx, ast.Load) and n.id not in writes]
         if not isinstance(statement, ast.AugAssign):
             writes += [n.id for n in nodes if isinstance(n.ctx, ast.Store)]
-    return Unit(statements, tuple(dict.fromkeys(writes)), tuple(dict.fromkeys(reads)))
+    return GraphUnit(statements, tuple(dict.fromkeys(writes)), tuple(dict.fromkeys(reads)))
 
 
 def _is_deletion(statement: ast.stmt) -> bool:
@@ -211,7 +215,9 @@ def _is_deletion(statement: ast.stmt) -> bool:
     )
 
 
-def _without_aliases(units: list[Unit], places: list[str], values: dict[str, Any]) -> tuple[list[Unit], dict[str, Any]]:
+def _without_aliases(
+    units: list[GraphUnit], places: list[str], values: dict[str, Any]
+) -> tuple[list[GraphUnit], dict[str, Any]]:
     """Read ``l_x_ = L_x_`` and names of functions as what they stand for."""
     same: dict[str, str] = {}
     kept = []
@@ -231,7 +237,7 @@ def _without_aliases(units: list[Unit], places: list[str], values: dict[str, Any
                 continue
             same[target] = same.get(source, source)
             continue
-        kept.append(_unit(tuple(renamed(s, same) for s in unit.statements)))
+        kept.append(_unit(tuple(rename_units(s, same) for s in unit.statements)))
     return kept, {n: v for n, v in values.items() if v}
 
 
@@ -243,7 +249,7 @@ class _Names(ast.NodeTransformer):
         return ast.copy_location(ast.Name(self._names.get(node.id, node.id), node.ctx), node)
 
 
-def renamed(statement: ast.stmt, names: Mapping[str, str]) -> ast.stmt:
+def rename_units(statement: ast.stmt, names: Mapping[str, str]) -> ast.stmt:
     changed = _Names(names).visit(copy.deepcopy(statement))
     assert isinstance(changed, ast.stmt)
     return ast.fix_missing_locations(changed)

@@ -16,7 +16,7 @@ class Unjoinable(Exception):
     """The files cannot stand in one; the message says why."""
 
 
-def join(text: str, find: Find, module: str = "") -> str:
+def join_modules(text: str, find: Find, module: str = "") -> str:
     """The program as one file; raises Unjoinable, or what ``ast.parse`` raises, where that cannot be.
 
     ``module`` is its own dotted name, where it stands in a package.

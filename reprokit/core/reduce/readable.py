@@ -9,7 +9,7 @@ import re
 import textwrap
 from collections.abc import Callable
 
-from reprokit.core.reduce.ast_edits import Put, Test, is_main, reads, target
+from reprokit.core.reduce.ast_edits import ReplacedNode, Test, is_main, reads_name, target_names
 
 MOST_WIDTH = 88
 _EXPECTED = {
@@ -64,7 +64,7 @@ def plain_names(text: str, test: Test) -> str:
     return text
 
 
-def flatten(text: str) -> str:
+def flatten_calls(text: str) -> str:
     """The same program without ``if __name__ == "__main__"``, docstrings and comments."""
     tree = ast.parse(text)
     body: list[ast.stmt] = []
@@ -82,7 +82,7 @@ def flatten(text: str) -> str:
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
-def layout(text: str, title: str, kind: str) -> str:
+def lay_out(text: str, title: str, kind: str) -> str:
     """Blank lines where people put them, and above the call what is expected and what happens."""
     tree = _Sliced().visit(ast.parse(text))
     rest = [n for n in tree.body if not isinstance(n, ast.FunctionDef)]
@@ -141,10 +141,10 @@ def _inlined(text: str, only: str = "") -> str:
         place = 0
         while place + 1 < len(function.body):
             row, after = function.body[place], function.body[place + 1]
-            name = target(row)
-            is_last = target(after) == name or _is_dead(name, function.body[place + 2 :])
-            if name and isinstance(row, ast.Assign) and len(reads(after, name)) == 1 and is_last:
-                changed = Put({name: row.value}).visit(copy.deepcopy(after))
+            name = target_names(row)
+            is_last = target_names(after) == name or _is_dead(name, function.body[place + 2 :])
+            if name and isinstance(row, ast.Assign) and len(reads_name(after, name)) == 1 and is_last:
+                changed = ReplacedNode({name: row.value}).visit(copy.deepcopy(after))
                 if len(ast.unparse(changed)) <= MOST_WIDTH - 8:
                     function.body[place : place + 2] = [changed]
                     place = max(place - 1, 0)
@@ -156,9 +156,9 @@ def _inlined(text: str, only: str = "") -> str:
 def _is_dead(name: str, rows: list[ast.stmt]) -> bool:
     """Nothing reads the name before it is given anew."""
     for row in rows:
-        if reads(row, name):
+        if reads_name(row, name):
             return False
-        if target(row) == name:
+        if target_names(row) == name:
             return True
     return True
 

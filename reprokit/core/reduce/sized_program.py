@@ -47,7 +47,7 @@ def at_size(text: str, knob: str, size: int) -> str:
     return ""
 
 
-def looped(text: str, knob: str, sizes: Sequence[int], ratio: float, is_built: bool = False) -> str:
+def loop_over_sizes(text: str, knob: str, sizes: Sequence[int], ratio: float, is_built: bool = False) -> str:
     """The program at each of several sizes, with an assertion that the compile grows no faster than they do.
 
     ``ratio`` is what all of it may cost at the largest size, in multiples of the smallest. ``is_built``: what costs is
@@ -84,7 +84,7 @@ def _size(node: ast.expr) -> bool:
 
 def _assigns(node: ast.stmt, knob: str) -> bool:
     """The row gives the size, as a number."""
-    return ast_edits.target(node) == knob and isinstance(node, ast.Assign) and _size(node.value)
+    return ast_edits.target_names(node) == knob and isinstance(node, ast.Assign) and _size(node.value)
 
 
 def _given(tree: ast.Module) -> set[str]:

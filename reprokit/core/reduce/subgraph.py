@@ -11,14 +11,14 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from reprokit.core.reduce.graph_units import Graph, renamed
+from reprokit.core.reduce.graph_units import GraphProgram, rename_units
 from reprokit.core.shared.source import process_group, tensors
 
 LARGE_BYTES = 1 << 30
 """Inputs of more than this are fake tensors; of a run that was on fake ones, of more than a sixteenth of it."""
 
 
-def program(graph: Graph, chosen: Collection[int], is_bare: bool = False) -> str:
+def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool = False) -> str:
     """The program of the units ``chosen``, in the graph's order, and of those that they cannot do without.
 
     A bare one has no seed and no ``no_grad``, which few failures need.
@@ -36,7 +36,7 @@ def program(graph: Graph, chosen: Collection[int], is_bare: bool = False) -> str
     names = _nice_names(arguments, taken | {process_group.MESH})
     known = {**names, **{n: n for n in symbols}, **dict.fromkeys(meshes, process_group.MESH)}
     body = [f"{name} = {names[place[0]]}.shape[{place[1]}]" for name, place in symbols.items()]
-    body += [ast.unparse(renamed(s, known)) for unit in units for s in unit.statements]
+    body += [ast.unparse(rename_units(s, known)) for unit in units for s in unit.statements]
     last = {name: i for i, unit in enumerate(units) for name in unit.reads}
     sinks = [
         n
@@ -69,10 +69,10 @@ def program(graph: Graph, chosen: Collection[int], is_bare: bool = False) -> str
         ]
         last_rows = ["with FakeTensorMode():", *(f"    {row}" for row in last_rows)]
     rows += ["", *function, "", *([] if is_bare else ["torch.manual_seed(0)"]), *last_rows]
-    return tidy("\n".join(rows) + "\n")
+    return tidy_program("\n".join(rows) + "\n")
 
 
-def tidy(text: str) -> str:
+def tidy_program(text: str) -> str:
     """The same program in one canonical layout, without imports that nothing uses."""
     tree = ast.parse(text)
     used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
@@ -95,7 +95,7 @@ def tidy(text: str) -> str:
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
-def _closed(graph: Graph, keep: set[int]) -> set[int]:
+def _closed(graph: GraphProgram, keep: set[int]) -> set[int]:
     """Add the units whose values no argument can carry: tuples, contexts, other objects."""
     producers = {name: i for i, unit in enumerate(graph.units) for name in unit.writes}
     waiting = list(keep)
@@ -108,7 +108,7 @@ def _closed(graph: Graph, keep: set[int]) -> set[int]:
     return keep
 
 
-def _dimension(graph: Graph, name: str, arguments: list[str]) -> tuple[str, int] | None:
+def _dimension(graph: GraphProgram, name: str, arguments: list[str]) -> tuple[str, int] | None:
     """The argument and dimension whose size is the symbol ``name``."""
     facts = graph.values[name]
     if facts.get("kind") != "symbol":
@@ -120,7 +120,7 @@ def _dimension(graph: Graph, name: str, arguments: list[str]) -> tuple[str, int]
     return None
 
 
-def _is_large(graph: Graph, arguments: list[str]) -> bool:
+def _is_large(graph: GraphProgram, arguments: list[str]) -> bool:
     """Too much to allocate for one question: metadata does, until the sizes have shrunk."""
     total = 0
     for name in arguments:
@@ -135,12 +135,12 @@ def _is_large(graph: Graph, arguments: list[str]) -> bool:
 
 def _value(facts: Mapping[str, Any]) -> str:
     if facts["kind"] == "tensor":
-        return tensors.text(facts)
+        return tensors.tensor_text(facts)
     value = facts.get("value")
     return repr(2 if value is None else value)
 
 
-def _marks(graph: Graph, arguments: list[str], names: Mapping[str, str]) -> list[str]:
+def _marks(graph: GraphProgram, arguments: list[str], names: Mapping[str, str]) -> list[str]:
     """Sizes that were symbolic are marked so, unless every size is asked to be."""
     if graph.settings.get("dynamic") is True:
         return []
@@ -169,7 +169,7 @@ def _nice_names(arguments: list[str], taken: Collection[str]) -> dict[str, str]:
     return found
 
 
-def _used_bodies(graph: Graph, used: Collection[str]) -> list[ast.FunctionDef]:
+def _used_bodies(graph: GraphProgram, used: Collection[str]) -> list[ast.FunctionDef]:
     by_name = {b.name: b for b in graph.bodies}
     wanted, waiting = set(), [n for n in used if n in by_name]
     while waiting:
@@ -180,12 +180,12 @@ def _used_bodies(graph: Graph, used: Collection[str]) -> list[ast.FunctionDef]:
     return [ast.fix_missing_locations(b) for b in graph.bodies if b.name in wanted]
 
 
-def _head(graph: Graph) -> list[str]:
+def _head(graph: GraphProgram) -> list[str]:
     modules = sorted({m for m, _, _ in graph.settings.get("configs", ())})
     return ["import torch", *(f"import {m}" for m in modules), *graph.imports]
 
 
-def _group(graph: Graph, body: list[str]) -> list[str]:
+def _group(graph: GraphProgram, body: list[str]) -> list[str]:
     """Nothing but what the lines of ``body`` need."""
     text = "\n".join(body)
     has_mesh = re.search(rf"\b{process_group.MESH}\b", text)
@@ -194,10 +194,10 @@ def _group(graph: Graph, body: list[str]) -> list[str]:
     count = int(graph.settings["world_size"])
     whole = {"shape": [count], "device": "cpu"}
     mesh = next((v for v in graph.values.values() if v.get("kind") == "mesh"), whole) if has_mesh else None
-    return [process_group.TENSORS, *process_group.rows(int(graph.settings["rank"]), count, mesh)]
+    return [process_group.TENSORS, *process_group.group_rows(int(graph.settings["rank"]), count, mesh)]
 
 
-def _definitions(graph: Graph) -> list[str]:
+def _definitions(graph: GraphProgram) -> list[str]:
     settings = graph.settings
     rows = [row for source in settings.get("sources", ()) for row in (*source.splitlines(), "")]
     rows += [f"{module}.{key} = {value}" for module, key, value in settings.get("configs", ())]
@@ -206,7 +206,7 @@ def _definitions(graph: Graph) -> list[str]:
     return rows
 
 
-def _call(graph: Graph, arguments: list[str], outputs: int, is_bare: bool) -> list[str]:
+def _call(graph: GraphProgram, arguments: list[str], outputs: int, is_bare: bool) -> list[str]:
     settings = graph.settings
     words = ["repro"]
     if settings.get("backend"):

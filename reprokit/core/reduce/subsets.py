@@ -17,7 +17,7 @@ T = TypeVar("T")
 Holds = Callable[[list[T]], bool]
 
 
-def smallest(
+def smallest_subset(
     things: Sequence[T], holds: Holds[T], hints: Sequence[T] = (), kind: Callable[[T], Hashable] | None = None
 ) -> list[T]:
     """Reduce ``things`` to a 1-minimal list.
@@ -36,12 +36,12 @@ def smallest(
     if 2 * len(chosen) <= len(found) and holds(chosen):
         found = chosen
     elif known:
-        found = around(found, known[-1:], holds)
-    found = needed(window(halves(found, holds), holds), holds)
+        found = around_window(found, known[-1:], holds)
+    found = needed_items(smallest_window(split_in_halves(found, holds), holds), holds)
     return one_minimal(found, holds)
 
 
-def around(things: list[T], hints: Sequence[T], holds: Holds[T]) -> list[T]:
+def around_window(things: list[T], hints: Sequence[T], holds: Holds[T]) -> list[T]:
     """Widen a window around ``hints`` until it holds; four times as wide each time."""
     places = [i for i, thing in enumerate(things) if thing in set(hints)]
     first, last, margin = min(places), max(places), 2
@@ -54,7 +54,7 @@ def around(things: list[T], hints: Sequence[T], holds: Holds[T]) -> list[T]:
         margin *= 4
 
 
-def halves(things: list[T], holds: Holds[T]) -> list[T]:
+def split_in_halves(things: list[T], holds: Holds[T]) -> list[T]:
     """Halve as long as a half holds: the last, the first or the middle one. What is needed mostly lies together, and a
     question about half of the things costs half."""
     while len(things) >= 4:
@@ -67,7 +67,7 @@ def halves(things: list[T], holds: Holds[T]) -> list[T]:
     return things
 
 
-def window(things: list[T], holds: Holds[T]) -> list[T]:
+def smallest_window(things: list[T], holds: Holds[T]) -> list[T]:
     """The shortest prefix that holds, and of it the shortest suffix, by bisection."""
     low, high = 1, len(things)
     while low < high:
@@ -87,7 +87,7 @@ def window(things: list[T], holds: Holds[T]) -> list[T]:
     return things[low:]
 
 
-def needed(things: list[T], holds: Holds[T]) -> list[T]:
+def needed_items(things: list[T], holds: Holds[T]) -> list[T]:
     """Of a window whose ends are needed, what is needed between them (QuickXplain); ``things`` where it misleads."""
     if len(things) <= 2:
         return things

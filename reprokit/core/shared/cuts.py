@@ -15,33 +15,33 @@ _NEAR = 4
 """To cut at the end of a line, at most a quarter of the allowed length is dropped."""
 
 
-def head(text: str, most: int) -> str:
+def cut_head(text: str, most: int) -> str:
     """The beginning of ``text``, with a mark where it was cut."""
     if len(text) <= most:
         return text
     end, is_line = _end(text, most)
-    return f"{text[:end]}{'' if is_line else ' '}{mark(len(text) - end)}"
+    return f"{text[:end]}{'' if is_line else ' '}{cut_mark(len(text) - end)}"
 
 
-def tail(text: str, most: int) -> str:
+def cut_tail(text: str, most: int) -> str:
     """The end of ``text``, with a mark where it was cut."""
     if len(text) <= most:
         return text
     start, is_line = _start(text, len(text) - most)
-    return f"{mark(start)}{chr(10) if is_line else ' '}{text[start:]}"
+    return f"{cut_mark(start)}{chr(10) if is_line else ' '}{text[start:]}"
 
 
-def middle(text: str, most_head: int, most_tail: int) -> str:
+def cut_middle(text: str, most_head: int, most_tail: int) -> str:
     """The beginning and the end of ``text``, with a mark between them where it was cut."""
     if len(text) <= most_head + most_tail:
         return text
     end, is_line = _end(text, most_head)
     start, starts_line = _start(text, len(text) - most_tail)
     before = "" if is_line else " "
-    return f"{text[:end]}{before}{mark(start - end)}{chr(10) if starts_line else ' '}{text[start:]}"
+    return f"{text[:end]}{before}{cut_mark(start - end)}{chr(10) if starts_line else ' '}{text[start:]}"
 
 
-def mark(count: int, unit: str = "characters") -> str:
+def cut_mark(count: int, unit: str = "characters") -> str:
     """The mark for ``count`` missing characters or bytes."""
     return f"<<cut {count} {unit}>>"
 

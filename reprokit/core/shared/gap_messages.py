@@ -44,12 +44,12 @@ _UNNAMED = (
 """Messages of C++ code and of Triton that reach for a driver."""
 
 
-def refusal(symbol: str) -> str:
+def refusal_message(symbol: str) -> str:
     """The message with which the agent refuses a call that would reach a driver."""
     return f"{_SAYS}{symbol}, which reaches the CUDA driver"
 
 
-def of_message(message: str, is_gpu: bool) -> tuple[bool, str]:
+def gap_in_message(message: str, is_gpu: bool) -> tuple[bool, str]:
     """Whether a message is that of a gap, and the symbol that it names; empty where it names none.
 
     Without a simulated GPU only fake weights are simulated, and only what reprokit put there can be missing.

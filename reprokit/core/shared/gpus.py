@@ -56,7 +56,7 @@ GPUS = {
 """What ``--gpu`` knows by name."""
 
 
-def named(name: str) -> Gpu:
+def gpu_named(name: str) -> Gpu:
     """The GPU of that name, in any case and with or without what stands around it: ``NVIDIA H100``."""
     word = name.lower().removeprefix("nvidia").strip(" -_").replace("geforce", "").replace(" ", "").replace("-", "")
     if word in GPUS:
@@ -66,12 +66,12 @@ def named(name: str) -> Gpu:
     )
 
 
-def label(gpu: Mapping[str, Any]) -> str:
+def gpu_label(gpu: Mapping[str, Any]) -> str:
     """What ``--gpu`` takes for it: its name here, or the file that somebody recorded."""
     return next((name for name, known in GPUS.items() if dataclasses.asdict(known) == dict(gpu)), "gpu.json")
 
 
-def read(told: Mapping[str, Any], where: str) -> Gpu:
+def read_gpu(told: Mapping[str, Any], where: str) -> Gpu:
     """A GPU from the properties that :func:`dataclasses.asdict` gave, or ``reprokit env --gpu`` recorded."""
     fields = {f.name: f for f in dataclasses.fields(Gpu)}
     needed = [n for n, f in fields.items() if f.default is dataclasses.MISSING]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 
-def operator(told: str) -> str:
+def plain_operator(told: str) -> str:
     """The name that torch gave a pass, an operator or a lowering, without the number that FX appends to a node."""
     return re.sub(r"_\d+$", "", told)
 
@@ -18,6 +18,6 @@ _OF_TORCH = frozenset(
 """Namespaces of operators that torch has."""
 
 
-def is_torchs(namespace: str) -> bool:
+def is_torch_namespace(namespace: str) -> bool:
     """Whether operators of this namespace are torch's."""
     return namespace in _OF_TORCH

@@ -120,7 +120,7 @@ class Comparison:
         return f"{self.tensors} tensors that it gave, changed or accumulated are eager's within tolerance"
 
 
-def read(event: Mapping[str, Any]) -> Comparison:
+def read_differences(event: Mapping[str, Any]) -> Comparison:
     """Read a ``compared`` event of a journal, or a comparison that was kept; what is damaged is left out."""
     told = []
     for row in _list(event.get("differences")):
@@ -139,9 +139,9 @@ def read(event: Mapping[str, Any]) -> Comparison:
     )  # fmt: skip
 
 
-def of_ranks(events: Iterable[Mapping[str, Any]]) -> Comparison | None:
+def comparison_of_ranks(events: Iterable[Mapping[str, Any]]) -> Comparison | None:
     """What the processes of one run compared, each for itself: one that is wrong where there is one, and which are."""
-    told = sorted(map(read, events), key=lambda c: c.ranks)
+    told = sorted(map(read_differences, events), key=lambda c: c.ranks)
     if not told:
         return None
     worst = max(told, key=lambda c: (bool(c.wrong), bool(c.suspects), bool(c.unsteady)))
@@ -149,7 +149,7 @@ def of_ranks(events: Iterable[Mapping[str, Any]]) -> Comparison | None:
     return dataclasses.replace(worst, ranks=ranks or worst.ranks)
 
 
-def departure(event: Mapping[str, Any]) -> str:
+def first_departure(event: Mapping[str, Any]) -> str:
     """Words for a ``departs`` event: the first graph that gives other results than eager by itself, and where in it."""
     row = event.get("difference")
     text = f"the first graph that departs from eager by itself is {event.get('cid')} ({event.get('nodes')} operators)"
@@ -175,7 +175,7 @@ def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
-def family(differences: tuple[Difference, ...]) -> str:
+def difference_family(differences: tuple[Difference, ...]) -> str:
     """What kind of wrong it is, wherever in a model it is looked at."""
     words = "numbers" if differences[0].what in NUMBERS else differences[0].what
     is_backward = all(d.name.startswith("gradient") for d in differences)

@@ -14,22 +14,22 @@ OWN_OPTION = ("layers", "batch_size", "sequence_length", "dtype")
 """Knobs with an option of their own; all others are set with ``--set``."""
 
 
-def option(name: str) -> str:
+def option_name(name: str) -> str:
     """How the command line sets this knob."""
     return "--" + name.replace("_", "-") if name in OWN_OPTION else f"--set {name}"
 
 
-def words(name: str, value: Any) -> list[str]:
+def option_words(name: str, value: Any) -> list[str]:
     """The words of the command line that set this knob to this value."""
     if name in OWN_OPTION:
-        return [option(name), str(value)]
+        return [option_name(name), str(value)]
     text = json.dumps(value)
     if isinstance(value, str) and _value(value) == value:
         text = value
     return ["--set", f"{name}={text}"]
 
 
-def read(settings: Iterable[str]) -> dict[str, Any]:
+def read_options(settings: Iterable[str]) -> dict[str, Any]:
     """Read the words behind each ``--set``; raises BadInput for what is not NAME=VALUE."""
     found: dict[str, Any] = {}
     for setting in settings:
@@ -37,20 +37,20 @@ def read(settings: Iterable[str]) -> dict[str, Any]:
         if not equals or not text or not all(part.isidentifier() for part in name.split(".")):
             raise BadInput(f"--set {setting}: write NAME=VALUE, such as --set hidden_size=64")
         if name in OWN_OPTION:
-            raise BadInput(f"--set {setting}: {name} has an option of its own, {option(name)}")
+            raise BadInput(f"--set {setting}: {name} has an option of its own, {option_name(name)}")
         if name in found:
             raise BadInput(f"--set {setting}: {name} is set twice")
         found[name] = _value(text)
     return found
 
 
-def check(name: str, given: dict[str, Any], usual: dict[str, Any]) -> None:
+def check_options(name: str, given: dict[str, Any], usual: dict[str, Any]) -> None:
     """Refuse what the model ``name`` with the knobs ``usual`` does not have, or what is no size."""
     for knob, value in given.items():
         if knob not in usual:
-            hint = near(knob, usual) if knob not in OWN_OPTION else ""
+            hint = nearest_names(knob, usual) if knob not in OWN_OPTION else ""
             raise BadInput(
-                f"{name} has no {knob.replace('_', ' ')}, so {option(knob)} cannot be used with it; "
+                f"{name} has no {knob.replace('_', ' ')}, so {option_name(knob)} cannot be used with it; "
                 f"{hint}it has {', '.join(usual)}"
             )
         if knob != "dtype" and (type(value) is not int or value < 1):
@@ -69,7 +69,7 @@ def _value(text: str) -> Any:
     return text
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def nearest_names(name: str, known: Iterable[str]) -> str:
     """``did you mean A or B? `` for a name that is none of the known; empty when nothing is near."""
     found = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
     return f"did you mean {' or '.join(found)}? " if found else ""

@@ -32,16 +32,16 @@ _OF_KIND = {
 """What people call a kind that has no exception to be called by."""
 
 
-def query(title: str, repository: str) -> str:
+def search_query(title: str, repository: str) -> str:
     """The search for issues like the failure with this signature title."""
     text = f"repo:{repository} is:issue"
-    for term in terms(title):
+    for term in search_terms(title):
         longer = f'{text} "{term}"' if not term.isidentifier() or term.isupper() else f"{text} {term}"
         text = longer if len(longer) <= QUERY_CHARS else text
     return text
 
 
-def terms(title: str) -> list[str]:
+def search_terms(title: str) -> list[str]:
     """Innermost function of the compiler, type, and the message's longest run of words, as far as there are any."""
     kind, _, rest = title.partition(": ")
     phase, _, what = rest.partition(" | ")

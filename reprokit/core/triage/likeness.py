@@ -49,7 +49,7 @@ class Likeness:
         return self.score >= PROPOSE
 
 
-def compare(a: Traits, b: Traits) -> Likeness:
+def compare_traits(a: Traits, b: Traits) -> Likeness:
     """Weigh what two failures have in common."""
     if a.kind != b.kind and not {a.kind, b.kind} <= _SLOW:
         return Likeness(0.0, ())

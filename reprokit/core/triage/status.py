@@ -21,7 +21,7 @@ STATUSES = ("new", "regressed", "open", "flaky", "fixed", "muted")
 
 
 @dataclass(frozen=True)
-class Place:
+class CellHistory:
     """One cell of the matrix in which a bug was seen, counted in runs that could have shown it."""
 
     hits: int
@@ -45,7 +45,7 @@ class Status:
     reason: str
 
 
-def coincidence(places: Sequence[Place]) -> float:
+def coincidence(places: Sequence[CellHistory]) -> float:
     """The probability that a bug that is still there would hide from all runs since it was last seen."""
     chance = 1.0
     for place in places:
@@ -53,7 +53,7 @@ def coincidence(places: Sequence[Place]) -> float:
     return chance
 
 
-def decide(places: Sequence[Place], was: str, is_seen: bool, is_muted: bool = False) -> Status:
+def decide_status(places: Sequence[CellHistory], was: str, is_seen: bool, is_muted: bool = False) -> Status:
     """Give the status after a night; ``was`` is the one before it, empty for a bug that was not known."""
     hits, runs = sum(p.hits for p in places), sum(max(p.runs, p.hits) for p in places)
     since = sum(p.since for p in places)

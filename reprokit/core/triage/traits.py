@@ -13,7 +13,7 @@ FRAMES = 12
 """More than a signature has: bugs that are one often part in the innermost frames."""
 
 
-def of(verdict: Verdict, seen: Observation, signed: Signature, rung: str = "") -> Traits:
+def traits_of_failure(verdict: Verdict, seen: Observation, signed: Signature, rung: str = "") -> Traits:
     """The traits of a failure; ``rung`` is the first ablation step at which it fails."""
     frames, _ = fr.RULES.significant(_frames(verdict, seen), FRAMES)
     return Traits(
@@ -21,7 +21,7 @@ def of(verdict: Verdict, seen: Observation, signed: Signature, rung: str = "") -
         verdict.phase or "",
         verdict.cause or "",
         _message(verdict, signed),
-        tuple(fr.show(frame) for frame in frames),
+        tuple(fr.show_frame(frame) for frame in frames),
         rung or seen.first_rung,
         seen.departs,
     )
@@ -31,12 +31,12 @@ def _frames(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
     if verdict.kind in ("hang", "slow-compile", "superlinear-compile"):
         return evidence.still_frames(seen)
     if verdict.kind == "crash":
-        fault = evidence.fatal(seen)
-        return fr.normalise(fault.frames) if fault else ()
-    raised = evidence.blamed(seen)
+        fault = evidence.fatal_fault(seen)
+        return fr.normalise_frames(fault.frames) if fault else ()
+    raised = evidence.blamed_exception(seen)
     if raised is None:
         return ()
-    return next((fr.normalise(link.frames) for link in reversed(raised.chain) if link.frames), ())
+    return next((fr.normalise_frames(link.frames) for link in reversed(raised.chain) if link.frames), ())
 
 
 def _message(verdict: Verdict, signed: Signature) -> str:

@@ -26,7 +26,7 @@ KINDS = {"compile_s": "compile-time-regression", "peak_rss_bytes": "memory-regre
 
 
 @dataclass(frozen=True)
-class Usual:
+class UsualCost:
     """What the nights before came to."""
 
     median: float
@@ -37,14 +37,14 @@ class Usual:
     """Above this it is no noise."""
 
 
-def usual(values: Sequence[float], what: str) -> Usual | None:
+def usual_cost(values: Sequence[float], what: str) -> UsualCost | None:
     """What ``values``, newest last, say is usual of ``what``, a key of :data:`KINDS`; None when they are too few."""
     last = [*values][-NIGHTS:]
     if len(last) < LEAST:
         return None
     median = statistics.median(last)
     spread = 1.4826 * statistics.median(abs(v - median) for v in last)
-    return Usual(median, spread, len(last), median + max(SPREADS * spread, SHARE * median, FLOORS[what]))
+    return UsualCost(median, spread, len(last), median + max(SPREADS * spread, SHARE * median, FLOORS[what]))
 
 
 def grown_most(before: dict[str, float], now: dict[str, float]) -> str:

@@ -7,7 +7,7 @@ import re
 from packaging.version import InvalidVersion, Version
 
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.bisect.torch_environments import Options, alone, pip_of
+from reprokit.host.bisect.torch_environments import InstallOptions, pip_of, without_user_environment
 from reprokit.host.request import interpreter
 from reprokit.host.system import interrupts
 from reprokit.host.system.child_question import NoAnswer, ask_child
@@ -15,12 +15,12 @@ from reprokit.host.system.child_question import NoAnswer, ask_child
 INDEX_S = 120.0
 
 
-def known(options: Options) -> list[Version]:
+def known_releases(options: InstallOptions) -> list[Version]:
     """The releases that have files for the interpreter of ``options``, oldest first; raises BadInput when nobody says."""
-    base = interpreter.check(options.python)
+    base = interpreter.check_interpreter(options.python)
     command = [*pip_of(base), "--python", base, "index", "versions", "torch", "--retries", "1", *options.where_from()]
     try:
-        with alone(), interrupts.heard():
+        with without_user_environment(), interrupts.allowed():
             told = ask_child(command, INDEX_S)
     except NoAnswer as problem:
         raise BadInput(

@@ -21,11 +21,11 @@ from reprokit.core.experiments.bisection import BAD, GOOD, SKIP
 from reprokit.core.judge import same_failure
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.bisect import torch_environments
-from reprokit.host.bisect.torch_environments import CannotInstall, Installed, Options
-from reprokit.host.bisect.torch_versions import Candidate, Plan, Say
+from reprokit.host.bisect.torch_environments import CannotInstall, InstallOptions, TorchEnvironment
+from reprokit.host.bisect.torch_versions import BisectPlan, Say, TorchVersion
 from reprokit.host.minimize import rerun_repro
 from reprokit.host.pack import reopen
-from reprokit.host.pack.reopen import Opened
+from reprokit.host.pack.reopen import OpenedPack
 from reprokit.host.request import interpreter
 from reprokit.host.system import files
 
@@ -35,7 +35,7 @@ NOT_COMPARED = ("ok", "unknown", "error-in-eager")
 
 
 @dataclass(frozen=True)
-class Step:
+class BisectStep:
     """One question and its answer."""
 
     version: str
@@ -51,55 +51,55 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Asking:
+class BisectRequest:
     """The question: a pack's failure, and how it is looked for."""
 
-    opened: Opened
-    options: Options
+    opened: OpenedPack
+    options: InstallOptions
     times: int
     stall_s: float
     folder: Path
 
 
 @dataclass(frozen=True)
-class Bisected:
+class BisectResult:
     """What the bisection came to."""
 
-    plan: Plan
-    steps: tuple[Step, ...]
+    plan: BisectPlan
+    steps: tuple[BisectStep, ...]
     answers: dict[int, str]
     is_interrupted: bool = False
 
     @property
-    def outcome(self) -> bisection.Outcome:
+    def outcome(self) -> bisection.SearchOutcome:
         """The range."""
-        return bisection.outcome(self.answers, len(self.plan.candidates))
+        return bisection.outcome_of(self.answers, len(self.plan.candidates))
 
     @property
     def says(self) -> str:
         """The range in one sentence."""
-        return bisection.say(self.plan.names, self.answers, self.plan.is_backwards, not self.is_interrupted)
+        return bisection.search_sentence(self.plan.names, self.answers, self.plan.is_backwards, not self.is_interrupted)
 
 
-def check_pack(opened: Opened) -> None:
+def check_pack(opened: OpenedPack) -> None:
     """Refuse a pack whose failure no run can be compared with; raises BadInput."""
     reopen.require_program(opened, "bisect")
     if opened.verdict.kind in NOT_COMPARED:
         raise BadInput(f"{opened.pack.path} is of kind {opened.verdict.kind}, which has no failure to look for")
 
 
-def bisect(planned: Plan, asking: Asking, say: Say) -> Bisected:
+def bisect_torch(planned: BisectPlan, asking: BisectRequest, say: Say) -> BisectResult:
     """Ask until the range is found, an end is not as told, or somebody interrupts."""
     names = planned.names
-    steps = [Step("", SKIP, why, python, "installed") for python, why in planned.unplaced]
-    kept = Answers(asking)
+    steps = [BisectStep("", SKIP, why, python, "installed") for python, why in planned.unplaced]
+    kept = BisectAnswers(asking)
     answers: dict[int, str] = {}
 
     def ask_at(place: int) -> str:
         candidate = planned.candidates[place]
         step = kept.get(candidate)
         if step is None:
-            step = ask(candidate, asking, say, asking.folder / f"{place:03d}-{candidate.version}")
+            step = ask_version(candidate, asking, say, asking.folder / f"{place:03d}-{candidate.version}")
             kept.add(candidate, step)
         step = dataclasses.replace(step, version=names[place])
         steps.append(step)
@@ -109,25 +109,25 @@ def bisect(planned: Plan, asking: Asking, say: Say) -> Bisected:
         return step.answer
 
     try:
-        bisection.search(len(planned.candidates), ask_at)
+        bisection.search_change(len(planned.candidates), ask_at)
     except KeyboardInterrupt:
-        return Bisected(planned, tuple(steps), answers, is_interrupted=True)
-    return Bisected(planned, tuple(steps), answers)
+        return BisectResult(planned, tuple(steps), answers, is_interrupted=True)
+    return BisectResult(planned, tuple(steps), answers)
 
 
-def ask(candidate: Candidate, asking: Asking, say: Say, folder: Path) -> Step:
+def ask_version(candidate: TorchVersion, asking: BisectRequest, say: Say, folder: Path) -> BisectStep:
     """Put the question to one version; raises KeyboardInterrupt when interrupted."""
     began = time.monotonic()
     try:
         found = _installed(candidate, asking.options, say)
     except CannotInstall as problem:
-        return Step(candidate.version, SKIP, str(problem), candidate.python, seconds=time.monotonic() - began)
+        return BisectStep(candidate.version, SKIP, str(problem), candidate.python, seconds=time.monotonic() - began)
     opened = asking.opened
     say(f"running the repro with {f'torch {found.torch}' if found.torch else found.python}")
     with contextlib.ExitStack() as stack:
         if not candidate.python:
-            stack.enter_context(torch_environments.alone())
-        done = rerun_repro.replay(
+            stack.enter_context(torch_environments.without_user_environment())
+        done = rerun_repro.replay_repro(
             opened.program, found.python, opened.signature, asking.times, folder, asking.stall_s, until=same_failure.SAME,
             growth=opened.growth, gpu=opened.gpu, confirms=False,  # torch's names of passes change with it
         )  # fmt: skip
@@ -135,10 +135,10 @@ def ask(candidate: Candidate, asking: Asking, say: Say, folder: Path) -> Step:
             raise KeyboardInterrupt
         title = _title(done, found.python)
     answer = {same_failure.SAME: BAD, same_failure.PASSES: GOOD}.get(done.answer, SKIP)
-    return Step(found.torch, answer, title, found.python, found.how, time.monotonic() - began)
+    return BisectStep(found.torch, answer, title, found.python, found.how, time.monotonic() - began)
 
 
-def _title(done: rerun_repro.Replayed, python: str) -> str:
+def _title(done: rerun_repro.ReplayResult, python: str) -> str:
     """The failure that decided, or why there is no answer."""
     telling = next(run for run in done.runs if run.answer == done.answer)
     if done.answer == same_failure.PASSES:
@@ -152,36 +152,36 @@ def _title(done: rerun_repro.Replayed, python: str) -> str:
     return f"{verdict.kind}: {verdict.reason}" if verdict.kind in NOT_COMPARED else telling.signature.title
 
 
-def _installed(candidate: Candidate, options: Options, say: Say) -> Installed:
+def _installed(candidate: TorchVersion, options: InstallOptions, say: Say) -> TorchEnvironment:
     if candidate.python:
-        return Installed(candidate.version, candidate.python, "installed", 0.0)
-    return torch_environments.of_version(candidate.version, options, say)
+        return TorchEnvironment(candidate.version, candidate.python, "installed", 0.0)
+    return torch_environments.environment_of_version(candidate.version, options, say)
 
 
-class Answers:
+class BisectAnswers:
     """The answers of a folder, each under the question that it belongs to; appended to as they come."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: BisectRequest) -> None:
         self._asking = asking
         self._path = asking.folder.parent / ANSWERS
-        self._base = interpreter.check(asking.options.python)
-        self._steps: dict[str, Step] = {}
+        self._base = interpreter.check_interpreter(asking.options.python)
+        self._steps: dict[str, BisectStep] = {}
         for line in files.read_text(self._path).splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # a kill leaves half a line
                 row = json.loads(line)
-                told = {f.name: row[f.name] for f in dataclasses.fields(Step) if f.name != "is_known"}
+                told = {f.name: row[f.name] for f in dataclasses.fields(BisectStep) if f.name != "is_known"}
                 if told["answer"] in bisection.ANSWERS:
-                    self._steps[row["question"]] = Step(**told, is_known=True)
+                    self._steps[row["question"]] = BisectStep(**told, is_known=True)
 
-    def get(self, candidate: Candidate) -> Step | None:
+    def get(self, candidate: TorchVersion) -> BisectStep | None:
         """What it answered earlier."""
         return self._steps.get(self._question(candidate))
 
-    def add(self, candidate: Candidate, step: Step) -> None:
+    def add(self, candidate: TorchVersion, step: BisectStep) -> None:
         """Write an answer down."""
         files.append_json(self._path, {"question": self._question(candidate), **dataclasses.asdict(step)})
 
-    def _question(self, candidate: Candidate) -> str:
+    def _question(self, candidate: TorchVersion) -> str:
         asking = self._asking
         where = (
             candidate.python

@@ -57,7 +57,7 @@ class CannotInstall(Exception):
 
 
 @dataclass(frozen=True)
-class Installed:
+class TorchEnvironment:
     """An interpreter and what it says of its torch."""
 
     torch: str
@@ -68,7 +68,7 @@ class Installed:
 
 
 @dataclass(frozen=True)
-class Options:
+class InstallOptions:
     """How an environment is built."""
 
     python: str | None = None
@@ -90,7 +90,7 @@ class Options:
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
+def without_user_environment() -> Iterator[None]:
     """Keep this user's PYTHONPATH and environments from the processes that are started inside."""
     kept = {name: os.environ.pop(name) for name in list(os.environ) if _OWN.fullmatch(name)}
     try:
@@ -110,7 +110,7 @@ def version_of(text: str) -> Version:
 def torch_of(python: str) -> str:
     """The version of the torch that ``python`` imports; raises CannotInstall when it has none or does not run."""
     try:
-        with interrupts.heard():
+        with interrupts.allowed():
             told = ask_child([python, "-c", WHICH_TORCH], IMPORT_S)
         return str(Version(told.strip().splitlines()[-1]))
     except NoAnswer as problem:
@@ -120,18 +120,18 @@ def torch_of(python: str) -> str:
         raise CannotInstall(f"{python} does not say which torch it has") from problem
 
 
-def of_version(version: str, options: Options, say: Callable[[str], None]) -> Installed:
+def environment_of_version(version: str, options: InstallOptions, say: Callable[[str], None]) -> TorchEnvironment:
     """An interpreter with torch ``version``, built where none is kept; raises CannotInstall, or BadInput for options."""
     began = time.monotonic()
-    wanted, base = version_of(version), interpreter.check(options.python)
+    wanted, base = version_of(version), interpreter.check_interpreter(options.python)
     place = folder_of(wanted, base, options)
     python = str(place / "bin" / "python")
-    with _held(place, say) as lock, interrupts.heard():
+    with _held(place, say) as lock, interrupts.allowed():
         if torch := _kept(place):
-            return Installed(torch, python, "cached", time.monotonic() - began)
+            return TorchEnvironment(torch, python, "cached", time.monotonic() - began)
         try:
             _build(place, base, wanted, options, lock, say)
-            with alone():
+            with without_user_environment():
                 torch = torch_of(python)
             if Version(torch).public != wanted.public:
                 raise CannotInstall(f"torch=={version} was installed, and what is imported is {torch}")
@@ -140,12 +140,12 @@ def of_version(version: str, options: Options, say: Callable[[str], None]) -> In
             raise CannotInstall(f"{place}: {problem.strerror or problem}") from problem
         finally:
             if not (place / READY).exists():
-                with interrupts.unheard():
+                with interrupts.blocked():
                     deletion.delete(place, inside=place.parent)
-    return Installed(torch, python, "built", time.monotonic() - began)
+    return TorchEnvironment(torch, python, "built", time.monotonic() - began)
 
 
-def folder_of(wanted: Version, base: str, options: Options) -> Path:
+def folder_of(wanted: Version, base: str, options: InstallOptions) -> Path:
     """Where the environment is kept: what it is made of names it, not who built it."""
     plain = dataclasses.replace(
         options, python=os.path.realpath(base), installer="", cache=None, timeout_s=0.0,
@@ -174,7 +174,7 @@ def _kept(place: Path) -> str:
 
 
 def _build(
-    place: Path, base: str, wanted: Version, options: Options, lock: IO[bytes], say: Callable[[str], None]
+    place: Path, base: str, wanted: Version, options: InstallOptions, lock: IO[bytes], say: Callable[[str], None]
 ) -> None:
     if wrong := [p for p in options.packages if p.startswith("-")]:
         raise BadInput(f"--with {wrong[0]}: name a package, such as numpy or triton==3.7.1")
@@ -196,7 +196,7 @@ def _build(
     end = time.monotonic() + options.timeout_s
     for command in (make, fill):
         if status := _run(command, log, lock, end):
-            raise CannotInstall(telling(files.read_text(log)) or f"{command[0]} ended with status {status}")
+            raise CannotInstall(telling_lines(files.read_text(log)) or f"{command[0]} ended with status {status}")
 
 
 def _tool(base: str, installer: str) -> list[str]:
@@ -226,7 +226,7 @@ def _run(command: list[str], log: Path, lock: IO[bytes], end: float) -> int:
     own = {name for name in os.environ if _OWN.fullmatch(name)}
     own |= {name for name in os.environ if _INSTALLERS.fullmatch(name) and not _REACHES.fullmatch(name)}
     environ = {name: value for name, value in os.environ.items() if name not in own}
-    guardian = guardian_client.watch(run_id)
+    guardian = guardian_client.watch_run_id(run_id)
     try:
         with log.open("ab") as file:
             child = subprocess.Popen(
@@ -241,7 +241,7 @@ def _run(command: list[str], log: Path, lock: IO[bytes], end: float) -> int:
             )
         try:
             while True:
-                interrupts.check()
+                interrupts.raise_if_interrupted()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     return child.wait(0.2)
                 if time.monotonic() > end:
@@ -255,7 +255,7 @@ def _run(command: list[str], log: Path, lock: IO[bytes], end: float) -> int:
             guardian.dismiss()
 
 
-def telling(text: str) -> str:
+def telling_lines(text: str) -> str:
     """The line of an installer's output that says what went wrong."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     because = [line.removeprefix("cause: ").lstrip("╰─▶ ") for line in lines if re.match(r"cause: |╰─▶ ", line)]
@@ -285,7 +285,7 @@ def _held(place: Path, say: Callable[[str], None]) -> Iterator[IO[bytes]]:
                 is_told = True
             except OSError:  # some network file systems have no locks
                 break
-            with interrupts.heard():
-                interrupts.check()
+            with interrupts.allowed():
+                interrupts.raise_if_interrupted()
                 time.sleep(0.2)
         yield file

@@ -15,7 +15,7 @@ from typing import Any
 import platformdirs
 
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.run.launch import agent_folder, python_path, simulation
+from reprokit.host.run.launch import agent_folder, python_path, simulation_variables
 from reprokit.host.system import compiler_cache, files
 from reprokit.host.system.child_question import NoAnswer, ask_child
 
@@ -31,11 +31,11 @@ MATTERING = (
 NOT_MATTERING = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})
 
 
-def remembered(name: str, python: str, ask: Callable[[], str], age_s: float) -> str:
+def remembered_answer(name: str, python: str, ask: Callable[[], str], age_s: float) -> str:
     """What ``ask`` gives, or gave no longer than ``age_s`` ago in the same surroundings."""
     asked = sorted(key for key in os.environ if key.startswith(MATTERING) and key not in NOT_MATTERING)
     memory = f"ulimit -v {resource.getrlimit(resource.RLIMIT_AS)}"  # with little memory, torch gives no answer
-    state = compiler_cache.state_of(python, more=[memory, *(f"{key}={os.environ[key]}" for key in asked)])
+    state = compiler_cache.interpreter_state(python, more=[memory, *(f"{key}={os.environ[key]}" for key in asked)])
     path = Path(platformdirs.user_cache_dir("reprokit")) / "environment" / f"{state}-{name}.txt"
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if 0 <= time.time() - path.stat().st_mtime < age_s:
@@ -66,10 +66,10 @@ def check_simulation(python: str, gpu: Mapping[str, Any]) -> None:
     def ask() -> str:
         with tempfile.TemporaryDirectory(prefix="reprokit-") as folder:
             os.mkdir(os.path.join(folder, "journal"))
-            more = {**simulation(gpu), "REPROKIT_RUN_DIR": folder}
+            more = {**simulation_variables(gpu), "REPROKIT_RUN_DIR": folder}
             if why := ask_agent(python, ["simulates"], QUESTION_S, more=more):
                 raise BadInput(str(why))
         return "{}"
 
     with contextlib.suppress(NoAnswer):
-        remembered("simulates", python, ask, LASTS_S)
+        remembered_answer("simulates", python, ask, LASTS_S)

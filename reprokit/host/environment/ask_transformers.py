@@ -14,7 +14,7 @@ ANSWER_S = 180.0
 """Importing transformers for the first time, on a loaded machine, takes most of a minute."""
 
 
-def ask(python: str, target: Target) -> dict[str, Any]:
+def ask_transformers(python: str, target: Target) -> dict[str, Any]:
     """What there is to say of an ``hf:`` target, or of all of them when it has no name; BadInput says what is wrong."""
     spec = json.dumps({"place": target.place, "name": target.name})
     try:

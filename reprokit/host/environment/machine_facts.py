@@ -17,13 +17,13 @@ from typing import Any
 import psutil
 
 from reprokit.core.records.observation import Missing
-from reprokit.host.environment.agent_question import LASTS_S, QUESTION_S, ask_agent, remembered
+from reprokit.host.environment.agent_question import LASTS_S, QUESTION_S, ask_agent, remembered_answer
 from reprokit.host.system import interrupts, private_names
 from reprokit.host.system.child_question import NoAnswer, ask_child, end_children
 
 
 @dataclass(frozen=True)
-class Environment:
+class MachineFacts:
     """What is known of the machine and the interpreter."""
 
     facts: dict[str, Any]
@@ -35,9 +35,9 @@ class Environment:
 NO_PYTHON = "the command started no Python that imported torch"
 
 
-def collect(
+def collect_facts(
     python: str | None, folder: Path | None = None, why_none: str = NO_PYTHON, is_fresh: bool = True
-) -> Environment:
+) -> MachineFacts:
     """Ask all questions side by side; ``python`` is the target's interpreter, None (and why) where there is none.
 
     Unless ``is_fresh``, what an interpreter said of itself a moment ago need not be asked again.
@@ -54,16 +54,16 @@ def collect(
     if python:
         age_s = 0.0 if is_fresh else LASTS_S
         questions["inventory"] = lambda: json.loads(
-            remembered("inventory", python, lambda: _inventory(python, folder), age_s)
+            remembered_answer("inventory", python, lambda: _inventory(python, folder), age_s)
         )
-        questions["collect_env"] = lambda: remembered("collect_env", python, lambda: _collect_env(python), age_s)
+        questions["collect_env"] = lambda: remembered_answer("collect_env", python, lambda: _collect_env(python), age_s)
     facts: dict[str, Any] = {}
     missing: list[Missing] = []
     with ThreadPoolExecutor(max_workers=4) as pool:
         jobs = {name: pool.submit(question) for name, question in questions.items()}
         for name, job in jobs.items():
             try:
-                with interrupts.heard():
+                with interrupts.allowed():
                     facts[name] = job.result()
             except KeyboardInterrupt:  # the pool would wait for the children that we start
                 end_children()
@@ -75,7 +75,7 @@ def collect(
     inventory = facts.pop("inventory", {})
     facts.update(inventory.get("facts", {}))
     missing += [Missing(f"environment: {n}", w) for n, w in sorted(inventory.get("problems", {}).items())]
-    return Environment(facts, facts.pop("collect_env", ""), tuple(missing))
+    return MachineFacts(facts, facts.pop("collect_env", ""), tuple(missing))
 
 
 def _system() -> dict[str, Any]:

@@ -21,7 +21,7 @@ FOLDER = "simulated"
 _HEAD = re.compile(r"^[VDIWEF]\d{4} ")
 
 
-def check(
+def compare_with_simulation(
     request: Request, seen: Observation, verdict: Verdict, run_path: Path, show: supervise.Show | None
 ) -> Observation:
     """Give ``seen`` with what a simulation of the same GPU said otherwise; it is kept in ``simulated.json`` too."""
@@ -31,14 +31,14 @@ def check(
     asked = dataclasses.replace(
         request, gpu=gpu, beside=None, device=None, weights="auto", kernels="none", compares=False
     )
-    outcome = supervise.run(asked, folder, show)
+    outcome = supervise.run_target_once(asked, folder, show)
     if outcome.is_interrupted:
         raise KeyboardInterrupt
-    other = observation_reader.observe(asked, outcome, folder, observation_reader.read_journals(folder))
+    other = observation_reader.read_observation_of(asked, outcome, folder, observation_reader.read_journals(folder))
     ended = judge(other)
     sides = (
-        simulated_vs_real.ran(verdict, sign(verdict, seen), seen, generated(run_path)),
-        simulated_vs_real.ran(ended, sign(ended, other), other, generated(folder)),
+        simulated_vs_real.summarise_run(verdict, sign(verdict, seen), seen, generated_kernels_of(run_path)),
+        simulated_vs_real.summarise_run(ended, sign(ended, other), other, generated_kernels_of(folder)),
     )
     rows = simulated_vs_real.disagreements(*sides)
     told = {"gpu": gpu, "disagreements": list(rows), "device": sides[0].title, "simulation": sides[1].title,
@@ -48,7 +48,7 @@ def check(
     return dataclasses.replace(seen, beside=rows or (f"a simulation of this GPU agrees: {count}, the same ending",))
 
 
-def generated(run_path: Path) -> list[str]:
+def generated_kernels_of(run_path: Path) -> list[str]:
     """The modules that Inductor generated, as TORCH_TRACE has them."""
     found = []
     for path in sorted((run_path / "trace").glob("*.log")):

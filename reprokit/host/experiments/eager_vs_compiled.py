@@ -14,14 +14,14 @@ from reprokit.host.run import observation_reader, run_directory, supervise
 from reprokit.host.system import deletion
 
 
-def watched(request: Request, run_path: Path) -> Request:
+def run_watched(request: Request, run_path: Path) -> Request:
     """The request whose results are written down for a comparison."""
     if not request.compares:
         return request
     return dataclasses.replace(request, variables={**request.variables, **in_role("compiled", run_path)})
 
 
-def check(
+def compare_with_eager(
     request: Request, seen: Observation, run_path: Path, missing: list[Missing], show: supervise.Show | None
 ) -> Observation:
     """Run eager, and what else it takes to know which side is wrong; gives ``seen`` with the comparison."""
@@ -35,7 +35,7 @@ def check(
         if eager.comparison is None:
             why = eager.stderr_tail.strip().splitlines()[-1:] or [f"exit status {eager.exit_status}"]
             missing.append(
-                Missing("comparison with eager", f"the run without torch.compile failed: {cuts.head(why[0], 300)}")
+                Missing("comparison with eager", f"the run without torch.compile failed: {cuts.cut_head(why[0], 300)}")
             )
             return seen
         found = eager.comparison
@@ -46,10 +46,10 @@ def check(
                 found = ask(role).comparison or found
         return dataclasses.replace(seen, comparison=found)
     finally:
-        forget(run_path)
+        forget_results(run_path)
 
 
-def forget(run_path: Path) -> None:
+def forget_results(run_path: Path) -> None:
     """Delete what the runs gave."""
     deletion.delete(run_path / RESULTS, inside=run_path)
 
@@ -68,7 +68,9 @@ class _Asker:
         changed = {**self._request.variables, **in_role(role, self._run_path), **extra}
         is_compiled = role == "compiled"
         request = dataclasses.replace(self._request, compile_it=is_compiled, has_trace=False, variables=changed)
-        outcome = supervise.run(request, folder, self._show)
+        outcome = supervise.run_target_once(request, folder, self._show)
         if outcome.is_interrupted:
             raise KeyboardInterrupt
-        return observation_reader.observe(request, outcome, folder, observation_reader.read_journals(folder))
+        return observation_reader.read_observation_of(
+            request, outcome, folder, observation_reader.read_journals(folder)
+        )

@@ -19,7 +19,7 @@ from reprokit.core.records.observation import Answer, Observation
 from reprokit.core.shared import cuts
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory, supervise
-from reprokit.host.run.run_outcome import Outcome
+from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import files
 
 SHORT_STALL_S = 20.0
@@ -73,14 +73,14 @@ QUESTIONS = (
 )
 
 
-def is_wanted(request: Request, verdict: Verdict, outcome: Outcome) -> bool:
+def is_wanted(request: Request, verdict: Verdict, outcome: RunOutcome) -> bool:
     """Only a hang leaves such questions, and only where running again is harmless or was asked for."""
     is_harmless = request.target.kind != "command" if request.escalate is None else request.escalate
     return verdict.kind == "hang" and is_harmless and not outcome.is_interrupted
 
 
-def ask(
-    request: Request, verdict: Verdict, first: Outcome, run_path: Path, show: supervise.Show | None
+def ask_follow_ups(
+    request: Request, verdict: Verdict, first: RunOutcome, run_path: Path, show: supervise.Show | None
 ) -> tuple[Answer, ...]:
     """Ask every question that is open, one short run each, below ``run_path/escalate``."""
     answers = []
@@ -95,15 +95,17 @@ def ask(
         shorter = dataclasses.replace(
             request, stall_s=stall_s, on_stall=stalls.END, deadline_s=deadline_s, has_trace=False
         )
-        outcome = supervise.run(question.change(shorter, folder), folder, show)
-        seen = observation_reader.observe(shorter, outcome, folder, observation_reader.read_journals(folder))
+        outcome = supervise.run_target_once(question.change(shorter, folder), folder, show)
+        seen = observation_reader.read_observation_of(
+            shorter, outcome, folder, observation_reader.read_journals(folder)
+        )
         answers.append(Answer(question.asks, _answer(question, seen, outcome, folder), outcome.seconds))
         if outcome.is_interrupted:
             break
     return tuple(answers)
 
 
-def _answer(question: Question, seen: Observation, outcome: Outcome, folder: Path) -> str:
+def _answer(question: Question, seen: Observation, outcome: RunOutcome, folder: Path) -> str:
     if outcome.is_interrupted:
         return "the run was interrupted"
     if question.name == "logs":
@@ -111,8 +113,10 @@ def _answer(question: Question, seen: Observation, outcome: Outcome, folder: Pat
         rows = [row for row in text.splitlines() if row.strip()]
         return "\n".join(rows[-LOG_LINES:]) or "nothing was logged"
     if seen.raised is not None:
-        link = frames.root(seen.raised)
-        return f"{link.type}: {cuts.head(link.message.strip().splitlines()[0], 500) if link.message.strip() else ''}"
+        link = frames.root_cause(seen.raised)
+        return (
+            f"{link.type}: {cuts.cut_head(link.message.strip().splitlines()[0], 500) if link.message.strip() else ''}"
+        )
     if outcome.is_stalled:
         return f"it hangs too: no progress for {outcome.quiet_s:.0f} s"
     if outcome.is_timed_out:
@@ -127,8 +131,8 @@ def check_eager(request: Request, seen: Observation, run_path: Path, show: super
     folder = run_path / "eager"
     run_directory.make_folders(folder)
     plain = dataclasses.replace(request, compile_it=False)
-    outcome = supervise.run(plain, folder, show)
-    eager = observation_reader.observe(plain, outcome, folder, observation_reader.read_journals(folder))
+    outcome = supervise.run_target_once(plain, folder, show)
+    eager = observation_reader.read_observation_of(plain, outcome, folder, observation_reader.read_journals(folder))
     if outcome.is_interrupted:
         return dataclasses.replace(seen, eager_detail="the run without torch.compile was interrupted")
     if outcome.is_timed_out:
@@ -142,9 +146,9 @@ def check_eager(request: Request, seen: Observation, run_path: Path, show: super
 
 def _eager_detail(eager: Observation) -> str:
     if eager.raised is not None:
-        root = frames.root(eager.raised)
+        root = frames.root_cause(eager.raised)
         line = next((row for row in root.message.splitlines() if row.strip()), "")
-        return f"{root.type}: {cuts.head(line.strip(), 200)}"
+        return f"{root.type}: {cuts.cut_head(line.strip(), 200)}"
     if eager.exit_status is not None and eager.exit_status < 0:
         return f"it died of signal {-eager.exit_status}"
     return f"it ended with exit status {eager.exit_status}"

@@ -22,18 +22,18 @@ import platformdirs
 from reprokit.core.judge.signature import ALGORITHM
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.observation import Observation
-from reprokit.host.probe.candidate import Judged, Limits, judged, request_for
-from reprokit.host.probe.client import Server, ServerLost
+from reprokit.host.probe.candidate import CandidateResult, ProbeLimits, judge_candidate, request_for
+from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.probe.fresh_process import run_cold
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.run.run_directory import KERNELS
 from reprokit.host.system import compiler_cache, deletion, files, interrupts
-from reprokit.host.system.progress import Standing
+from reprokit.host.system.progress import OperationStatus
 
 FILE = "kernels.json"
 DEADLINE_S = 120.0
 """Served seconds for one kernel; most take one or two."""
-LIMITS = Limits(DEADLINE_S, wants_stacks=True, is_kernel=True)
+LIMITS = ProbeLimits(DEADLINE_S, wants_stacks=True, is_kernel=True)
 NOBODY = Signature("", "", ALGORITHM)
 PTXAS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 """Variables that name another ptxas than that of the wheel."""
@@ -52,26 +52,26 @@ class Compiled:
     peak_rss_bytes: int = 0
 
 
-def listed(journals: Journals, run_path: Path) -> list[str]:
+def listed_kernels(journals: Journals, run_path: Path) -> list[str]:
     """The programs that a run left, in the order in which they were generated."""
     found = [Path(str(file)).name for event in journals.all("kernel") for file in event.get("files") or ()]
     return [name for name in dict.fromkeys(found) if (run_path / KERNELS / name).is_file()]
 
 
-def check(
+def check_kernels(
     seen: Observation, journals: Journals, run_path: Path, python: str, which: str,
-    show: Callable[[Standing], None] | None = None,
+    show: Callable[[OperationStatus], None] | None = None,
 ) -> Observation:  # fmt: skip
     """Compile them, all or those that are new, and give the observation of the first that fails, or what it was."""
-    names = listed(journals, run_path)
+    names = listed_kernels(journals, run_path)
     known = _Known(python)
     texts = {name: files.read_text(run_path / KERNELS / name) for name in names}
     asked = [n for n in names if which == "all" or not known.has(texts[n])]
     done = {n: Compiled(n, "not compiled" if n in asked else "known") for n in names}
-    failed: dict[str, Judged] = {}
-    standing = Standing()
+    failed: dict[str, CandidateResult] = {}
+    standing = OperationStatus()
 
-    def note(name: str, one: Judged) -> None:
+    def note(name: str, one: CandidateResult) -> None:
         is_fine = one.verdict.kind == "ok"
         answer = "compiled" if is_fine else one.verdict.kind
         title = "" if is_fine else one.signature.title
@@ -103,7 +103,7 @@ def check(
 
 
 def compile_all(
-    programs: Iterable[tuple[str, str]], python: str, folder: Path, note: Callable[[str, Judged], None],
+    programs: Iterable[tuple[str, str]], python: str, folder: Path, note: Callable[[str, CandidateResult], None],
     deadline_s: float = DEADLINE_S,
 ) -> None:  # fmt: skip
     """Run each program in a forked child, on as many servers as there are processors; ``note`` hears each as it ends."""
@@ -117,7 +117,7 @@ def compile_all(
     def serve(number: int) -> None:
         place = folder / f"kernel-server-{number}"
         try:
-            with Server(place, python, "triton") as server:
+            with ProbeServer(place, python, "triton") as server:
                 while True:
                     name, text = waiting.get_nowait()
                     note(name, _one(server, text, python, limits))
@@ -129,12 +129,12 @@ def compile_all(
     at_once = min(len(os.sched_getaffinity(0)), count)
     if not at_once:
         return
-    with interrupts.heard(), ThreadPoolExecutor(at_once) as pool:
+    with interrupts.allowed(), ThreadPoolExecutor(at_once) as pool:
         for ended in [pool.submit(serve, number) for number in range(at_once)]:
             ended.result()
 
 
-def _one(server: Server, text: str, python: str, limits: Limits) -> Judged:
+def _one(server: ProbeServer, text: str, python: str, limits: ProbeLimits) -> CandidateResult:
     """Once more where the server was lost; whose problem it is then is that of the whole step."""
     for is_last in (False, True):
         try:
@@ -144,7 +144,7 @@ def _one(server: Server, text: str, python: str, limits: Limits) -> Judged:
                 raise
             continue
         try:
-            return judged(request_for(folder / "repro.py", python, limits), outcome, folder, NOBODY)
+            return judge_candidate(request_for(folder / "repro.py", python, limits), outcome, folder, NOBODY)
         finally:
             deletion.delete(folder, inside=server.folder)
     raise AssertionError  # not reached
@@ -165,7 +165,7 @@ class _Known:
     def __init__(self, python: str) -> None:
         more = [os.environ.get(name, "") for name in PTXAS]
         more += [str(os.stat(p).st_mtime_ns) for p in more if p and os.path.exists(p)]
-        state = compiler_cache.state_of(python, "triton/__init__.py", more)
+        state = compiler_cache.interpreter_state(python, "triton/__init__.py", more)
         self._folder = Path(platformdirs.user_cache_dir("reprokit")) / "kernels" / state
 
     def has(self, text: str) -> bool:

@@ -14,28 +14,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reprokit.core.experiments import nvidia_architectures
-from reprokit.core.experiments.nvidia_architectures import Arch
+from reprokit.core.experiments.nvidia_architectures import NvidiaArchitecture
 from reprokit.core.shared import gpus
 from reprokit.core.shared.errors import BadInput
 from reprokit.core.shared.source import triton_programs as programs
 from reprokit.host.environment import agent_question
 from reprokit.host.experiments import kernel_checks
-from reprokit.host.probe.candidate import Judged
+from reprokit.host.probe.candidate import CandidateResult
 from reprokit.host.run import launch, run_directory
 from reprokit.host.run.run_directory import KERNELS
 from reprokit.host.system import child_question, files
-from reprokit.host.system.progress import Standing
+from reprokit.host.system.progress import OperationStatus
 
 VERSION_S = 20.0
 MODULE_S = 180.0
 
 
 @dataclass(frozen=True)
-class Cell:
+class MatrixCell:
     """What one architecture came to with one ptxas."""
 
     kernel: str
-    arch: Arch
+    arch: NvidiaArchitecture
     ptxas: str
     """Empty: the one that lies in Triton's own package."""
     answer: str
@@ -51,7 +51,7 @@ class Cell:
 
 
 @dataclass
-class Remedy:
+class KernelRemedy:
     """One way out for an architecture that fails."""
 
     words: str
@@ -63,8 +63,8 @@ class Remedy:
 class Matrix:
     """All cells, and remedies by ``(architecture, ptxas)`` of those that fail."""
 
-    cells: list[Cell] = field(default_factory=list)
-    remedies: dict[tuple[str, str], list[Remedy]] = field(default_factory=dict)
+    cells: list[MatrixCell] = field(default_factory=list)
+    remedies: dict[tuple[str, str], list[KernelRemedy]] = field(default_factory=dict)
 
 
 def find_ptxas(path: str) -> tuple[str, str]:
@@ -93,7 +93,7 @@ def read_kernels(file: Path, name: str, python: str, folder: Path) -> dict[str, 
     except UnicodeDecodeError as problem:
         raise BadInput(f"{file} is no Python source") from problem
     try:
-        found = programs.find(text)
+        found = programs.find_kernels(text)
     except (SyntaxError, ValueError, RecursionError) as problem:
         raise BadInput(f"{file} does not parse: {problem}") from problem
     if found:
@@ -114,7 +114,7 @@ def _by_agent(verb: str, file: Path, name: str, python: str, folder: Path) -> di
     """Have the agent turn kernels into programs, which takes torch; the device that it asks for is any."""
     run_directory.make_folders(folder)
     gpu = dataclasses.asdict(gpus.GPUS["h100"])
-    more = {**launch.simulation(gpu), "REPROKIT_RUN_DIR": str(folder)}
+    more = {**launch.simulation_variables(gpu), "REPROKIT_RUN_DIR": str(folder)}
     try:
         told: dict[str, list[str]] = agent_question.ask_agent(
             python, [verb, str(file.resolve())], MODULE_S, folder, more
@@ -130,23 +130,27 @@ def _by_agent(verb: str, file: Path, name: str, python: str, folder: Path) -> di
     return {Path(one).stem: files.read_text(folder / KERNELS / one) for names in wanted.values() for one in names}
 
 
-def fill(
-    texts: dict[str, str], archs: Sequence[Arch], tools: Sequence[str], python: str, folder: Path, deadline_s: float,
-    show: Callable[[Standing], None] = lambda standing: None,
+def fill_matrix(
+    texts: dict[str, str], archs: Sequence[NvidiaArchitecture], tools: Sequence[str], python: str, folder: Path, deadline_s: float,
+    show: Callable[[OperationStatus], None] = lambda standing: None,
 ) -> Matrix:  # fmt: skip
     """Compile each kernel for each architecture with each ptxas, then look for what helps those that fail."""
     found = Matrix()
     wanted = [(name, arch, tool) for name in texts for arch in archs for tool in tools]
     found.cells = _compiled(texts, wanted, python, folder, deadline_s, show)
     known = {(c.kernel, c.arch, c.ptxas): c for c in found.cells}
-    ways: dict[tuple[str, str], list[tuple[str, Arch, str]]] = {}
-    failing: dict[tuple[str, str], Cell] = {}
+    ways: dict[tuple[str, str], list[tuple[str, NvidiaArchitecture, str]]] = {}
+    failing: dict[tuple[str, str], MatrixCell] = {}
     for cell in found.cells:
         key = (cell.arch.name, cell.ptxas)
         if cell.is_fine or key in failing:  # one kernel stands for all that fail there
             continue
         failing[key] = cell
-        others = [a for a in (nvidia_architectures.plain(cell.arch), nvidia_architectures.clamped(cell.arch)) if a]
+        others = [
+            a
+            for a in (nvidia_architectures.plain_architecture(cell.arch), nvidia_architectures.nearest_known(cell.arch))
+            if a
+        ]
         ways[key] = [(cell.kernel, arch, cell.ptxas) for arch in others]
         ways[key] += [(cell.kernel, cell.arch, t) for t in dict.fromkeys([*tools, *_around()]) if t != cell.ptxas]
     new = dict.fromkeys(way for rows in ways.values() for way in rows if way not in known)
@@ -156,19 +160,19 @@ def fill(
     return found
 
 
-def _remedy(wanted: Cell, cell: Cell) -> Remedy:
+def _remedy(wanted: MatrixCell, cell: MatrixCell) -> KernelRemedy:
     if cell.ptxas != wanted.ptxas:
         words = f"use {cell.ptxas or 'the ptxas in the package of Triton'}"
     else:
         words = f"compile for {cell.arch.name}"
     if not cell.is_fine:
-        return Remedy(words, False, cell.said)
+        return KernelRemedy(words, False, cell.said)
     if not nvidia_architectures.runs_on(cell.arch, wanted.arch.capability):
         major, minor = divmod(wanted.arch.capability, 10)
-        return Remedy(
+        return KernelRemedy(
             words, False, f"it compiles, and its cubin does not run on a device of capability {major}.{minor}"
         )
-    return Remedy(words, True)
+    return KernelRemedy(words, True)
 
 
 def _around() -> list[str]:
@@ -178,26 +182,28 @@ def _around() -> list[str]:
 
 
 def _compiled(
-    texts: dict[str, str], wanted: Sequence[tuple[str, Arch, str]], python: str, folder: Path, deadline_s: float,
-    show: Callable[[Standing], None],
-) -> list[Cell]:  # fmt: skip
-    done: dict[str, Judged] = {}
-    standing = Standing()
+    texts: dict[str, str], wanted: Sequence[tuple[str, NvidiaArchitecture, str]], python: str, folder: Path, deadline_s: float,
+    show: Callable[[OperationStatus], None],
+) -> list[MatrixCell]:  # fmt: skip
+    done: dict[str, CandidateResult] = {}
+    standing = OperationStatus()
 
-    def note(name: str, one: Judged) -> None:
+    def note(name: str, one: CandidateResult) -> None:
         done[name] = one
         standing.words = f"{len(done)} of {len(wanted)} compiled"
         show(standing)
 
-    variants = [programs.variant(texts[k], a.capability, a.exact, t) for k, a, t in wanted]
+    variants = [programs.program_variant(texts[k], a.capability, a.exact, t) for k, a, t in wanted]
     kernel_checks.compile_all(
         ((str(n), v) for n, v in enumerate(variants)), python, folder, note, deadline_s=deadline_s
     )
     return [_cell(*wanted[n], done[str(n)]) for n in range(len(wanted))]
 
 
-def _cell(kernel: str, arch: Arch, ptxas: str, one: Judged) -> Cell:
+def _cell(kernel: str, arch: NvidiaArchitecture, ptxas: str, one: CandidateResult) -> MatrixCell:
     if one.verdict.kind == "ok":
-        return Cell(kernel, arch, ptxas, "compiled", seconds=one.seconds)
+        return MatrixCell(kernel, arch, ptxas, "compiled", seconds=one.seconds)
     said = one.verdict.reason.partition(": ")[2] or one.verdict.reason
-    return Cell(kernel, arch, ptxas, one.verdict.kind, one.verdict.phase or "", said, one.signature.title, one.seconds)
+    return MatrixCell(
+        kernel, arch, ptxas, one.verdict.kind, one.verdict.phase or "", said, one.signature.title, one.seconds
+    )

@@ -8,21 +8,37 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reprokit.core.experiments.ablation import EAGER, OWN_PASSES, RUNGS, Ablation, Rung, Step, of_own
-from reprokit.core.experiments.ablation import read as read_ablation
+from reprokit.core.experiments.ablation import (
+    EAGER,
+    OWN_PASSES,
+    VARIANTS,
+    Ablation,
+    AblationStep,
+    CompileVariant,
+    of_own,
+    read_ablation,
+)
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared import cuts, result_comparison
 from reprokit.core.shared.contract.journal_format import Event
-from reprokit.host.probe.candidate import PLAIN, RESULTS, SAME_RANDOM, Judged, Limits, judged, request_for
-from reprokit.host.probe.client import Server, ServerLost
+from reprokit.host.probe.candidate import (
+    PLAIN,
+    RESULTS,
+    SAME_RANDOM,
+    CandidateResult,
+    ProbeLimits,
+    judge_candidate,
+    request_for,
+)
+from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader
-from reprokit.host.run.run_outcome import Outcome
+from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import deletion, files
 
-IN_CAPTURE = tuple(r for r in RUNGS if r.group == "backends" or r.name == "dynamic=False")
+IN_CAPTURE = tuple(r for r in VARIANTS if r.group == "backends" or r.name == "dynamic=False")
 GRAPH_PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
 SUBSYSTEMS = {
     "inductor": (*GRAPH_PASSES, "lowerings"), "fx-passes": GRAPH_PASSES, "decompositions": ("decomposition",),
@@ -36,32 +52,36 @@ Show = Callable[[str], None]
 """Called with the name of what is tried now."""
 
 
-class Ladder:
+class AblationRunner:
     """The ladder of one failure, of a factory target or of a program's text."""
 
-    def __init__(self, server: Server, program: Request | str, wanted: Signature, limits: Limits, python: str) -> None:
+    def __init__(
+        self, server: ProbeServer, program: Request | str, wanted: Signature, limits: ProbeLimits, python: str
+    ) -> None:
         self._server, self._program, self._wanted, self._python = server, program, wanted, python
         self._limits = dataclasses.replace(limits, stop=None)
-        self._plain: Judged | None = None
+        self._plain: CandidateResult | None = None
         """The eager run, when the results that the others are compared with are there."""
 
-    def climb(self, rungs: Iterable[Rung], show: Show = lambda name: None) -> Ablation:
+    def climb(self, rungs: Iterable[CompileVariant], show: Show = lambda name: None) -> Ablation:
         """Ask every ablation step; one whose server is lost has no answer."""
         steps = []
         for rung in rungs:
             show(rung.name)
             try:
                 found = self.ask(rung)
-                step = Step(
+                step = AblationStep(
                     rung.name, rung.group, found.answer, found.verdict.kind, found.signature.title,
                     round(found.seconds, 2), round(found.cpu_s, 2),
                 )  # fmt: skip
             except ServerLost as problem:
-                step = Step(rung.name, rung.group, same_failure.UNRESOLVED, "unknown", cuts.head(str(problem), 200))
+                step = AblationStep(
+                    rung.name, rung.group, same_failure.UNRESOLVED, "unknown", cuts.cut_head(str(problem), 200)
+                )
             steps.append(step)
         return Ablation(tuple(steps))
 
-    def ask(self, rung: Rung) -> Judged:
+    def ask(self, rung: CompileVariant) -> CandidateResult:
         """Judge the program as ``rung`` compiles it."""
         if not self._limits.compares:
             least_s = WHOLE_S if rung is OWN_PASSES else 0.0
@@ -103,7 +123,7 @@ class Ladder:
         return self._bisected(asked, high)[1] if high - low == 1 else ""
 
     def _answer_at(self, asked: Mapping[str, Any], most: int) -> str:
-        return self.ask(Rung("", "", {"bisect": {**asked, "most": most}})).answer
+        return self.ask(CompileVariant("", "", {"bisect": {**asked, "most": most}})).answer
 
     def _bisected(self, asked: Mapping[str, Any], most: int | None) -> tuple[int, str]:
         """How often the subsystem is applied, and what was applied at number ``most``."""
@@ -120,7 +140,7 @@ class Ladder:
     def departure(self) -> str:
         """The first graph that departs from eager by itself, and the first operator in it, as words."""
         found = self._heard("departs", "compiled", {"graphs": True})
-        return result_comparison.departure(found[0]) if found else ""
+        return result_comparison.first_departure(found[0]) if found else ""
 
     def _heard(self, name: str, role: str, overrides: Any) -> list[Event]:
         """The events called ``name`` of a compiled run."""
@@ -135,11 +155,11 @@ class Ladder:
         is_eager: bool = False,
         read: Callable[[observation_reader.Journals], None] | None = None,
         least_s: float = 0.0,
-    ) -> Judged:
+    ) -> CandidateResult:
         limits = dataclasses.replace(self._limits, deadline_s=max(self._limits.deadline_s, least_s))
         if role:
             overrides = {**overrides, "configs": {**overrides.get("configs", {}), **SAME_RANDOM["configs"]}}
-        outcome: Outcome
+        outcome: RunOutcome
         folder: Path
         if isinstance(self._program, str):
             outcome, folder = self._server.run(self._program, limits, is_eager, role, overrides)
@@ -150,7 +170,7 @@ class Ladder:
         try:
             if read:
                 read(observation_reader.read_journals(folder))
-            return judged(request, outcome, folder, self._wanted)
+            return judge_candidate(request, outcome, folder, self._wanted)
         finally:
             deletion.delete(folder, inside=self._server.folder)
 
@@ -160,7 +180,7 @@ def one_of(subsystem: str, name: str) -> str:
     return f"it takes one of the {subsystem.replace('_', ' ')}: `{name}`"
 
 
-def load(run_path: Path) -> Ablation | None:
+def load_ablation(run_path: Path) -> Ablation | None:
     """What an earlier climb left in a run directory."""
     if told := files.read_object(run_path / FILE):
         with contextlib.suppress(ValueError):
@@ -168,14 +188,14 @@ def load(run_path: Path) -> Ablation | None:
     return None
 
 
-def in_capture(ladder: Ladder, seen: Observation, show: Show) -> Ablation:
+def in_capture(ladder: AblationRunner, seen: Observation, show: Show) -> Ablation:
     """The ablation steps that every capture of a failure asks."""
     return ladder.climb((*of_own(seen), *IN_CAPTURE), show)
 
 
-def everything(ladder: Ladder, seen: Observation, show: Show) -> Ablation:
+def ablate_everything(ladder: AblationRunner, seen: Observation, show: Show) -> Ablation:
     """All ablation steps, and below the first backend that fails the one pass, decomposition or lowering that it takes."""
-    found = ladder.climb((*of_own(seen), *RUNGS), show)
+    found = ladder.climb((*of_own(seen), *VARIANTS), show)
     if found.own:
         return found
     with contextlib.suppress(ServerLost):

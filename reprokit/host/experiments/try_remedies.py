@@ -15,8 +15,8 @@ from reprokit.core.judge.stacks import frames
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.host.experiments import run_ablation
-from reprokit.host.probe.candidate import Limits
-from reprokit.host.probe.client import Server, ServerLost
+from reprokit.host.probe.candidate import ProbeLimits
+from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader
 from reprokit.host.system import deletion
@@ -26,7 +26,7 @@ AS_GOOD = 0.95
 
 
 @dataclass(frozen=True)
-class Tried:
+class RemedyResult:
     """What one remedy came to."""
 
     name: str
@@ -52,7 +52,7 @@ class Tried:
 class Workarounds:
     """All that was tried."""
 
-    tried: list[Tried] = field(default_factory=list)
+    tried: list[RemedyResult] = field(default_factory=list)
     as_it_is: speedup.Gain | None = None
     """Of a healthy target: how much its compile gains."""
     compile_s: float = 0.0
@@ -80,17 +80,17 @@ class Workarounds:
         return f"{best.name} avoids it" + (f" and is {best.gain}." if best.gain else ".")
 
 
-class Tryer:
+class RemedyRunner:
     """Tries remedies on one program, in forked children of a server."""
 
     def __init__(
-        self, server: Server, program: Request | str, wanted: Signature, limits: Limits, python: str,
+        self, server: ProbeServer, program: Request | str, wanted: Signature, limits: ProbeLimits, python: str,
         show: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._server, self._program, self._show = server, program, show
         self._wanted = wanted
         self._compares = dataclasses.replace(limits, compares=True)
-        self._ladder = run_ablation.Ladder(server, program, wanted, self._compares, python)
+        self._ladder = run_ablation.AblationRunner(server, program, wanted, self._compares, python)
 
     def all(self, verdict: Verdict, seen: Observation, compile: dict[str, Any]) -> Workarounds:
         """Try what is worth a try; of a healthy program, measure whether its compile is worth it."""
@@ -99,29 +99,29 @@ class Tryer:
             found.as_it_is, found.compile_s = self._measured({})
             return found
         with contextlib.closing(self._ladder):
-            for remedy in remedies.of(verdict, seen, compile):
+            for remedy in remedies.remedies_for(verdict, seen, compile):
                 self._show(remedy.name)
                 try:
                     found.tried.append(self._try(remedy))
                 except ServerLost as problem:
-                    found.tried.append(Tried(remedy.name, remedy.code, same_failure.UNRESOLVED, str(problem)))
+                    found.tried.append(RemedyResult(remedy.name, remedy.code, same_failure.UNRESOLVED, str(problem)))
         return found
 
-    def _try(self, remedy: Remedy) -> Tried:
+    def _try(self, remedy: Remedy) -> RemedyResult:
         if remedy.overrides.get("region") and isinstance(self._program, str):
-            return Tried(remedy.name, "", "", "a small program has no layers")
+            return RemedyResult(remedy.name, "", "", "a small program has no layers")
         if remedy.is_eager:
             judged = self._ladder.ask(ablation.EAGER)
             code = remedy.code if judged.answer == same_failure.PASSES else ""
-            return Tried(remedy.name, code, judged.answer, "", judged.cpu_s)
-        judged = self._ladder.ask(ablation.Rung(remedy.name, "remedies", remedy.overrides))
+            return RemedyResult(remedy.name, code, judged.answer, "", judged.cpu_s)
+        judged = self._ladder.ask(ablation.CompileVariant(remedy.name, "remedies", remedy.overrides))
         if judged.verdict.cause == "BadTarget" and judged.seen.raised is not None:
-            return Tried(remedy.name, "", "", frames.root(judged.seen.raised).message)
+            return RemedyResult(remedy.name, "", "", frames.root_cause(judged.seen.raised).message)
         if judged.answer != same_failure.PASSES:
-            return Tried(remedy.name, "", judged.answer, judged.signature.title, judged.cpu_s)
+            return RemedyResult(remedy.name, "", judged.answer, judged.signature.title, judged.cpu_s)
         told = judged.seen.comparison.says if judged.seen.comparison else ""
         gain, _ = self._measured(remedy.overrides)
-        return Tried(remedy.name, remedy.code, judged.answer, "", round(judged.cpu_s, 2), gain, told)
+        return RemedyResult(remedy.name, remedy.code, judged.answer, "", round(judged.cpu_s, 2), gain, told)
 
     def _measured(self, overrides: Any) -> tuple[speedup.Gain | None, float]:
         """How fast it is beside eager, and the seconds of its first pass."""
@@ -135,7 +135,7 @@ class Tryer:
             told = journals.last("speed")
             if not isinstance(told.get("eager"), list) or not isinstance(told.get("compiled"), list):
                 return None, outcome.seconds
-            return speedup.gain(told["eager"], told["compiled"]), _first_pass_s(journals)
+            return speedup.measure_gain(told["eager"], told["compiled"]), _first_pass_s(journals)
         finally:
             deletion.delete(folder, inside=self._server.folder)
 

@@ -7,27 +7,36 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from reprokit.core.experiments.ablation import EAGER, RUNGS, Ablation, of_own
+from reprokit.core.experiments.ablation import EAGER, VARIANTS, Ablation, of_own
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.signature import sign
 from reprokit.core.judge.verdict import judge
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.observation import Observation
-from reprokit.core.shared.operators import operator
+from reprokit.core.shared.operators import plain_operator
 from reprokit.host.experiments import run_ablation
-from reprokit.host.experiments.run_ablation import SUBSYSTEMS, Ladder, Show
-from reprokit.host.minimize.oracle import Oracle, Spent
-from reprokit.host.minimize.starting_points import Start
-from reprokit.host.probe.candidate import PLAIN, RESULTS, Judged, Limits, ask_roles, judged, overrides_for, request_for
-from reprokit.host.probe.client import Server, ServerLost
+from reprokit.host.experiments.run_ablation import SUBSYSTEMS, AblationRunner, Show
+from reprokit.host.minimize.oracle import BudgetExhausted, Oracle
+from reprokit.host.minimize.starting_points import StartingPoint
+from reprokit.host.probe.candidate import (
+    PLAIN,
+    RESULTS,
+    CandidateResult,
+    ProbeLimits,
+    ask_roles,
+    judge_candidate,
+    overrides_for,
+    request_for,
+)
+from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.system import deletion
 
-BACKENDS = tuple(rung for rung in RUNGS if rung.group == "backends")
+BACKENDS = tuple(rung for rung in VARIANTS if rung.group == "backends")
 OWN = {"backend": "backend", "passes": "fx-passes"}
 """What of the program's own the failure needs -> the phase of it."""
 
 
-def locate(ladder: Ladder, seen: Observation, show: Show) -> tuple[Observation, Ablation]:
+def locate_begin(ladder: AblationRunner, seen: Observation, show: Show) -> tuple[Observation, Ablation]:
     """Give ``seen`` of wrong results with the first part of the compiler, and the operator, with which they begin."""
     found = run_ablation.in_capture(ladder, seen, show)
     located = _inside(ladder, seen, found, show)
@@ -41,7 +50,12 @@ def locate(ladder: Ladder, seen: Observation, show: Show) -> tuple[Observation, 
 
 
 def first_wrong(
-    starts: Sequence[Start], server: Server, wanted: Signature, limits: Limits, python: str, show: Show
+    starts: Sequence[StartingPoint],
+    server: ProbeServer,
+    wanted: Signature,
+    limits: ProbeLimits,
+    python: str,
+    show: Show,
 ) -> str:
     """The first program that gives wrong results of the same family; empty where none does."""
     for start in starts:
@@ -52,7 +66,7 @@ def first_wrong(
     return ""
 
 
-def alone(seen: Observation) -> Iterator[dict[str, Any]]:
+def isolating_overrides(seen: Observation) -> Iterator[dict[str, Any]]:
     """Overrides under which only what the signature names can make results wrong; those that leave out most, first."""
     part = seen.first_rung
     rung = next((r for r in BACKENDS if r.part == part and r.name != 'backend="inductor"'), None)
@@ -67,7 +81,7 @@ def alone(seen: Observation) -> Iterator[dict[str, Any]]:
         yield backend
 
 
-def leave_out_others(asker: Oracle, seen: Observation, starts: Sequence[Start]) -> None:
+def leave_out_others(asker: Oracle, seen: Observation, starts: Sequence[StartingPoint]) -> None:
     """Have each candidate compiled so that only what the signature names can be wrong, where a first program shows it so.
 
     Of two wrong operators in one graph, the reduction then keeps the one that was signed. Where the budget ends first,
@@ -76,8 +90,8 @@ def leave_out_others(asker: Oracle, seen: Observation, starts: Sequence[Start]) 
     if not asker.limits.compares:
         return
     usual = asker.limits
-    with contextlib.suppress(Spent):
-        for overrides in alone(seen):
+    with contextlib.suppress(BudgetExhausted):
+        for overrides in isolating_overrides(seen):
             asker.limits = dataclasses.replace(usual, alone=overrides)
             for start in starts:
                 asker.status.trying = "whether what the signature names is wrong alone"
@@ -87,10 +101,10 @@ def leave_out_others(asker: Oracle, seen: Observation, starts: Sequence[Start]) 
     asker.limits = usual
 
 
-class Confirm:
+class LocationCheck:
     """Asks of a program that gives wrong results whether they begin where the signature says; of each program once."""
 
-    def __init__(self, server: Server, text: str, wanted: Signature, limits: Limits, python: str) -> None:
+    def __init__(self, server: ProbeServer, text: str, wanted: Signature, limits: ProbeLimits, python: str) -> None:
         self._server, self._text, self._wanted, self._python = server, text, wanted, python
         self._limits = dataclasses.replace(limits, alone={})
         self._located: Observation | None = None
@@ -101,13 +115,13 @@ class Confirm:
         """The program gives wrong results, and they begin elsewhere than those that are looked for."""
         return self._answer == same_failure.OTHER
 
-    def __call__(self, found: Judged) -> Judged:
+    def __call__(self, found: CandidateResult) -> CandidateResult:
         """Give ``found`` with where it begins, and with the answer that follows."""
         if found.answer != same_failure.SAME or not same_failure.is_located(self._wanted):
             return found
         if self._located is None:
             with contextlib.closing(
-                Ladder(self._server, self._text, self._wanted, self._limits.eased(), self._python)
+                AblationRunner(self._server, self._text, self._wanted, self._limits.eased(), self._python)
             ) as ladder:
                 try:
                     self._located = _inside(ladder, found.seen, _first_backend(ladder, found.seen))
@@ -124,7 +138,7 @@ class Confirm:
         return dataclasses.replace(found, answer=self._answer, verdict=verdict, signature=signature, seen=seen)
 
 
-def _first_backend(ladder: Ladder, seen: Observation) -> Ablation:
+def _first_backend(ladder: AblationRunner, seen: Observation) -> Ablation:
     """The ablation up to the first backend that shows the failure."""
     found = Ablation()
     for rung in (*of_own(seen), *BACKENDS):
@@ -134,7 +148,7 @@ def _first_backend(ladder: Ladder, seen: Observation) -> Ablation:
     return found
 
 
-def _inside(ladder: Ladder, seen: Observation, found: Ablation, show: Show = lambda name: None) -> Observation:
+def _inside(ladder: AblationRunner, seen: Observation, found: Ablation, show: Show = lambda name: None) -> Observation:
     """``seen`` with the part of the compiler that the ablation names, and the one application in it that it takes."""
     first = found.first.part if found.first is not None and found.first is not EAGER else ""
     part = OWN.get(found.own, first)
@@ -144,7 +158,7 @@ def _inside(ladder: Ladder, seen: Observation, found: Ablation, show: Show = lam
     subsystems = SUBSYSTEMS.get(part, ())
     with contextlib.suppress(ServerLost):  # then only the part is known
         for name, without in _searches(subsystems):
-            if told := operator(ladder.blame(name, show, without)):
+            if told := plain_operator(ladder.blame(name, show, without)):
                 place = name
                 break
     return dataclasses.replace(seen, first_rung=part, departs=told, departs_in=place, fails_only_with=found.needs)
@@ -156,11 +170,11 @@ def _searches(subsystems: Sequence[str]) -> Iterable[tuple[str, Sequence[str]]]:
     yield from ((name, subsystems[n + 1 :]) for n, name in enumerate(subsystems[:-1]))
 
 
-def _ask(server: Server, text: str, wanted: Signature, limits: Limits, python: str) -> Judged:
-    def run(role: str) -> Judged:
+def _ask(server: ProbeServer, text: str, wanted: Signature, limits: ProbeLimits, python: str) -> CandidateResult:
+    def run(role: str) -> CandidateResult:
         outcome, folder = server.run(text, limits, role in PLAIN, role, overrides_for(role, limits))
         try:
-            return judged(request_for(folder / "repro.py", python, limits), outcome, folder, wanted)
+            return judge_candidate(request_for(folder / "repro.py", python, limits), outcome, folder, wanted)
         finally:
             deletion.delete(folder, inside=server.folder)
 

@@ -24,14 +24,14 @@ from reprokit.core.reduce import readable
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize import fail_by_itself, locate, program_source, proof, reducer, starting_points
-from reprokit.host.minimize.minimize_result import Minimized
-from reprokit.host.minimize.oracle import Oracle, Spent, lines_of
-from reprokit.host.probe.candidate import Limits, limits_for
-from reprokit.host.probe.client import Server, ServerLost
+from reprokit.host.minimize.minimize_result import MinimizeResult
+from reprokit.host.minimize.oracle import BudgetExhausted, Oracle, lines_of
+from reprokit.host.probe.candidate import ProbeLimits, limits_for
+from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.request.run_request import Request
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import deletion, files, interrupts, private_names
-from reprokit.host.system.progress import Standing
+from reprokit.host.system.progress import OperationStatus
 
 ENDLESS_REPEATS = 2_000
 """So often must a probe trace one line for an endless loop: enough to tell, soon enough to ask often."""
@@ -49,7 +49,7 @@ SERVER = "server"
 
 
 @dataclass(frozen=True)
-class Case:
+class MinimizeCase:
     """What is to be minimized."""
 
     verdict: Verdict
@@ -70,7 +70,7 @@ class Case:
 
 def case_of(
     request: Request, verdict: Verdict, signature: Signature, seen: Observation, journals: Journals, run_path: Path
-) -> Case:
+) -> MinimizeCase:
     """The case of a run on this machine."""
     python = request.python
     if request.target.kind == "command":
@@ -79,7 +79,7 @@ def case_of(
     source = program_source.own_source(request, journals)
     is_training = request.train or bool(journals.last("target").get("train"))
     is_fake = journals.last("weights").get("kind") == "fake"
-    return Case(
+    return MinimizeCase(
         verdict, signature, seen, run_path, python, source, is_training, is_fake, request.line_repeats, request.gpu,
         request.proofs,
     )  # fmt: skip
@@ -100,10 +100,10 @@ def why_not(verdict: Verdict) -> str:
     return f"the verdict is {verdict.kind}, and no signature says what a smaller program should show"
 
 
-def minimize(
-    case: Case, server: Server, budget_s: float, resume: bool = False,
-    show: Callable[[Standing], None] | None = None, say: Callable[[str], None] = lambda text: None,
-) -> Minimized:  # fmt: skip
+def minimize_case(
+    case: MinimizeCase, server: ProbeServer, budget_s: float, resume: bool = False,
+    show: Callable[[OperationStatus], None] | None = None, say: Callable[[str], None] = lambda text: None,
+) -> MinimizeResult:  # fmt: skip
     """Reduce what a run directory recorded; a reduction that fails says in its notes how far it came.
 
     ``budget_s`` is wall-clock time of all but the proof: the start of the server, the search for a first program that
@@ -113,7 +113,7 @@ def minimize(
     if not resume:
         deletion.delete(folder, inside=case.run_path)
     folder.mkdir(exist_ok=True)
-    found = Minimized(budget_s=budget_s)
+    found = MinimizeResult(budget_s=budget_s)
     began = time.monotonic()
     verdict = case.verdict
     starts, redactor = starts_of(case), private_names.redactor()
@@ -121,10 +121,10 @@ def minimize(
     with contextlib.ExitStack() as stack:
         asker = Oracle(folder, server, case.signature, limits_of(case), case.python, show)
         stack.callback(asker.close)
-        job = reducer.Ladder(asker, found, folder, verdict, case.seen)
+        job = reducer.Reducer(asker, found, folder, verdict, case.seen)
         job.ends = asker.ends = began + budget_s
         try:
-            with interrupts.heard():
+            with interrupts.allowed():
                 locate.leave_out_others(asker, case.seen, starts)
                 _until_proved(case, job, asker, server, found, starts, redactor, say)
         except KeyboardInterrupt:
@@ -135,7 +135,7 @@ def minimize(
             found.notes.append(f"it ended early, by a defect of reprokit: {problem!r}")
         found.probes, found.asked, found.rate = asker.status.probes, asker.status.asked, asker.rate
     if found.text:
-        found.text = job.finished or redactor.python(readable.layout(found.text, case.signature.title, verdict.kind))
+        found.text = job.finished or redactor.python(readable.lay_out(found.text, case.signature.title, verdict.kind))
     found.cpu_s = round(server.cpu_s + time.process_time() - own_cpu_s, 2)
     found.seconds = round(time.monotonic() - began, 1)
     _leave(folder, found)
@@ -143,7 +143,7 @@ def minimize(
 
 
 def _until_proved(
-    case: Case, job: reducer.Ladder, asker: Oracle, server: Server, found: Minimized, starts: list[starting_points.Start],
+    case: MinimizeCase, job: reducer.Reducer, asker: Oracle, server: ProbeServer, found: MinimizeResult, starts: list[starting_points.StartingPoint],
     redactor: Redactor, say: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Reduce and prove; once more when fresh processes say that forked ones misled, or that the failure is flaky."""
@@ -152,7 +152,7 @@ def _until_proved(
         is_spent, job.finished, found.unproved = False, "", ""
         try:
             job.run(starts)
-        except Spent:
+        except BudgetExhausted:
             is_spent = True
             found.is_complete = False
         if not found.text:
@@ -165,10 +165,10 @@ def _until_proved(
         usual = asker.limits
         asker.limits = dataclasses.replace(usual, alone={})  # all that is wrong in it is at work
         # what is proved is what leaves: redaction may change a text, and with it what the program does
-        job.finished = redactor.python(fail_by_itself.finished(case.verdict, case.signature, asker, found))
+        job.finished = redactor.python(fail_by_itself.make_it_fail(case.verdict, case.signature, asker, found))
         place, wanted = folder / "proof", case.signature
-        confirm = locate.Confirm(server, job.finished, wanted, asker.limits, case.python)
-        found.proof = proof.prove(
+        confirm = locate.LocationCheck(server, job.finished, wanted, asker.limits, case.python)
+        found.proof = proof.prove_program(
             job.finished, case.python, place, wanted, asker.limits, asker.rate, case.proofs, confirm=confirm
         )
         found.proof_s = round(found.proof_s + time.monotonic() - proves, 1)
@@ -194,35 +194,37 @@ def _until_proved(
         found.notes.append("the budget ended: this is the best so far; --resume goes on from it")
 
 
-def load(run_path: Path) -> Minimized | None:
+def load_minimized(run_path: Path) -> MinimizeResult | None:
     """What an earlier reduction left in a run directory."""
     if told := files.read_object(run_path / FOLDER / "minimize.json"):
         with contextlib.suppress(ValueError):
-            found: Minimized = from_json(Minimized, told)
+            found: MinimizeResult = from_json(MinimizeResult, told)
             return found
     return None
 
 
-def server_of(case: Case) -> Server:
+def server_of(case: MinimizeCase) -> ProbeServer:
     """The probe server of a case; it starts when it is asked first."""
     if case.seen.kernel:
-        return Server(case.run_path / SERVER, case.python, "triton")
-    return Server(case.run_path / SERVER, case.python, _depth(case.verdict, starts_of(case)), case.gpu)
+        return ProbeServer(case.run_path / SERVER, case.python, "triton")
+    return ProbeServer(case.run_path / SERVER, case.python, _depth(case.verdict, starts_of(case)), case.gpu)
 
 
-def starts_of(case: Case) -> list[starting_points.Start]:
+def starts_of(case: MinimizeCase) -> list[starting_points.StartingPoint]:
     """The programs that a reduction begins with."""
     if case.verdict.kind == "superlinear-compile":
         return starting_points.find_sized(case.source, str(case.seen.growth.get("knob") or ""))
     if case.seen.kernel:
         return starting_points.find_kernel(case.run_path, case.seen.kernel)
     is_wrong = case.verdict.kind == "wrong-result"
-    starts = starting_points.find(case.seen, case.run_path, case.source, case.is_training, case.is_fake, is_wrong)
+    starts = starting_points.find_starts(
+        case.seen, case.run_path, case.source, case.is_training, case.is_fake, is_wrong
+    )
     # what takes long is much of the same, which a loop in the source says in few lines; and each question takes long, too
     return sorted(starts, key=lambda s: lines_of(s.text)) if case.verdict.kind == "slow-compile" else starts
 
 
-def _depth(verdict: Verdict, starts: list[starting_points.Start]) -> str:
+def _depth(verdict: Verdict, starts: list[starting_points.StartingPoint]) -> str:
     """Not deeper than the failure lies: Inductor is not imported for somebody's own backend."""
     is_own = bool(starts) and all(s.graph is not None and s.graph.settings.get("backend") for s in starts)
     if is_own and verdict.phase == "backend":
@@ -231,7 +233,7 @@ def _depth(verdict: Verdict, starts: list[starting_points.Start]) -> str:
     return "build" if is_whole else DEPTHS.get(verdict.phase or "", "build")
 
 
-def limits_of(case: Case) -> Limits:
+def limits_of(case: MinimizeCase) -> ProbeLimits:
     verdict, seen = case.verdict, case.seen
     is_hang = verdict.kind == "hang"
     # what a cold run did before it hung, imports and all, is more than a warm one needs
@@ -257,11 +259,11 @@ def _stop(verdict: Verdict) -> str | None:
     if verdict.kind in ("exception", "crash", "hang"):
         return verdict.phase
     # what takes time is looked for in a whole part of the compiler
-    order = [p for p in ("fx-passes", "codegen", "cpp-build") if p in same_failure.part(verdict.phase)]
+    order = [p for p in ("fx-passes", "codegen", "cpp-build") if p in same_failure.compiler_part(verdict.phase)]
     return order[0] if order else verdict.phase
 
 
-def _leave(folder: Path, found: Minimized) -> None:
+def _leave(folder: Path, found: MinimizeResult) -> None:
     found.lines = lines_of(found.text)
     with contextlib.suppress(OSError):
         files.write_json(folder / "minimize.json", dataclasses.asdict(found))

@@ -14,7 +14,7 @@ PRIVATE_LINES = 20
 
 
 @dataclass
-class Minimized:
+class MinimizeResult:
     """What a reduction came to."""
 
     text: str = ""
@@ -63,7 +63,7 @@ class Minimized:
 
     def program(self) -> proven.Repro | proven.Candidate:
         """The program as what its proof makes it."""
-        return proven.classify(self.text, self.say(), self.proof, self.unproved)
+        return proven.classify_program(self.text, self.say(), self.proof, self.unproved)
 
     def spent(self) -> str:
         """What it took, beside the budget."""
@@ -79,13 +79,13 @@ class Minimized:
             "kernel": "the kernel that Inductor generated",
         }
         rows = [f"{self.lines} lines, cut out of {whence.get(self.level, 'the target')}" + (f" ({cut})" if cut else "")]
-        rows.append(proven.say(self.proof) if self.is_proved and self.proof else "not proved")
+        rows.append(proven.why_not_proven(self.proof) if self.is_proved and self.proof else "not proved")
         if not self.is_complete:
             rows.append("not yet minimal")
         return "; ".join(rows)
 
 
-def cost(text: str) -> tuple[int, int, int]:
+def repro_cost(text: str) -> tuple[int, int, int]:
     """What makes a repro worse: lines, names that only a compiler writes; characters; large numbers."""
     private = PRIVATE_LINES if "torch._C." in text or "higher_order" in text or "torch.ops.aten" in text else 0
     numbers = sum(int(n) for n in re.findall(r"\b\d{1,9}\b", text))

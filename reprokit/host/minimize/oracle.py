@@ -25,25 +25,25 @@ from reprokit.core.shared.errors import BadInput
 from reprokit.host.probe.candidate import (
     PLAIN,
     RESULTS,
-    Judged,
-    Limits,
+    CandidateResult,
+    ProbeLimits,
     ask_roles,
     ask_sizes,
-    judged,
+    judge_candidate,
     overrides_for,
     request_for,
 )
-from reprokit.host.probe.client import Server, ServerLost
+from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.probe.fresh_process import run_cold
 from reprokit.host.system import deletion, files
-from reprokit.host.system.progress import Standing
+from reprokit.host.system.progress import OperationStatus
 
 SLOW_EAGER_S = 1.0
 """A program whose eager run takes longer is asked in eager only when it shows the failure compiled."""
 MOST_RESTARTS = 5
 
 
-class Spent(Exception):
+class BudgetExhausted(Exception):
     """The budget is used up."""
 
 
@@ -51,19 +51,19 @@ class Oracle:
     """Answers for one failure; use as a context manager."""
 
     def __init__(
-        self, folder: Path, server: Server, wanted: Signature, limits: Limits, python: str,
-        show: Callable[[Standing], None] | None = None,
+        self, folder: Path, server: ProbeServer, wanted: Signature, limits: ProbeLimits, python: str,
+        show: Callable[[OperationStatus], None] | None = None,
     ) -> None:  # fmt: skip
         """``folder`` keeps the answers; ``limits`` hold for each compiled run."""
         self.wanted, self.limits, self.python = wanted, limits, python
-        self.status = Standing()
+        self.status = OperationStatus()
         self.ends = float("inf")
         """Monotonic time at which the budget ends."""
         self.rate = 1.0
         """How often the failure shows in a program that has it."""
         self.is_cold = False
         """Ask in fresh processes only: the warm ones answer differently here."""
-        self.last: Judged | None = None
+        self.last: CandidateResult | None = None
         """The last run that decided an answer."""
         self.has_failed_eager = False
         self.on_same: Callable[[str], None] = lambda text: None
@@ -102,7 +102,7 @@ class Oracle:
     def ask(self, text: str) -> str:
         """One of ``core.judge.same_failure.ANSWERS``."""
         self.status.asked += 1
-        tree = parsed(text)
+        tree = parse_program(text)
         if tree is None or "compile" not in text or self.word not in text or unknown_names(tree) - self._unknown:
             return core.OTHER  # it does not parse, compiles nothing, or ends in a NameError
         if self._carried:
@@ -114,7 +114,7 @@ class Oracle:
         known = self._answers.get(key)
         if known is None:
             if time.monotonic() > self.ends:
-                raise Spent
+                raise BudgetExhausted
             known = self._asked(text)
             if known != core.UNRESOLVED:  # who got no answer may ask again
                 self._answers[key] = known
@@ -125,7 +125,7 @@ class Oracle:
 
     def forget(self, text: str = "") -> None:
         """Ask anew, all or this one, because how it is asked has changed."""
-        if text and (tree := parsed(text)):
+        if text and (tree := parse_program(text)):
             self._answers.pop(self._key(tree), None)
             return
         self._answers.clear()
@@ -145,7 +145,7 @@ class Oracle:
         """What the last run that was not the same did instead."""
         return f"{self.last.answer}: {self.last.signature.title}" if self.last else "nothing was run"
 
-    def once(self, text: str, is_eager: bool = False) -> Judged:
+    def once(self, text: str, is_eager: bool = False) -> CandidateResult:
         """Run the program one time, warm or cold as it is set, and judge it."""
         if self.is_cold:
             return self.cold(text, is_eager)
@@ -169,7 +169,7 @@ class Oracle:
         if has_eager and not self._is_eager_slow and (eager := self._in_eager(text)) != core.PASSES:
             return eager
         answer = core.UNRESOLVED
-        for _ in range(core.patience(self.rate)):
+        for _ in range(core.repeats_for(self.rate)):
             judged = self.once(text)
             self.last = judged
             answer = judged.answer
@@ -177,7 +177,7 @@ class Oracle:
             if answer not in (core.PASSES, core.UNRESOLVED):
                 break
             if time.monotonic() > self.ends:
-                raise Spent
+                raise BudgetExhausted
         if answer == core.SAME and self._is_eager_slow and has_eager and (eager := self._in_eager(text)) != core.PASSES:
             return eager
         return answer
@@ -192,7 +192,7 @@ class Oracle:
         self.has_failed_eager = judged.verdict.kind != "unknown"
         return core.OTHER if self.has_failed_eager else core.UNRESOLVED
 
-    def _warm(self, text: str, is_eager: bool, role: str = "") -> Judged:
+    def _warm(self, text: str, is_eager: bool, role: str = "") -> CandidateResult:
         left_s = max(self.ends - time.monotonic(), 0.1)
         limits = dataclasses.replace(self.limits, deadline_s=min(self.limits.deadline_s, left_s))
         try:
@@ -202,16 +202,16 @@ class Oracle:
             if self._restarts > MOST_RESTARTS:
                 raise BadInput(f"{problem}; it was started {self._restarts} times") from problem
             gone = Verdict("unknown", None, "server", str(problem))
-            return Judged(core.UNRESOLVED, gone, Signature("", str(problem), self.wanted.algorithm))
+            return CandidateResult(core.UNRESOLVED, gone, Signature("", str(problem), self.wanted.algorithm))
         try:
             if outcome.is_timed_out and limits.deadline_s < self.limits.deadline_s:
-                raise Spent  # the budget ended it, which says nothing of the program
+                raise BudgetExhausted  # the budget ended it, which says nothing of the program
             request = request_for(folder / "repro.py", self.python, self.limits)
-            return judged(request, outcome, folder, self.wanted, bool(self.limits.sizes))
+            return judge_candidate(request, outcome, folder, self.wanted, bool(self.limits.sizes))
         finally:
             deletion.delete(folder, inside=self._server.folder)
 
-    def cold(self, text: str, is_eager: bool = False) -> Judged:
+    def cold(self, text: str, is_eager: bool = False) -> CandidateResult:
         """Run the program in a process of its own."""
         folder = self._folder / "cold"
         try:
@@ -246,7 +246,7 @@ class Oracle:
                 self._file.flush()
 
 
-def parsed(text: str) -> ast.Module | None:
+def parse_program(text: str) -> ast.Module | None:
     """The program's tree, without layout and comments; None for what is no program, such as a break outside a loop."""
     try:
         with warnings.catch_warnings():
@@ -262,7 +262,7 @@ def definitions(text: str) -> dict[str, str]:
     """Top-level functions and classes by name, without their layout."""
     with contextlib.suppress(SyntaxError, ValueError):
         kinds = (ast.FunctionDef, ast.ClassDef)
-        return {n.name: ast.dump(n) for n in ast.parse(readable.flatten(text)).body if isinstance(n, kinds)}
+        return {n.name: ast.dump(n) for n in ast.parse(readable.flatten_calls(text)).body if isinstance(n, kinds)}
     return {}
 
 

@@ -12,7 +12,7 @@ from reprokit.core.records import rank_graphs
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.reduce import safe_to_rerun
 from reprokit.core.reduce.ast_edits import is_main
-from reprokit.core.reduce.inline_modules import Unjoinable, join
+from reprokit.core.reduce.inline_modules import Unjoinable, join_modules
 from reprokit.core.shared.source import process_group
 from reprokit.core.shared.zoo import ZOO
 from reprokit.host.request.run_request import Request, has_simulated_ranks
@@ -26,7 +26,7 @@ GRAPH = "the graph that was compiled last, with inputs made anew from their meta
 
 
 @dataclass(frozen=True)
-class Script:
+class ProgramScript:
     """A program that a run left; empty where it left none."""
 
     text: str = ""
@@ -36,29 +36,31 @@ class Script:
     """A recorded graph, whose inputs are made anew."""
 
 
-def make(request: Request, seen: Observation, journals: Journals, run_path: Path) -> tuple[Script, list[Missing]]:
+def make_program(
+    request: Request, seen: Observation, journals: Journals, run_path: Path
+) -> tuple[ProgramScript, list[Missing]]:
     """Give the program, which nothing has proved, and why there is no better one."""
     missing: list[Missing] = []
     if seen.kernel:
         text = files.read_text(run_path / KERNELS / Path(seen.kernel).name)
-        return Script(text, "the kernel as Inductor generated it, compiled with Triton alone"), missing
+        return ProgramScript(text, "the kernel as Inductor generated it, compiled with Triton alone"), missing
     graph = _graph_script(seen, run_path)
     if request.target.kind != "command":
         source, why = _source(request, journals)
         if source and (source.count("\n") <= MOST_LINES or not graph):
             own = "a script that builds the model anew" if request.target.kind == "hf" else "the target's own source"
-            needs_ranks = not has_simulated_ranks(request) or rank_graphs.of_graphs(seen.graphs) is not None
+            needs_ranks = not has_simulated_ranks(request) or rank_graphs.mismatch_of_graphs(seen.graphs) is not None
             text = _with_main(source, request, journals, needs_ranks)
-            return Script(text, f"{own}, with the call that failed"), missing
+            return ProgramScript(text, f"{own}, with the call that failed"), missing
         missing.append(Missing("repro from source", why or f"the source is longer than {MOST_LINES} lines"))
     if graph:
-        return Script(graph, GRAPH, is_graph=True), missing
+        return ProgramScript(graph, GRAPH, is_graph=True), missing
     script, why = _script(journals) if request.target.kind == "command" else ("", "")
     if script:
-        return Script(script, "the script that the command ran"), missing
+        return ProgramScript(script, "the script that the command ran"), missing
     why = why or "the target is not one self-contained file"
     missing.append(Missing("repro.py", f"no graph was recorded, and {why}"))
-    return Script(), missing
+    return ProgramScript(), missing
 
 
 def own_source(request: Request, journals: Journals) -> str:
@@ -123,7 +125,7 @@ def _joined(path: Path, folder: Path, module: str) -> tuple[str, str]:
         return None
 
     try:
-        return join(files.read_text(path), find, module), ""
+        return join_modules(files.read_text(path), find, module), ""
     except (SyntaxError, ValueError, RecursionError) as problem:
         return "", f"{path.name} does not parse: {problem}"
     except Unjoinable as problem:
@@ -233,7 +235,7 @@ def _plan(journals: Journals) -> dict[str, str]:
 def _joined_ranks(count: int, kind: str, needs_ranks: bool) -> list[str]:
     launched = [f"# torchrun --standalone --nproc-per-node {count} THIS_FILE"] if needs_ranks else []
     backend = ("nccl" if kind == "cuda" else "gloo") if needs_ranks else ""
-    return [*launched, *process_group.rows(0, count, {"shape": [count], "device": kind}, backend)]
+    return [*launched, *process_group.group_rows(0, count, {"shape": [count], "device": kind}, backend)]
 
 
 _FAKE = (

@@ -22,7 +22,7 @@ from reprokit.core.records.finding import Signature
 from reprokit.core.shared import cuts, without_compile
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.host.minimize import stand_alone
-from reprokit.host.probe.candidate import Judged, Limits
+from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.fresh_process import run_cold
 from reprokit.host.run import launch, run_directory
 from reprokit.host.system import compiler_cache, deletion, files, guardian_client, interrupts, process_tree
@@ -70,7 +70,7 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Ending:
+class ProgramEnd:
     """How a plain process ended."""
 
     status: int | None
@@ -79,16 +79,16 @@ class Ending:
     seconds: float
 
 
-def prove(
-    text: str, python: str, folder: Path, wanted: Signature, limits: Limits, rate: float = 1.0, runs: int = 3,
-    confirm: Callable[[Judged], Judged] = lambda judged: judged, tries: int = 0,
+def prove_program(
+    text: str, python: str, folder: Path, wanted: Signature, limits: ProbeLimits, rate: float = 1.0, runs: int = 3,
+    confirm: Callable[[CandidateResult], CandidateResult] = lambda judged: judged, tries: int = 0,
 ) -> Proof:  # fmt: skip
     """Run ``text`` below ``folder``, once watched and ``runs`` times as anyone would; raises KeyboardInterrupt.
 
     ``confirm`` judges a watched run that showed the failure: whether it is the one of the signature. ``tries`` is the
     most watched runs; 0: as many as the failure's ``rate`` asks for.
     """
-    most, tried = tries or max(min(same_failure.patience(rate), FLAKY_RUNS), WATCHED_RUNS), 0
+    most, tried = tries or max(min(same_failure.repeats_for(rate), FLAKY_RUNS), WATCHED_RUNS), 0
     while tried < most:
         tried += 1
         first = run_cold(text, python, folder / "watched", wanted, limits)
@@ -97,12 +97,12 @@ def prove(
             break
     like, kind = _ending_of(judged, folder / "watched"), judged.verdict.kind
     proof = Proof(
-        judged.answer, judged.signature.title, judged.signature.id, tried, digest=digest(text),
+        judged.answer, judged.signature.title, judged.signature.id, tried, digest=program_digest(text),
         is_simulated=limits.gpu is not None,
     )  # fmt: skip
     if judged.answer != same_failure.SAME:  # no plain run could be a hit
         instead = "passes" if judged.answer == same_failure.PASSES else _say(like)
-        return dataclasses.replace(proof, instead=instead, needs=stand_alone.needed(like.link))
+        return dataclasses.replace(proof, instead=instead, needs=stand_alone.needed_names(like.link))
     place = folder / "alone"
     deletion.delete(place, inside=folder)
     place.mkdir(parents=True)
@@ -117,7 +117,9 @@ def prove(
     endings = [e for turn in turns for e in run_plain(python, file, folder, limit_s, turn, gpu=limits.gpu)]
     missed = [e for e in endings if not _shows(e, like, kind, limits)]
     hits = len(endings) - len(missed)
-    needs = stand_alone.reads(text) or next(filter(None, (stand_alone.needed(e.link) for e in missed)), "")
+    needs = stand_alone.reads_environment(text) or next(
+        filter(None, (stand_alone.needed_names(e.link) for e in missed)), ""
+    )
     eager_said = ""
     if not limits.is_kernel:
         (ending,) = run_plain(python, file, folder, max(60.0, limit_s), is_eager=True, gpu=limits.gpu)
@@ -128,7 +130,7 @@ def prove(
     )  # fmt: skip
 
 
-def read(told: Any) -> Proof | None:
+def read_proof(told: Any) -> Proof | None:
     """The proof that a JSON object tells; None where it tells none."""
     with contextlib.suppress(ValueError):
         proof: Proof = from_json(Proof, told)
@@ -136,7 +138,7 @@ def read(told: Any) -> Proof | None:
     return None
 
 
-def digest(text: str) -> str:
+def program_digest(text: str) -> str:
     """What identifies the text of a program."""
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
@@ -144,7 +146,7 @@ def digest(text: str) -> str:
 def run_plain(
     python: str, file: Path, folder: Path, limit_s: float, count: int = 1, is_eager: bool = False,
     gpu: Mapping[str, Any] | None = None,
-) -> list[Ending]:  # fmt: skip
+) -> list[ProgramEnd]:  # fmt: skip
     """Run a file as anyone would, ``count`` times at once, in process groups of their own that are gone afterwards.
 
     The working folder is the file's own, and of PYTHONPATH only what belongs to the interpreter is left. Caches and what
@@ -153,14 +155,14 @@ def run_plain(
     runs: list[_Plain] = []
     try:
         for number in range(count):
-            with interrupts.unheard():  # every run that starts is also ended
+            with interrupts.blocked():  # every run that starts is also ended
                 runs.append(_Plain(python, file, folder, number, is_eager, gpu))
         deadline = time.monotonic() + limit_s
         while sum(run.has_ended() for run in runs) < count and time.monotonic() < deadline:
-            interrupts.check()
+            interrupts.raise_if_interrupted()
             time.sleep(POLL_S)
     finally:
-        with interrupts.unheard():
+        with interrupts.blocked():
             endings = [run.end() for run in runs]
     return endings
 
@@ -173,8 +175,8 @@ class _Plain:
     ) -> None:
         self._run_id, self._seconds = uuid.uuid4().hex, 0.0
         self._cache, self._said = folder / f"cache-{number}", folder / f"stderr-{number}.txt"
-        environ = stand_alone.environment(launch.users_environment())
-        compiler_cache.copy(compiler_cache.kept(python), self._cache)
+        environ = stand_alone.plain_environment(launch.users_environment())
+        compiler_cache.copy_cache(compiler_cache.kept_cache(python), self._cache)
         environ.update({"TORCHINDUCTOR_CACHE_DIR": str(self._cache), process_tree.RUN_ID: self._run_id})
         environ.update(without_compile.VARIABLES if is_eager else {})
         self._stack = contextlib.ExitStack()
@@ -184,9 +186,9 @@ class _Plain:
             self._stack.callback(deletion.delete, place, inside=folder)
             agent = self._stack.enter_context(launch.agent_folder(place))
             path = os.pathsep.join([str(agent), *filter(None, [environ.get("PYTHONPATH")])])
-            environ.update(REPROKIT_RUN_DIR=str(place), PYTHONPATH=path, **launch.simulation(gpu))
+            environ.update(REPROKIT_RUN_DIR=str(place), PYTHONPATH=path, **launch.simulation_variables(gpu))
         words = ["-c", without_compile.PRELUDE] if is_eager else []
-        self._guardian = guardian_client.watch(self._run_id, (self._cache,))
+        self._guardian = guardian_client.watch_run_id(self._run_id, (self._cache,))
         self._began = time.monotonic()
         with self._said.open("wb") as stderr:
             self._child = subprocess.Popen(
@@ -200,11 +202,11 @@ class _Plain:
             self._seconds = time.monotonic() - self._began
         return self._seconds > 0
 
-    def end(self) -> Ending:
+    def end(self) -> ProgramEnd:
         """Leave nothing of it, and say how it ended."""
         is_over = self.has_ended()
         process_tree.kill_all(self._child.pid, self._run_id)
-        compiler_cache.mend_headers()
+        compiler_cache.fix_headers()
         status = self._child.wait()
         deletion.delete(self._cache, inside=self._cache.parent)
         self._stack.close()
@@ -212,10 +214,10 @@ class _Plain:
             self._guardian.dismiss()
         seconds = round(self._seconds or time.monotonic() - self._began, 2)
         link = frames.parse_traceback(files.read_tail(self._said, 64_000))
-        return Ending(status if is_over else None, link, seconds)
+        return ProgramEnd(status if is_over else None, link, seconds)
 
 
-def is_like(one: Ending, other: Ending) -> bool:
+def is_like(one: ProgramEnd, other: ProgramEnd) -> bool:
     """Two runs ended alike: the same status, and the same exception but for what blanks blank."""
     if one.status != other.status or (one.link is None) != (other.link is None):
         return False
@@ -225,7 +227,7 @@ def is_like(one: Ending, other: Ending) -> bool:
     return one.link.type == other.link.type and same_text
 
 
-def _shows(ending: Ending, like: Ending, kind: str, limits: Limits) -> bool:
+def _shows(ending: ProgramEnd, like: ProgramEnd, kind: str, limits: ProbeLimits) -> bool:
     """A plain run failed as the watched one did; of a kind that ends no program, by a check of its own."""
     if kind in ASSERTED and (ending.link is None or ending.link.type != "AssertionError"):
         return False
@@ -234,15 +236,15 @@ def _shows(ending: Ending, like: Ending, kind: str, limits: Limits) -> bool:
     return (ending.status != 0 or kind not in SILENT) and is_like(ending, like)
 
 
-def _ending_of(judged: Judged, folder: Path) -> Ending:
+def _ending_of(judged: CandidateResult, folder: Path) -> ProgramEnd:
     from reprokit.host.run import restore_run
 
     status = restore_run.read_run(folder).get("exit_status")
     link = frames.parse_traceback(files.read_tail(folder / "logs" / "stderr.txt", 64_000))
-    return Ending(status if isinstance(status, int) else None, link, judged.seconds)
+    return ProgramEnd(status if isinstance(status, int) else None, link, judged.seconds)
 
 
-def _say(ending: Ending) -> str:
+def _say(ending: ProgramEnd) -> str:
     if ending.link is not None:
-        return f"{ending.link.type}: {cuts.head(ending.link.message.strip().splitlines()[0], 200) if ending.link.message else ''}"
+        return f"{ending.link.type}: {cuts.cut_head(ending.link.message.strip().splitlines()[0], 200) if ending.link.message else ''}"
     return "does not end" if ending.status is None else f"ends with exit status {ending.status}"

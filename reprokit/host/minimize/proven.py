@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reprokit.core.judge import same_failure
-from reprokit.host.minimize.proof import ASSERTED, SILENT, Proof, digest
+from reprokit.host.minimize.proof import ASSERTED, SILENT, Proof, program_digest
 
 REPRO, CANDIDATE, PROOF = "repro.py", "candidate.py", "proof.json"
 """Files of a pack: the proved program, or another one, and what fresh processes said of the first."""
@@ -44,7 +44,7 @@ class Candidate:
     """Why it is no repro, as a clause."""
 
 
-def classify(text: str, about: str, proof: Proof | None, otherwise: str = "") -> Repro | Candidate:
+def classify_program(text: str, about: str, proof: Proof | None, otherwise: str = "") -> Repro | Candidate:
     """The program as what its proof makes it; ``otherwise`` says why it has no proof, where that is known."""
     if proof is None or (why := why_unproven(text, proof)):
         return Candidate(text, about, otherwise or (why if proof else "no fresh process has run it"))
@@ -57,7 +57,7 @@ def why_unproven(text: str, proof: Proof | None) -> str:
         return "there is no program"
     if proof is None:
         return "no fresh process has run it"
-    if proof.digest != digest(text):
+    if proof.digest != program_digest(text):
         return "it is not the text that was run"
     if proof.needs:
         return f"it is not self-contained: {proof.needs}"
@@ -75,7 +75,7 @@ def why_unproven(text: str, proof: Proof | None) -> str:
     return ""
 
 
-def say(proof: Proof) -> str:
+def why_not_proven(proof: Proof) -> str:
     """What the runs of a proof came to, in a few words."""
     where = " on a simulated GPU" if proof.is_simulated else ""
     eager = ", eager passes" if proof.eager == "passes" else f", eager: {proof.eager}"

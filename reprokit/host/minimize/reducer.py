@@ -16,9 +16,9 @@ from reprokit.core.reduce import ast_edits, graph_units, readable, subgraph, sub
 from reprokit.core.reduce.passes import dead_code, inline_classes, kernel_arguments, statements, straight_line
 from reprokit.core.shared import cuts
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.minimize.minimize_result import Minimized, cost
-from reprokit.host.minimize.oracle import Oracle, Spent, lines_of
-from reprokit.host.minimize.starting_points import NAMES, Start, hinted
+from reprokit.host.minimize.minimize_result import MinimizeResult, repro_cost
+from reprokit.host.minimize.oracle import BudgetExhausted, Oracle, lines_of
+from reprokit.host.minimize.starting_points import NAMES, StartingPoint, hinted_graphs
 from reprokit.host.probe.client import ServerLost
 from reprokit.host.system import files
 
@@ -36,10 +36,10 @@ LEAST_PASS_S = 15.0
 LEAST_DEADLINE_S = 60.0
 
 
-class Ladder:
+class Reducer:
     """One reduction: the best so far, and the steps that make it smaller."""
 
-    def __init__(self, asker: Oracle, found: Minimized, folder: Path, verdict: Verdict, seen: Observation) -> None:
+    def __init__(self, asker: Oracle, found: MinimizeResult, folder: Path, verdict: Verdict, seen: Observation) -> None:
         self._ask, self._found, self._folder = asker, found, folder
         self._verdict, self._seen = verdict, seen
         self._level = ""
@@ -53,14 +53,14 @@ class Ladder:
     def keep(self, text: str) -> None:
         """Note a program that shows the failure, when it is the best so far."""
         found = self._found
-        if found.text and cost(text) >= cost(found.text):
+        if found.text and repro_cost(text) >= repro_cost(found.text):
             return
         found.text, found.level, found.proof = text, "dynamo" if self._level == "values" else self._level, None
         self._ask.status.lines = lines_of(text)
         with contextlib.suppress(OSError):
             files.write_whole(self._folder / "best.py", text)
 
-    def run(self, starts: list[Start]) -> None:
+    def run(self, starts: list[StartingPoint]) -> None:
         """Climb: what each start gives is kept when it is the best; raises Spent when the budget has ended."""
         found, asker = self._found, self._ask
         usual, is_done = asker.limits, False
@@ -95,9 +95,9 @@ class Ladder:
             )
 
     def _is_good(self) -> bool:
-        return bool(self._found.text) and cost(self._found.text)[0] <= GOOD_LINES
+        return bool(self._found.text) and repro_cost(self._found.text)[0] <= GOOD_LINES
 
-    def _begins(self, start: Start) -> bool:
+    def _begins(self, start: StartingPoint) -> bool:
         """The program as it is shows the failure, stopped behind its phase or compiled to the end."""
         asker, text = self._ask, start.text
         for change in ({}, {"stop": None}) if asker.limits.stop else ({},):
@@ -114,7 +114,7 @@ class Ladder:
         self._found.notes.append(f"the {NAMES[start.level]} alone does not show it: {asker.said}")
         return False
 
-    def _is_flaky(self, start: Start) -> bool:
+    def _is_flaky(self, start: StartingPoint) -> bool:
         """It passed; whether it shows in some of many runs."""
         asker = self._ask
         if start.text not in self._passing:
@@ -131,7 +131,7 @@ class Ladder:
         self.go_patient(hits / tries)
         return asker.holds(start.text)
 
-    def _begins_cold(self, start: Start) -> bool:
+    def _begins_cold(self, start: StartingPoint) -> bool:
         """No forked child shows it: whether a fresh process does."""
         asker = self._ask
         if start.level == "aten" or time.monotonic() > asker.ends or asker.cold(start.text).answer != same_failure.SAME:
@@ -168,7 +168,7 @@ class Ladder:
         else:
             self._limit(deadline_s=LEAST_PASS_S + HEALTHY_MULTIPLE * last.seconds)
 
-    def _cut(self, start: Start) -> str:
+    def _cut(self, start: StartingPoint) -> str:
         """Leave out units of the graph."""
         found, asker = self._found, self._ask
         graph, places = start.graph, list(start.places)
@@ -176,29 +176,29 @@ class Ladder:
         if start.data:
             graph = self._needed_values(graph, start)
         found.began_nodes = found.began_nodes or len(places)
-        hints = hinted(graph, self._verdict, self._seen)
+        hints = hinted_graphs(graph, self._verdict, self._seen)
         asker.status.trying = f"which of {len(places)} nodes are needed"
-        kept = subsets.smallest(
+        kept = subsets.smallest_subset(
             places,
-            lambda some: bool(some) and asker.holds(subgraph.program(graph, some)),
+            lambda some: bool(some) and asker.holds(subgraph.program_of_units(graph, some)),
             hints,
             lambda i: graph.units[i].kind,
         )
         # as it will read in the end: what is asked about it then need not be asked again
-        bare = subgraph.program(graph, kept, is_bare=True)
-        text = bare if asker.holds(bare) else subgraph.program(graph, kept)
+        bare = subgraph.program_of_units(graph, kept, is_bare=True)
+        text = bare if asker.holds(bare) else subgraph.program_of_units(graph, kept)
         return readable.plain_names(text, asker.holds)
 
-    def _needed_values(self, graph: graph_units.Graph, start: Start) -> graph_units.Graph:
+    def _needed_values(self, graph: graph_units.GraphProgram, start: StartingPoint) -> graph_units.GraphProgram:
         """With the values of no more inputs than the failure needs: they are the user's."""
         asker = self._ask
         asker.status.trying = "whose values are needed"
 
-        def with_some(names: list[str]) -> graph_units.Graph:
+        def with_some(names: list[str]) -> graph_units.GraphProgram:
             return graph_units.with_data(graph, {n: start.data[n] for n in names})
 
         kept = subsets.leave_out(
-            list(start.data), lambda names: asker.holds(subgraph.program(with_some(names), start.places))
+            list(start.data), lambda names: asker.holds(subgraph.program_of_units(with_some(names), start.places))
         )
         return with_some(kept)
 
@@ -208,11 +208,11 @@ class Ladder:
             self._ask.status.trying = name
             try:
                 text = step(text, self._ask.holds)
-            except (Spent, BadInput, ServerLost, OSError):
+            except (BudgetExhausted, BadInput, ServerLost, OSError):
                 raise
             except Exception as problem:
                 self._found.notes.append(
-                    cuts.head(f"{name} could not be tried, by a defect of reprokit: {problem!r}", 300)
+                    cuts.cut_head(f"{name} could not be tried, by a defect of reprokit: {problem!r}", 300)
                 )
         return text
 
@@ -221,19 +221,19 @@ PASSES: tuple[tuple[str, Callable[[str, ast_edits.Test], str]], ...] = (
     ("a straight line", straight_line.straighten),
     ("names that nothing reads", dead_code.drop_unused),
     ("sizes of the model", statements.shrink_knobs),
-    ("submodules alone", inline_classes.submodules),
+    ("submodules alone", inline_classes.inline_submodules),
     ("statements", statements.drop_statements),
     ("arguments and elements", statements.drop_parts),
-    ("steps between", statements.bypass),
+    ("steps between", statements.bypass_calls),
     ("equal inputs", dead_code.merge_arguments),
     ("numbers", statements.shrink_numbers),
-    ("blocks", statements.unwrap),
-    ("expressions", statements.simplify),
-    ("loops", inline_classes.loops),
-    ("constants", inline_classes.constants),
-    ("modules as functions", inline_classes.functions),
+    ("blocks", statements.unwrap_blocks),
+    ("expressions", statements.simplify_expressions),
+    ("loops", inline_classes.unroll_loops),
+    ("constants", inline_classes.inline_constants),
+    ("modules as functions", inline_classes.inline_functions),
     ("names that nothing reads", dead_code.drop_unused),
-    ("arguments of a kernel", kernel_arguments.narrow),
+    ("arguments of a kernel", kernel_arguments.drop_kernel_arguments),
     ("public names", readable.public_names),
     ("a straight line", straight_line.straighten),
     ("names", readable.plain_names),

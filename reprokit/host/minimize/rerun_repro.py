@@ -13,17 +13,17 @@ from reprokit.core.judge.finished import NOTHING_COMPILED
 from reprokit.core.records.finding import Signature
 from reprokit.core.reduce import readable, sized_program
 from reprokit.host.minimize import locate
-from reprokit.host.probe.candidate import Judged, limits_for
-from reprokit.host.probe.client import Server
+from reprokit.host.probe.candidate import CandidateResult, limits_for
+from reprokit.host.probe.client import ProbeServer
 from reprokit.host.probe.fresh_process import run_cold
 from reprokit.host.system import interrupts
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     """What the runs came to."""
 
-    runs: tuple[Judged, ...]
+    runs: tuple[CandidateResult, ...]
     is_interrupted: bool = False
 
     @property
@@ -41,7 +41,7 @@ class Replayed:
         return same_failure.PASSES if answers else same_failure.UNRESOLVED
 
 
-def _about_the_compiler(judged: Judged) -> Judged:
+def _about_the_compiler(judged: CandidateResult) -> CandidateResult:
     """A program that fails before, or never comes to, a compile says nothing about a failure of the compiler."""
     verdict = judged.verdict
     is_silent = verdict.kind == "error-in-eager" or NOTHING_COMPILED in verdict.evidence
@@ -49,11 +49,11 @@ def _about_the_compiler(judged: Judged) -> Judged:
     return dataclasses.replace(judged, answer=same_failure.UNRESOLVED) if is_silent else judged
 
 
-def replay(
+def replay_repro(
     text: str, python: str, wanted: Signature, times: int, folder: Path, limit_s: float,
-    show: Callable[[int, Judged], None] = lambda number, judged: None, until: str = "", file: Path | None = None,
+    show: Callable[[int, CandidateResult], None] = lambda number, judged: None, until: str = "", file: Path | None = None,
     growth: Mapping[str, Any] | None = None, gpu: Mapping[str, Any] | None = None, confirms: bool = True,
-) -> Replayed:  # fmt: skip
+) -> ReplayResult:  # fmt: skip
     """Run ``text`` in ``times`` fresh processes below ``folder``, or until one answers ``until``.
 
     ``limit_s`` without progress ends a run; ``growth`` and the simulated ``gpu`` are the pack's, where it has them.
@@ -61,11 +61,11 @@ def replay(
     """
     limits = limits_for(wanted.title.partition(":")[0], limit_s, growth, wants_stacks=True, gpu=gpu).eased()
     if limits.sizes and not sized_program.at_size(text, limits.knob, max(limits.sizes)):
-        text = sized_program.with_size(readable.flatten(text), limits.knob) or text
-    runs: list[Judged] = []
+        text = sized_program.with_size(readable.flatten_calls(text), limits.knob) or text
+    runs: list[CandidateResult] = []
     try:
-        with interrupts.heard(), Server(folder / "server", python, "build", gpu) as server:
-            confirm = locate.Confirm(server, text, wanted, limits, python)
+        with interrupts.allowed(), ProbeServer(folder / "server", python, "build", gpu) as server:
+            confirm = locate.LocationCheck(server, text, wanted, limits, python)
             for number in range(times):
                 judged = run_cold(text, python, folder / f"replay-{number + 1:03d}", wanted, limits, file=file)
                 judged = confirm(judged) if confirms and file is None else judged
@@ -74,5 +74,5 @@ def replay(
                 if runs[-1].answer == until:
                     break
     except KeyboardInterrupt:
-        return Replayed(tuple(runs), is_interrupted=True)
-    return Replayed(tuple(runs))
+        return ReplayResult(tuple(runs), is_interrupted=True)
+    return ReplayResult(tuple(runs))

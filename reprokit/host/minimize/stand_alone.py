@@ -19,7 +19,7 @@ _CUSTOMIZES = frozenset({"sitecustomize.py", "usercustomize.py"})
 _COMPILERS = ("torch", "triton")
 
 
-def environment(environ: Mapping[str, str]) -> dict[str, str]:
+def plain_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """``environ`` with only those folders of PYTHONPATH that belong to the interpreter.
 
     The user's own modules are in the others, and no reader of a repro has those.
@@ -41,7 +41,7 @@ def _is_installed(folder: Path) -> bool:
     return bool(modules & _CUSTOMIZES) and modules <= _CUSTOMIZES
 
 
-def needed(link: Link | None) -> str:
+def needed_names(link: Link | None) -> str:
     """What a run lacked, as its exception names it; empty where it lacked nothing that can be named."""
     if link is None:
         return ""
@@ -52,7 +52,7 @@ def needed(link: Link | None) -> str:
     return ""
 
 
-def reads(text: str) -> str:
+def reads_environment(text: str) -> str:
     """What is said of a file of this machine that the text names by its whole path; empty where it names none."""
     named = next(filter(_is_users, _texts(text)), "")
     return f"it names {named}, which is not in the pack" if named else ""

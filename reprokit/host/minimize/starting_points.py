@@ -28,19 +28,19 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Start:
+class StartingPoint:
     """One program to begin with."""
 
     level: str
     text: str
-    graph: graph_units.Graph | None = None
+    graph: graph_units.GraphProgram | None = None
     places: tuple[int, ...] = ()
     """Units of the graph that it begins with."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """What stood in small inputs, as nested lists by name; the text has it all."""
 
 
-def hinted(graph: graph_units.Graph, verdict: Verdict, seen: Observation) -> list[int]:
+def hinted_graphs(graph: graph_units.GraphProgram, verdict: Verdict, seen: Observation) -> list[int]:
     """Units whose operator the error or the node at work names."""
     said = verdict.work.get("node", "") + " " + verdict.reason
     for raised in (seen.raised, *seen.compile_failures):
@@ -54,9 +54,9 @@ def hinted(graph: graph_units.Graph, verdict: Verdict, seen: Observation) -> lis
     return [i for i, unit in enumerate(graph.units) if word.search(unit.text)]
 
 
-def find(
+def find_starts(
     seen: Observation, run_path: Path, source: str, is_training: bool, is_fake: bool, is_wrong: bool = False
-) -> list[Start]:
+) -> list[StartingPoint]:
     """What there is to begin with, in the order in which it is tried: values of inputs only where it takes them.
 
     Of wrong results (``is_wrong``) any graph may be the one to begin with, and what follows it is wrong too.
@@ -71,8 +71,8 @@ def find(
         g for g in waiting if g.level == "dynamo"
     ]
     aten = [g for g in failing if g.level == "aten"]
-    found: list[Start] = []
-    valued: list[Start] = []
+    found: list[StartingPoint] = []
+    valued: list[StartingPoint] = []
     for level, some in (("dynamo", dynamo), ("aten", aten)):
         for record in (some if is_wrong else some[::-1])[:MOST_GRAPHS]:
             with contextlib.suppress(Exception):
@@ -84,26 +84,26 @@ def find(
     sources = []
     if source:
         with contextlib.suppress(Exception):
-            sources.append(Start("source", readable.flatten(source)))
+            sources.append(StartingPoint("source", readable.flatten_calls(source)))
     place = len([f for f in found if f.level == "dynamo"])
     return [*found[:place], *sources, *valued, *found[place:]]
 
 
-def find_kernel(run_path: Path, name: str) -> list[Start]:
+def find_kernel(run_path: Path, name: str) -> list[StartingPoint]:
     """The program of a Triton kernel that failed."""
     text = files.read_text(run_path / KERNELS / Path(name).name)
-    return [Start("kernel", readable.flatten(text))] if text else []
+    return [StartingPoint("kernel", readable.flatten_calls(text))] if text else []
 
 
-def find_sized(source: str, knob: str) -> list[Start]:
+def find_sized(source: str, knob: str) -> list[StartingPoint]:
     """The source with its size as a name, to be run at several; a recorded graph has one size."""
     with contextlib.suppress(Exception):
-        if source and (text := sized_program.with_size(readable.flatten(source), knob)):
-            return [Start("source", text)]
+        if source and (text := sized_program.with_size(readable.flatten_calls(source), knob)):
+            return [StartingPoint("source", text)]
     return []
 
 
-def _start(level: str, graph: graph_units.Graph) -> Start:
+def _start(level: str, graph: graph_units.GraphProgram) -> StartingPoint:
     # operators of the user's own are defined where no graph reaches; without them, what they gave are inputs
     places, gone = [], set[str]()
     for place, unit in enumerate(graph.units):
@@ -111,7 +111,7 @@ def _start(level: str, graph: graph_units.Graph) -> Start:
             gone |= set(unit.writes)
         else:
             places.append(place)
-    return Start(level, subgraph.program(graph, places), graph, tuple(places))
+    return StartingPoint(level, subgraph.program_of_units(graph, places), graph, tuple(places))
 
 
 def _folder(record: GraphRecord, run_path: Path) -> Path:
@@ -120,7 +120,7 @@ def _folder(record: GraphRecord, run_path: Path) -> Path:
 
 def _graph(
     record: GraphRecord, run_path: Path, records: list[GraphRecord], is_training: bool, is_fake: bool
-) -> graph_units.Graph:
+) -> graph_units.GraphProgram:
     folder = _folder(record, run_path)
     told = files.read_object(folder / "values.json")
     settings = told.get("settings") or {}
@@ -130,4 +130,6 @@ def _graph(
             asked = files.read_object(_folder(parents[-1], run_path) / "values.json").get("settings") or {}
             settings = {**asked, "grad": False, "dynamic": None}
     text = files.read_text(folder / "graph.py")
-    return graph_units.read(text, told.get("values") or {}, {**settings, "fake": is_fake}, record.level, is_training)
+    return graph_units.read_graph(
+        text, told.get("values") or {}, {**settings, "fake": is_fake}, record.level, is_training
+    )

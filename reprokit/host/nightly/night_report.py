@@ -26,7 +26,7 @@ MOST_TARGETS = 40
 """Rows of one bug's matrix."""
 
 
-def report(ledger: Ledger, number: int | None = None, beside: Path | None = None) -> dict[str, Any]:
+def make_report(ledger: Ledger, number: int | None = None, beside: Path | None = None) -> dict[str, Any]:
     """Say what a night came to, the last one where no ``number`` is given; what is private is gone from it.
 
     Packs are named from the folder ``beside``, where the report will lie.
@@ -69,7 +69,7 @@ def report(ledger: Ledger, number: int | None = None, beside: Path | None = None
         "lost": lost,
         "proposals": _proposals(ledger),
         "costs": _costs(runs),
-        "refused": refused(ledger, night["id"]),
+        "refused": refused_files(ledger, night["id"]),
     }
     told["exit_code"] = exit_code(told)
     told["sentence"] = _sentence(told)
@@ -82,7 +82,7 @@ def report(ledger: Ledger, number: int | None = None, beside: Path | None = None
 MOST_REFUSED = 50
 
 
-def refused(ledger: Ledger, night: int) -> dict[str, Any]:
+def refused_files(ledger: Ledger, night: int) -> dict[str, Any]:
     """Refused files of this night's jobs, and rows that the ledger lost when it was opened."""
     rows = ledger.all("SELECT why FROM event WHERE bug = 0 AND night = ? AND what = ?", night, bugs.REFUSED)
     found = [*ledger.refused, *(row["why"] for row in rows)]

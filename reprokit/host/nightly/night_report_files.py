@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from reprokit import __version__
-from reprokit.host.nightly.engines.local_engine import duration
+from reprokit.host.nightly.engines.local_engine import duration_in_words
 from reprokit.host.nightly.jobs import quarantine
 from reprokit.host.nightly.night_report import GROUPS
 from reprokit.host.report import template_files
@@ -23,33 +23,33 @@ TITLES = dict(zip(GROUPS, ("new", "back after they were fixed", "fixed", "flaky"
 STATES = {"shows": "shows", "ok": "healthy", "before": "not tonight", "other": "another failure", "": ""}
 
 
-def write(told: dict[str, Any], folder: Path) -> tuple[Path, Path]:
+def write_report(told: dict[str, Any], folder: Path) -> tuple[Path, Path]:
     """Write digest and page into ``folder``; a folder in the place of one goes to the quarantine."""
     for place in (folder / DIGEST, folder / PAGE):
         if place.is_dir() and not place.is_symlink():
-            quarantine.take(place, folder)
-    return files.write_whole(folder / DIGEST, digest(told)), files.write_whole(folder / PAGE, page(told))
+            quarantine.quarantine_file(place, folder)
+    return files.write_whole(folder / DIGEST, digest_text(told)), files.write_whole(folder / PAGE, page_text(told))
 
 
-def digest(told: dict[str, Any]) -> str:
+def digest_text(told: dict[str, Any]) -> str:
     """Markdown for a chat or an issue tracker: no mention, no number that either would turn into a link."""
-    text = template_files.templates().get_template("digest.md.j2").render(r=told, most=MOST_IN_DIGEST)
+    text = template_files.markdown_templates().get_template("digest.md.j2").render(r=told, most=MOST_IN_DIGEST)
     parts = re.split(r"(^ *(`{3,})\w*\n.*?^ *\2$)", text, flags=re.MULTILINE | re.DOTALL)  # code stays as it is
     pairs = zip(parts[::3], [*parts[1::3], ""], strict=True)
     return "".join(re.sub(r"\n{3,}", "\n\n", words) + code for words, code in pairs).strip() + "\n"
 
 
-def page(told: dict[str, Any]) -> str:
+def page_text(told: dict[str, Any]) -> str:
     """One self-contained page; every text is escaped, and its one script is our own."""
-    environment = template_files.pages().overlay()
-    environment.filters.update(bars=bars, duration=duration)
+    environment = template_files.html_templates().overlay()
+    environment.filters.update(bars=bar_rectangles, duration=duration_in_words)
     kinds = sorted({bug["kind"] for bugs in told["groups"].values() for bug in bugs})
     return environment.get_template("nightly.html.j2").render(
         r=told, groups=[*TITLES.items()], said=STATES, kinds=kinds, version=__version__
     )
 
 
-def bars(values: list[float], what: str = "cells that showed it") -> Markup:
+def bar_rectangles(values: list[float], what: str = "cells that showed it") -> Markup:
     """A small picture: one bar a night."""
     most, width, height = max([*values, 1e-9]), 7, 22
     parts = []

@@ -12,7 +12,7 @@ from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.environment import machine_facts
-from reprokit.host.minimize.minimize_result import Minimized
+from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.proven import CANDIDATE, REPRO, Candidate, Repro
 from reprokit.host.pack import issue_text, reopen, shown_program, writer
 from reprokit.host.report import html_report, report_data
@@ -23,7 +23,7 @@ from reprokit.host.system import files, private_names
 
 
 @dataclass(frozen=True)
-class Story:
+class PackInput:
     """All that is known of one capture, before redaction."""
 
     request: Request
@@ -31,13 +31,13 @@ class Story:
     signature: Signature
     seen: Observation
     journals: observation_reader.Journals
-    environment: machine_facts.Environment
-    minimized: Minimized | None = None
+    environment: machine_facts.MachineFacts
+    minimized: MinimizeResult | None = None
     ablation: Ablation | None = None
 
 
 @dataclass
-class Made:
+class PackPaths:
     """Where the files lie; None for what could not be made."""
 
     pack: Path | None = None
@@ -51,21 +51,21 @@ class Made:
     hidden: dict[str, Any] = field(default_factory=dict)
 
 
-def make(story: Story, missing: list[Missing], place: run_directory.RunDir) -> Made:
+def make_pack(story: PackInput, missing: list[Missing], place: run_directory.RunDir) -> PackPaths:
     """Leave ``<run>/pack/`` and the tarball of the same files; what fails becomes a line of ``missing``."""
-    made = Made()
+    made = PackPaths()
     redactor = private_names.redactor()
-    draft = writer.gather(place.path, redactor)
+    draft = writer.gather_files(place.path, redactor)
     missing += draft.missing
     has_failed = story.verdict.kind != "ok"
     small = story.minimized
-    found = shown_program.choose(
+    found = shown_program.choose_program(
         story.request, story.verdict, story.seen, story.journals, place.path, small, redactor
     )  # fmt: skip
     program = made.program = found.program
     missing += found.missing
     if small is not None:
-        draft.add_json("minimize.json", redactor.value(reopen.about(small)))
+        draft.add_json("minimize.json", redactor.value(reopen.about_minimized(small)))
     ladder = story.ablation.to_json() if story.ablation is not None else {}
     if ladder:
         draft.add_json("ablation.json", redactor.value(ladder))
@@ -80,10 +80,12 @@ def make(story: Story, missing: list[Missing], place: run_directory.RunDir) -> M
     if has_failed and story.verdict.responsible != "reprokit":
         made.url = _add_issue(facts, draft, missing)
     try:
-        told = report_data.make(story.verdict, story.signature, story.seen, story.journals, place.path, ladder)
+        told = report_data.make_report_data(
+            story.verdict, story.signature, story.seen, story.journals, place.path, ladder
+        )
         model = redactor.value(told)
         draft.add_json("report.json", model)
-        draft.add_text("report.html", html_report.report(model))
+        draft.add_text("report.html", html_report.html_report(model))
     except Exception as problem:
         missing.append(Missing("report.html", f"it could not be made: {problem!r}"))
     draft.add_text("command.txt", facts.command + "\n")
@@ -103,9 +105,9 @@ def make(story: Story, missing: list[Missing], place: run_directory.RunDir) -> M
     names = ("issue.md", REPRO, CANDIDATE, "report.html")
     made.issue, made.repro, made.candidate, made.report = (p if (p := folder / n).exists() else None for n in names)
     try:
-        data = writer.build(draft, lambda *told: issue_text.pack_readme(facts, *told))
+        data = writer.build_tarball(draft, lambda *told: issue_text.pack_readme(facts, *told))
         name = f"reprokit-{story.request.target.label}-{story.verdict.kind}-{story.signature.id}.tar.gz"
-        made.pack = writer.write(data, place.output, name)
+        made.pack = writer.write_tarball(data, place.output, name)
     except OSError as problem:
         text = f"it could not be written: {problem.strerror}; free some space, and capture again; the run is in {place.path}"
         missing.append(Missing("pack", text))
@@ -113,10 +115,10 @@ def make(story: Story, missing: list[Missing], place: run_directory.RunDir) -> M
     return made
 
 
-def _add_issue(facts: issue_text.Facts, draft: writer.Draft, missing: list[Missing]) -> str:
+def _add_issue(facts: issue_text.IssueFacts, draft: writer.PackDraft, missing: list[Missing]) -> str:
     """Add the texts of the issue; gives the short URL of its form, or nothing."""
     try:
-        issue = issue_text.issue(facts)
+        issue = issue_text.make_issue(facts)
     except Exception as problem:  # a pack without an issue is better than none
         missing.append(Missing("issue.md", f"it could not be rendered: {problem!r}"))
         return ""
@@ -129,15 +131,15 @@ def _add_issue(facts: issue_text.Facts, draft: writer.Draft, missing: list[Missi
 
 
 def _facts(
-    story: Story,
+    story: PackInput,
     known: dict[str, Any],
     program: Repro | Candidate,
     missing: list[Missing],
     ladder: dict[str, Any],
     redactor: Redactor,
-) -> issue_text.Facts:
+) -> issue_text.IssueFacts:
     journals = story.journals
-    return issue_text.Facts(
+    return issue_text.IssueFacts(
         verdict=redactor.value(story.verdict),
         signature=redactor.value(story.signature),
         seen=redactor.value(story.seen),

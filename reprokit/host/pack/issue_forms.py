@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from reprokit.core.judge.responsible import responsibility
 from reprokit.core.triage import issue_search
 from reprokit.host.pack import issue_url, writer
-from reprokit.host.pack.reopen import Opened
+from reprokit.host.pack.reopen import OpenedPack
 
 FIELD_CHARS = 65_536
 """GitHub refuses longer bodies, of all fields together."""
@@ -26,7 +26,7 @@ TRITON_FORM = {
 
 
 @dataclass(frozen=True)
-class Field:
+class FormField:
     """One field of a form."""
 
     name: str
@@ -36,13 +36,13 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Filing:
+class FormFiling:
     """All that a person does by hand."""
 
     form: str
     """``pytorch`` or ``triton``."""
     url: str
-    fields: tuple[Field, ...]
+    fields: tuple[FormField, ...]
     size: int
     """Bytes of the tarball."""
     query: str
@@ -58,25 +58,25 @@ class Filing:
         return self.size <= writer.MOST_BYTES
 
 
-def why_not(opened: Opened) -> str:
+def why_not(opened: OpenedPack) -> str:
     """Why this pack is no bug to file; empty when it is one."""
     return responsibility.why_not_filed(opened.verdict)
 
 
-def filing(opened: Opened) -> Filing:
+def filing_of(opened: OpenedPack) -> FormFiling:
     """What to open, paste, attach and search for."""
-    repository = responsibility.repository(opened.verdict)
+    repository = responsibility.repository_for(opened.verdict)
     is_triton = repository == issue_url.TRITON
     fields = []
     for name, wanted in (TRITON_FORM if is_triton else PYTORCH).items():
         held = tuple(file for file in wanted if file in opened.pack.files)
         texts = [opened.pack.files[file].decode("utf-8", "replace").strip() for file in held]
-        fields.append(Field(name, held, "\n\n".join(texts) + "\n" if held else ""))
+        fields.append(FormField(name, held, "\n\n".join(texts) + "\n" if held else ""))
     title = opened.signature.title
-    return Filing(
+    return FormFiling(
         "triton" if is_triton else "pytorch",
-        issue_url.url(title, repository),
+        issue_url.issue_form_url(title, repository),
         tuple(fields),
         opened.pack.path.stat().st_size,
-        issue_search.query(title, repository),
+        issue_search.search_query(title, repository),
     )

@@ -17,10 +17,10 @@ from reprokit.core.records.dumps import Frame
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.host.minimize.proven import Candidate, Repro
-from reprokit.host.pack.issue_url import TRITON, url
+from reprokit.host.pack.issue_url import TRITON, issue_form_url
 from reprokit.host.report import markdown
 from reprokit.host.report.markdown import Markdown
-from reprokit.host.report.template_files import templates
+from reprokit.host.report.template_files import markdown_templates
 
 ISSUE_CHARS = 60_000
 """GitHub refuses bodies over 65,536 characters; the rest is room for the human's words."""
@@ -31,7 +31,7 @@ MOST_REMARKS = 4
 
 
 @dataclass(frozen=True)
-class Facts:
+class IssueFacts:
     """What an issue is made of; all texts are redacted already."""
 
     verdict: Verdict
@@ -50,7 +50,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Issue:
+class IssueText:
     """The paste-ready texts."""
 
     describe: str
@@ -60,7 +60,7 @@ class Issue:
     url: str
 
 
-def issue(facts: Facts) -> Issue:
+def make_issue(facts: IssueFacts) -> IssueText:
     """Render the issue, cutting the longest parts in the middle until it fits."""
     repro_chars, log_chars, env_chars = REPRO_CHARS, 16_000, 12_000
     while True:
@@ -71,7 +71,7 @@ def issue(facts: Facts) -> Issue:
         repro_chars, log_chars, env_chars = repro_chars * 3 // 4, log_chars * 3 // 4, env_chars * 3 // 4
 
 
-def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> Issue:
+def _render(facts: IssueFacts, repro_chars: int, log_chars: int, env_chars: int) -> IssueText:
     seen = facts.seen
     describe = _fill(
         "issue/describe.md.j2",
@@ -80,7 +80,7 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         version=__version__,
         eager=_eager(seen),
         answers=seen.answers,
-        explain=hang_causes.explain(facts.verdict),
+        explain=hang_causes.explain_cause(facts.verdict),
         also=hang_causes.explain_also(facts.verdict),
         graphs=_graphs(seen),
         seconds=seen.seconds,
@@ -88,31 +88,31 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         peak_rss_bytes=seen.peak_rss_bytes,
         evidence=[*facts.verdict.evidence[:8], *map(str, seen.remarks[:MOST_REMARKS])],
         growth="\n".join(seen.growth.get("table", ())),
-        command=cut(facts.command, 2_000),
-        program=Markdown(program(facts.program, repro_chars, facts.is_simulated and not seen.kernel).strip()),
+        command=cut_text(facts.command, 2_000),
+        program=Markdown(program_section(facts.program, repro_chars, facts.is_simulated and not seen.kernel).strip()),
         kernel=seen.kernel,
         device=facts.verdict.simulated,
-        configs=cut(_configs(facts.configs), 3_000),
+        configs=cut_text(_configs(facts.configs), 3_000),
         ablation=facts.ablation,
         why_not_filed=responsibility.why_not_filed(facts.verdict),
     )
     stack, stack_about = _stack(seen)
     error_logs = _fill(
         "issue/error_logs.md.j2",
-        traceback=cut(_traceback(seen), log_chars // 2),
-        stack=cut(stack, log_chars // 2),
+        traceback=cut_text(_traceback(seen), log_chars // 2),
+        stack=cut_text(stack, log_chars // 2),
         stack_about=stack_about,
         answers=seen.answers,
-        stderr=cut(seen.stderr_tail.strip(), log_chars // 2),
+        stderr=cut_text(seen.stderr_tail.strip(), log_chars // 2),
     )
     versions = _fill(
         "issue/versions.md.j2",
-        collect_env=cut(facts.collect_env.strip(), env_chars),
+        collect_env=cut_text(facts.collect_env.strip(), env_chars),
         no_collect_env=next((m.why for m in facts.missing if "collect_env" in m.what), "it was not asked"),
-        facts=cut(json.dumps(facts.environment, indent=1, default=repr), env_chars // 2),
-        variables=cut("\n".join(f"{k}={v}" for k, v in facts.variables.items()), 3_000),
+        facts=cut_text(json.dumps(facts.environment, indent=1, default=repr), env_chars // 2),
+        variables=cut_text("\n".join(f"{k}={v}" for k, v in facts.variables.items()), 3_000),
     )
-    repository = responsibility.repository(facts.verdict)
+    repository = responsibility.repository_for(facts.verdict)
     form = "triton" if seen.kernel or repository == TRITON else "issue"
     joined = _fill(
         f"issue/{form}.md.j2",
@@ -120,10 +120,10 @@ def _render(facts: Facts, repro_chars: int, log_chars: int, env_chars: int) -> I
         error_logs=Markdown(error_logs.strip()),
         versions=Markdown(versions.strip()),
     )
-    return Issue(describe, error_logs, versions, joined, url(facts.signature.title, repository))
+    return IssueText(describe, error_logs, versions, joined, issue_form_url(facts.signature.title, repository))
 
 
-def program(shown: Repro | Candidate, most_chars: int, is_simulated: bool = False) -> str:
+def program_section(shown: Repro | Candidate, most_chars: int, is_simulated: bool = False) -> str:
     """The part of an issue with the repro; only a proved program is called one."""
     repro = shown if isinstance(shown, Repro) else None
     return _fill(
@@ -132,7 +132,7 @@ def program(shown: Repro | Candidate, most_chars: int, is_simulated: bool = Fals
     )  # fmt: skip
 
 
-def pack_readme(facts: Facts, contents: list[tuple[str, str]], trimmed: list[str], hidden: str) -> str:
+def pack_readme(facts: IssueFacts, contents: list[tuple[str, str]], trimmed: list[str], hidden: str) -> str:
     """The README that stands first in the pack."""
     return _fill(
         "pack_readme.md.j2", verdict=facts.verdict, signature=facts.signature, version=__version__, command=facts.command,
@@ -142,7 +142,7 @@ def pack_readme(facts: Facts, contents: list[tuple[str, str]], trimmed: list[str
     )  # fmt: skip
 
 
-def cut(text: str, most: int) -> str:
+def cut_text(text: str, most: int) -> str:
     """Keep head and tail of a long text and say how much was cut between them."""
     if len(text) <= most:
         return text
@@ -189,7 +189,7 @@ def _traceback(seen: Observation) -> str:
     rows = []
     for link in raised.chain:
         frames = link.frames
-        rows.append(f"{link.type}: {cut(link.message.strip(), 4_000)}")
+        rows.append(f"{link.type}: {cut_text(link.message.strip(), 4_000)}")
         rows += [f"  {f.file}:{f.line} in {f.function}" for f in frames[:30]]
         if len(frames) > 30:
             rows.append(f"  ... {len(frames) - 30} more frames")
@@ -205,16 +205,16 @@ def _stack(seen: Observation) -> tuple[str, str]:
             ), "at the fatal signal"
     stacks = main_stacks(seen)
     if stacks:
-        rows = [f"  {f.file}:{f.line} in {f.function}" for f in trimmed(stacks[-1])]
+        rows = [f"  {f.file}:{f.line} in {f.function}" for f in trimmed_stack(stacks[-1])]
         return "\n".join(rows), f"the last of {len(stacks)} dumps"
     return "", ""
 
 
-def trimmed(stack: tuple[Frame, ...], most: int = 60) -> list[Frame]:
+def trimmed_stack(stack: tuple[Frame, ...], most: int = 60) -> list[Frame]:
     """The stack down to the door of the compiler: who called it is the user's business."""
     door = next((i for i, f in enumerate(stack) if f.file.endswith("_dynamo/eval_frame.py")), None)
     return list(stack[: min(most, len(stack) if door is None else door + 1)])
 
 
 def _fill(name: str, **values: Any) -> Markdown:
-    return markdown.fill(templates(), name, **values)
+    return markdown.fill(markdown_templates(), name, **values)

@@ -12,7 +12,7 @@ URL_CHARS = 8_000
 """GitHub answers 414 to longer URLs (about 8,192 bytes)."""
 
 
-def url(title: str, repository: str) -> str:
+def issue_form_url(title: str, repository: str) -> str:
     """A short URL that opens the form of ``repository`` with its title; the form's fields have no ids to prefill.
 
     Empty where there is no repository in which the failure can be filed.

@@ -20,7 +20,7 @@ _NUMBERED = "|".join(kind for kind in KINDS if kind != "home")
 _MARK = re.compile(rf"(?:<|&lt;)(?:(?P<kind>{_NUMBERED})-(?P<number>\d+)|home)(?:>|&gt;)".encode())
 
 
-def count(files: Mapping[str, bytes]) -> dict[str, Any]:
+def count_placeholders(files: Mapping[str, bytes]) -> dict[str, Any]:
     """The number of places with a placeholder, of different placeholders of each kind, and of places in each file."""
     by_file: dict[str, int] = {}
     different: dict[str, set[bytes]] = {}
@@ -37,7 +37,7 @@ def count(files: Mapping[str, bytes]) -> dict[str, Any]:
     return {"places": sum(places.values()), "kinds": kinds, "files": dict(sorted(by_file.items()))}
 
 
-def say(counted: Mapping[str, Any]) -> str:
+def counts_sentence(counted: Mapping[str, Any]) -> str:
     """One line for people; it names the program if its text changed."""
     if not counted.get("places"):
         return "nothing was hidden"

@@ -30,7 +30,7 @@ MOST_TRIMMED = 1_000
 
 
 @dataclass(frozen=True)
-class Pack:
+class PackFiles:
     """A pack whose every file agrees with its manifest."""
 
     path: Path
@@ -45,7 +45,7 @@ class Pack:
         if name not in self.files:
             return {}
         try:
-            value = bounded_json.parse(self.files[name], most_chars)
+            value = bounded_json.parse_json(self.files[name], most_chars)
         except ValueError as problem:
             raise BadInput(f"{self.path} has a {name} that cannot be read: {problem}") from problem
         if not isinstance(value, dict):
@@ -53,7 +53,7 @@ class Pack:
         return value
 
 
-def locate(path: Path) -> Path:
+def locate_pack(path: Path) -> Path:
     """The pack that ``path`` names: itself, or the one beside a run directory that was made of it."""
     try:
         if not (path / "run.json").is_file():
@@ -68,12 +68,12 @@ def locate(path: Path) -> Path:
         run, packs = "", []
     for pack in packs[:MOST_PACKS]:
         with contextlib.suppress(BadInput):
-            if read(pack, lambda name: False).manifest["files"].get("run.json", {}).get("sha256") == run:
+            if read_pack(pack, lambda name: False).manifest["files"].get("run.json", {}).get("sha256") == run:
                 return pack
     raise BadInput(f"{path} is a run directory without its pack; make it: reprokit pack {path}")
 
 
-def read(path: Path, keeps: Callable[[str], bool] = lambda name: True) -> Pack:
+def read_pack(path: Path, keeps: Callable[[str], bool] = lambda name: True) -> PackFiles:
     """Read and verify a pack, and keep the contents of files that ``keeps`` selects; BadInput has the reason."""
     try:
         if not path.exists():
@@ -83,7 +83,7 @@ def read(path: Path, keeps: Callable[[str], bool] = lambda name: True) -> Pack:
         if path.stat().st_size > MOST_PACKED_BYTES:
             raise BadInput(f"{path} is {path.stat().st_size} bytes long; a pack is at most {MOST_PACKED_BYTES}")
         return _read(path, keeps)
-    except tar_format.Refused as problem:
+    except tar_format.TarRefused as problem:
         raise BadInput(f"{path} was refused: {problem}") from problem
     except (zlib.error, EOFError, OSError, ValueError) as problem:
         raise BadInput(f"{path} is not a readable .tar.gz: {_words(problem)}") from problem
@@ -93,7 +93,7 @@ def _words(problem: Exception) -> str:
     return (problem.strerror if isinstance(problem, OSError) else "") or str(problem) or type(problem).__name__
 
 
-def _read(path: Path, keeps: Callable[[str], bool]) -> Pack:
+def _read(path: Path, keeps: Callable[[str], bool]) -> PackFiles:
     held: dict[str, bytes] = {}
     actual: dict[str, tuple[int, str]] = {}
     folders: set[str] = set()
@@ -101,12 +101,12 @@ def _read(path: Path, keeps: Callable[[str], bool]) -> Pack:
         stream = tar_format.Inflated(
             file, MOST_PACKED_BYTES, MOST_UNPACKED_BYTES + (MOST_FILES + 2) * 2 * tar_format.BLOCK
         )
-        for name, size in tar_format.members(stream):
+        for name, size in tar_format.read_members(stream):
             parents = ["/".join(name.split("/")[: n + 1]) for n in range(name.count("/"))]
             if name in actual or name in folders or not actual.keys().isdisjoint(parents):
-                raise tar_format.Refused(f"it holds {name!a} twice")
+                raise tar_format.TarRefused(f"it holds {name!a} twice")
             if len(actual) >= MOST_FILES:
-                raise tar_format.Refused(f"it holds more than {MOST_FILES} files")
+                raise tar_format.TarRefused(f"it holds more than {MOST_FILES} files")
             folders.update(parents)
             is_kept, digest, pieces = name == "manifest.json" or keeps(name), hashlib.sha256(), []
             for piece in stream.pieces(size):
@@ -116,7 +116,7 @@ def _read(path: Path, keeps: Callable[[str], bool]) -> Pack:
             actual[name] = (size, digest.hexdigest())
             if is_kept:
                 held[name] = b"".join(pieces)
-    return Pack(path, held, {n: size for n, (size, _) in actual.items()}, _verified(path, held, actual))
+    return PackFiles(path, held, {n: size for n, (size, _) in actual.items()}, _verified(path, held, actual))
 
 
 def _verified(path: Path, held: dict[str, bytes], actual: dict[str, tuple[int, str]]) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _verified(path: Path, held: dict[str, bytes], actual: dict[str, tuple[int, s
     if "manifest.json" not in held:
         raise BadInput(f"{path} has no manifest.json; it is not a pack of reprokit")
     try:
-        manifest = bounded_json.parse(held["manifest.json"])
+        manifest = bounded_json.parse_json(held["manifest.json"])
         trimmed = manifest.setdefault("trimmed", [])
         if len(trimmed) > MOST_TRIMMED or not all(isinstance(row, str) for row in trimmed):
             raise ValueError("trimmed is no list of texts")

@@ -17,8 +17,8 @@ from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize import starting_points
-from reprokit.host.minimize.minimization import Case, starts_of
-from reprokit.host.minimize.minimize_result import Minimized
+from reprokit.host.minimize.minimization import MinimizeCase, starts_of
+from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.proven import CANDIDATE, PROOF, REPRO, Repro, Unproven
 from reprokit.host.pack import issue_text, reader, typed_reader, writer
 from reprokit.host.report import markdown
@@ -38,10 +38,10 @@ _HIDDEN = re.compile(r"Hidden: [^\n;]*(?:; [^\n;`]*)?; ")
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedPack:
     """A pack that was read, and what it says happened."""
 
-    pack: reader.Pack
+    pack: reader.PackFiles
     verdict: Verdict
     signature: Signature
     seen: Observation
@@ -81,9 +81,9 @@ class Opened:
         return self.seen.kernel
 
 
-def open_pack(path: Path) -> Opened:
+def open_pack(path: Path) -> OpenedPack:
     """Read and verify a pack; raises BadInput that says what is wrong with it."""
-    found = reader.read(path, lambda name: not name.startswith(EVIDENCE))
+    found = reader.read_pack(path, lambda name: not name.startswith(EVIDENCE))
     if "verdict.json" not in found.files or "signature.json" not in found.files:
         raise BadInput(f"{path} has no verdict.json and signature.json that can be read")
     algorithm = found.json("signature.json").get("algorithm")
@@ -95,15 +95,15 @@ def open_pack(path: Path) -> Opened:
     for name in (REPRO, CANDIDATE, ORIGINAL, "README.md", *(n for n in found.files if n.startswith("issue"))):
         if found.sizes.get(name, 0) > MOST_TEXT_BYTES:
             raise BadInput(f"{path} has a {name} of {found.sizes[name]} bytes; it may have {MOST_TEXT_BYTES}")
-    verdict, signature = typed_reader.verdict(found), typed_reader.signature(found)
+    verdict, signature = typed_reader.read_verdict(found), typed_reader.read_signature(found)
     run = found.json("run.json")
-    return Opened(
-        found, verdict, signature, typed_reader.observation(found, verdict), run.get("train") is True,
-        typed_reader.arguments(run.get("compile")), typed_reader.gpu(run.get("gpu")),
+    return OpenedPack(
+        found, verdict, signature, typed_reader.read_observation(found, verdict), run.get("train") is True,
+        typed_reader.read_arguments(run.get("compile")), typed_reader.read_gpu_file(run.get("gpu")),
     )  # fmt: skip
 
 
-def require_program(opened: Opened, word: str) -> None:
+def require_program(opened: OpenedPack, word: str) -> None:
     """Refuse a pack that holds no program for ``word``, a command; raises BadInput."""
     if not opened.program.strip():
         is_ok = opened.verdict.kind == "ok"
@@ -111,13 +111,13 @@ def require_program(opened: Opened, word: str) -> None:
         raise BadInput(f"{opened.pack.path}: {why}, so there is nothing to {word}")
 
 
-def what_would_run(case: Case) -> str:
+def what_would_run(case: MinimizeCase) -> str:
     """The programs that a reduction begins with; what it runs are parts of these and smaller inputs."""
     starts = starts_of(case)
     return "\n".join(f"# the {starting_points.NAMES[start.level]}\n{start.text}" for start in starts)
 
 
-def case_of_pack(opened: Opened, place: run_directory.RunDir, python: str) -> Case:
+def case_of_pack(opened: OpenedPack, place: run_directory.RunDir, python: str) -> MinimizeCase:
     """Lay the graphs of a pack out as a run directory, and give what is to be minimized."""
     for name, data in opened.pack.files.items():
         if re.fullmatch(r"graphs/\d{1,9}/[\w.]+", name):
@@ -127,19 +127,19 @@ def case_of_pack(opened: Opened, place: run_directory.RunDir, python: str) -> Ca
     if opened.kernel:
         (place.path / KERNELS).mkdir(exist_ok=True)
         files.write_whole(place.path / KERNELS / opened.kernel, opened.original)
-    return Case(
+    return MinimizeCase(
         opened.verdict, opened.signature, opened.seen, place.path, python, opened.original, opened.is_training,
         gpu=opened.gpu,
     )  # fmt: skip
 
 
-def repack(opened: Opened, found: Minimized, place: run_directory.RunDir) -> Path:
+def repack(opened: OpenedPack, found: MinimizeResult, place: run_directory.RunDir) -> Path:
     """The same pack with the smaller repro in it and in its issue; gives where it lies, or raises Unproven."""
     program = found.program()
     if not isinstance(program, Repro):
         raise Unproven(program.why)
-    draft = writer.Draft()
-    whole = reader.read(opened.pack.path)
+    draft = writer.PackDraft()
+    whole = reader.read_pack(opened.pack.path)
     if whole.manifest != opened.pack.manifest:
         raise BadInput(f"{opened.pack.path} was changed since it was opened")
     gone = ("manifest.json", "README.md", REPRO, CANDIDATE, PROOF)
@@ -148,8 +148,8 @@ def repack(opened: Opened, found: Minimized, place: run_directory.RunDir) -> Pat
     if opened.program:
         draft.files.setdefault(ORIGINAL, opened.program.encode())
     draft.add_repro(program, redactor)
-    draft.add_json("minimize.json", redactor.value(about(found)))
-    part = issue_text.program(program, issue_text.REPRO_CHARS).strip()
+    draft.add_json("minimize.json", redactor.value(about_minimized(found)))
+    part = issue_text.program_section(program, issue_text.REPRO_CHARS).strip()
     for name in ("issue.md", "issue/describe.md"):
         if text := draft.files.get(name, b"").decode("utf-8", "replace"):
             draft.add_text(name, _with_program(text, part, opened.repro))
@@ -160,9 +160,9 @@ def repack(opened: Opened, found: Minimized, place: run_directory.RunDir) -> Pat
         told = _HIDDEN.sub(lambda _: f"Hidden: {hidden}; ", readme, count=1)
         return _TABLE.sub(lambda _: rows, _UNPROVEN.sub("", told, count=1), count=1)
 
-    data = writer.build(draft, listed)
+    data = writer.build_tarball(draft, listed)
     name = re.sub(r"[^A-Za-z0-9._-]", "-", opened.pack.path.name)
-    return writer.write(data, place.output, name)
+    return writer.write_tarball(data, place.output, name)
 
 
 def _with_program(text: str, part: str, old: str) -> str:
@@ -172,7 +172,7 @@ def _with_program(text: str, part: str, old: str) -> str:
     return re.sub(_ABOUT + re.escape(markdown.fence(old, "python")), lambda _: part, text, count=1, flags=re.MULTILINE)
 
 
-def about(found: Minimized) -> dict[str, Any]:
+def about_minimized(found: MinimizeResult) -> dict[str, Any]:
     """``minimize.json`` of a pack: how the repro was found, and what proves it."""
     row = to_json(found)
     assert isinstance(row, dict)

@@ -33,7 +33,7 @@ _CHECKSUM = re.compile(rb"[0-7]{6}\0 ")
 _LONG_NAME = re.compile(rb"([1-9]\d{0,3}) path=([^\n\0]+)\n")
 
 
-class Refused(ValueError):
+class TarRefused(ValueError):
     """The stream is not a pack; the message has the reason and quotes little of it."""
 
 
@@ -67,9 +67,9 @@ class Inflated:
             left -= len(rest)
             self._at = len(self._ready)
             if rest.strip(b"\0") or left < 0:
-                raise Refused("it goes on after the end of its archive")
+                raise TarRefused("it goes on after the end of its archive")
         if self._engine.unused_data or self._file.read(1):
-            raise Refused("something follows its gzip member")
+            raise TarRefused("something follows its gzip member")
 
     def _inflate(self) -> bool:
         self._ready, self._at = b"", 0
@@ -79,17 +79,17 @@ class Inflated:
                 packed = self._file.read(PIECE)
                 self._left_packed -= len(packed)
                 if self._left_packed < 0:
-                    raise Refused("it grows while it is read")
+                    raise TarRefused("it grows while it is read")
             if not packed:
                 raise EOFError("it was cut off")
             self._ready = self._engine.decompress(packed, PIECE)
         self._left -= len(self._ready)
         if self._left < 0:
-            raise Refused("it unpacks to more than a pack may hold")
+            raise TarRefused("it unpacks to more than a pack may hold")
         return bool(self._ready)
 
 
-def members(stream: Inflated) -> Iterator[tuple[str, int]]:
+def read_members(stream: Inflated) -> Iterator[tuple[str, int]]:
     """Name and size of each file; the caller reads that many bytes of ``stream`` before the next one."""
     long_name = ""
     while True:
@@ -101,37 +101,37 @@ def members(stream: Inflated) -> Iterator[tuple[str, int]]:
             long_name = _long_name(stream, size)
             continue
         if kind != b"0":
-            raise Refused(f"it holds {_quoted(name)}, which is {_KINDS.get(kind, 'no plain file')}")
+            raise TarRefused(f"it holds {_quoted(name)}, which is {_KINDS.get(kind, 'no plain file')}")
         name, long_name = long_name or name, ""
         if not is_safe(name):
-            raise Refused(f"it holds the unsafe name {_quoted(name)}")
+            raise TarRefused(f"it holds the unsafe name {_quoted(name)}")
         yield name, size
         stream.read(-size % BLOCK)
     if long_name:
-        raise Refused("it names a file that is not there")
+        raise TarRefused("it names a file that is not there")
     stream.finish()
 
 
 def _header(head: bytes) -> tuple[str, int, bytes]:
     if head[257:265] != b"ustar\x0000" or not _CHECKSUM.fullmatch(head[148:156]):
-        raise Refused("it has a header that is not one of a pack")
+        raise TarRefused("it has a header that is not one of a pack")
     if int(head[148:154], 8) != sum(head) - sum(head[148:156]) + 8 * ord(" "):
-        raise Refused("it has a damaged header")
+        raise TarRefused("it has a damaged header")
     size, kind = head[124:136], head[156:157]
     name, _, rest = head[:100].partition(b"\0")
     if not _SIZE.fullmatch(size) or rest.strip(b"\0") or head[345:].strip(b"\0") or not name.isascii():
-        raise Refused("it has a header that is not one of a pack")
+        raise TarRefused("it has a header that is not one of a pack")
     return name.decode("ascii"), int(size[:11], 8), kind
 
 
 def _long_name(stream: Inflated, size: int) -> str:
     if size > MOST_LONG_NAME:
-        raise Refused(f"it has an extended header of {size} bytes")
+        raise TarRefused(f"it has an extended header of {size} bytes")
     record = stream.read(size)
     stream.read(-size % BLOCK)
     found = _LONG_NAME.fullmatch(record)
     if found is None or int(found[1]) != size:
-        raise Refused("it has an extended header that is more than a name")
+        raise TarRefused("it has an extended header that is more than a name")
     return found[2].decode("utf-8")
 
 
@@ -147,7 +147,7 @@ def is_safe(name: str) -> bool:
     )
 
 
-def canonical(name: str) -> str:
+def canonical_header(name: str) -> str:
     """A name for a pack: ``name`` itself if it fits into a header, else a plain name with a digest of the real one."""
     if len(name) <= MOST_NAME and name.isascii() and is_safe(name):
         return name
@@ -159,7 +159,7 @@ def canonical(name: str) -> str:
     return f"{stem[: MOST_NAME - len(suffix) - len(digest) - 1].rstrip('/')}-{digest}{suffix}"
 
 
-def build(files: Iterable[tuple[str, bytes]]) -> bytes:
+def build_tar(files: Iterable[tuple[str, bytes]]) -> bytes:
     """The tarball of ``files``, whose names are canonical: the same bytes every time."""
     raw = io.BytesIO()
     with (

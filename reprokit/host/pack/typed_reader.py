@@ -30,7 +30,7 @@ _SEEN = (
 )  # fmt: skip
 
 
-def verdict(found: reader.Pack) -> Verdict:
+def read_verdict(found: reader.PackFiles) -> Verdict:
     """``verdict.json``; its kind and party are single words."""
     read: Verdict = _record(found, "verdict.json", Verdict)
     if not _KIND.fullmatch(read.kind) or not _PARTY.fullmatch(read.responsible):
@@ -38,7 +38,7 @@ def verdict(found: reader.Pack) -> Verdict:
     return read
 
 
-def signature(found: reader.Pack) -> Signature:
+def read_signature(found: reader.PackFiles) -> Signature:
     """``signature.json``."""
     read: Signature = _record(found, "signature.json", Signature)
     if not _ID.fullmatch(read.id):
@@ -46,7 +46,7 @@ def signature(found: reader.Pack) -> Signature:
     return read
 
 
-def observation(found: reader.Pack, judged: Verdict) -> Observation:
+def read_observation(found: reader.PackFiles, judged: Verdict) -> Observation:
     """The fields of ``observation.json`` that a reduction needs."""
     told = found.json("observation.json")
     kinds = hints(Observation)
@@ -69,21 +69,21 @@ def observation(found: reader.Pack, judged: Verdict) -> Observation:
     )
 
 
-def gpu(value: object) -> dict[str, Any] | None:
+def read_gpu_file(value: object) -> dict[str, Any] | None:
     """The GPU of ``run.json``."""
     with contextlib.suppress(BadInput):
-        return dataclasses.asdict(gpus.read(value, "the pack")) if isinstance(value, dict) else None
+        return dataclasses.asdict(gpus.read_gpu(value, "the pack")) if isinstance(value, dict) else None
     return None
 
 
-def arguments(value: object) -> dict[str, Any]:
+def read_arguments(value: object) -> dict[str, Any]:
     """Arguments of torch.compile, which are scalars."""
     if not isinstance(value, dict):
         return {}
     return {k: v for k, v in value.items() if isinstance(v, (str, bool, int, type(None)))}
 
 
-def _record(found: reader.Pack, name: str, kind: type[Any]) -> Any:
+def _record(found: reader.PackFiles, name: str, kind: type[Any]) -> Any:
     try:
         return from_json(kind, found.json(name))
     except ValueError as problem:

@@ -82,7 +82,7 @@ ABOUT = (
 
 
 @dataclass
-class Draft:
+class PackDraft:
     """Files of a pack to be: name to redacted bytes."""
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -110,9 +110,9 @@ class Draft:
         self.add_text(name, json.dumps(value, indent=1, sort_keys=True, default=repr, ensure_ascii=False) + "\n")
 
 
-def gather(run_path: Path, redactor: Redactor) -> Draft:
+def gather_files(run_path: Path, redactor: Redactor) -> PackDraft:
     """Read, cut and redact what the run left; a file that cannot be read becomes a line in ``missing``."""
-    draft = Draft()
+    draft = PackDraft()
     for folder, suffixes, most in EVIDENCE:
         if (run_path / folder).is_symlink():
             draft.missing.append(Missing(folder, "it is a symbolic link, which is not followed"))
@@ -131,7 +131,7 @@ def gather(run_path: Path, redactor: Redactor) -> Draft:
             redact = {".json": redactor.json, ".jsonl": redactor.json_lines, ".py": redactor.python}.get(
                 path.suffix, redactor.text
             )
-            draft.files[tar_format.canonical(name)] = redact(text).encode("utf-8", "replace")
+            draft.files[tar_format.canonical_header(name)] = redact(text).encode("utf-8", "replace")
     if samples := files.read_text(run_path / "samples.csv"):
         draft.add_text("samples.csv", redactor.text(samples))
     for name in ("evidence.json", "kernels.json", "simulated.json"):
@@ -144,7 +144,7 @@ Readme = Callable[[list[tuple[str, str]], list[str], str], str]
 """Makes the README of a pack from its contents, the trimmed files and the counts of hidden text."""
 
 
-def build(draft: Draft, readme: Readme, most_bytes: int = MOST_BYTES) -> bytes:
+def build_tarball(draft: PackDraft, readme: Readme, most_bytes: int = MOST_BYTES) -> bytes:
     """Give the tarball, trimmed in a stated order until it is at most ``most_bytes`` long.
 
     The order: chromium events of the traces, whole traces, samples, journals and logs to 200 kB each, graphs
@@ -152,8 +152,8 @@ def build(draft: Draft, readme: Readme, most_bytes: int = MOST_BYTES) -> bytes:
     number of files there, and no command reads a pack with too many.
     """
     _compress_traces(draft)
-    draft.files = {tar_format.canonical(name): data for name, data in draft.files.items()}
-    steps: list[Callable[[Draft], str]] = [
+    draft.files = {tar_format.canonical_header(name): data for name, data in draft.files.items()}
+    steps: list[Callable[[PackDraft], str]] = [
         _drop_chromium,
         _drop("trace/"),
         _drop("samples.csv"),
@@ -176,13 +176,13 @@ def build(draft: Draft, readme: Readme, most_bytes: int = MOST_BYTES) -> bytes:
             draft.trimmed.append(said)
 
 
-def _can_be_read(draft: Draft) -> bool:
+def _can_be_read(draft: PackDraft) -> bool:
     """Whether the pack is within the limits of :mod:`archive`."""
     return sum(map(len, draft.files.values())) <= MOST_UNPACKED and len(draft.files) <= MOST_FILES
 
 
-def _tar(draft: Draft, readme: Readme) -> bytes:
-    draft.hidden = placeholder_counts.count(draft.files)
+def _tar(draft: PackDraft, readme: Readme) -> bytes:
+    draft.hidden = placeholder_counts.count_placeholders(draft.files)
     contents = [
         (name, about)
         for name, about in ABOUT
@@ -190,7 +190,7 @@ def _tar(draft: Draft, readme: Readme) -> bytes:
     ]
     everything = {
         **draft.files,
-        "README.md": readme(contents, draft.trimmed, placeholder_counts.say(draft.hidden)).encode(),
+        "README.md": readme(contents, draft.trimmed, placeholder_counts.counts_sentence(draft.hidden)).encode(),
     }
     manifest = {
         "schema": SCHEMA,
@@ -201,15 +201,15 @@ def _tar(draft: Draft, readme: Readme) -> bytes:
     }
     everything["manifest.json"] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
     names = sorted(everything, key=lambda n: (n not in ("manifest.json", "README.md", "issue.md"), n))
-    return tar_format.build((name, everything[name]) for name in names)
+    return tar_format.build_tar((name, everything[name]) for name in names)
 
 
-def write(data: bytes, output: Path, name: str) -> Path:
+def write_tarball(data: bytes, output: Path, name: str) -> Path:
     """Write the tarball whole or not at all."""
     return files.write_whole(output / name, data)
 
 
-def _read_middle_cut(path: Path, most: int, draft: Draft, name: str) -> str:
+def _read_middle_cut(path: Path, most: int, draft: PackDraft, name: str) -> str:
     size = path.stat().st_size
     if size <= most:
         return files.read_text(path, most)
@@ -221,16 +221,16 @@ def _read_middle_cut(path: Path, most: int, draft: Draft, name: str) -> str:
     # cut at line ends: half a line must not hide half a secret
     head = head[: head.rfind(b"\n") + 1]
     tail = tail[tail.find(b"\n") + 1 :]
-    mark = cuts.mark(size - len(head) - len(tail), "bytes")
+    mark = cuts.cut_mark(size - len(head) - len(tail), "bytes")
     return f"{head.decode('utf-8', 'replace')}{mark}\n{tail.decode('utf-8', 'replace')}"
 
 
-def _compress_traces(draft: Draft) -> None:
+def _compress_traces(draft: PackDraft) -> None:
     for name in [n for n in draft.files if n.startswith("trace/") and not n.endswith(".gz")]:
         draft.files[name + ".gz"] = gzip.compress(draft.files.pop(name), compresslevel=6, mtime=0)
 
 
-def _drop_chromium(draft: Draft) -> str:
+def _drop_chromium(draft: PackDraft) -> str:
     gone = 0
     for name in [n for n in draft.files if n.startswith("trace/")]:
         kept, is_skipping = [], False
@@ -248,8 +248,8 @@ def _drop_chromium(draft: Draft) -> str:
     return f"trace: {gone} chromium events" if gone else ""
 
 
-def _drop(prefix: str) -> Callable[[Draft], str]:
-    def drop(draft: Draft) -> str:
+def _drop(prefix: str) -> Callable[[PackDraft], str]:
+    def drop(draft: PackDraft) -> str:
         names = [n for n in draft.files if n.startswith(prefix)]
         size = sum(len(draft.files.pop(n)) for n in names)
         return f"{prefix.rstrip('/')}: {len(names)} files, {size} bytes" if names else ""
@@ -257,17 +257,17 @@ def _drop(prefix: str) -> Callable[[Draft], str]:
     return drop
 
 
-def _shorten(prefix: str, most: int = 200_000) -> Callable[[Draft], str]:
-    def shorten(draft: Draft) -> str:
+def _shorten(prefix: str, most: int = 200_000) -> Callable[[PackDraft], str]:
+    def shorten(draft: PackDraft) -> str:
         long = [n for n in draft.files if n.startswith(prefix) and len(draft.files[n]) > most]
         for name in long:
-            draft.files[name] = issue_text.cut(draft.files[name].decode("utf-8", "replace"), most).encode()
+            draft.files[name] = issue_text.cut_text(draft.files[name].decode("utf-8", "replace"), most).encode()
         return f"{prefix.rstrip('/')}: {len(long)} files cut in the middle to {most} bytes" if long else ""
 
     return shorten
 
 
-def _keep_last_graphs(draft: Draft) -> str:
+def _keep_last_graphs(draft: PackDraft) -> str:
     numbers = sorted({n.split("/")[1] for n in draft.files if n.startswith("graphs/")})
     old = set(numbers[:-10])
     for name in [n for n in draft.files if n.startswith("graphs/") and n.split("/")[1] in old]:
@@ -275,7 +275,7 @@ def _keep_last_graphs(draft: Draft) -> str:
     return f"graphs: all but the last ten, {len(old)} gone" if old else ""
 
 
-def _keep_last_stacks(draft: Draft) -> str:
+def _keep_last_stacks(draft: PackDraft) -> str:
     rounds = sorted({n.split("/")[1].split("-")[0] for n in draft.files if n.startswith("stacks/")})
     last = rounds[-1] if rounds else ""
     old = [n for n in draft.files if n.startswith("stacks/") and n.split("/")[1].split("-")[0] != last]
@@ -284,7 +284,7 @@ def _keep_last_stacks(draft: Draft) -> str:
     return f"stacks: all but the last round, {len(old)} gone" if old else ""
 
 
-def unpack_beside(draft: Draft, folder: Path) -> None:
+def unpack_beside(draft: PackDraft, folder: Path) -> None:
     """Leave the redacted files on disk too, so that a person can read what leaves before it leaves; no file of an older pack."""
     deletion.delete(folder, inside=folder.parent)
     for name, data in draft.files.items():

@@ -12,15 +12,15 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared.contract.serialize import SCHEMA, to_json
 from reprokit.core.triage import traits
-from reprokit.host.environment.machine_facts import Environment
-from reprokit.host.minimize.minimize_result import Minimized
+from reprokit.host.environment.machine_facts import MachineFacts
+from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.pack import reopen
 from reprokit.host.run.observation_reader import Journals
-from reprokit.host.run.run_outcome import Outcome
+from reprokit.host.run.run_outcome import RunOutcome
 
 
 @dataclass
-class Captured:
+class CaptureResult:
     """What a capture leaves: the records, and where the files lie."""
 
     verdict: Verdict
@@ -42,7 +42,7 @@ class Captured:
     trimmed: list[str] = field(default_factory=list)
     hidden: dict[str, Any] = field(default_factory=dict)
     """The counts of placeholders in the files of the pack."""
-    minimized: Minimized | None = None
+    minimized: MinimizeResult | None = None
     ablation: Ablation | None = None
     phases: dict[str, float] = field(default_factory=dict)
     """CPU seconds of the compile by phase, with what other processes did for it."""
@@ -63,10 +63,10 @@ class Captured:
             "candidate": str(self.candidate_path) if self.candidate_path else None,
             "unproven": self.unproven or None,
             "report": str(self.report_path) if self.report_path else None,
-            "minimized": reopen.about(self.minimized) if self.minimized else None,
+            "minimized": reopen.about_minimized(self.minimized) if self.minimized else None,
             "comparison": to_json(self.seen.comparison),
             "ablation": self.ablation.to_json() if self.ablation else None,
-            "traits": to_json(traits.of(verdict, self.seen, signature, self._rung())),
+            "traits": to_json(traits.traits_of_failure(verdict, self.seen, signature, self._rung())),
             "compile": {"cpu_s": round(sum(self.phases.values()), 3), "phases": self.phases},
             "versions": self.versions,
             "redacted": self.hidden,
@@ -80,13 +80,13 @@ class Captured:
         return first.part if first else ""
 
 
-def phases_of(journals: Journals, outcome: Outcome) -> dict[str, float]:
+def phases_of(journals: Journals, outcome: RunOutcome) -> dict[str, float]:
     """CPU seconds of the compile by phase, the largest first."""
-    by_phase, _ = costs.of_journals(journals.by_pid, outcome.cpu_s, outcome.cpu_by_pid)
+    by_phase, _ = costs.costs_of_journals(journals.by_pid, outcome.cpu_s, outcome.cpu_by_pid)
     return {name: round(cost, 4) for name, cost in sorted(by_phase.items(), key=lambda row: -row[1])}
 
 
-def versions_of(journals: Journals, found: Environment) -> dict[str, str]:
+def versions_of(journals: Journals, found: MachineFacts) -> dict[str, str]:
     """Which torch and triton the target had."""
     packages = found.facts.get("packages")
     known = {"torch": journals.last("torch").get("version"), "triton": (packages or {}).get("triton")}

@@ -18,13 +18,13 @@ from reprokit.host.experiments import eager_vs_compiled, follow_up
 from reprokit.host.minimize.proven import Candidate
 from reprokit.host.pack import contents
 from reprokit.host.pipeline import own_kernel, run_steps, study_steps
-from reprokit.host.pipeline.capture_result import Captured, phases_of, versions_of
-from reprokit.host.pipeline.state import Callbacks, Say, State, Study
-from reprokit.host.pipeline.step_runner import Step, follow
+from reprokit.host.pipeline.capture_result import CaptureResult, phases_of, versions_of
+from reprokit.host.pipeline.state import Callbacks, Say, State, StudyTools
+from reprokit.host.pipeline.step_runner import Step, follow_steps
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import restore_run, run_directory, supervise
 from reprokit.host.system import files, interrupts
-from reprokit.host.system.progress import Standing
+from reprokit.host.system.progress import OperationStatus
 
 
 def capture(
@@ -33,38 +33,38 @@ def capture(
     say: Say,
     show: supervise.Show | None = None,
     echo: tuple[IO[bytes] | None, IO[bytes] | None] | None = None,
-    show_status: Callable[[Standing], None] | None = None,
-) -> Captured:
+    show_status: Callable[[OperationStatus], None] | None = None,
+) -> CaptureResult:
     """Run the target and go over all steps; raises BadInput only for what the user must change."""
-    with interrupts.held():
-        place = run_directory.create(output, request.target.label)
-        state = State(request, place, Callbacks(say, show, echo, show_status), Study())
+    with interrupts.deferred():
+        place = run_directory.create_run(output, request.target.label)
+        state = State(request, place, Callbacks(say, show, echo, show_status), StudyTools())
         try:
-            return captured_of(follow(state, STEPS))
+            return captured_of(follow_steps(state, STEPS))
         except run_directory.NothingRan:
             place.discard()
             raise
         finally:
             state.study.close()
-            eager_vs_compiled.forget(place.path)
+            eager_vs_compiled.forget_results(place.path)
             place.release()
 
 
 def repack(
-    run_path: Path, say: Say, budget_s: float = 0.0, resume: bool = False, show: Callable[[Standing], None] | None = None,
+    run_path: Path, say: Say, budget_s: float = 0.0, resume: bool = False, show: Callable[[OperationStatus], None] | None = None,
     python: str | None = None, ablates: bool = False, proofs: int = Request.proofs,
-) -> Captured:  # fmt: skip
+) -> CaptureResult:  # fmt: skip
     """Judge and pack a run directory once more, after minimizing it when there is a budget for that.
 
     ``ablates`` asks for the ablation too, also where the capture was told not to.
 
     For a reprokit that was killed, or whose pack found no room, or that was told not to minimize.
     """
-    with interrupts.held():
-        place = run_directory.reopen(run_path)
+    with interrupts.deferred():
+        place = run_directory.reopen_run(run_path)
         calls = Callbacks(say, show_status=show)
         try:
-            state = reopened(place, calls, Study(python, resume), may_study=bool(budget_s))
+            state = reopened(place, calls, StudyTools(python, resume), may_study=bool(budget_s))
             if budget_s:
                 rungs = "none" if not ablates else "few" if state.request.rungs == "none" else state.request.rungs
                 asked = dataclasses.replace(
@@ -72,24 +72,24 @@ def repack(
                 )
                 state = dataclasses.replace(state, request=asked)
             try:
-                return captured_of(follow(state, STEPS))
+                return captured_of(follow_steps(state, STEPS))
             finally:
                 state.study.close()
         finally:
             place.release()
 
 
-def reopened(place: run_directory.RunDir, callbacks: Callbacks, study: Study, may_study: bool = False) -> State:
+def reopened(place: run_directory.RunDir, callbacks: Callbacks, study: StudyTools, may_study: bool = False) -> State:
     """The state of a run directory in which the target has run; nothing of the target is run again."""
-    request, outcome = restore_run.restore(place.path)
+    request, outcome = restore_run.restore_run(place.path)
     state = State(request, place, callbacks, study, may_run=False, may_study=may_study)
-    return run_steps.ended(state, outcome)
+    return run_steps.run_has_ended(state, outcome)
 
 
-def captured_of(state: State) -> Captured:
+def captured_of(state: State) -> CaptureResult:
     """What the steps came to."""
     journals, made = state.journals, state.journals.last("hf")
-    captured = state.captured or Captured(state.verdict, state.signature, state.seen, state.run_path)
+    captured = state.captured or CaptureResult(state.verdict, state.signature, state.seen, state.run_path)
     captured.missing = [*state.missing]
     captured.minimized, captured.ablation, captured.phases = state.minimized, state.ablation, state.phases
     captured.versions = versions_of(journals, state.environment)
@@ -111,9 +111,9 @@ def collect_environment(state: State) -> State:
     state.callbacks.say("collecting the environment")
     python = state.journals.last("process").get("executable") if state.is_command else state.request.python
     if state.has_run:
-        found = machine_facts.collect(python, state.run_path, is_fresh=False)
+        found = machine_facts.collect_facts(python, state.run_path, is_fresh=False)
     else:
-        found = machine_facts.collect(None, state.run_path, "not asked after an interrupt")
+        found = machine_facts.collect_facts(None, state.run_path, "not asked after an interrupt")
     return dataclasses.replace(state, environment=found).lacks_all(found.missing)
 
 
@@ -125,11 +125,11 @@ def write_pack(state: State) -> State:
     for name, record in records.items():
         with contextlib.suppress(OSError):  # they can be made again, and are in the pack
             files.write_json(state.run_path / f"{name}.json", to_json(record))
-    story = contents.Story(
+    story = contents.PackInput(
         state.request, state.verdict, state.signature, state.seen, state.journals, state.environment, state.minimized,
         state.ablation,
     )  # fmt: skip
-    made = contents.make(story, captured.missing, state.place)
+    made = contents.make_pack(story, captured.missing, state.place)
     captured.pack_path, captured.issue_path, captured.repro_path = made.pack, made.issue, made.repro
     captured.candidate_path = made.candidate
     if captured.verdict.kind != "ok" and isinstance(made.program, Candidate):

@@ -26,11 +26,13 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno
 def run_target(state: State) -> State:
     """Run it; a place that cannot be written to is the user's to change."""
     request, path, calls = state.request, state.run_path, state.callbacks
-    if compiler_cache.mend_headers():
+    if compiler_cache.fix_headers():
         calls.say("removed half a precompiled header of a killed g++: C++ builds took several times as long")
     calls.say(f"running {request.target.words} in {path}")
     try:
-        outcome = supervise.run(eager_vs_compiled.watched(request, path), path, calls.show, calls.echo, calls.say)
+        outcome = supervise.run_target_once(
+            eager_vs_compiled.run_watched(request, path), path, calls.show, calls.echo, calls.say
+        )
     except OSError as problem:
         if problem.errno in (errno.ENOEXEC, errno.E2BIG, errno.ENOENT):
             raise run_directory.NothingRan(
@@ -42,18 +44,18 @@ def run_target(state: State) -> State:
         raise BadInput(why) from problem
     except (RuntimeError, MemoryError) as problem:
         raise _over_limit(problem, request) from problem
-    state = ended(state, outcome)
+    state = run_has_ended(state, outcome)
     refuse_bad_target(state.journals, path)
     return state
 
 
 def _over_limit(problem: Exception, request: Request) -> Exception:
     """The exception for a run that cannot begin or be watched; only the user can raise a limit."""
-    spent = machine_limits.limit_of(problem)
+    spent = machine_limits.limit_in(problem)
     return BadInput(f"cannot run {request.target.words}: {spent}; raise that limit") if spent else problem
 
 
-def ended(state: State, outcome: run_outcome.Outcome) -> State:
+def run_has_ended(state: State, outcome: run_outcome.RunOutcome) -> State:
     """What is known of a run without reading what it left: at least how it ended."""
     bare = Observation(exit_status=outcome.exit_status, is_command=state.is_command)
     journals = observation_reader.read_journals(state.run_path)
@@ -82,7 +84,7 @@ def refuse_bad_target(journals: observation_reader.Journals, run_path: Path) -> 
 
 def read_evidence(state: State) -> State:
     """Read what the run left into one observation."""
-    seen = observation_reader.observe(state.request, state.ended, state.run_path, state.journals)
+    seen = observation_reader.read_observation_of(state.request, state.ended, state.run_path, state.journals)
     return dataclasses.replace(state, seen=seen)
 
 
@@ -100,7 +102,9 @@ def compare_with_eager(state: State) -> State:
     """Compare its results with those of runs without torch.compile."""
     state.callbacks.say("comparing its results with eager's")
     missing: list[Missing] = []
-    seen = eager_vs_compiled.check(state.request, state.seen, state.run_path, missing, state.callbacks.show)
+    seen = eager_vs_compiled.compare_with_eager(
+        state.request, state.seen, state.run_path, missing, state.callbacks.show
+    )
     return dataclasses.replace(state, seen=seen).lacks_all(missing)
 
 
@@ -108,19 +112,25 @@ def compile_kernels(state: State) -> State:
     """Compile the Triton kernels that were generated for a simulated GPU."""
     state.callbacks.say("compiling the Triton kernels that it generated")
     request, show = state.request, state.callbacks.show_status
-    seen = kernel_checks.check(state.seen, state.journals, state.run_path, request.python, request.kernels, show)
+    seen = kernel_checks.check_kernels(
+        state.seen, state.journals, state.run_path, request.python, request.kernels, show
+    )
     return dataclasses.replace(state, seen=seen)
 
 
 def isolate_kernel(state: State) -> State:
     """Take a program that needs Triton alone as one kernel."""
-    return dataclasses.replace(state, seen=own_kernel.own(state.request, state.seen, state.journals, state.run_path))
+    return dataclasses.replace(
+        state, seen=own_kernel.isolate_own_kernel(state.request, state.seen, state.journals, state.run_path)
+    )
 
 
 def simulate_beside(state: State) -> State:
     """Compile for a simulation of the GPU that is here, too."""
     state.callbacks.say("compiling for a simulated GPU too")
-    seen = compare_simulated.check(state.request, state.seen, state.verdict, state.run_path, state.callbacks.show)
+    seen = compare_simulated.compare_with_simulation(
+        state.request, state.seen, state.verdict, state.run_path, state.callbacks.show
+    )
     return dataclasses.replace(state, seen=seen)
 
 
@@ -141,5 +151,5 @@ def confirm_in_eager(state: State) -> State:
 def follow_up_hang(state: State) -> State:
     """Ask in shorter runs what a hang left open."""
     state.callbacks.say("asking what is still open, in shorter runs")
-    answers = follow_up.ask(state.request, state.verdict, state.ended, state.run_path, state.callbacks.show)
+    answers = follow_up.ask_follow_ups(state.request, state.verdict, state.ended, state.run_path, state.callbacks.show)
     return dataclasses.replace(state, seen=dataclasses.replace(state.seen, answers=answers))

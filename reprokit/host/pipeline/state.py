@@ -15,15 +15,15 @@ from reprokit.core.records.observation import Missing, Observation
 from reprokit.host.environment import machine_facts
 from reprokit.host.experiments import run_ablation
 from reprokit.host.minimize import minimization as reducer
-from reprokit.host.minimize.minimize_result import Minimized
-from reprokit.host.pipeline.capture_result import Captured
-from reprokit.host.probe.client import Server
+from reprokit.host.minimize.minimize_result import MinimizeResult
+from reprokit.host.pipeline.capture_result import CaptureResult
+from reprokit.host.probe.client import ProbeServer
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import supervise
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.run.run_directory import RunDir
-from reprokit.host.run.run_outcome import Outcome
-from reprokit.host.system.progress import Standing
+from reprokit.host.run.run_outcome import RunOutcome
+from reprokit.host.system.progress import OperationStatus
 
 UNJUDGED = Verdict("unknown", None, None, "The run could not be judged; what is missing says why.")
 
@@ -42,7 +42,7 @@ class Callbacks:
     """Called with the progress of a run of the target."""
     echo: tuple[IO[bytes] | None, IO[bytes] | None] | None = None
     """Where the target's stdout and stderr go."""
-    show_status: Callable[[Standing], None] | None = None
+    show_status: Callable[[OperationStatus], None] | None = None
     """Called with the progress of a step that asks many small questions."""
 
 
@@ -53,7 +53,7 @@ class State:
     request: Request
     place: RunDir
     callbacks: Callbacks
-    study: Study
+    study: StudyTools
     """Runs programs that are cut from the target."""
     may_run: bool = True
     """The target may be run. False when a run directory is judged again."""
@@ -61,18 +61,18 @@ class State:
     """Programs that are cut from the target may be run."""
     is_given_up: bool = False
     """The user interrupted a step: what would run more programs is left out."""
-    outcome: Outcome | None = None
+    outcome: RunOutcome | None = None
     """How the run ended; None before it."""
     journals: Journals = field(default_factory=lambda: Journals({}, 0, {}))
     seen: Observation = field(default_factory=Observation)
     verdict: Verdict = UNJUDGED
     missing: tuple[Missing, ...] = ()
-    minimized: Minimized | None = None
+    minimized: MinimizeResult | None = None
     ablation: Ablation | None = None
     phases: dict[str, float] = field(default_factory=dict)
     """CPU seconds of the compile by phase."""
-    environment: machine_facts.Environment = field(default_factory=lambda: machine_facts.Environment({}, "", ()))
-    captured: Captured | None = None
+    environment: machine_facts.MachineFacts = field(default_factory=lambda: machine_facts.MachineFacts({}, "", ()))
+    captured: CaptureResult | None = None
 
     @property
     def run_path(self) -> Path:
@@ -80,7 +80,7 @@ class State:
         return self.place.path
 
     @property
-    def ended(self) -> Outcome:
+    def ended(self) -> RunOutcome:
         """How the run ended, in a step that comes after it."""
         assert self.outcome is not None
         return self.outcome
@@ -111,17 +111,17 @@ class State:
         return dataclasses.replace(self, missing=(*self.missing, *new))
 
 
-class Study:
+class StudyTools:
     """What the steps that run programs share: the case, and one warm server. Close it in the end."""
 
     def __init__(self, python: str | None = None, resume: bool = False) -> None:
         """``python`` is another interpreter than the one that failed; ``resume`` goes on with an earlier reduction."""
         self.resume = resume
         self._python = python
-        self._case: reducer.Case | None = None
-        self._server: Server | None = None
+        self._case: reducer.MinimizeCase | None = None
+        self._server: ProbeServer | None = None
 
-    def case(self, state: State) -> reducer.Case:
+    def case(self, state: State) -> reducer.MinimizeCase:
         """What is to be studied, as it is known now."""
         if self._case is None:  # made once: it joins the target's source and looks for its interpreter
             case = reducer.case_of(
@@ -130,19 +130,19 @@ class Study:
             self._case = dataclasses.replace(case, python=self._python or case.python)
         return dataclasses.replace(self._case, verdict=state.verdict, signature=state.signature, seen=state.seen)
 
-    def server(self, case: reducer.Case) -> Server:
+    def server(self, case: reducer.MinimizeCase) -> ProbeServer:
         """The server that runs the programs; it starts when it is asked first."""
         if self._server is None:
             self._server = reducer.server_of(case)
         return self._server
 
-    def ladder(self, state: State, program: Request | str) -> run_ablation.Ladder:
+    def ladder(self, state: State, program: Request | str) -> run_ablation.AblationRunner:
         """The ablation of ``program``, which is a text or the whole target."""
         case = self.case(state)
         limits = reducer.limits_of(case).eased()
         if not isinstance(program, str) and state.verdict.kind != "hang":  # the whole target takes as long as it took
             limits = dataclasses.replace(limits, deadline_s=max(limits.deadline_s, SLOWER * state.seen.seconds))
-        return run_ablation.Ladder(self.server(case), program, case.signature, limits, case.python)
+        return run_ablation.AblationRunner(self.server(case), program, case.signature, limits, case.python)
 
     def close(self) -> None:
         """End the server."""

@@ -45,36 +45,36 @@ class Step:
     """Without it nothing can be judged: what it raises ends the capture."""
 
 
-def follow(state: State, steps: tuple[Step, ...]) -> State:
+def follow_steps(state: State, steps: tuple[Step, ...]) -> State:
     """Go over all ``steps``, and judge after each that adds to the observation."""
     for step in steps:
         before = state
         if step.applies(state):
             state = _one(step, state)
         if state.seen is not before.seen:
-            state = judged(state)
-        if interrupts.has_come() and not state.is_given_up:
+            state = with_judgement(state)
+        if interrupts.interrupt_has_come() and not state.is_given_up:
             state = dataclasses.replace(state, is_given_up=True)
     return state
 
 
-def judged(state: State) -> State:
+def with_judgement(state: State) -> State:
     """Give the verdict on what is known, or one that says that there is none."""
     try:
         return dataclasses.replace(state, verdict=judge(state.seen))
     except Exception as problem:
-        return dataclasses.replace(state, verdict=UNJUDGED).lacks("verdict", defect(problem))
+        return dataclasses.replace(state, verdict=UNJUDGED).lacks("verdict", internal_error(problem))
 
 
-def defect(problem: Exception) -> str:
+def internal_error(problem: Exception) -> str:
     """An exception that nobody expected, in words."""
-    if spent := machine_limits.limit_of(problem):
+    if spent := machine_limits.limit_in(problem):
         return spent
     return f"a defect of reprokit: {problem!r}"
 
 
 def _one(step: Step, state: State) -> State:
-    loaded = load(step, state) or step.load(state)
+    loaded = load_step(step, state) or step.load(state)
     if loaded is not None:
         return loaded
     if not step.may(state):
@@ -86,11 +86,11 @@ def _one(step: Step, state: State) -> State:
     except KeyboardInterrupt:
         return dataclasses.replace(state.lacks(step.what, INTERRUPTED), is_given_up=True)
     except Exception as problem:
-        why = (problem.strerror or str(problem)) if isinstance(problem, OSError) else defect(problem)
+        why = (problem.strerror or str(problem)) if isinstance(problem, OSError) else internal_error(problem)
         return state.lacks(step.what, why)
     if step.file:
         with contextlib.suppress(OSError):  # a full disk costs only the file
-            save(step, state, after)
+            save_step(step, state, after)
     return after
 
 
@@ -99,7 +99,7 @@ def path_of(step: Step, state: State) -> Path:
     return state.run_path / FOLDER / step.file
 
 
-def save(step: Step, before: State, after: State) -> None:
+def save_step(step: Step, before: State, after: State) -> None:
     """Keep what a step added to the observation, and what it could not do."""
     names = [f.name for f in dataclasses.fields(Observation)]
     changes = {n: to_json(new) for n in names if (new := getattr(after.seen, n)) != getattr(before.seen, n)}
@@ -109,7 +109,7 @@ def save(step: Step, before: State, after: State) -> None:
     files.write_json(path, {"changes": changes, "missing": rows})
 
 
-def load(step: Step, state: State) -> State | None:
+def load_step(step: Step, state: State) -> State | None:
     """Add what a step kept; None where it kept nothing, or nothing that can be read."""
     told = files.read_object(path_of(step, state)) if step.file else {}
     if not told:

@@ -14,7 +14,7 @@ from reprokit.host.pack import shown_program
 from reprokit.host.pipeline.state import State
 from reprokit.host.request.run_request import Request
 from reprokit.host.system import files, interrupts, private_names
-from reprokit.host.system.progress import Standing
+from reprokit.host.system.progress import OperationStatus
 
 NO_WRONG_PART = "no recorded graph, and no source that stands alone, gives the wrong results by itself"
 NO_PARTS = "a whole command is run again only in small parts, and there are none"
@@ -33,12 +33,12 @@ def can_locate(state: State) -> bool:
 def locate_begin(state: State) -> State:
     """Ask where in the compiler wrong results begin: of the target, or of the first part of a command that shows them."""
     state.callbacks.say("asking where in the compiler it begins")
-    with interrupts.heard():
+    with interrupts.allowed():
         program = _first_wrong(state) if state.is_command else state.request
         if not program:
             return state.lacks("location", NO_WRONG_PART)
         with contextlib.closing(state.study.ladder(state, program)) as ladder:
-            seen, ablation = locate.locate(ladder, state.seen, _trying(state))
+            seen, ablation = locate.locate_begin(ladder, state.seen, _trying(state))
     return _with_ablation(dataclasses.replace(state, seen=seen), ablation)
 
 
@@ -70,8 +70,8 @@ def minimize(state: State) -> State:
     budget_s, calls = state.request.budget_s, state.callbacks
     calls.say(f"minimizing, for at most {budget_s:g} s")
     case = state.study.case(state)
-    with interrupts.heard():
-        found = reducer.minimize(
+    with interrupts.allowed():
+        found = reducer.minimize_case(
             case, state.study.server(case), budget_s, state.study.resume, calls.show_status, calls.say
         )
     return minimized(dataclasses.replace(state, minimized=found))
@@ -95,14 +95,14 @@ def can_try_recorded(state: State) -> bool:
 def try_recorded(state: State) -> State:
     """Run the recorded program alone: it may be a repro as it is."""
     state.callbacks.say("running the recorded program alone, in fresh processes")
-    with interrupts.heard():
+    with interrupts.allowed():
         shown_program.try_recorded(state.request, state.study.case(state), state.journals, private_names.redactor())
     return state
 
 
 def load_minimized(state: State) -> State | None:
     """What an earlier reduction left; a reduction that may be done now is done again."""
-    found = None if state.may_study else reducer.load(state.run_path)
+    found = None if state.may_study else reducer.load_minimized(state.run_path)
     return None if found is None else minimized(dataclasses.replace(state, minimized=found))
 
 
@@ -121,9 +121,9 @@ def do_ablate(state: State) -> State:
         return state  # it was made to locate wrong results
     if program is None:
         return state.lacks("ablation", NO_PARTS)
-    climb = run_ablation.everything if state.request.rungs == "all" else run_ablation.in_capture
+    climb = run_ablation.ablate_everything if state.request.rungs == "all" else run_ablation.in_capture
     state.callbacks.say("asking with which backends it fails")
-    with interrupts.heard(), contextlib.closing(state.study.ladder(state, program)) as ladder:
+    with interrupts.allowed(), contextlib.closing(state.study.ladder(state, program)) as ladder:
         ablation = climb(ladder, state.seen, _trying(state))
     return _with_ablation(state, ablation)
 
@@ -141,7 +141,7 @@ def load_ablation(state: State) -> State | None:
     """What an earlier ablation left; one that may be done now is done again."""
     if state.may_study:
         return None
-    found = run_ablation.load(state.run_path)
+    found = run_ablation.load_ablation(state.run_path)
     if found is None:
         return state.lacks("ablation", NO_PARTS) if _to_ablate(state) is None else None
     return _with_ablation(state, found)
@@ -157,4 +157,4 @@ def _to_ablate(state: State) -> Request | str | None:
 
 def _trying(state: State) -> run_ablation.Show:
     show = state.callbacks.show_status
-    return lambda name: show(Standing(trying=name)) if show else None
+    return lambda name: show(OperationStatus(trying=name)) if show else None

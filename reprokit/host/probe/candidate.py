@@ -42,7 +42,7 @@ DEAR_S = 15.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProbeLimits:
     """When a program is ended, and where its compile may stop."""
 
     deadline_s: float
@@ -73,7 +73,7 @@ class Limits:
     is_slow: bool = False
     """A slow compile is looked for: one that goes on at the deadline."""
 
-    def eased(self) -> Limits:
+    def eased(self) -> ProbeLimits:
         """For another run of a program that kept to these."""
         return dataclasses.replace(self, least_s=EASE_S * self.least_s, least_ratio=self.least_ratio**EASE_RATIO)
 
@@ -83,7 +83,7 @@ class Limits:
         return self.deadline_s + START_S if self.is_slow else self.deadline_s * 8 + 60
 
 
-def limits_for(kind: str, deadline_s: float, growth: Mapping[str, Any] | None = None, **more: Any) -> Limits:
+def limits_for(kind: str, deadline_s: float, growth: Mapping[str, Any] | None = None, **more: Any) -> ProbeLimits:
     """The limits under which a verdict of ``kind`` can show: what of it is silent is looked for.
 
     ``growth`` is that of a superlinear compile, as ``growth.json`` has it.
@@ -93,7 +93,7 @@ def limits_for(kind: str, deadline_s: float, growth: Mapping[str, Any] | None = 
         deadline_s, more = SLOW_S, {**more, "is_slow": True}
     if kind == "superlinear-compile" and growth:
         more = {**more, **_sizes(growth)}
-    return Limits(deadline_s, most_breaks=most_breaks, compares=kind == "wrong-result", **more)
+    return ProbeLimits(deadline_s, most_breaks=most_breaks, compares=kind == "wrong-result", **more)
 
 
 def _sizes(growth: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,16 +108,16 @@ def _sizes(growth: Mapping[str, Any]) -> dict[str, Any]:
     with contextlib.suppress(
         TypeError, KeyError, IndexError, AttributeError, ValueError, ZeroDivisionError
     ):  # it may come from anywhere
-        part = same_failure.part(worst["phase"] if isinstance(worst, dict) else "")
-        low, high = (float(costs.of_part(r["phases"], part)) for r in (asked[0], asked[-1]))
+        part = same_failure.compiler_part(worst["phase"] if isinstance(worst, dict) else "")
+        low, high = (float(costs.costs_of_part(r["phases"], part)) for r in (asked[0], asked[-1]))
         low = max(low, costs.FLOOR_S)
         line = low * asked[-1]["size"] / asked[0]["size"]
-        limits.update(least_s=KEPT_SHARE * high, least_ratio=costs.half_way(low, line, high))
+        limits.update(least_s=KEPT_SHARE * high, least_ratio=costs.geometric_midpoint(low, line, high))
     return limits
 
 
 @dataclass(frozen=True)
-class Judged:
+class CandidateResult:
     """What one run of a program came to."""
 
     answer: str
@@ -134,7 +134,7 @@ class Judged:
     """The program fails without torch.compile too."""
 
 
-def request_for(file: Path, python: str, limits: Limits) -> Request:
+def request_for(file: Path, python: str, limits: ProbeLimits) -> Request:
     """The request of one probe."""
     command = Target("command", command=(python, str(file)))
     return Request(
@@ -143,25 +143,25 @@ def request_for(file: Path, python: str, limits: Limits) -> Request:
     )  # fmt: skip
 
 
-def judged(
-    request: Request, outcome: run_outcome.Outcome, folder: Path, wanted: Signature, is_measured: bool = False
-) -> Judged:
+def judge_candidate(
+    request: Request, outcome: run_outcome.RunOutcome, folder: Path, wanted: Signature, is_measured: bool = False
+) -> CandidateResult:
     """Judge a run with the rules of a capture; with what each phase of the compile cost, where that is asked."""
     journals = observation_reader.read_journals(folder)
-    seen = observation_reader.observe(request, outcome, folder, journals)
+    seen = observation_reader.read_observation_of(request, outcome, folder, journals)
     answer, verdict, signature = _weigh(seen, wanted)
     times = [
         float(e["t"]) for events in journals.by_pid.values() for e in events if isinstance(e.get("t"), (int, float))
     ]
     healthy_s = max(0.0, max(times, default=outcome.started) - outcome.started)
-    by_phase = costs.of_journals(journals.by_pid, outcome.cpu_s, outcome.cpu_by_pid)[0] if is_measured else {}
-    return Judged(answer, verdict, signature, outcome.seconds, outcome.cpu_s, healthy_s, seen, phases=by_phase)
+    by_phase = costs.costs_of_journals(journals.by_pid, outcome.cpu_s, outcome.cpu_by_pid)[0] if is_measured else {}
+    return CandidateResult(answer, verdict, signature, outcome.seconds, outcome.cpu_s, healthy_s, seen, phases=by_phase)
 
 
 def _weigh(seen: Observation, wanted: Signature) -> tuple[str, Verdict, Signature]:
     verdict = judge(seen)
     signature = sign(verdict, seen)
-    answer = same_failure.compare(wanted, verdict, signature)
+    answer = same_failure.compare_failures(wanted, verdict, signature)
     if answer == same_failure.OTHER and verdict.kind == "slow-compile":
         answer = same_failure.UNRESOLVED  # how it would have ended is not known
     return answer, verdict, signature
@@ -172,12 +172,12 @@ def in_role(role: str, run_path: Path) -> dict[str, str]:
     return {"REPROKIT_RESULTS": role, "REPROKIT_RESULTS_DIR": str(run_path / RESULTS)}
 
 
-def overrides_for(role: str, limits: Limits) -> dict[str, Any]:
+def overrides_for(role: str, limits: ProbeLimits) -> dict[str, Any]:
     """What is changed in a run of a role; in none, nothing is."""
     return {**SAME_RANDOM, **(limits.alone if role == "compiled" else {})} if role else {}
 
 
-def ask_roles(run_role: Callable[[str], Judged], wanted: Signature) -> Judged:
+def ask_roles(run_role: Callable[[str], CandidateResult], wanted: Signature) -> CandidateResult:
     """Judge a candidate by its results: it must pass in eager, and give wrong ones compiled."""
     eager = run_role("eager")
     if eager.verdict.kind != "ok":
@@ -194,11 +194,13 @@ def ask_roles(run_role: Callable[[str], Judged], wanted: Signature) -> Judged:
     return found
 
 
-def ask_sizes(run_size: Callable[[str, int], Judged], text: str, wanted: Signature, limits: Limits) -> Judged:
+def ask_sizes(
+    run_size: Callable[[str, int], CandidateResult], text: str, wanted: Signature, limits: ProbeLimits
+) -> CandidateResult:
     """Judge a candidate by how its compile grows from the smallest size to the largest, which is run first."""
-    found: list[costs.Cost] = []
-    last = Judged(same_failure.OTHER, Verdict("unknown", None, "size", "it has no size"), wanted)
-    part = same_failure.part(same_failure.head(wanted)[1])
+    found: list[costs.PhaseCost] = []
+    last = CandidateResult(same_failure.OTHER, Verdict("unknown", None, "size", "it has no size"), wanted)
+    part = same_failure.compiler_part(same_failure.kind_and_phase(wanted)[1])
     for size in (max(limits.sizes), min(limits.sizes)):
         if not (program := sized_program.at_size(text, limits.knob, size)):
             return dataclasses.replace(last, answer=same_failure.OTHER)
@@ -207,10 +209,12 @@ def ask_sizes(run_size: Callable[[str, int], Judged], text: str, wanted: Signatu
             answer = same_failure.UNRESOLVED if last.verdict.kind == "unknown" else same_failure.OTHER
             return dataclasses.replace(last, answer=answer)
         by_phase = dict(last.phases)
-        found.append(costs.Cost(size, "", "ok", True, sum(by_phase.values()), by_phase, {}, last.seen.peak_rss_bytes))
-        if costs.of_part(found[0].phases, part) < limits.least_s:
+        found.append(
+            costs.PhaseCost(size, "", "ok", True, sum(by_phase.values()), by_phase, {}, last.seen.peak_rss_bytes)
+        )
+        if costs.costs_of_part(found[0].phases, part) < limits.least_s:
             return last
-    told = costs.steeper(found[1], found[0], limits.knob, part, limits.least_ratio)
+    told = costs.compare_growth(found[1], found[0], limits.knob, part, limits.least_ratio)
     seen = dataclasses.replace(last.seen, growth=told)
     answer, verdict, signature = _weigh(seen, wanted)
     seconds, cpu_s = last.seconds * len(found), last.cpu_s * len(found)

@@ -22,13 +22,13 @@ import psutil
 
 from reprokit.core.records.process_state import Evidence
 from reprokit.core.shared import cuts
-from reprokit.host.probe.candidate import RESULTS, Limits
+from reprokit.host.probe.candidate import RESULTS, ProbeLimits
 from reprokit.host.request import run_request
 from reprokit.host.run import launch, run_directory
-from reprokit.host.run.run_outcome import Outcome
+from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import compiler_cache, deletion, files, guardian_client, interrupts, process_tree
-from reprokit.host.watch.hang_evidence import Stacks
-from reprokit.host.watch.stacks import Dumper
+from reprokit.host.watch.hang_evidence import HangStacks
+from reprokit.host.watch.stacks import StackDumper
 
 START_DEADLINE_S = 240.0
 ROUNDS = 3
@@ -44,7 +44,7 @@ class ServerLost(Exception):
     """The server ended; the message says what it said last."""
 
 
-class Server:
+class ProbeServer:
     """One warm process in ``folder``; start it again after :class:`ServerLost`."""
 
     def __init__(self, folder: Path, python: str, depth: str, gpu: Mapping[str, Any] | None = None) -> None:
@@ -60,7 +60,7 @@ class Server:
         self._told_s = 0.0
         self.starts = 0
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> ProbeServer:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -69,11 +69,11 @@ class Server:
     def run(
         self,
         text: str,
-        limits: Limits,
+        limits: ProbeLimits,
         is_eager: bool = False,
         role: str = "",
         overrides: Mapping[str, Any] | None = None,
-    ) -> tuple[Outcome, Path]:
+    ) -> tuple[RunOutcome, Path]:
         """Run a program in a forked child; gives how it ended and its run directory, which is the caller's to delete.
 
         In a ``role`` it leaves its results in the folder ``RESULTS`` of the server's, for the next role to compare.
@@ -84,14 +84,14 @@ class Server:
         return self._asked({**asked, "role": role}, folder, limits), folder
 
     def run_target(
-        self, request: run_request.Request, limits: Limits, is_eager: bool = False, role: str = "",
+        self, request: run_request.Request, limits: ProbeLimits, is_eager: bool = False, role: str = "",
         overrides: Mapping[str, Any] | None = None,
-    ) -> tuple[Outcome, Path]:  # fmt: skip
+    ) -> tuple[RunOutcome, Path]:  # fmt: skip
         """Run a factory target in a forked child, with other settings than its own; else as :meth:`run`."""
         folder = self._make_folder()
         asked = {
             "file": "",
-            "target": run_request.spec(request),
+            "target": run_request.factory_spec(request),
             "is_eager": is_eager,
             "overrides": dict(overrides or {}),
         }
@@ -106,8 +106,8 @@ class Server:
         run_directory.make_folders(folder)
         return folder
 
-    def _asked(self, what: dict[str, Any], folder: Path, limits: Limits) -> Outcome:
-        compiler_cache.link(self._cache, folder / "cache")
+    def _asked(self, what: dict[str, Any], folder: Path, limits: ProbeLimits) -> RunOutcome:
+        compiler_cache.link_cache(self._cache, folder / "cache")
         memory = int(psutil.virtual_memory().available * MEMORY_SHARE)
         asked = {
             "id": self._number, "folder": str(folder), "stop": limits.stop,
@@ -118,12 +118,12 @@ class Server:
             return self._one({**what, **asked}, folder, limits)
         finally:
             deletion.delete(folder / "cache", inside=self.folder)
-            compiler_cache.mend_headers()
+            compiler_cache.fix_headers()
 
     def close(self) -> None:
         """End the server and all that it started."""
         child, self._child = self._child, None
-        with interrupts.unheard():
+        with interrupts.blocked():
             self._end(child)
 
     def _end(self, child: subprocess.Popen[bytes] | None) -> None:
@@ -141,19 +141,19 @@ class Server:
         self._run_id = uuid.uuid4().hex
         self.starts += 1
         self.folder.mkdir(parents=True, exist_ok=True)
-        if guardian := guardian_client.watch(self._run_id, (self.folder,)):
+        if guardian := guardian_client.watch_run_id(self._run_id, (self.folder,)):
             self._stack.callback(guardian.dismiss)
         agent = self._stack.enter_context(launch.agent_folder(self.folder))
         environ = launch.users_environment()
         environ.update(PYTHONPATH=launch.python_path(agent), **{process_tree.RUN_ID: self._run_id})
-        environ.update(REPROKIT_WATCHDOG_PID=str(os.getpid()), **launch.simulation(self._gpu))
+        environ.update(REPROKIT_WATCHDOG_PID=str(os.getpid()), **launch.simulation_variables(self._gpu))
         environ.pop("TORCH_TRACE", None)
         environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's would be threads of the server; its children get the user's own
         self._cache = self.folder / "warm"
         deletion.delete(self._cache, inside=self.folder)
-        compiler_cache.mend_headers()
-        kept = compiler_cache.kept(self._python)
-        compiler_cache.copy(kept, self._cache)
+        compiler_cache.fix_headers()
+        kept = compiler_cache.kept_cache(self._python)
+        compiler_cache.copy_cache(kept, self._cache)
         spec = json.dumps({"depth": self._depth, "cache": str(self._cache)})
         log = self._stack.enter_context((self.folder / "server.txt").open("wb"))
         self._child = subprocess.Popen(
@@ -164,17 +164,17 @@ class Server:
         if not ready.get("ready") or ready.get("threads") != 1:
             self.close()
             raise ServerLost(f"it could not warm up: {ready or self._last_words()}")
-        compiler_cache.keep(self._cache, kept)
+        compiler_cache.keep_cache(self._cache, kept)
 
-    def _one(self, asked: dict[str, Any], folder: Path, limits: Limits) -> Outcome:
+    def _one(self, asked: dict[str, Any], folder: Path, limits: ProbeLimits) -> RunOutcome:
         started = time.time()
         self._send(asked)
         pid = int(self._hear(START_DEADLINE_S, asked["id"])["pid"])
         clock = _Clock(pid)
-        end, stacks, said = "ended", Stacks(), {}
+        end, stacks, said = "ended", HangStacks(), {}
         try:
             while not (said := self._heard(POLL_S, asked["id"])):
-                interrupts.check()
+                interrupts.raise_if_interrupted()
                 clock.tick()
                 if clock.served_s >= limits.deadline_s:
                     end = "deadline"
@@ -183,15 +183,15 @@ class Server:
                     break
         finally:
             if not said:
-                process_tree.end(
-                    pid, process_tree.family(pid)
+                process_tree.end_tree(
+                    pid, process_tree.family_of(pid)
                 )  # the server reaps it, so its pid stays its own until then
         if not said:
             said = self._hear(REAP_S, asked["id"])
         self.cpu_s += float(said["cpu_s"])
         self._told_s += float(said["cpu_s"])
         status = int(said["status"])
-        return Outcome(
+        return RunOutcome(
             exit_status=status if end == "ended" else None, is_timed_out=end == "deadline", is_stalled=False,
             is_interrupted=False, quiet_s=limits.deadline_s, last_progress="", seconds=round(time.time() - started, 3),
             cpu_s=float(said["cpu_s"]), cpu_by_pid={}, peak_rss_bytes=int(said["peak_rss_bytes"]), started=started, ended=time.time(),
@@ -238,7 +238,7 @@ class Server:
 
     def _last_words(self) -> str:
         rows = files.read_tail(self.folder / "server.txt", 2_000).strip().splitlines()
-        return cuts.head(rows[-1], 300) if rows else "it said nothing"
+        return cuts.cut_head(rows[-1], 300) if rows else "it said nothing"
 
 
 class _Clock:
@@ -256,21 +256,21 @@ class _Clock:
             return
         self._at += passed
         ran = waited = 0.0
-        for process in process_tree.family(self._pid):
+        for process in process_tree.family_of(self._pid):
             mine = process_tree.processor_s(process.pid)
             ran, waited = ran + mine[0], waited + mine[1]
         now_ran, now_waited = max(ran - self._before[0], 0.0), max(waited - self._before[1], 0.0)
         self._before = ran, waited
-        self.served_s += min(passed, 2.0) * process_tree.share(now_ran, now_waited, passed)
+        self.served_s += min(passed, 2.0) * process_tree.processor_share(now_ran, now_waited, passed)
 
 
-def _dump(folder: Path, pid: int) -> Stacks:
-    dumper = Dumper(folder)
+def _dump(folder: Path, pid: int) -> HangStacks:
+    dumper = StackDumper(folder)
     try:
         for _ in range(ROUNDS):
             dumper.round([pid])
             dumper.ask_inside([pid], dumper.number)
             time.sleep(GAP_S)
-        return Stacks(tuple(dumper.dumps), Evidence(), dumper.problems())
+        return HangStacks(tuple(dumper.dumps), Evidence(), dumper.problems())
     finally:
         dumper.close()

@@ -10,12 +10,12 @@ from reprokit.core.records.finding import Signature
 from reprokit.core.shared import without_compile
 from reprokit.host.probe.candidate import (
     RESULTS,
-    Judged,
-    Limits,
+    CandidateResult,
+    ProbeLimits,
     ask_roles,
     ask_sizes,
     in_role,
-    judged,
+    judge_candidate,
     overrides_for,
     request_for,
 )
@@ -28,22 +28,22 @@ LEAST_STALL_S = 15.0
 
 
 def run_cold(
-    text: str, python: str, folder: Path, wanted: Signature, limits: Limits, is_eager: bool = False,
+    text: str, python: str, folder: Path, wanted: Signature, limits: ProbeLimits, is_eager: bool = False,
     file: Path | None = None,
-) -> Judged:  # fmt: skip
+) -> CandidateResult:  # fmt: skip
     """Run it below ``folder``, which is emptied first and kept; raises KeyboardInterrupt when interrupted.
 
     ``file`` is run where it lies, instead of a copy of ``text``.
     """
     deletion.delete(folder, inside=folder.parent)
 
-    def one(role: str) -> Judged:
+    def one(role: str) -> CandidateResult:
         place = folder if role in ("", "compiled") else folder / role
         return _one(text, python, place, wanted, limits, is_eager, file, _variables(role, folder, limits))
 
     if limits.sizes and not is_eager:
 
-        def sized(program: str, size: int) -> Judged:
+        def sized(program: str, size: int) -> CandidateResult:
             return _one(
                 program, python, folder / f"size-{size}", wanted, limits, False, None, _variables("", folder, limits)
             )
@@ -57,29 +57,29 @@ def run_cold(
         deletion.delete(folder / RESULTS, inside=folder)
 
 
-def _variables(role: str, folder: Path, limits: Limits) -> dict[str, str]:
+def _variables(role: str, folder: Path, limits: ProbeLimits) -> dict[str, str]:
     return {**in_role(role, folder), "REPROKIT_OVERRIDES": json.dumps(overrides_for(role, limits))} if role else {}
 
 
 def _one(
-    text: str, python: str, folder: Path, wanted: Signature, limits: Limits, is_eager: bool, file: Path | None,
+    text: str, python: str, folder: Path, wanted: Signature, limits: ProbeLimits, is_eager: bool, file: Path | None,
     variables: dict[str, str],
-) -> Judged:  # fmt: skip
+) -> CandidateResult:  # fmt: skip
     run_directory.make_folders(folder)
     place = None if file else folder  # what stands alone reads nothing that lies about
     file = file or files.write_whole(folder / "repro.py", text)
     request = request_for(file, python, limits)
     own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TRITON_CACHE_DIR": str(folder / "cache" / "triton")}
-    own |= {**launch.simulation(limits.gpu), **variables}
+    own |= {**launch.simulation_variables(limits.gpu), **variables}
     request = dataclasses.replace(request, stall_s=max(request.stall_s, LEAST_STALL_S), cwd=place, variables=own)
     if is_eager:
         command = Target("command", command=(python, "-c", without_compile.PRELUDE, str(file)))
         request = dataclasses.replace(request, target=command, variables={**own, **without_compile.VARIABLES})
     try:
-        compiler_cache.copy(compiler_cache.kept(python), folder / "cache")
-        outcome = supervise.run(request, folder)
+        compiler_cache.copy_cache(compiler_cache.kept_cache(python), folder / "cache")
+        outcome = supervise.run_target_once(request, folder)
     finally:
         deletion.delete(folder / "cache", inside=folder)
     if outcome.is_interrupted:
         raise KeyboardInterrupt
-    return judged(request, outcome, folder, wanted, bool(limits.sizes))
+    return judge_candidate(request, outcome, folder, wanted, bool(limits.sizes))

@@ -14,7 +14,7 @@ MOST_DEPTH = 90
 Model = dict[str, Any]
 
 
-def tree(dumps: Iterable[Dump], names: Mapping[int, str]) -> Model:
+def stack_tree(dumps: Iterable[Dump], names: Mapping[int, str]) -> Model:
     """``{"name", "place", "samples", "children"}``; one child of the root a process, threads that only serve left out."""
     root: Model = {"name": "all samples", "place": "", "samples": 0, "children": {}}
     best = _by_one_tool(list(dumps))
@@ -24,7 +24,7 @@ def tree(dumps: Iterable[Dump], names: Mapping[int, str]) -> Model:
                 continue
             who = names.get(dump.pid, f"process {dump.pid}") + ("" if thread.is_main else f", {thread.thread}")
             path = [(who, "")]
-            path += [(f.function, f"{f.file}:{f.line}") for f in reversed(fr.normalise(thread.frames))]
+            path += [(f.function, f"{f.file}:{f.line}") for f in reversed(fr.normalise_frames(thread.frames))]
             if len(path) > MOST_DEPTH:  # a recursion: its start, and where it stands
                 gone = len(path) - MOST_DEPTH
                 path = [*path[:10], (f"... {gone} frames ...", ""), *path[10 + gone :]]
@@ -60,6 +60,6 @@ def _listed(node: Model, left: list[int]) -> Model:
     return {**node, "children": children}
 
 
-def depth(node: Model) -> int:
+def tree_depth(node: Model) -> int:
     """Levels of the tree below ``node``, itself included."""
-    return 1 + max((depth(child) for child in node["children"]), default=0)
+    return 1 + max((tree_depth(child) for child in node["children"]), default=0)

@@ -6,16 +6,16 @@ from typing import Any
 
 from reprokit import __version__
 from reprokit.host.report import svg
-from reprokit.host.report.template_files import pages
+from reprokit.host.report.template_files import html_templates
 
 
-def report(model: dict[str, Any]) -> str:
+def html_report(model: dict[str, Any]) -> str:
     """One self-contained HTML page: no script, nothing fetched, every text escaped."""
     kind, phase = str(model["kind"]), model["phase"]
     headline = f"{kind}{' in ' + phase if phase else ''}" + (f": {model['cause']}" if model["cause"] else "")
-    template = pages().get_template("report.html.j2")
+    template = html_templates().get_template("report.html.j2")
     return template.render(
         r=model, headline=headline, version=__version__,
-        timeline=svg.of_timeline(model["timeline"]), flame=svg.of_flame(model["flame"]),
-        growth=svg.of_growth(model["growth"]),
+        timeline=svg.timeline_shapes(model["timeline"]), flame=svg.flame_shapes(model["flame"]),
+        growth=svg.growth_shapes(model["growth"]),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import jinja2
 
-from reprokit.core.redaction.plain import clean
+from reprokit.core.redaction.plain import clean_text
 
 _LIVE = re.compile(
     r"[\\`*\[\]<&#@$]|\S~"  # markup, HTML, references, mentions, formulas
@@ -38,7 +38,7 @@ class Markdown(str):
 def inline(text: object) -> Markdown:
     """One line of text without markup, mentions, references or addresses; text in backticks is code."""
     found = ""
-    for place, part in enumerate(_CODE.split(" ".join(clean(str(text)).split()))):
+    for place, part in enumerate(_CODE.split(" ".join(clean_text(str(text)).split()))):
         piece = code(part) if place % 2 else _words(part, is_start=not place)
         found += " " * (found.endswith("`") and piece.startswith("`")) + piece
     return Markdown(found)
@@ -67,7 +67,7 @@ def _span(words: list[str]) -> str:
 
 def code(text: object) -> Markdown:
     """A code span that the text inside cannot close."""
-    line = " ".join(clean(str(text)).split()) or " "
+    line = " ".join(clean_text(str(text)).split()) or " "
     ticks = "`" * (max((len(run) for run in re.findall(r"`+", line)), default=0) + 1)
     return Markdown(f"{ticks} {line} {ticks}" if "`" in line else f"{ticks}{line}{ticks}")
 
@@ -79,7 +79,7 @@ def cell(text: object) -> Markdown:
 
 def fence(text: object, language: str, indent: int = 0) -> Markdown:
     """A code block that its content cannot close, indented by ``indent`` spaces. A program does not change."""
-    held = str(text) if language == "python" else clean(str(text).replace("\r\n", "\n").replace("\r", "\n"))
+    held = str(text) if language == "python" else clean_text(str(text).replace("\r\n", "\n").replace("\r", "\n"))
     longest = max((len(run) for run in re.findall(r"`{3,}", held)), default=2)
     ticks = "`" * (longest + 1)
     block = f"{ticks}{language}\n{held.rstrip()}\n{ticks}"
@@ -93,7 +93,7 @@ def link(words: str, target: object) -> Markdown:
 
 def title(text: str) -> str:
     """A title for a form of GitHub, without mentions and references."""
-    return re.sub(r"(@|#|://|\b[Gg][Hh]-)(?=\w)", r"\1 ", " ".join(clean(text).split()))
+    return re.sub(r"(@|#|://|\b[Gg][Hh]-)(?=\w)", r"\1 ", " ".join(clean_text(text).split()))
 
 
 def escaped(value: object) -> object:
@@ -103,7 +103,7 @@ def escaped(value: object) -> object:
 
 def one_line(text: object, most: int) -> str:
     """The text on one line, cut at its end."""
-    line = " ".join(clean(str(text)).split())
+    line = " ".join(clean_text(str(text)).split())
     return line if len(line) <= most else line[: most - 3] + "..."
 
 

@@ -14,7 +14,7 @@ from reprokit.core.judge.hangs.thread_facts import is_service
 from reprokit.core.judge.responsible import responsibility
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.evidence import main_stacks, still_frames
-from reprokit.core.judge.stacks.recent_dumps import place, recent, threads_of
+from reprokit.core.judge.stacks.recent_dumps import only_recent, stack_place, threads_of
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared import cuts
@@ -29,7 +29,7 @@ MOST_PROCESSES = 40
 Model = dict[str, Any]
 
 
-def make(
+def make_report_data(
     verdict: Verdict, signature: Signature, seen: Observation, journals: Journals, run_path: Path,
     ablation: dict[str, Any] | None = None,
 ) -> Model:  # fmt: skip
@@ -45,7 +45,7 @@ def make(
         "phase": verdict.phase,
         "cause": verdict.cause,
         "reason": verdict.reason,
-        "explain": hang_causes.explain(verdict),
+        "explain": hang_causes.explain_cause(verdict),
         "detail": verdict.detail,
         "responsible": verdict.responsible,
         "responsible_because": list(verdict.responsible_because),
@@ -58,8 +58,8 @@ def make(
         "growth": seen.growth,
         "ablation": ablation or {},
         "answers": [{"question": a.question, "answer": a.answer, "seconds": a.seconds} for a in seen.answers],
-        "timeline": timeline.make(journals.by_pid, seen.ranks, samples, began, ended),
-        "flame": flamegraph.tree(stacks.read(run_path, most_rounds=400), names),
+        "timeline": timeline.make_timeline(journals.by_pid, seen.ranks, samples, began, ended),
+        "flame": flamegraph.stack_tree(stacks.read_dumps(run_path, most_rounds=400), names),
         "stacks": _stacks(seen),
         "processes": [_process(seen, p.pid) for p in seen.evidence.processes[:MOST_PROCESSES]],
         "tools": [
@@ -79,21 +79,21 @@ def _stacks(seen: Observation) -> list[Model]:
     """The last stacks, merged over ranks or threads, the odd one out first."""
     if len(seen.ranks) > 1 and seen.evidence.processes:
         rows = []
-        for group in ranks.merged(ranks.views(seen)):
+        for group in ranks.merged_views(ranks.rank_views(seen)):
             who = f"rank{'s' if len(group) > 1 else ''} {', '.join(v.rank for v in group)}"
             rows.append({"who": who, "told": group[0].told, "frames": _frames(group[0].frames)})
         return rows
     rows = []
-    is_compared = len(main_stacks(recent(seen))) > 1
-    stable = {fr.show(f) for f in still_frames(seen)} if is_compared else None
+    is_compared = len(main_stacks(only_recent(seen))) > 1
+    stable = {fr.show_frame(f) for f in still_frames(seen)} if is_compared else None
     last = threads_of(seen, seen.main_pid or 0)[-1:]
     threads = sorted(last[0], key=lambda t: (t.tid != seen.working_tid, not t.is_main)) if last else []
     for thread in threads:
         if is_service(thread):
             continue
         is_story = thread.tid == seen.working_tid or (thread.is_main and not seen.working_tid)
-        frames = fr.normalise(thread.frames)
-        told = f"stands at {place(thread.frames)}"
+        frames = fr.normalise_frames(thread.frames)
+        told = f"stands at {stack_place(thread.frames)}"
         rows.append(
             {"who": f"thread {thread.thread}", "told": told, "frames": _frames(frames, stable if is_story else None)}
         )
@@ -105,7 +105,7 @@ def _frames(frames: Any, stable: set[str] | None = None) -> list[Model]:
         {
             "function": f.function,
             "place": f"{f.file}:{f.line}",
-            "has_moved": None if stable is None else fr.show(f) not in stable,
+            "has_moved": None if stable is None else fr.show_frame(f) not in stable,
         }
         for f in frames[:MOST_FRAMES]
     ]
@@ -124,5 +124,5 @@ def _process(seen: Observation, pid: int) -> Model:
         "rss_bytes": process.rss_bytes,
         "threads": len(process.threads),
         "waits": waits,
-        "command": cuts.head(process.command, 300),
+        "command": cuts.cut_head(process.command, 300),
     }

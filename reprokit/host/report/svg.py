@@ -31,7 +31,7 @@ LEAST_COST_S = 0.01
 """The foot of the logarithmic axis of costs."""
 
 
-def of_timeline(model: Model) -> Model:
+def timeline_shapes(model: Model) -> Model:
     """Rectangles of the lanes, lines of the series, ticks of the axis."""
     seconds = max(float(model["seconds"]), 0.001)
     scale = (WIDTH - LABEL - 10) / seconds
@@ -59,7 +59,7 @@ def of_timeline(model: Model) -> Model:
     return {"width": WIDTH, "label": LABEL, "height": top + 4, "lanes": lanes, "series": series, "ticks": ticks}
 
 
-def of_flame(model: Model) -> Model:
+def flame_shapes(model: Model) -> Model:
     """Rectangles of the sampled stacks, callers above what they call."""
     boxes: list[Model] = []
     scale = (WIDTH - 4) / max(model["samples"], 1)
@@ -81,10 +81,10 @@ def of_flame(model: Model) -> Model:
             x += child["samples"] * scale
 
     add(model, 2.0, 0)
-    return {"width": WIDTH, "height": flamegraph.depth(model) * ROW + 4, "row": ROW, "boxes": boxes}
+    return {"width": WIDTH, "height": flamegraph.tree_depth(model) * ROW + 4, "row": ROW, "boxes": boxes}
 
 
-def of_growth(model: Model) -> Model:
+def growth_shapes(model: Model) -> Model:
     """Measured costs and predictions over the size, both axes logarithmic: there a power law is a straight line."""
     if not model.get("phases"):
         return {}

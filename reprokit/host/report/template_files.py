@@ -12,13 +12,13 @@ from reprokit.host.report import markdown
 
 
 @cache
-def templates() -> jinja2.Environment:
+def markdown_templates() -> jinja2.Environment:
     """The templates of Markdown."""
     return markdown.environment(jinja2.FunctionLoader(read_template))
 
 
 @cache
-def pages() -> jinja2.Environment:
+def html_templates() -> jinja2.Environment:
     """The templates of HTML, in which every text is escaped."""
     return jinja2.Environment(
         loader=jinja2.FunctionLoader(read_template), undefined=jinja2.StrictUndefined, keep_trailing_newline=True,

@@ -18,7 +18,7 @@ LEAST_SPAN_S = 0.001
 Model = dict[str, Any]
 
 
-def make(
+def make_timeline(
     by_pid: Mapping[int, list[Event]], ranks: Mapping[str, int], samples: str, began: float, ended: float
 ) -> Model:
     """Lanes of phases and series of measures, in seconds from ``began``; plain values, ready for JSON."""
@@ -65,7 +65,7 @@ def _spans(events: list[Event], began: float, ended: float) -> list[Model]:
     def close(until: float, is_open: bool = False) -> None:
         if not stack or at is None or (until - at < LEAST_SPAN_S and not is_open):
             return
-        phase = phases.of_events(stack)
+        phase = phases.phase_of_events(stack)
         row = {"phase": phase[0] if phase else "other", "event": stack[-1], "start": round(at - began, 3)}
         last = spans[-1] if spans else None
         if last and last["phase"] == row["phase"] and row["start"] - last["end"] < 0.01:

@@ -20,7 +20,7 @@ def command_line(request: Request, growth: dict[str, Any] | None = None) -> str:
         words += [w for k, v in given.items() if k not in (growth["knob"], "dtype") for w in ("--set", f"{k}={v}")]
         given = {k: v for k, v in given.items() if k == "dtype"}
     for name, value in given.items():
-        words += target_options.words(name, value) if value is not None else []
+        words += target_options.option_words(name, value) if value is not None else []
     for name, value in request.compile.items():
         flag = "--" + name.replace("_", "-")
         if value is True:
@@ -34,7 +34,7 @@ def command_line(request: Request, growth: dict[str, Any] | None = None) -> str:
     if request.device:
         words += ["--device", request.device]
     if request.gpu is not None:
-        words += ["--gpu", gpus.label(request.gpu)]
+        words += ["--gpu", gpus.gpu_label(request.gpu)]
     if request.beside is not None:
         words.append("--compare-simulated")
     if request.tensor_parallel:

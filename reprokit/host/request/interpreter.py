@@ -17,7 +17,7 @@ sys.exit(importlib.util.find_spec("torch") is None)
 """
 
 
-def usual() -> tuple[str, str]:
+def usual_interpreter() -> tuple[str, str]:
     """The interpreter that is used where none is named, and why it is not reprokit's own; empty where it is.
 
     An isolated install of reprokit has no torch; the environment that the user works in may have it.
@@ -40,7 +40,7 @@ def has_torch(path: str) -> bool:
     return False
 
 
-def check(name: str | None, option: str = "--python") -> str:
+def check_interpreter(name: str | None, option: str = "--python") -> str:
     """Check that the interpreter runs and is new enough, before anything is started with it."""
     if name is None:
         return sys.executable

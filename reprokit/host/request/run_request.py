@@ -85,13 +85,13 @@ OF_ONE_RUN = frozenset({"cwd", "variables"})
 """Fields that belong to one run of a request, such as a question's; every other field is in ``run.json``."""
 
 
-def describe(request: Request) -> dict[str, Any]:
+def request_to_json(request: Request) -> dict[str, Any]:
     """The request as JSON values, by the names of its fields."""
     names = (f.name for f in dataclasses.fields(request) if f.name not in OF_ONE_RUN)
     return {name: to_json(getattr(request, name)) for name in names}
 
 
-def restore(told: dict[str, Any]) -> Request:
+def request_from_json(told: dict[str, Any]) -> Request:
     """Make the request again that :func:`describe` gave; a field that is missing or damaged has its default."""
     kept: dict[str, Any] = {}
     for name, kind in hints(Request).items():
@@ -108,8 +108,8 @@ def has_simulated_ranks(request: Request) -> bool:
     return bool(request.tensor_parallel) and (request.gpu is not None or request.weights == "fake")
 
 
-def spec(request: Request) -> dict[str, Any]:
+def factory_spec(request: Request) -> dict[str, Any]:
     """A factory target as the agent runs it."""
     target = request.target
     named = {"kind": target.kind, "place": target.place, "name": target.name}
-    return {**describe(request), **named, "cwd": os.getcwd(), "every_rank": False}
+    return {**request_to_json(request), **named, "cwd": os.getcwd(), "every_rank": False}

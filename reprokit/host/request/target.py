@@ -50,7 +50,7 @@ class Target:
         return self.name if self.kind == "zoo" else f"{self.place}:{self.name}"
 
 
-def parse(words: str) -> Target:
+def parse_target(words: str) -> Target:
     """Read a target that is not a command; raises BadInput with near matches."""
     if words.startswith("hf:"):
         return _parse_hf(words[3:])

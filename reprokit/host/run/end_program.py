@@ -19,7 +19,7 @@ import psutil
 from reprokit.core.judge.hangs.thread_facts import GIL_STALE_S
 from reprokit.core.records.process_state import Evidence
 from reprokit.host.system import compiler_cache, interrupts, process_tree
-from reprokit.host.system.guardian_client import Guarded
+from reprokit.host.system.guardian_client import GuardedProcess
 from reprokit.host.watch import blocked_on
 
 POLL_S = 0.05
@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class End:
+class ProgramEnding:
     """What is left of a program that has ended, or was ended."""
 
     status: int | None
@@ -44,16 +44,16 @@ class End:
     """Processor seconds of the root alone."""
 
 
-def politely(child: Guarded, number: int, grace_s: float, say: Say) -> None:
+def end_politely(child: GuardedProcess, number: int, grace_s: float, say: Say) -> None:
     """Send signal ``number`` and wait for at most ``grace_s`` until the program and all that it started are gone.
 
     Raises KeyboardInterrupt for a further Ctrl-C, which ends the grace. Another signal is sent on as well.
     """
-    with interrupts.unheard():
+    with interrupts.blocked():
         _politely(child, number, grace_s, say)
 
 
-def _politely(child: Guarded, number: int, grace_s: float, say: Say) -> None:
+def _politely(child: GuardedProcess, number: int, grace_s: float, say: Say) -> None:
     name = signal.Signals(number).name
     say(f"sent {name} to the program; it has {grace_s:g} s to end (Ctrl-C kills it now)")
     _send(child.pid, number)
@@ -61,7 +61,7 @@ def _politely(child: Guarded, number: int, grace_s: float, say: Say) -> None:
     asked: set[int] = set()
     while time.monotonic() < until:
         try:
-            with interrupts.heard():
+            with interrupts.allowed():
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             if interrupts.last == signal.SIGINT:
@@ -71,7 +71,7 @@ def _politely(child: Guarded, number: int, grace_s: float, say: Say) -> None:
         if not process_tree.has_ended(child.pid) or time.monotonic() - looked < STRAYS_EVERY_S:
             continue
         looked = time.monotonic()
-        strays = process_tree.of_run(child.run_id, child.guardian_pid)
+        strays = process_tree.processes_of_run(child.run_id, child.guardian_pid)
         if not strays:
             return
         for process in strays:  # a shell passes no signal on, and its program outlives it
@@ -87,7 +87,7 @@ def can_answer(evidence: Evidence, pid: int) -> bool:
 
     A handler in Python runs in the main thread between two instructions, so that thread must get the GIL.
     """
-    if not blocked_on.catches(pid, signal.SIGTERM):
+    if not blocked_on.catches_signal(pid, signal.SIGTERM):
         return False
     process = evidence.process(pid)
     if process is None:
@@ -96,19 +96,19 @@ def can_answer(evidence: Evidence, pid: int) -> bool:
     return is_free and not process.is_stopped and "D" not in process.states[-1:]
 
 
-def finish(child: Guarded) -> End:
+def end_everything(child: GuardedProcess) -> ProgramEnding:
     """Kill what is left of the whole tree and reap the root."""
     stubborn = process_tree.kill_all(child.pid, child.run_id, child.guardian_pid)
-    compiler_cache.mend_headers()
+    compiler_cache.fix_headers()
     own_s = 0.0
     with contextlib.suppress(psutil.Error):  # the kernel still knows a process that is not reaped
         times = psutil.Process(child.pid).cpu_times()
         own_s = round(times.user + times.system, 3)
     reaped = child.reap(waits=child.pid not in stubborn)
     if reaped is None:
-        return End(None, None, stubborn, own_s)
+        return ProgramEnding(None, None, stubborn, own_s)
     raw, usage = reaped
-    return End(os.waitstatus_to_exitcode(raw), usage, stubborn, own_s)
+    return ProgramEnding(os.waitstatus_to_exitcode(raw), usage, stubborn, own_s)
 
 
 def _send(root_pid: int, number: int) -> None:

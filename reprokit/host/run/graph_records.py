@@ -13,16 +13,18 @@ from reprokit.core.shared.contract.journal_format import Event
 from reprokit.host.system import files
 
 
-def read(graphs: Sequence[Event], finished: Sequence[Event], ranks: Mapping[str, int]) -> list[GraphRecord]:
+def read_graph_records(
+    graphs: Sequence[Event], finished: Sequence[Event], ranks: Mapping[str, int]
+) -> list[GraphRecord]:
     """The graphs of the events ``graph`` and ``graph_done``; ``ranks`` has the pid of each rank."""
     done = {e["n"] for e in finished if isinstance(e.get("n"), int)}
     of_pid = {pid: rank for rank, pid in ranks.items()}
     return [_graph(e, done, of_pid.get(e.get("pid", 0), "")) for e in graphs]
 
 
-def difference(graphs: list[GraphRecord], run_path: Path) -> str:
+def describe_difference(graphs: list[GraphRecord], run_path: Path) -> str:
     """Of two ranks that compiled different graphs: which, and the first line at which the texts part."""
-    pair = rank_graphs.another(graphs)
+    pair = rank_graphs.mismatch_of_ranks(graphs)
     if pair is None:
         return ""
     odd, usual = pair
@@ -32,7 +34,7 @@ def difference(graphs: list[GraphRecord], run_path: Path) -> str:
     rows = [[r.split(";")[0].strip() for r in t.splitlines()[1:] if " = " in r] for t in texts]
     for one, two in zip(*rows, strict=False) if len(rows) == 2 else ():
         if one != two:
-            return f"{told}; they part at `{cuts.head(one, 200)}` against `{cuts.head(two, 200)}`"
+            return f"{told}; they part at `{cuts.cut_head(one, 200)}` against `{cuts.cut_head(two, 200)}`"
     return told
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.core.records.observation import Missing
-from reprokit.host.request.run_request import Request, has_simulated_ranks, spec
+from reprokit.host.request.run_request import Request, factory_spec, has_simulated_ranks
 from reprokit.host.system import compiler_cache, deletion, files, process_tree
 
 OURS = (
@@ -66,11 +66,11 @@ def python_path(agent: Path) -> str:
     return os.pathsep.join([str(agent), *(p for p in (os.environ.get("PYTHONPATH"),) if p)])
 
 
-def command(request: Request, run_path: Path) -> list[str]:
+def target_command(request: Request, run_path: Path) -> list[str]:
     """The command line: the user's own, or the agent with a spec of the factory target."""
     if request.target.kind == "command":
         return list(request.target.command)
-    files.write_json(run_path / "spec.json", {**spec(request), "every_rank": has_simulated_ranks(request)})
+    files.write_json(run_path / "spec.json", {**factory_spec(request), "every_rank": has_simulated_ranks(request)})
     agent = ["-m", "_reprokit.agent", "run", str(run_path / "spec.json")]
     if request.tensor_parallel and not has_simulated_ranks(request):
         count = str(request.tensor_parallel)
@@ -78,7 +78,9 @@ def command(request: Request, run_path: Path) -> list[str]:
     return [request.python, *agent]
 
 
-def environment(request: Request, run_path: Path, agent: Path, run_id: str) -> tuple[dict[str, str], list[Missing]]:
+def target_environment(
+    request: Request, run_path: Path, agent: Path, run_id: str
+) -> tuple[dict[str, str], list[Missing]]:
     """The target's environment: the user's own, plus our folder on PYTHONPATH and where to write."""
     missing: list[Missing] = []
     environ = dict(os.environ)
@@ -98,7 +100,7 @@ def environment(request: Request, run_path: Path, agent: Path, run_id: str) -> t
         environ["TORCH_TRACE"] = str(run_path / "trace")
     if not request.compile_it:
         environ.pop("TORCH_TRACE", None)
-    environ.update(simulation(request.gpu))
+    environ.update(simulation_variables(request.gpu))
     if has_simulated_ranks(request):
         environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(request.tensor_parallel))
     environ.update(request.variables)
@@ -107,8 +109,8 @@ def environment(request: Request, run_path: Path, agent: Path, run_id: str) -> t
     return environ, missing
 
 
-def simulation(gpu: Mapping[str, Any] | None) -> dict[str, str]:
+def simulation_variables(gpu: Mapping[str, Any] | None) -> dict[str, str]:
     """The environment variable that has a process, and those it starts, compile for a GPU that is not there."""
     if gpu is None:
         return {}
-    return {"REPROKIT_RUN_GPU": json.dumps({"gpu": dict(gpu), "cache": str(compiler_cache.guards())})}
+    return {"REPROKIT_RUN_GPU": json.dumps({"gpu": dict(gpu), "cache": str(compiler_cache.guard_folder())})}

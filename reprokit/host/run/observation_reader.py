@@ -14,10 +14,10 @@ from reprokit.core.records import compiler_warnings, cudagraph_skips, recompiles
 from reprokit.core.records.dumps import Fault, Frame, Link, Raised
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared import cuts, result_comparison
-from reprokit.core.shared.contract.journal_format import NOW_BYTES, Event, Now, decode, decode_now
+from reprokit.core.shared.contract.journal_format import NOW_BYTES, Event, Now, decode_events, decode_now
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import graph_records, unrolled_loops
-from reprokit.host.run.run_outcome import Outcome
+from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import files, private_names
 
 STDERR_TAIL_BYTES = 64_000
@@ -68,8 +68,8 @@ def read_journals(run_path: Path) -> Journals:
     bad = 0
     for path in sorted((run_path / "journal").glob("*.jsonl")):
         with contextlib.suppress(OSError, ValueError), files.open_plain(path) as file:
-            events, wrong = decode(files.read_most(file, MOST_JOURNAL_BYTES))
-            by_pid[int(path.stem)] = private_names.events(events)
+            events, wrong = decode_events(files.read_most(file, MOST_JOURNAL_BYTES))
+            by_pid[int(path.stem)] = private_names.events_text(events)
             bad += wrong
     now = {}
     for path in (run_path / "journal").glob("*.now"):
@@ -78,7 +78,7 @@ def read_journals(run_path: Path) -> Journals:
     return Journals(by_pid, bad, now)
 
 
-def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journals) -> Observation:
+def read_observation_of(request: Request, outcome: RunOutcome, run_path: Path, journals: Journals) -> Observation:
     """Make the observation; what a run did not leave stays at its default."""
     if outcome.is_timed_out or outcome.is_interrupted:
         journals = journals.until(outcome.ended)  # what it did when it was asked to end is no evidence
@@ -86,19 +86,23 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
     stderr = run_path / "logs" / "stderr.txt"
     end = files.read_tail(stderr, read_bytes)
     gone = stderr.stat().st_size - read_bytes if end else 0
-    stderr_tail = private_names.tail(end, STDERR_TAIL_BYTES, max(0, gone))
+    stderr_tail = private_names.redacted_tail(end, STDERR_TAIL_BYTES, max(0, gone))
     raised, raiser = _ending_exception(outcome, journals, end)
     alive = {p.pid for p in outcome.stacks.evidence.processes}  # those that were there when it was ended
     living = {pid: events for pid, events in journals.by_pid.items() if pid in alive} or journals.by_pid
-    told = main_process.tell(journals.by_pid, raiser) if raiser else main_process.teller(living, outcome.main_pid)
+    told = (
+        main_process.describe_process(journals.by_pid, raiser)
+        if raiser
+        else main_process.find_main_process(living, outcome.main_pid)
+    )
     pid, names = told.pid, told.open_events
     now = journals.now.get(pid, Now())
-    named = phases.of_events(names)
+    named = phases.phase_of_events(names)
     is_tracing = named is not None and named[0] == "dynamo-trace"
     is_endless = is_tracing and now.repeats > request.line_repeats
     sizes = [str(e.get("world_size")) for e in journals.all("process")]
-    ranks_of = main_process.ranks(journals.by_pid)
-    graphs = graph_records.read(journals.all("graph"), journals.all("graph_done"), ranks_of)
+    ranks_of = main_process.ranks_of_processes(journals.by_pid)
+    graphs = graph_records.read_graph_records(journals.all("graph"), journals.all("graph_done"), ranks_of)
     seen = Observation(
         exit_status=outcome.exit_status,
         is_timed_out=outcome.is_timed_out,
@@ -114,13 +118,15 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         last_progress=private_names.redactor().text(outcome.last_progress),
         endless_line=now.repeated if is_endless else "",
         endless_count=now.repeats if is_endless else 0,
-        endless_pace=unrolled_loops.pace(living.get(pid or 0, []), now.repeated, now.repeats) if is_endless else "",
+        endless_pace=unrolled_loops.loop_pace(living.get(pid or 0, []), now.repeated, now.repeats)
+        if is_endless
+        else "",
         open_events=names,
         position=now.where if now.where and named and named[0] in phases.FINE_HEARTBEAT else "",
         last_line=str(journals.last_line.get(pid, "")),
-        raised=private_names.raised(raised) if raised is not None else None,
+        raised=private_names.redact_raised(raised) if raised is not None else None,
         compile_failures=tuple(_raised(e) for e in journals.all("compile_failed")),
-        faults=tuple(private_names.fault(f) for f in _faults(run_path, end)),
+        faults=tuple(private_names.redact_fault(f) for f in _faults(run_path, end)),
         dumps=outcome.stacks.dumps,
         still_from=outcome.still_from,
         stalls=outcome.stalls,
@@ -131,21 +137,21 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         ranks=ranks_of,
         world_size=max((int(n) for n in sizes if n.isdigit()), default=0),
         graphs=tuple(graphs),
-        graphs_differ=graph_records.difference(graphs, run_path),
+        graphs_differ=graph_records.describe_difference(graphs, run_path),
         steps={
             str(e.get("unit")): int(e.get("count") or 0) for e in journals.by_pid.get(pid, []) if e["ev"] == "progress"
         },
-        recompiled=recompiles.recompiled(journals.all("recompile"), _limits(journals), _again_s(journals)),
-        breaks=recompiles.breaks(journals.all("graph_break")),
-        skips=cudagraph_skips.skips(journals.all("cudagraph_skip")),
-        remarks=compiler_warnings.remarks(journals.all("warning")),
+        recompiled=recompiles.recompiled_functions(journals.all("recompile"), _limits(journals), _again_s(journals)),
+        breaks=recompiles.graph_breaks(journals.all("graph_break")),
+        skips=cudagraph_skips.group_skips(journals.all("cudagraph_skip")),
+        remarks=compiler_warnings.group_warnings(journals.all("warning")),
         most_breaks=request.most_breaks,
         has_instrumentation=bool(journals.all("torch")),
         is_watched=bool(journals.all("process")),
         has_finished=bool(journals.all("finished")),
         is_command=request.target.kind == "command",
         has_fake_tensors=journals.last("weights").get("kind") == "fake",
-        comparison=result_comparison.of_ranks(journals.all("compared")),
+        comparison=result_comparison.comparison_of_ranks(journals.all("compared")),
         own_backend=next(iter(_own(journals, "backend")), ""),
         own_passes=_own(journals, "passes"),
         simulated=_simulated(journals),
@@ -153,7 +159,7 @@ def observe(request: Request, outcome: Outcome, run_path: Path, journals: Journa
         stderr_tail=stderr_tail,
         oom_evidence=private_names.redactor().text(outcome.oom_evidence),
     )
-    return seen if raiser else ranks.choose(seen)
+    return seen if raiser else ranks.odd_one_out(seen)
 
 
 def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Missing]:
@@ -181,7 +187,7 @@ def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Mis
     if dropped:
         found.append(Missing("journal", f"{dropped} events could not be written (disk full?)"))
     if text := files.read_text(run_path / "agent-problems.txt").strip():
-        found.append(Missing("instrumentation", cuts.head(text, 500)))
+        found.append(Missing("instrumentation", cuts.cut_head(text, 500)))
     if not journals.by_pid:
         why = "no process imported torch with the instrumentation on its path"
         if request.target.kind == "command":
@@ -213,11 +219,11 @@ def _time(event: Event) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _ending_exception(outcome: Outcome, journals: Journals, stderr_tail: str) -> tuple[Raised | None, int | None]:
+def _ending_exception(outcome: RunOutcome, journals: Journals, stderr_tail: str) -> tuple[Raised | None, int | None]:
     """The exception that ended the target, and who raised it: the first that is more than a launcher's relay."""
     uncaught = [e for e in journals.all("exception") if e.get("where") in ("uncaught", "call")]
     told = [(_raised(e), int(e["pid"])) for e in uncaught if isinstance(e.get("pid"), int)]
-    first = [(r, p) for r, p in told if not fr.RULES.is_relay(fr.root(r))]
+    first = [(r, p) for r, p in told if not fr.RULES.is_relay(fr.root_cause(r))]
     if first or told:
         return (first or told)[0]
     if outcome.exit_status not in (0, None):

@@ -20,13 +20,13 @@ LINE_BYTES = 1 << 16
 """A longer line is cut at white space."""
 
 
-class Pump(threading.Thread):
+class OutputPump(threading.Thread):
     """Copies one stream until it ends; a full disk or a closed screen must not stop the target."""
 
     def __init__(self, pipe: IO[bytes], path: Path, live: IO[bytes] | None) -> None:
         super().__init__(daemon=True, name=f"pump-{path.stem}")
         self._pipe, self._live = pipe, live
-        self._keep = Kept(path)
+        self._keep = BoundedLog(path)
         self.last_output = 0.0
         """When the last byte came, in seconds since the epoch; 0 before the first."""
 
@@ -41,7 +41,7 @@ class Pump(threading.Thread):
         self._keep.close()
 
 
-class Kept:
+class BoundedLog:
     """A file of bounded size: head, cut, tail. The tail lies in two more files until the end, so a kill loses nothing."""
 
     def __init__(self, path: Path) -> None:
@@ -115,12 +115,12 @@ def _write(stream: IO[bytes] | None, data: bytes) -> IO[bytes] | None:
     return stream
 
 
-def pump(
+def pump_streams(
     pipes: tuple[IO[bytes], IO[bytes]], logs: Path, echo: tuple[IO[bytes] | None, IO[bytes] | None] | None
-) -> list[Pump]:
+) -> list[OutputPump]:
     """Start copying stdout and stderr of a program."""
     pumps = [
-        Pump(pipe, logs / f"{name}.txt", echo[n] if echo else None)
+        OutputPump(pipe, logs / f"{name}.txt", echo[n] if echo else None)
         for n, (name, pipe) in enumerate(zip(("stdout", "stderr"), pipes, strict=True))
     ]
     for thread in pumps:

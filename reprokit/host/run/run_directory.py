@@ -55,7 +55,7 @@ class RunDir:
         self._lock.close()
 
 
-def create(output: Path | None, label: str) -> RunDir:
+def create_run(output: Path | None, label: str) -> RunDir:
     """Make a run directory below ``output`` (default ``reprokit-out/<label>-<time>``) or raise BadInput."""
     place = output or Path("reprokit-out") / f"{label}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     made = tuple(p.absolute() for p in (place, *place.parents) if not p.exists())
@@ -74,7 +74,7 @@ def create(output: Path | None, label: str) -> RunDir:
     return RunDir(place, path, lock, made)
 
 
-def reopen(path: Path) -> RunDir:
+def reopen_run(path: Path) -> RunDir:
     """Hold a run directory that an earlier capture left; raises BadInput for anything else."""
     if not (path / "run.json").is_file():
         raise BadInput(f"{path} is no run directory: it has no run.json; name a run-NNN that reprokit capture made")

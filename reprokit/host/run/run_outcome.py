@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from reprokit.core.records.observation import Missing
 from reprokit.core.records.stalls import Stall
-from reprokit.host.watch.hang_evidence import Stacks
+from reprokit.host.watch.hang_evidence import HangStacks
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How the run ended, beside what it left in its directory."""
 
     exit_status: int | None
@@ -29,7 +29,7 @@ class Outcome:
     started: float
     ended: float
     main_pid: int
-    stacks: Stacks
+    stacks: HangStacks
     oom_evidence: str
     watch_cpu_s: float
     """Processor seconds of reprokit itself and its tools while the target ran."""

@@ -20,25 +20,25 @@ from reprokit.host.request import run_request
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import end_program, launch, output
 from reprokit.host.run.restore_run import read_run
-from reprokit.host.run.run_outcome import Outcome
+from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import deletion, files, guardian_client, interrupts, process_tree
 from reprokit.host.watch import oom_killer
-from reprokit.host.watch.hang_evidence import Stacks
-from reprokit.host.watch.watchdog import Lookout, Progress
+from reprokit.host.watch.hang_evidence import HangStacks
+from reprokit.host.watch.watchdog import RunProgress, Watchdog
 
 POLL_S = 0.05
 DRAIN_S = 2.0
 """How long to wait for the rest of the output after the target's end."""
 
 
-Show = Callable[[Progress], None]
+Show = Callable[[RunProgress], None]
 Say = Callable[[str], None]
 
 
-def run(
+def run_target_once(
     request: Request, run_path: Path, show: Show | None = None, echo: tuple[IO[bytes] | None, IO[bytes] | None] | None = None,
     say: Say = lambda text: None,
-) -> Outcome:  # fmt: skip
+) -> RunOutcome:  # fmt: skip
     """Run the target to its end, its deadline or an interrupt; afterwards its whole tree is gone.
 
     ``run_path`` must have the folders of a run directory. ``echo`` takes the target's stdout and stderr
@@ -46,17 +46,17 @@ def run(
     """
     run_id = uuid.uuid4().hex
     with contextlib.ExitStack() as last, contextlib.ExitStack() as stack:
-        argv = launch.command(request, run_path)
-        asked = {**run_request.describe(request), "argv": argv, "started": time.time(), "run_id": run_id}
+        argv = launch.target_command(request, run_path)
+        asked = {**run_request.request_to_json(request), "argv": argv, "started": time.time(), "run_id": run_id}
         files.write_json(run_path / "run.json", asked)  # first of all: with it, a run directory can be packed
         agent = stack.enter_context(launch.agent_folder(run_path))
-        environ, missing = launch.environment(request, run_path, agent, run_id)
+        environ, missing = launch.target_environment(request, run_path, agent, run_id)
         # The compiler's private cache can be hundreds of megabytes and proves nothing that the trace does not.
         stack.callback(deletion.delete, run_path / "cache", inside=run_path)
 
-        def start() -> guardian_client.Guarded:
+        def start() -> guardian_client.GuardedProcess:
             is_command = request.target.kind == "command"
-            child = guardian_client.start(
+            child = guardian_client.start_guarded(
                 argv, environ, request.cwd, run_id, None if is_command else subprocess.DEVNULL,
                 (agent, run_path / "cache"), takes_inherited=is_command,
             )  # fmt: skip
@@ -75,32 +75,32 @@ def run(
 def _execute(
     request: Request,
     run_path: Path,
-    start: Callable[[], guardian_client.Guarded],
+    start: Callable[[], guardian_client.GuardedProcess],
     missing: list[Missing],
     show: Show | None,
     echo: tuple[IO[bytes] | None, IO[bytes] | None] | None,
     say: Say,
-) -> Outcome:
-    end, dumped = "", Stacks()
+) -> RunOutcome:
+    end, dumped = "", HangStacks()
     ended: float | None = None
-    oom_before, started, own_before = oom_killer.kills(), time.time(), _own_cpu_s()
+    oom_before, started, own_before = oom_killer.oom_kills(), time.time(), _own_cpu_s()
     child = start()
     try:
         _tell(run_path, main_pid=child.pid, started=started)
-        pumps = output.pump(child.streams, run_path / "logs", echo)
+        pumps = output.pump_streams(child.streams, run_path / "logs", echo)
         limit = request.quiet_limit_s
-        lookout = Lookout(
+        lookout = Watchdog(
             run_path, child.pid, limit, request.line_repeats, lambda: max(pump.last_output for pump in pumps),
             request.look_every_s, request.stall_s,
         )  # fmt: skip
     except BaseException:  # such as a limit on threads: the program is not watched, so it must not go on
-        end_program.finish(child)
+        end_program.end_everything(child)
         raise
     began = time.monotonic()
     try:
         while not end:
             try:
-                with interrupts.heard():
+                with interrupts.allowed():
                     end = _wait(child.pid, began, request, lookout, show)
             except KeyboardInterrupt:
                 end = "interrupted"
@@ -115,20 +115,20 @@ def _execute(
                 dumped = _pass_on(child, request, lookout, say)
                 break
             # Ctrl-C ends the dump and the waiting, never the clean-up below.
-            with contextlib.suppress(KeyboardInterrupt), interrupts.heard():
+            with contextlib.suppress(KeyboardInterrupt), interrupts.allowed():
                 taken = lookout.take() if end == "deadline" else lookout.conclude()
                 end, dumped = (end, taken) if taken is not None else ("", dumped)
                 if not end:
                     _tell(run_path, end="")
                 elif end_program.can_answer(dumped.evidence, child.pid):
-                    end_program.politely(child, signal.SIGTERM, request.grace_s, say)
+                    end_program.end_politely(child, signal.SIGTERM, request.grace_s, say)
         if end != "ended" and not dumped.dumps:
             dumped = lookout.so_far()
     finally:
         own_cpu_s = _own_cpu_s() - own_before  # before the target is reaped, whose seconds would count as ours
         is_own_end = process_tree.has_ended(child.pid)
-        with interrupts.unheard():
-            left = end_program.finish(child)
+        with interrupts.blocked():
+            left = end_program.end_everything(child)
         for pump in pumps:
             pump.join(DRAIN_S)
         lookout.close()
@@ -141,7 +141,7 @@ def _execute(
     if end != "ended" and not (end == "interrupted" and is_own_end and (status or 0) >= 0):
         status = None  # the signal that ended it was ours
     samples = lookout.watch.samples
-    return Outcome(
+    return RunOutcome(
         exit_status=status,
         is_timed_out=end in ("deadline", "stalled"),
         is_stalled=end == "stalled",
@@ -158,34 +158,34 @@ def _execute(
         stacks=dumped,
         watch_cpu_s=round(own_cpu_s, 3),
         last_output=max(pump.last_output for pump in pumps),
-        oom_evidence=oom_killer.evidence(oom_before, status, samples),
+        oom_evidence=oom_killer.oom_evidence(oom_before, status, samples),
         missing=tuple(missing),
         stalls=tuple(lookout.stalls),
         still_from=dumped.still_from,
     )
 
 
-def _pass_on(child: guardian_client.Guarded, request: Request, lookout: Lookout, say: Say) -> Stacks:
+def _pass_on(child: guardian_client.GuardedProcess, request: Request, lookout: Watchdog, say: Say) -> HangStacks:
     """Send the program the signal that arrived. A second Ctrl-C kills it at once; another signal only comes sooner.
 
     ``timeout`` of coreutils sends SIGTERM twice, and a preempted job may get it again.
     """
-    number, dumped = interrupts.last, Stacks()
+    number, dumped = interrupts.last, HangStacks()
     try:
-        with interrupts.heard():
+        with interrupts.allowed():
             dumped = lookout.take(is_brief=True)
     except KeyboardInterrupt:
         if interrupts.last == signal.SIGINT:
             say("Ctrl-C again: killing the program")
             return dumped
     with contextlib.suppress(KeyboardInterrupt):
-        end_program.politely(child, number, request.grace_s, say)
+        end_program.end_politely(child, number, request.grace_s, say)
     return dumped
 
 
-def _is_to_end(request: Request, lookout: Lookout, run_path: Path, say: Say) -> bool:
+def _is_to_end(request: Request, lookout: Watchdog, run_path: Path, say: Say) -> bool:
     """Look at a stall, and end the run for it or report it."""
-    with interrupts.unheard():  # an interrupt is raised where the run is waited for
+    with interrupts.blocked():  # an interrupt is raised where the run is waited for
         stall = lookout.examine()
     if stall is None:
         return False
@@ -211,10 +211,10 @@ def _own_cpu_s() -> float:
     return sum(used.ru_utime + used.ru_stime for used in both)
 
 
-def _wait(pid: int, began: float, request: Request, lookout: Lookout, show: Show | None) -> str:
+def _wait(pid: int, began: float, request: Request, lookout: Watchdog, show: Show | None) -> str:
     """How it came to an end: ``ended``, ``deadline`` or ``stalled``. It is not reaped: its pid must stay its own."""
     while not process_tree.has_ended(pid):
-        interrupts.check()
+        interrupts.raise_if_interrupted()
         lookout.tick()
         elapsed = time.monotonic() - began
         if request.deadline_s is not None and elapsed >= request.deadline_s:

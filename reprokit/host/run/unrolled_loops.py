@@ -13,13 +13,15 @@ from reprokit.core.shared.contract.journal_format import Event, open_events
 from reprokit.host.system import files
 
 
-def pace(events: Sequence[Event], line: str, count: int) -> str:
+def loop_pace(events: Sequence[Event], line: str, count: int) -> str:
     """What was seen of a loop whose ``line`` was traced ``count`` times, as words; ``events`` are those of its process.
 
     For example ``in 50 s (2.0 ms each); the loop has 1000000 iterations: about 32 min more at this rate``.
     """
     opened = [
-        e for e in open_events(list(events)) if (phases.of_events((str(e.get("name")),)) or ("",))[0] == "dynamo-trace"
+        e
+        for e in open_events(list(events))
+        if (phases.phase_of_events((str(e.get("name")),)) or ("",))[0] == "dynamo-trace"
     ]
     began = opened[0].get("t") if opened else None
     told = [e.get("t") for e in events if e["ev"] == "progress" and e.get("unit") == "line"]
@@ -28,7 +30,7 @@ def pace(events: Sequence[Event], line: str, count: int) -> str:
     seconds = max(float(told[-1]) - float(began), 0.0)
     each = seconds / count
     text = f"in {seconds:.0f} s ({_each(each)} each)"
-    most = bound(line)
+    most = loop_bound(line)
     return (
         f"{text}; the loop has {most} iterations: about {_rest((most - count) * each)} more at this rate"
         if most > count
@@ -36,7 +38,7 @@ def pace(events: Sequence[Event], line: str, count: int) -> str:
     )
 
 
-def bound(line: str) -> int:
+def loop_bound(line: str) -> int:
     """How often the innermost ``for`` loop around a ``FILE:LINE in FUNCTION`` runs its body; 0 where its text does not say."""
     found = re.match(r"(?P<file>.+):(?P<line>\d+) in ", line)
     if found is None:

@@ -26,7 +26,7 @@ def ask_child(
     """The stdout of ``command``; a deadline ends its process group. If reprokit is killed, ``folders`` are deleted."""
     environ = {k: v for k, v in os.environ.items() if k not in ("REPROKIT_RUN_DIR", "TORCH_TRACE", "TORCH_LOGS")}
     run_id = uuid.uuid4().hex
-    guardian = guardian_client.watch(run_id, folders)
+    guardian = guardian_client.watch_run_id(run_id, folders)
     try:
         return _answer_of(command, timeout_s, {**environ, **(more or {}), process_tree.RUN_ID: run_id})
     finally:
@@ -56,7 +56,7 @@ def _answer_of(command: list[str], timeout_s: float, environ: dict[str, str]) ->
         _running.discard(child)
     if child.returncode:
         said = err.decode("utf-8", "replace").strip().splitlines()
-        why = cuts.head(said[-1], 300) if said else f"it ended with status {child.returncode} and said nothing"
+        why = cuts.cut_head(said[-1], 300) if said else f"it ended with status {child.returncode} and said nothing"
         raise NoAnswer(f"{' '.join(command[1:4])}: {why}")
     return out.decode("utf-8", "replace")
 

@@ -31,12 +31,12 @@ WHOLE = b"gpch"
 """What g++ writes at the head of a precompiled header when all the rest is there."""
 
 
-def copy(source: Path, place: Path) -> None:
+def copy_cache(source: Path, place: Path) -> None:
     """Give ``place`` the files of a warm cache as its own."""
     _put(source, place, shutil.copy2)
 
 
-def link(source: Path, place: Path) -> None:
+def link_cache(source: Path, place: Path) -> None:
     """The same as hard links: reading them costs nothing. For what one run made for itself only."""
     _put(source, place, os.link)
 
@@ -61,17 +61,17 @@ def _files(source: Path) -> list[tuple[Path, Path]]:
     return found
 
 
-def kept(python: str) -> Path:
+def kept_cache(python: str) -> Path:
     """Where they are kept between runs, by interpreter and torch."""
-    return Path(platformdirs.user_cache_dir("reprokit")) / "inductor" / state_of(python, "torch/version.py")
+    return Path(platformdirs.user_cache_dir("reprokit")) / "inductor" / interpreter_state(python, "torch/version.py")
 
 
-def guards() -> Path:
+def guard_folder() -> Path:
     """Where the device guards of simulated GPUs are kept; each is named for the torch that it was built for."""
     return Path(platformdirs.user_cache_dir("reprokit")) / "guards"
 
 
-def state_of(python: str, file: str = "", more: Iterable[str] = ()) -> str:
+def interpreter_state(python: str, file: str = "", more: Iterable[str] = ()) -> str:
     """A name for an interpreter with the times of ``file`` in its site-packages; it changes with what is installed."""
     homes = {Path(python).parent.parent, Path(python).resolve().parent.parent}
     found = sorted(p for home in homes for p in home.glob(f"lib*/python3*/site-packages/{file}"))
@@ -79,17 +79,17 @@ def state_of(python: str, file: str = "", more: Iterable[str] = ()) -> str:
     return hashlib.sha256("\n".join(told).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def keep(warm: Path, place: Path) -> None:
+def keep_cache(warm: Path, place: Path) -> None:
     """Keep what a finished warm-up has built; whole or not at all."""
     draft = place.with_name(f"{place.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         if not place.exists() and any(path.suffix == ".so" for path, _ in _files(warm)):
-            copy(warm, draft)
+            copy_cache(warm, draft)
             draft.rename(place)
     deletion.delete(draft, inside=place.parent)
 
 
-def mend_headers() -> int:
+def fix_headers() -> int:
     """Remove the halves of precompiled headers that killed compilers left, and say how many; torch makes them anew."""
     count = 0
     with contextlib.suppress(OSError, KeyError):

@@ -93,7 +93,7 @@ def read_tail(path: Path, most_bytes: int) -> str:
 def parse_object(text: str) -> dict[str, Any]:
     """A JSON object; empty for anything else."""
     with contextlib.suppress(ValueError):
-        value = bounded_json.parse(text, MOST_CHARS, MOST_VALUES)
+        value = bounded_json.parse_json(text, MOST_CHARS, MOST_VALUES)
         if isinstance(value, dict):
             return value
     return {}

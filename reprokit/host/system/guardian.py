@@ -38,7 +38,7 @@ class Guardian:
 
     def __init__(self, control: int, run_id: str) -> None:
         """``run_id`` decides which processes are killed, so it is required and must be complete."""
-        check(run_id)
+        check_processes(run_id)
         self._control, self._rest = control, b""
         self._root = 0
         """The pid of the program until it is reaped; 0 if there is none."""
@@ -132,7 +132,7 @@ class Guardian:
         return {"status": None, "usage": []}
 
     def _reap_orphans(self) -> None:
-        for pid in children(os.getpid()):
+        for pid in children_of(os.getpid()):
             if pid != self._root:
                 with contextlib.suppress(OSError):
                     os.waitpid(pid, os.WNOHANG)
@@ -168,7 +168,7 @@ class Guardian:
         return found
 
 
-def check(run_id: str) -> None:
+def check_processes(run_id: str) -> None:
     """Raise ValueError for a text that is not a run id: an empty mark would be in every environment."""
     if not RUN_ID.fullmatch(run_id):
         raise ValueError(f"{run_id!r} is no run id")
@@ -188,7 +188,7 @@ def end_compilers(victims: set[int]) -> None:
         time.sleep(0.02)
 
 
-def children(pid: int) -> list[int]:
+def children_of(pid: int) -> list[int]:
     """The children of ``pid``; without a list of the kernel (CONFIG_PROC_CHILDREN), it looks at every process."""
     with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/task/{pid}/children") as file:
         return [int(word) for word in file.read().split()]

@@ -19,7 +19,7 @@ ANSWER_S = 60.0
 """Deadline for an answer of a guardian, on a machine that may be busy."""
 
 
-class Guarded:
+class GuardedProcess:
     """A guardian, and the program that it has started."""
 
     def __init__(self, guardian: subprocess.Popen[bytes], control: socket.socket, run_id: str) -> None:
@@ -69,10 +69,10 @@ class Guarded:
             self._guardian.wait(2)
 
 
-def start(
+def start_guarded(
     argv: Sequence[str], environ: Mapping[str, str], cwd: Path | None, run_id: str, stdin: int | None,
     folders: Sequence[Path] = (), takes_inherited: bool = False,
-) -> Guarded:  # fmt: skip
+) -> GuardedProcess:  # fmt: skip
     """Start a program below its own guardian; raises OSError if it cannot start.
 
     The guardian deletes ``folders`` if reprokit is killed before it dismisses the guardian. With ``takes_inherited``
@@ -94,7 +94,7 @@ def start(
     return guarded
 
 
-def watch(run_id: str, folders: Sequence[Path] = ()) -> Guarded | None:
+def watch_run_id(run_id: str, folders: Sequence[Path] = ()) -> GuardedProcess | None:
     """A guardian for processes that others start with the mark of a run; None if it cannot start."""
     try:
         guarded = _start(run_id, subprocess.DEVNULL, subprocess.DEVNULL)
@@ -111,7 +111,7 @@ def watch(run_id: str, folders: Sequence[Path] = ()) -> Guarded | None:
     return guarded
 
 
-def _start(run_id: str, stdin: int | None, stream: int) -> Guarded:
+def _start(run_id: str, stdin: int | None, stream: int) -> GuardedProcess:
     ours, theirs = socket.socketpair()
     try:
         with theirs:
@@ -123,7 +123,7 @@ def _start(run_id: str, stdin: int | None, stream: int) -> Guarded:
     except BaseException:
         ours.close()
         raise
-    return Guarded(guardian, ours, run_id)
+    return GuardedProcess(guardian, ours, run_id)
 
 
 def _text(value: str | Path) -> str:

@@ -13,7 +13,7 @@ import signal
 _ignores_children = False
 
 
-def take_over() -> None:
+def take_over_settings() -> None:
     """Stop ignoring SIGCHLD, and occupy the numbers of closed standard streams. Call this before any file is opened."""
     global _ignores_children
     _ignores_children = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN

@@ -21,7 +21,7 @@ count = 0
 """The number of all signals that came while interrupts were held."""
 
 
-def has_come() -> bool:
+def interrupt_has_come() -> bool:
     """Whether a signal came since interrupts began to be held. If so, the caller stops its work."""
     return _count_before is not None and count > _count_before
 
@@ -36,7 +36,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
+def deferred() -> Iterator[None]:
     """Keep interrupts back for the whole line; what was ignored before (nohup) stays ignored."""
     global _is_waiting, _count_before
     if threading.current_thread() is not threading.main_thread():
@@ -57,7 +57,7 @@ def held() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def unheard() -> Iterator[None]:
+def blocked() -> Iterator[None]:
     """Keep interrupts back inside a block that hears them: a clean-up is never given up."""
     global _is_heard
     before, _is_heard = _is_heard, False
@@ -68,13 +68,13 @@ def unheard() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def heard() -> Iterator[None]:
+def allowed() -> Iterator[None]:
     """Let an interrupt raise KeyboardInterrupt inside this block; one that is waiting raises at once."""
     global _is_heard, _is_waiting
     before = _is_heard
     try:
         _is_heard = True  # inside, so that an interrupt between the two is caught and undone here too
-        check()
+        raise_if_interrupted()
         yield
     except KeyboardInterrupt:
         _is_waiting = False
@@ -83,7 +83,7 @@ def heard() -> Iterator[None]:
         _is_heard = before
 
 
-def check() -> None:
+def raise_if_interrupted() -> None:
     """Raise an interrupt that is waiting, where one is heard; loops that wait call this."""
     if _is_waiting and _is_heard:
         raise KeyboardInterrupt

@@ -14,7 +14,7 @@ from pathlib import Path
 from reprokit.core.records.dumps import Fault, Raised
 from reprokit.core.redaction.redactor import ALLOWED_VARIABLES, Redactor
 from reprokit.core.redaction.rules import secret_names
-from reprokit.core.redaction.rules.machine_names import Private
+from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract.journal_format import Event
 
@@ -22,7 +22,7 @@ TOLD = frozenset("message reason reasons detail problem info said why difference
 """Fields of the journal's events with text of the target or of its exceptions."""
 
 
-def gather() -> Private:
+def gather_names() -> PrivateNames:
     """Names of this machine and its user, and the values of secret variables of this environment."""
     users = {os.environ.get(n, "") for n in ("USER", "LOGNAME", "SUDO_USER", "USERNAME", "SLURM_JOB_USER")}
     with contextlib.suppress(Exception):  # no passwd entry: a container's bare uid
@@ -35,20 +35,20 @@ def gather() -> Private:
     hosts = {host, host.split(".")[0], *(os.environ.get(n, "") for n in ("HOSTNAME", "MASTER_ADDR", "SLURMD_NODENAME"))}
     hosts = {h for h in hosts if not h.replace(".", "").isdigit()}
     secrets = {v for n, v in os.environ.items() if secret_names.is_secret(n) and n not in ("PWD", "OLDPWD")}
-    return Private(_sorted(users), _sorted(hosts), _sorted(homes), _sorted(secrets))
+    return PrivateNames(_sorted(users), _sorted(hosts), _sorted(homes), _sorted(secrets))
 
 
 def redactor() -> Redactor:
     """The redactor of this process: a secret has the same placeholder in all output of one process."""
-    return _redactor(gather())
+    return _redactor(gather_names())
 
 
 @functools.lru_cache(maxsize=4)
-def _redactor(known: Private) -> Redactor:
+def _redactor(known: PrivateNames) -> Redactor:
     return Redactor(known)
 
 
-def events(told: list[Event]) -> list[Event]:
+def events_text(told: list[Event]) -> list[Event]:
     """Events without private text of the target; paths stay, because the rules use them."""
     hider = redactor()
     return [_event(one, hider) if not TOLD.isdisjoint(one) or "chain" in one else one for one in told]
@@ -61,20 +61,20 @@ def _event(told: Event, hider: Redactor) -> Event:
     return {**told, **hidden}
 
 
-def raised(found: Raised) -> Raised:
+def redact_raised(found: Raised) -> Raised:
     """An exception without private text in its messages."""
     chain = (dataclasses.replace(link, message=redactor().text(link.message)) for link in found.chain)
     return dataclasses.replace(found, chain=tuple(chain))
 
 
-def fault(found: Fault) -> Fault:
+def redact_fault(found: Fault) -> Fault:
     """A fatal signal without private text in its headline."""
     return dataclasses.replace(found, headline=redactor().text(found.headline))
 
 
-def tail(text: str, most: int, gone: int) -> str:
+def redacted_tail(text: str, most: int, gone: int) -> str:
     """The end of a text, redacted before it is cut; ``gone`` bytes before the text are missing already."""
-    hidden = redactor().text(f"{cuts.mark(gone, 'bytes')}\n{text[text.find(chr(10)) + 1 :]}" if gone else text)
+    hidden = redactor().text(f"{cuts.cut_mark(gone, 'bytes')}\n{text[text.find(chr(10)) + 1 :]}" if gone else text)
     if len(hidden) <= most:
         return hidden
     return hidden[hidden.find("\n", max(0, len(hidden) - most)) + 1 :]

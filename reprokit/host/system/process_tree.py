@@ -19,7 +19,7 @@ MOST_THREADS = 500
 """Of one process, so that a program with thousands costs no more to watch."""
 
 
-def family(root_pid: int) -> list[psutil.Process]:
+def family_of(root_pid: int) -> list[psutil.Process]:
     """The root and all its living descendants, parents first; zombies are not alive. Process 1 is never a root."""
     if root_pid <= 1:
         return []
@@ -29,12 +29,12 @@ def family(root_pid: int) -> list[psutil.Process]:
     return []
 
 
-def marked(run_id: str) -> list[psutil.Process]:
+def marked_processes(run_id: str) -> list[psutil.Process]:
     """Processes with the run id in their environment, anywhere in the process tree.
 
     The caller may kill them, so a text that is not a complete run id raises ValueError.
     """
-    guardian.check(run_id)
+    guardian.check_processes(run_id)
     mark = f"{RUN_ID}={run_id}".encode()
     found = []
     for pid in psutil.pids():
@@ -48,11 +48,11 @@ def marked(run_id: str) -> list[psutil.Process]:
     return found
 
 
-def of_run(run_id: str, guardian_pid: int = 0) -> list[psutil.Process]:
+def processes_of_run(run_id: str, guardian_pid: int = 0) -> list[psutil.Process]:
     """All processes of a run: below its guardian, with its mark, or below a process with its mark."""
-    strays = marked(run_id)
-    below = [child for p in strays for child in family(p.pid)]
-    owned = family(guardian_pid)[1:] if guardian_pid else []
+    strays = marked_processes(run_id)
+    below = [child for p in strays for child in family_of(p.pid)]
+    owned = family_of(guardian_pid)[1:] if guardian_pid else []
     return list({p.pid: p for p in [*owned, *strays, *below]}.values())
 
 
@@ -65,16 +65,16 @@ def kill_all(root_pid: int, run_id: str, guardian_pid: int = 0) -> list[int]:
     """
     deadline = time.monotonic() + KILL_PATIENCE_S
     while True:
-        victims = {p.pid: p for p in [*family(root_pid), *of_run(run_id, guardian_pid)]}
+        victims = {p.pid: p for p in [*family_of(root_pid), *processes_of_run(run_id, guardian_pid)]}
         if not victims:
             return []
-        end(root_pid, victims.values())
+        end_tree(root_pid, victims.values())
         if time.monotonic() > deadline:
             return sorted(victims)
         time.sleep(0.02)  # not psutil's wait: it would reap the root
 
 
-def end(root_pid: int, processes: Iterable[psutil.Process]) -> None:
+def end_tree(root_pid: int, processes: Iterable[psutil.Process]) -> None:
     """Send SIGKILL to the process group of an unreaped root, and to each process; compilers first clean up."""
     if root_pid <= 1:
         raise ValueError(f"process {root_pid} leads no group of ours")
@@ -100,7 +100,7 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-def share(ran_s: float, waited_s: float, span_s: float) -> float:
+def processor_share(ran_s: float, waited_s: float, span_s: float) -> float:
     """Of the processor time that was wanted in ``span_s``, what was got: 0 to 1, and 1 where next to none was wanted."""
     wanted = ran_s + waited_s
     return min(max(ran_s / wanted, 0.0), 1.0) if span_s and wanted > 0.2 * span_s else 1.0

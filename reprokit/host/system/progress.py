@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Standing:
+class OperationStatus:
     """How a reduction stands."""
 
     trying: str = ""

@@ -40,9 +40,9 @@ _P_PID, _P_PIDFD = 1, 3
 MOST_FDS = 8
 
 
-def syscall(pid: int, tid: int) -> tuple[str, list[int]]:
+def system_call(pid: int, tid: int) -> tuple[str, list[int]]:
     """The system call a thread is in and its arguments; empty when it runs, or when the kernel will not say."""
-    words = read(f"/proc/{pid}/task/{tid}/syscall").split()
+    words = read_proc_file(f"/proc/{pid}/task/{tid}/syscall").split()
     if not words or not words[0].lstrip("-").isdigit() or int(words[0]) < 0:
         return "", []
     args = [int(w, 16) for w in words[1:7]]
@@ -54,7 +54,7 @@ def syscall(pid: int, tid: int) -> tuple[str, list[int]]:
     return name, args
 
 
-class Links:
+class DescriptorLinks:
     """What descriptors lead to, for many threads at once: the machine's descriptors are read once, and not for long."""
 
     def __init__(self) -> None:
@@ -89,9 +89,9 @@ class Links:
         except OSError:
             return f"descriptor {fd}"
         if link.startswith("pipe:"):
-            self._pipes = holders("pipe:") if self._pipes is None else self._pipes
+            self._pipes = lock_holders("pipe:") if self._pipes is None else self._pipes
             others = sorted(self._pipes.get(link, set()) - {pid})
-            told = ", ".join(f"{p} ({cut_words(command(p), 80)})" for p in others[:4])
+            told = ", ".join(f"{p} ({cut_words(command_of(p), 80)})" for p in others[:4])
             return f"descriptor {fd}, a pipe; {f'also open in process {told}' if told else 'open in no other process'}"
         if link.startswith("socket:"):
             return f"descriptor {fd}, a socket{self._sockets(pid).get(fd, '')}"
@@ -111,38 +111,38 @@ def held_locks(asker: int, family: Iterable[int], paths: Iterable[str]) -> tuple
     """File locks held by processes of ``family`` or on one of ``paths``, from ``/proc/locks``; ``asker`` waits itself."""
     pids, wanted = set(family), {p for p in paths if p}
     found: list[HeldLock] = []
-    for line in read("/proc/locks").splitlines():
+    for line in read_proc_file("/proc/locks").splitlines():
         words = line.split()
         if "->" in words or len(words) < 6 or not words[4].lstrip("-").isdigit():
             continue
         pid, inode = int(words[4]), words[5].rsplit(":", 1)[-1]
         path = _path_of_inode(pid, int(inode)) if inode.isdigit() and pid > 0 else ""
         if path and pid != asker and (pid in pids or path in wanted):
-            found.append(HeldLock(path, pid, command(pid)))
+            found.append(HeldLock(path, pid, command_of(pid)))
     known = {lock.path for lock in found}
     if wanted - known:  # the locker may have died and left the descriptor to a child
-        opened = holders("/")
+        opened = lock_holders("/")
         for path in wanted - known:
             others = sorted(opened.get(path, set()) - {asker})
-            found += [HeldLock(path, p, command(p), is_holder=False) for p in others[:4]]
+            found += [HeldLock(path, p, command_of(p), is_holder=False) for p in others[:4]]
     return tuple(sorted(set(found), key=lambda h: (h.path, h.pid)))
 
 
-def command(pid: int) -> str:
+def command_of(pid: int) -> str:
     """The command line of a process, without the values of secret options."""
-    argv = read(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
+    argv = read_proc_file(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
     return command_text(argv).strip()
 
 
-def catches(pid: int, number: int) -> bool:
+def catches_signal(pid: int, number: int) -> bool:
     """Whether a process has a handler for signal ``number``; False where it is gone."""
-    for line in read(f"/proc/{pid}/status").splitlines():
+    for line in read_proc_file(f"/proc/{pid}/status").splitlines():
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) & 1 << (number - 1))
     return False
 
 
-def read(path: str) -> str:
+def read_proc_file(path: str) -> str:
     """The text of a file in /proc; empty when it is gone or refused."""
     try:
         with open(path, "rb") as file:
@@ -160,7 +160,7 @@ def _path_of_inode(pid: int, inode: int) -> str:
     return ""
 
 
-def holders(prefix: str, budget_s: float = 1.0) -> dict[str, set[int]]:
+def lock_holders(prefix: str, budget_s: float = 1.0) -> dict[str, set[int]]:
     """Link -> the processes that have it open, for links that begin with ``prefix``; as many as the time allows."""
     found: dict[str, set[int]] = {}
     until = time.monotonic() + budget_s
@@ -179,7 +179,7 @@ def holders(prefix: str, budget_s: float = 1.0) -> dict[str, set[int]]:
 
 
 def _pid_of_pidfd(pid: int, fd: int) -> int:
-    for line in read(f"/proc/{pid}/fdinfo/{fd}").splitlines():
+    for line in read_proc_file(f"/proc/{pid}/fdinfo/{fd}").splitlines():
         if line.startswith("Pid:"):
             return max(int(line.split()[1]), 0)
     return 0
@@ -210,5 +210,5 @@ def _memory(pid: int, address: int, size: int) -> bytes:
 
 
 def _epolled(pid: int, fd: int) -> list[int]:
-    rows = [line.split() for line in read(f"/proc/{pid}/fdinfo/{fd}").splitlines()]
+    rows = [line.split() for line in read_proc_file(f"/proc/{pid}/fdinfo/{fd}").splitlines()]
     return [int(row[1]) for row in rows if len(row) > 1 and row[0] == "tfd:"]

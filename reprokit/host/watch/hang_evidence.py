@@ -16,7 +16,7 @@ from pathlib import Path
 
 from reprokit.core.judge.hangs import hang_causes
 from reprokit.core.judge.stacks.frames import normalise_file
-from reprokit.core.judge.stacks.main_process import Teller
+from reprokit.core.judge.stacks.main_process import MainProcess
 from reprokit.core.records.dumps import Dump
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import Evidence
@@ -24,9 +24,9 @@ from reprokit.core.shared import cuts
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.system import files, process_tree
 from reprokit.host.watch import blocked_on, stacks
-from reprokit.host.watch.journal_tail import Follower
-from reprokit.host.watch.proc_snapshot import Sampler
-from reprokit.host.watch.sampler import Watch
+from reprokit.host.watch.journal_tail import JournalFollower
+from reprokit.host.watch.proc_snapshot import ProcSampler
+from reprokit.host.watch.sampler import Sampler
 
 ROUNDS = 3
 GAP_S = 0.7
@@ -36,7 +36,7 @@ EVIDENCE = "evidence.json"
 
 
 @dataclass(frozen=True)
-class Stacks:
+class HangStacks:
     """What was dumped at the end, and what the kernel said at the same time."""
 
     dumps: tuple[Dump, ...] = ()
@@ -53,24 +53,24 @@ class Stacks:
 class Gatherer:
     """Takes stacks and evidence of one program; :meth:`quietly` first, :meth:`loudly` only where that is allowed."""
 
-    def __init__(self, run_path: Path, root_pid: int, follower: Follower, watch: Watch) -> None:
-        self.dumper = stacks.Dumper(run_path)
+    def __init__(self, run_path: Path, root_pid: int, follower: JournalFollower, watch: Sampler) -> None:
+        self.dumper = stacks.StackDumper(run_path)
         self._run_path, self._root, self._follower, self._watch = run_path, root_pid, follower, watch
-        self._sampler = Sampler()
+        self._sampler = ProcSampler()
         self._pythons: list[int] = []
         self._began = self._waited = 0.0
         self.first_round = 0
 
-    def quietly(self, teller: Teller, rounds: int = ROUNDS, gap_s: float | None = None) -> None:
+    def quietly(self, teller: MainProcess, rounds: int = ROUNDS, gap_s: float | None = None) -> None:
         """Take some rounds of stacks and of the kernel's samples, ``gap_s`` apart."""
         self._began = time.monotonic()
         self.dumper.try_all_again()
         can_dump = self._follower.can_dump
-        family = [p.pid for p in process_tree.family(self._root)]
+        family = [p.pid for p in process_tree.family_of(self._root)]
         self._pythons = sorted(
             (p for p in family if p in can_dump or _is_python(p)), key=lambda p: (p != teller.pid, p)
         )
-        self._sampler = Sampler()
+        self._sampler = ProcSampler()
         self._waited = time.monotonic() - self._began
         self.dumper.seconds_to_first = 0.0
         self.first_round = self.dumper.number + 1
@@ -79,7 +79,9 @@ class Gatherer:
             if number < rounds - 1:
                 self._sampler.sample(family)
                 time.sleep(GAP_S if gap_s is None else gap_s)
-        self._sampler.sample([p.pid for p in process_tree.family(self._root)])  # a compiler may have been started since
+        self._sampler.sample(
+            [p.pid for p in process_tree.family_of(self._root)]
+        )  # a compiler may have been started since
 
     @property
     def unseen(self) -> list[int]:
@@ -120,7 +122,7 @@ class Gatherer:
         thread = next((t for t in process.threads if t.tid == tid), None) if process else None
         if process is None or thread is None:
             return evidence
-        cause = hang_causes.diagnose(dataclasses.replace(seen, evidence=evidence)).name
+        cause = hang_causes.diagnose_hang(dataclasses.replace(seen, evidence=evidence)).name
         if cause in _NATIVE_TELLS and not set(process.states) & {"T", "t"}:
             native = self.dumper.native(pid)
             threads = tuple(dataclasses.replace(t, native=native.get(t.tid, ())) for t in process.threads)
@@ -139,11 +141,11 @@ class Gatherer:
         can_dump = self._follower.can_dump
         self.by_signal([pid for pid in self._pythons if pid in can_dump and pid not in asked], LAST_GAP_S)
 
-    def stacks(self, evidence: Evidence, problems: Sequence[str], still_from: int) -> Stacks:
+    def stacks(self, evidence: Evidence, problems: Sequence[str], still_from: int) -> HangStacks:
         """All that was gathered, with how long it took."""
         to_first, whole = self._waited + self.dumper.seconds_to_first, time.monotonic() - self._began
         told = (*problems, *self.dumper.problems())
-        return Stacks(tuple(self.dumper.dumps), evidence, told, round(to_first, 3), round(whole, 3), still_from)
+        return HangStacks(tuple(self.dumper.dumps), evidence, told, round(to_first, 3), round(whole, 3), still_from)
 
     def close(self) -> None:
         """Wait for no tool: each has a timeout of its own."""
@@ -165,7 +167,7 @@ def _generated_lines(dumps: list[Dump]) -> dict[str, str]:
             if normalise_file(frame.file) == "<generated>" and frame.file.startswith("/"):
                 rows = files.read_text(Path(frame.file), 4 << 20).splitlines()
                 if 0 < frame.line <= len(rows):
-                    found[f"{frame.file}:{frame.line}"] = cuts.head(rows[frame.line - 1].strip(), 300)
+                    found[f"{frame.file}:{frame.line}"] = cuts.cut_head(rows[frame.line - 1].strip(), 300)
     return found
 
 

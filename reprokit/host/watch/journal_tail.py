@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from reprokit.core.judge.stacks import main_process
-from reprokit.core.shared.contract.journal_format import NOW_BYTES, Event, Now, decode, decode_now, open_events
+from reprokit.core.shared.contract.journal_format import NOW_BYTES, Event, Now, decode_events, decode_now, open_events
 from reprokit.host.system import files
 
 _NEWS = frozenset({"begin", "end", "graph", "graph_done", "recompile", "torch", "process", "finished"})
@@ -17,7 +17,7 @@ MOST_READ_BYTES = 1 << 22
 MOST_KEPT = 2000
 
 
-class Follower:
+class JournalFollower:
     """Keeps up with the journals of one run. Times are the reader's own: no clock of the target matters."""
 
     def __init__(self, folder: Path, line_repeats: int) -> None:
@@ -47,14 +47,14 @@ class Follower:
                         news += self._read_beat(path)
         return news
 
-    def teller(self, root_pid: int) -> main_process.Teller:
+    def teller(self, root_pid: int) -> main_process.MainProcess:
         """Whose story is told as things stand: of the living, where there are any."""
         living = {pid: events for pid, events in self._kept.items() if os.path.exists(f"/proc/{pid}")}
-        return main_process.teller(living or self._kept, root_pid)
+        return main_process.find_main_process(living or self._kept, root_pid)
 
-    def tell(self, pid: int) -> main_process.Teller:
+    def tell(self, pid: int) -> main_process.MainProcess:
         """What one process has open."""
-        return main_process.tell(self._kept, pid)
+        return main_process.describe_process(self._kept, pid)
 
     def gil_ages(self) -> dict[int, float]:
         """Seconds since the heartbeat of each process was last seen to change."""
@@ -73,7 +73,7 @@ class Follower:
         self._offsets[path] = self._offsets.get(path, 0) + whole
         pid, news = int(path.stem), []
         kept = self._kept.setdefault(pid, [])
-        for event in decode(data[:whole])[0]:
+        for event in decode_events(data[:whole])[0]:
             kind = event["ev"]
             if kind in _NEWS:
                 kept.append(event)

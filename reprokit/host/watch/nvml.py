@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from reprokit.core.records.process_state import Gpu
+from reprokit.core.records.process_state import GpuUse
 
 
-def ask() -> dict[str, Any]:
+def ask_nvml() -> dict[str, Any]:
     """Driver, its CUDA version, and one dict a GPU; raises pynvml.NVMLError where there is no driver."""
     import pynvml
 
@@ -52,7 +52,7 @@ def _gpu(number: int) -> dict[str, Any]:
     return facts
 
 
-def use() -> list[dict[str, Any]]:
+def gpu_use() -> list[dict[str, Any]]:
     """Use of each GPU since the last question: the fields of :class:`Gpu`."""
     import pynvml
 
@@ -73,7 +73,7 @@ class GpuFeed:
     """The last word of a process that asks NVML once a second; empty where there is no NVIDIA device."""
 
     def __init__(self) -> None:
-        self._last: tuple[Gpu, ...] = ()
+        self._last: tuple[GpuUse, ...] = ()
         self._heard = 0.0
         self._child: subprocess.Popen[bytes] | None = None
         if glob.glob("/dev/nvidia[0-9]*"):
@@ -89,10 +89,10 @@ class GpuFeed:
         assert self._child is not None and self._child.stdout is not None
         for line in self._child.stdout:
             with contextlib.suppress(ValueError, TypeError):
-                self._last, self._heard = tuple(Gpu(**row) for row in json.loads(line)), time.monotonic()
+                self._last, self._heard = tuple(GpuUse(**row) for row in json.loads(line)), time.monotonic()
 
     @property
-    def last(self) -> tuple[Gpu, ...]:
+    def last(self) -> tuple[GpuUse, ...]:
         """What was said last; nothing when that is old: a wedged driver stops answering."""
         return self._last if time.monotonic() - self._heard < STALE_S else ()
 
@@ -107,12 +107,12 @@ def main(words: list[str]) -> None:
     import pynvml
 
     try:
-        first = ask()
+        first = ask_nvml()
         if "watch" not in words:
             sys.stdout.write(json.dumps(first))
             return
         while True:
-            sys.stdout.write(json.dumps(use()) + "\n")
+            sys.stdout.write(json.dumps(gpu_use()) + "\n")
             sys.stdout.flush()
             time.sleep(1.0)
     except BrokenPipeError:

@@ -8,10 +8,10 @@ import signal
 
 import psutil
 
-from reprokit.host.watch.sampler import Samples
+from reprokit.host.watch.sampler import ProcessSamples
 
 
-def kills() -> dict[str, int]:
+def oom_kills() -> dict[str, int]:
     """How many times the out-of-memory killer has struck, by the counters that we may read."""
     counts = {}
     for path, pattern in (("/proc/vmstat", r"^oom_kill (\d+)"), ("/sys/fs/cgroup/memory.events", r"^oom_kill (\d+)")):
@@ -21,11 +21,11 @@ def kills() -> dict[str, int]:
     return counts
 
 
-def evidence(before: dict[str, int], status: int | None, samples: Samples) -> str:
+def oom_evidence(before: dict[str, int], status: int | None, samples: ProcessSamples) -> str:
     """Say what points at the killer; only a SIGKILL that is not ours can be its work."""
     if status not in (-signal.SIGKILL, 128 + signal.SIGKILL):
         return ""
-    for path, count in kills().items():
+    for path, count in oom_kills().items():
         if count > before.get(path, count):
             return f"oom_kill in {path} rose from {before[path]} to {count} during the run"
     total = psutil.virtual_memory().total

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reprokit.core.records.process_state import Evidence, Gpu, ProcessState, ThreadState, cut_words
+from reprokit.core.records.process_state import Evidence, GpuUse, ProcessState, ThreadState, cut_words
 from reprokit.host.system import process_tree
 from reprokit.host.watch import blocked_on
 
@@ -39,7 +39,7 @@ class _Process:
 
 
 @dataclass
-class Sampler:
+class ProcSampler:
     """Collects samples of the same processes; :meth:`evidence` says what they add up to."""
 
     _taken: list[tuple[float, dict[int, _Process]]] = field(default_factory=list)
@@ -57,19 +57,23 @@ class Sampler:
         self,
         memory: Mapping[int, Sequence[tuple[float, int, float]]],
         gil_ages: Mapping[int, float],
-        gpus: tuple[Gpu, ...] = (),
+        gpus: tuple[GpuUse, ...] = (),
     ) -> Evidence:
         """What is known of each process that the last sample saw; asks for system calls now."""
         if not self._taken:
             return Evidence()
         states = []
-        links = blocked_on.Links()
+        links = blocked_on.DescriptorLinks()
         for pid in self._taken[-1][1]:
             states.append(self._state(pid, memory.get(pid, ()), gil_ages.get(pid), links))
         return Evidence(tuple(states), gpus=gpus)
 
     def _state(
-        self, pid: int, memory: Sequence[tuple[float, int, float]], gil_age: float | None, links: blocked_on.Links
+        self,
+        pid: int,
+        memory: Sequence[tuple[float, int, float]],
+        gil_age: float | None,
+        links: blocked_on.DescriptorLinks,
     ) -> ProcessState:
         seen = [(t, found[pid]) for t, found in self._taken if pid in found]
         (began, first), (ended, last) = seen[0], seen[-1]
@@ -79,13 +83,13 @@ class Sampler:
             letters = "".join(p.threads[tid].state for _, p in seen if tid in p.threads)
             before = first.threads.get(tid)
             want = (thread.wanted_s - before.wanted_s) / span if before and span > 0.2 else None
-            name, args = blocked_on.syscall(pid, tid)
+            name, args = blocked_on.system_call(pid, tid)
             target, child = links.target(pid, name, args) if tid == pid or len(last.threads) < 32 else ("", 0)
-            place = blocked_on.read(f"/proc/{pid}/task/{tid}/wchan")
+            place = blocked_on.read_proc_file(f"/proc/{pid}/task/{tid}/wchan")
             threads.append(
                 ThreadState(
                     tid=tid,
-                    name=blocked_on.read(f"/proc/{pid}/task/{tid}/comm").strip(),
+                    name=blocked_on.read_proc_file(f"/proc/{pid}/task/{tid}/comm").strip(),
                     states=letters,
                     want=None if want is None else round(max(want, 0.0), 3),
                     syscall=name,
@@ -98,7 +102,7 @@ class Sampler:
         return ProcessState(
             pid=pid,
             ppid=last.ppid,
-            command=cut_words(blocked_on.command(pid), 2000) or f"[{last.name}]",
+            command=cut_words(blocked_on.command_of(pid), 2000) or f"[{last.name}]",
             states="".join(p.state for _, p in seen),
             want=round(sum(wants), 3) if wants else None,
             rss_bytes=last.rss_bytes,
@@ -126,7 +130,7 @@ def _process(pid: int) -> _Process | None:
 
 def _stat(path: str) -> tuple[str, list[str]] | None:
     """The name, which may hold anything, and the fields after it, the state first."""
-    text = blocked_on.read(path)
+    text = blocked_on.read_proc_file(path)
     if ")" not in text:
         return None
     rest = text[text.rindex(")") + 2 :].split()

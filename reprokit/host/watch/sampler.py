@@ -31,7 +31,7 @@ LEAST_FAULTS = 8
 
 
 @dataclass
-class Samples:
+class ProcessSamples:
     """What the samples of one run add up to; ``samples.csv`` has the rows."""
 
     peak_rss_bytes: int = 0
@@ -52,12 +52,12 @@ class _Row:
     faults: int
 
 
-class Watch:
+class Sampler:
     """Takes samples when asked and keeps them in a file that is readable when cut short."""
 
     def __init__(self, path: Path, root_pid: int) -> None:
         self.root_pid = root_pid
-        self.samples = Samples()
+        self.samples = ProcessSamples()
         self.gpus = GpuFeed()
         self._next = 0.0
         self._kept: dict[int, deque[_Row]] = {}
@@ -81,10 +81,10 @@ class Watch:
         now, total = round(time.time(), 3), 0
         rows: list[tuple[object, ...]] = []
         self._before, self._last, self._io_before, self._io = self._last, {}, self._io, 0
-        for process in process_tree.family(self.root_pid):
+        for process in process_tree.family_of(self.root_pid):
             with contextlib.suppress(psutil.Error, OSError), process.oneshot():
                 cpu, rss = process.cpu_times(), process.memory_info().rss
-                name = blocked_on.read(f"/proc/{process.pid}/comm").strip()
+                name = blocked_on.read_proc_file(f"/proc/{process.pid}/comm").strip()
                 ran, waited = process_tree.processor_s(process.pid)
                 total += rss
                 self._io += _io_bytes(process.pid)
@@ -144,7 +144,7 @@ class Watch:
             ran += after.ran_s - before.ran_s
             waited += after.waited_s - before.waited_s
             span = max(span, after.at - before.at)
-        return process_tree.share(ran, waited, span)
+        return process_tree.processor_share(ran, waited, span)
 
     def want(self, pid: int) -> float:
         """Share of one processor that ``pid`` wanted between the last two samples."""

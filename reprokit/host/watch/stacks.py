@@ -46,12 +46,12 @@ MOST_LOOKS_KEPT = 12
 _NAME = re.compile(r"(?P<number>[0-9]{1,9})-(?P<tool>py-spy|faulthandler)-(?P<pid>[0-9]{1,9})")
 
 
-class Dumper:
+class StackDumper:
     """Takes numbered rounds of dumps into ``stacks/<n>-<tool>-<pid>.json|txt``."""
 
     def __init__(self, run_path: Path) -> None:
         self._folder = run_path / "stacks"
-        self._tool = py_spy()
+        self._tool = run_py_spy()
         self._pool = ThreadPoolExecutor(max_workers=8)
         self.number = 0
         self.dumps: list[Dump] = []
@@ -166,7 +166,7 @@ def _above_python(frames: list[dict[str, Any]]) -> tuple[str, ...]:
     return (*(str(f["name"]) for f in inside), PYTHON)
 
 
-def read(run_path: Path, most_rounds: int = MOST_LOOKS_KEPT) -> list[Dump]:
+def read_dumps(run_path: Path, most_rounds: int = MOST_LOOKS_KEPT) -> list[Dump]:
     """The dumps that a run left on disk, of its last ``most_rounds`` rounds."""
     named = []
     for path in (run_path / "stacks").glob("[0-9]*-*-*"):
@@ -182,7 +182,7 @@ def read(run_path: Path, most_rounds: int = MOST_LOOKS_KEPT) -> list[Dump]:
     return found
 
 
-def py_spy() -> str | None:
+def run_py_spy() -> str | None:
     """Where the py-spy that came with reprokit lies, else one on PATH; ``REPROKIT_PY_SPY`` names another."""
     if named := os.environ.get("REPROKIT_PY_SPY"):
         return named if os.access(named, os.X_OK) else None
@@ -221,7 +221,7 @@ def _py_spy(tool: str | None, folder: Path, number: int, pid: int) -> Dump:
             with contextlib.suppress(OSError):
                 files.write_whole(folder / f"{number}-py-spy-{pid}.json", text)
             return Dump(number, "py-spy", pid, tuple(threads))
-    return Dump(number, "py-spy", pid, problem=cuts.head(said, 300))
+    return Dump(number, "py-spy", pid, problem=cuts.cut_head(said, 300))
 
 
 def _is_whole(thread: ThreadStack) -> bool:
@@ -234,7 +234,7 @@ def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
     path = folder / f"faulthandler-{pid}.txt"
     try:
         before = path.stat().st_size
-        if not blocked_on.catches(pid, STACKS_SIGNAL):
+        if not blocked_on.catches_signal(pid, STACKS_SIGNAL):
             has_ended = "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
             why = "the process had ended" if has_ended else "the process does not catch the signal that asks for stacks"
             return Dump(number, "faulthandler", pid, problem=why)

@@ -16,15 +16,15 @@ from pathlib import Path
 from reprokit.core.judge.hangs import thread_facts, waiting
 from reprokit.core.judge.stacks import location, phases, recent_dumps
 from reprokit.core.judge.stacks.evidence import main_stacks
-from reprokit.core.judge.stacks.main_process import Teller
+from reprokit.core.judge.stacks.main_process import MainProcess
 from reprokit.core.records.dumps import Dump
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import BUSY_SHARE, Evidence
 from reprokit.core.records.stalls import INSIDE, OUTSIDE, Stall
 from reprokit.core.shared import cuts
-from reprokit.host.watch.hang_evidence import ROUNDS, Gatherer, Stacks
-from reprokit.host.watch.journal_tail import Follower
-from reprokit.host.watch.sampler import Watch
+from reprokit.host.watch.hang_evidence import ROUNDS, Gatherer, HangStacks
+from reprokit.host.watch.journal_tail import JournalFollower
+from reprokit.host.watch.sampler import Sampler
 
 LOOK_EVERY_S = 10.0
 MOST_TICK_S = 2.0
@@ -38,7 +38,7 @@ MOST_ALARM_S = 600.0
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """What a screen may show while the target runs."""
 
     elapsed_s: float
@@ -48,7 +48,7 @@ class Progress:
     quiet_s: float = 0.0
 
 
-class Lookout:
+class Watchdog:
     """Watches one run; :meth:`tick` as often as you like, :meth:`take` when it is over."""
 
     def __init__(
@@ -59,8 +59,8 @@ class Lookout:
         self._run_path, self._root, self._limit = run_path, root_pid, limit_s
         self._last_output, self._heard = last_output, 0.0
         self._look_every, self._sampled = look_every_s, 0.0
-        self.watch = Watch(run_path / "samples.csv", root_pid)
-        self.follower = Follower(run_path / "journal", line_repeats)
+        self.watch = Sampler(run_path / "samples.csv", root_pid)
+        self.follower = JournalFollower(run_path / "journal", line_repeats)
         self._gatherer = Gatherer(run_path, root_pid, self.follower, self.watch)
         self._dumper = self._gatherer.dumper
         self._look: list[Dump] = []
@@ -78,7 +78,7 @@ class Lookout:
         self._began, self._has_open_stall = time.monotonic(), False
         self._stall_s = self._alarm_s = self._alarm_every_s = stall_s
         self._still_from = 0
-        self._shown, self._teller = "", Teller(root_pid)
+        self._shown, self._teller = "", MainProcess(root_pid)
 
     def tick(self) -> None:
         """Once a second, see what has advanced; a defect of the watchdog must not end the watched."""
@@ -133,7 +133,7 @@ class Lookout:
         seen = dataclasses.replace(self._seen(teller, self._dumper.dumps), evidence=evidence)
         others = [self.follower.tell(p) for p in self.watch.pids if p in self.follower.can_dump and p != teller.pid]
         began_s = round(max(self._advanced - self._began, 0.0), 1)
-        found = waiting.classify(seen, others)
+        found = waiting.classify_stall(seen, others)
         if found.state != INSIDE and (self._last_output() != self._heard or waiting.is_running(seen)):
             self._progress("it went on while it was looked at")
             return None
@@ -151,7 +151,7 @@ class Lookout:
         self._has_open_stall = True
         return not is_same
 
-    def conclude(self) -> Stacks | None:
+    def conclude(self) -> HangStacks | None:
         """The evidence of a stall that ends the run, after :meth:`examine`; None where signals showed that it advances.
 
         A process that no tool could see from outside is asked by a signal. One that waited moves only because the
@@ -174,7 +174,7 @@ class Lookout:
             self.problems.add(f"the evidence is incomplete: {problem!r}")
             return self.so_far()
 
-    def take(self, is_brief: bool = False) -> Stacks:
+    def take(self, is_brief: bool = False) -> HangStacks:
         """The evidence of a run that ends now: at its deadline, or briefly before a signal of the user's is forwarded."""
         try:
             teller = self.follower.teller(self._root)
@@ -187,18 +187,18 @@ class Lookout:
             self.problems.add(f"the evidence is incomplete: {problem!r}")
             return self.so_far()
 
-    def so_far(self) -> Stacks:
+    def so_far(self) -> HangStacks:
         """The dumps there are, without evidence."""
         problems = (*self.problems, *self._dumper.problems())
-        return Stacks(tuple(self._dumper.dumps), Evidence(), problems, still_from=self._still_from)
+        return HangStacks(tuple(self._dumper.dumps), Evidence(), problems, still_from=self._still_from)
 
-    def _loudly(self, teller: Teller, asked: list[int]) -> Stacks:
+    def _loudly(self, teller: MainProcess, asked: list[int]) -> HangStacks:
         evidence = self._gatherer.evidence(self._advanced)
         evidence = self._gatherer.loudly(evidence, self._seen(teller, self._dumper.dumps))
         self._gatherer.ask_all_inside(asked)
         return self._told(evidence)
 
-    def _told(self, evidence: Evidence) -> Stacks:
+    def _told(self, evidence: Evidence) -> HangStacks:
         self._gatherer.keep(evidence)
         return self._gatherer.stacks(evidence, sorted(self.problems), self._still_from)
 
@@ -208,19 +208,19 @@ class Lookout:
             self._progress(news[-1])
             return True
         teller = self.follower.teller(self._root)
-        seen = recent_dumps.recent(self._seen(teller, self._dumper.dumps), ROUNDS)
-        if self._is_endless(teller) or not location.has_moved(seen, location.at_work(seen)[0]):
+        seen = recent_dumps.only_recent(self._seen(teller, self._dumper.dumps), ROUNDS)
+        if self._is_endless(teller) or not location.has_moved(seen, location.phase_at_work(seen)[0]):
             return False
         self._progress("the stack moved while it was dumped", is_in_stacks=True)
         return True
 
-    def progress(self, elapsed_s: float) -> Progress:
+    def progress(self, elapsed_s: float) -> RunProgress:
         """How things stand."""
         teller = self.follower.teller(self._root) if self._shown != self.last_progress else self._teller
         self._shown, self._teller = self.last_progress, teller
         now = self.follower.now.get(teller.pid)
         rss, event = self.watch.samples.last_rss_bytes, teller.open_events[-1] if teller.open_events else ""
-        return Progress(elapsed_s, rss, event, now.where if now else "", self.quiet_s)
+        return RunProgress(elapsed_s, rss, event, now.where if now else "", self.quiet_s)
 
     def close(self) -> None:
         """Close what is open."""
@@ -235,25 +235,25 @@ class Lookout:
         # the last round may have been taken before the progress, unless it is what showed the progress
         self._still_from = self._dumper.number + (not is_in_stacks)
         self.quiet_s = self._excused = 0.0
-        self._advanced, self.last_progress = time.monotonic(), cuts.head(what, 300)
+        self._advanced, self.last_progress = time.monotonic(), cuts.cut_head(what, 300)
 
     def _look_after(self) -> float:
         if self._look_at < self._advanced and self.quiet_s >= min(2.0, self._limit / 6):
             return 0.0  # something to compare the next look with
         return LOOK_EVERY_S if self.quiet_s < self._limit / 4 else max(1.0, self._limit / 6)
 
-    def _is_endless(self, teller: Teller) -> bool:
+    def _is_endless(self, teller: MainProcess) -> bool:
         now = self.follower.now.get(teller.pid)
         return now is not None and now.repeats > self.follower.line_repeats
 
-    def _outside(self, teller: Teller) -> list[str]:
+    def _outside(self, teller: MainProcess) -> list[str]:
         """Outside of the compiler nothing is journalled: output, data, or a processor at work, is progress.
 
         A GPU at work is none: a collective that hangs keeps it busier than any training does.
         """
         heard = self._last_output()
         is_talking, self._heard = heard != self._heard, heard
-        found = phases.of_events(teller.open_events)
+        found = phases.phase_of_events(teller.open_events)
         phase = self._phase or (found[0] if found else None)
         if is_talking and phase == "backend":
             return ["output of a custom backend"]
@@ -270,7 +270,7 @@ class Lookout:
         )
         return ["a processor at work outside of the compiler"] if is_busy else []
 
-    def _moved(self, teller: Teller) -> list[str]:
+    def _moved(self, teller: MainProcess) -> list[str]:
         """Look at the stacks of all instrumented processes, and compare with the last look."""
         can_dump = frozenset(self.follower.can_dump)
         pids = [p for p in self.watch.pids if p in can_dump] or [self._root]
@@ -279,7 +279,7 @@ class Lookout:
         before = self._look if self._look_at >= self._advanced else []
         self._look, self._look_at = self._dumper.round(pids), time.monotonic()
         seen = self._seen(teller, self._look)
-        self._phase, _ = location.at_work(seen)
+        self._phase, _ = location.phase_at_work(seen)
         inner = [f for stack in main_stacks(seen)[-1:] for f in stack[:2]]
         self._is_synchronising = any(f.file.startswith("torch/cuda/") and "synchronize" in f.function for f in inner)
         if self._is_endless(teller):
@@ -287,11 +287,11 @@ class Lookout:
         both = [*before, *self._look]
         for pid in pids:
             seen = self._seen(teller if pid == teller.pid else self.follower.tell(pid), both)
-            if location.has_moved(seen, location.at_work(seen)[0]):
+            if location.has_moved(seen, location.phase_at_work(seen)[0]):
                 return [f"the stack of process {pid} moved"]
         return []
 
-    def _seen(self, teller: Teller, dumps: list[Dump]) -> Observation:
+    def _seen(self, teller: MainProcess, dumps: list[Dump]) -> Observation:
         return Observation(
             main_pid=teller.pid, working_tid=teller.tid, open_events=teller.open_events, dumps=tuple(dumps),
             still_from=self._still_from,

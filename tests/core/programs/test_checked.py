@@ -81,17 +81,17 @@ def test_random_programs_draw_the_numbers_of_eager() -> None:
 
 def test_silent_failures_are_made_loud() -> None:
     """A whole graph is asked for; the recompile limit is an error; a storm is counted."""
-    assert "torch.compile(f, fullgraph=True)(x)" in assertions.loud(PLAIN, "graph-break")
-    told = assertions.unbroken(PLAIN)
-    assert "assert not any(" in told and "'a graph breaks'" in told and assertions.unbroken(told) == told
-    limited = assertions.loud(PLAIN, "recompile-limit")
+    assert "torch.compile(f, fullgraph=True)(x)" in assertions.fail_loudly(PLAIN, "graph-break")
+    told = assertions.assert_unbroken(PLAIN)
+    assert "assert not any(" in told and "'a graph breaks'" in told and assertions.assert_unbroken(told) == told
+    limited = assertions.fail_loudly(PLAIN, "recompile-limit")
     assert (
         limited.index("import torch._dynamo")
         < limited.index("fail_on_recompile_limit_hit = True")
         < limited.index("def f")
     )
-    counted = assertions.loud(PLAIN, "recompile-storm")
+    counted = assertions.fail_loudly(PLAIN, "recompile-storm")
     assert (
         "['unique_graphs'] < 6, 'compiled again and again'" in counted
-        and assertions.loud(counted, "recompile-storm") == counted
+        and assertions.fail_loudly(counted, "recompile-storm") == counted
     )

@@ -67,18 +67,18 @@ VALUES = {
 }  # fmt: skip
 
 
-def read(**settings: object) -> graph_units.Graph:
-    return graph_units.read(SOURCE, VALUES, {"grad": True, **settings}, "dynamo", False)
+def read(**settings: object) -> graph_units.GraphProgram:
+    return graph_units.read_graph(SOURCE, VALUES, {"grad": True, **settings}, "dynamo", False)
 
 
-def unit_of(graph: graph_units.Graph, word: str) -> int:
+def unit_of(graph: graph_units.GraphProgram, word: str) -> int:
     return next(i for i, unit in enumerate(graph.units) if word in unit.text)
 
 
 def test_the_whole_graph_is_a_program_without_names_of_the_tracer() -> None:
     """Arguments are short, weights keep their name, bodies become functions, constants stand beside the inputs."""
     graph = read()
-    text = subgraph.program(graph, range(len(graph.units)))
+    text = subgraph.program_of_units(graph, range(len(graph.units)))
     ast.parse(text)
     assert "L_x_" not in text and "self" not in text and "class " not in text
     assert "weight = torch.randn(8, 6, requires_grad=True)" in text
@@ -88,32 +88,32 @@ def test_the_whole_graph_is_a_program_without_names_of_the_tracer() -> None:
 def test_what_is_cut_off_becomes_an_argument_with_its_metadata() -> None:
     """A single node: its operand is made anew with shape and dtype, nothing else is left."""
     graph = read()
-    text = subgraph.program(graph, [unit_of(graph, "getitem * 2")])
+    text = subgraph.program_of_units(graph, [unit_of(graph, "getitem * 2")])
     assert "torch.randn(4, 4)" in text and "linear" not in text and "cond" not in text
     assert text.count("torch.randn") == 1
-    bare = subgraph.program(read(grad=False), [unit_of(graph, "getitem * 2")], is_bare=True)
+    bare = subgraph.program_of_units(read(grad=False), [unit_of(graph, "getitem * 2")], is_bare=True)
     assert "no_grad" not in bare and "manual_seed" not in bare
 
 
 def test_what_no_argument_can_carry_is_pulled_in() -> None:
     """A tuple cannot be an argument, so its producer comes along."""
     graph = read()
-    text = subgraph.program(graph, [unit_of(graph, "chunk[0]")])
+    text = subgraph.program_of_units(graph, [unit_of(graph, "chunk[0]")])
     assert ".chunk(2, 1)" in text
 
 
 def test_sizes_that_were_symbolic_stay_so() -> None:
     """The symbol is read from the argument whose size it is, and that size is marked."""
     graph = read()
-    text = subgraph.program(graph, [unit_of(graph, "_nn.linear"), unit_of(graph, ".view(")])
+    text = subgraph.program_of_units(graph, [unit_of(graph, "_nn.linear"), unit_of(graph, ".view(")])
     assert "s77 = " in text and ".shape[0]" in text and "mark_dynamic" in text
-    assert "mark_dynamic" not in subgraph.program(read(dynamic=True), range(9))
+    assert "mark_dynamic" not in subgraph.program_of_units(read(dynamic=True), range(9))
 
 
 def test_an_in_place_step_reads_what_it_changes() -> None:
     """``x += 1`` without the node before gets its operand as an argument."""
     graph = read()
-    text = subgraph.program(graph, [unit_of(graph, "+= 1")])
+    text = subgraph.program_of_units(graph, [unit_of(graph, "+= 1")])
     assert "+= 1" in text and "torch.randn(4, 4)" in text
 
 
@@ -123,7 +123,7 @@ def test_settings_are_carried_over() -> None:
         grad=False, options={"max_autotune": "True"}, sources=["def mine(graph):\n    return None"],
         configs=[["torch._inductor.config", "post_grad_custom_post_pass", "mine"]], backend="'eager'",
     )  # fmt: skip
-    text = subgraph.program(graph, [0])
+    text = subgraph.program_of_units(graph, [0])
     for words in (
         "import torch._inductor.config", "def mine(graph)", "torch._inductor.config.post_grad_custom_post_pass = mine",
         "backend='eager'", "options={'max_autotune': True}", "with torch.no_grad():",
@@ -134,18 +134,18 @@ def test_settings_are_carried_over() -> None:
 def test_inputs_of_gigabytes_are_fake() -> None:
     """Metadata is enough to compile; the program says so and allocates nothing."""
     rows = "import torch\nclass Repro(torch.nn.Module):\n    def forward(self, a):\n        b = a + 1\n        return (b,)\n"
-    large = graph_units.read(rows, {"a": tensor(1 << 16, 1 << 16), "b": tensor(1)}, {}, "dynamo", False)
-    text = subgraph.program(large, [0])
+    large = graph_units.read_graph(rows, {"a": tensor(1 << 16, 1 << 16), "b": tensor(1)}, {}, "dynamo", False)
+    text = subgraph.program_of_units(large, [0])
     ast.parse(text)
     assert "with FakeTensorMode():" in text and "wrap_inductor_compiled_regions = True" in text
-    small = graph_units.read(rows, {"a": tensor(8), "b": tensor(1)}, {}, "dynamo", False)
-    assert "Fake" not in subgraph.program(small, [0])
+    small = graph_units.read_graph(rows, {"a": tensor(8), "b": tensor(1)}, {}, "dynamo", False)
+    assert "Fake" not in subgraph.program_of_units(small, [0])
 
 
 def test_training_runs_backward() -> None:
     """The loss is a sum of what needs a gradient."""
-    graph = graph_units.read(SOURCE, VALUES, {"grad": True}, "dynamo", True)
-    assert ".backward()" in subgraph.program(graph, [0])
+    graph = graph_units.read_graph(SOURCE, VALUES, {"grad": True}, "dynamo", True)
+    assert ".backward()" in subgraph.program_of_units(graph, [0])
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_training_runs_backward() -> None:
 def test_anything_else_is_refused(source: str) -> None:
     """A cut or strange file is Unreadable, never an odd error."""
     with pytest.raises(graph_units.Unreadable):
-        graph_units.read(source, {}, {}, "dynamo", False)
+        graph_units.read_graph(source, {}, {}, "dynamo", False)
 
 
 def test_cutting_a_large_graph_is_linear() -> None:
@@ -164,7 +164,7 @@ def test_cutting_a_large_graph_is_linear() -> None:
     def steps(nodes: int) -> int:
         rows = "\n".join(f"        v{i + 1} = torch.sin(v{i});  v{i} = None" for i in range(nodes))
         source = f"import torch\nclass Repro(torch.nn.Module):\n    def forward(self, v0):\n{rows}\n        return (v{nodes},)\n"
-        graph = graph_units.read(source, {f"v{i}": tensor(2) for i in range(nodes + 1)}, {}, "dynamo", False)
+        graph = graph_units.read_graph(source, {f"v{i}": tensor(2) for i in range(nodes + 1)}, {}, "dynamo", False)
         count = 0
 
         def tell(*_: object) -> None:
@@ -173,7 +173,7 @@ def test_cutting_a_large_graph_is_linear() -> None:
 
         sys.setprofile(tell)
         try:
-            subgraph.program(graph, range(nodes))
+            subgraph.program_of_units(graph, range(nodes))
         finally:
             sys.setprofile(None)
         return count
@@ -187,7 +187,7 @@ def test_what_a_unit_does_is_told_without_names_and_numbers() -> None:
     source = (
         f"import torch\nclass Repro(torch.nn.Module):\n    def forward(self, l_x_):\n{rows}\n        return (relu,)\n"
     )
-    graph = graph_units.read(source, VALUES, {}, "dynamo", False)
+    graph = graph_units.read_graph(source, VALUES, {}, "dynamo", False)
     one, other, again = (unit.kind for unit in graph.units)
     assert one == again == "_ = _.relu(_)" and other == "_ = _.tanh(_)"
 
@@ -198,7 +198,7 @@ def test_operators_of_the_user_are_known() -> None:
         "        a = torch.ops.mine.twice(l_x_)\n        b = torch.ops.aten.relu.default(l_x_)\n        return (a, b)\n"
     )
     source = "import torch\nclass Repro(torch.nn.Module):\n    def forward(self, l_x_):\n" + rows
-    graph = graph_units.read(source, VALUES, {}, "dynamo", False)
+    graph = graph_units.read_graph(source, VALUES, {}, "dynamo", False)
     assert [unit.custom for unit in graph.units] == ["mine", ""]
     applied = source.replace("torch.ops.mine.twice(", "torch.ops.higher_order.autograd_function_apply(fwd, bwd, ")
-    assert graph_units.read(applied, VALUES, {}, "dynamo", False).units[0].custom
+    assert graph_units.read_graph(applied, VALUES, {}, "dynamo", False).units[0].custom

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from reprokit.core.reduce.inline_modules import Unjoinable, join
+from reprokit.core.reduce.inline_modules import Unjoinable, join_modules
 
 FILES = {
     "net": "import math\nfrom .parts import scale\nfrom parts import scale as by\nsize = 3\ndef run(x):\n    return by(x) + size\n",
@@ -22,7 +22,7 @@ def said(text: str, files: dict[str, str] = FILES) -> str:
     """What the joined program prints."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(join(text, files.get), {"__name__": "__main__"})
+        exec(join_modules(text, files.get), {"__name__": "__main__"})
     return out.getvalue().strip()
 
 
@@ -41,7 +41,7 @@ def test_own_files_stand_where_they_were_imported(text: str) -> None:
     """Both files have a ``size`` of their own, and each keeps it."""
     files = {**FILES, "net": FILES["net"].replace("from .parts import scale\n", "")}
     assert said(text, files) == "23"
-    assert "import net" not in join(text, files.get)
+    assert "import net" not in join_modules(text, files.get)
 
 
 def test_packages_and_relative_imports() -> None:
@@ -54,15 +54,15 @@ def test_packages_and_relative_imports() -> None:
 def test_a_program_of_one_file_stays_as_it_is() -> None:
     """Not even its layout changes."""
     text = "import math  # words\nprint( math.pi )\n"
-    assert join(text, {}.get) == text
+    assert join_modules(text, {}.get) == text
 
 
 def test_what_cannot_be_joined_is_told() -> None:
     """A name that a file gives only when it runs."""
     with pytest.raises(Unjoinable, match="gives no missing"):
-        join("from parts import missing\n", FILES.get)
+        join_modules("from parts import missing\n", FILES.get)
     with pytest.raises(Unjoinable, match=r"parts\.missing"):
-        join("import parts\nparts.missing()\n", FILES.get)
+        join_modules("import parts\nparts.missing()\n", FILES.get)
 
 
 def test_files_that_import_each_other_end() -> None:

@@ -40,12 +40,12 @@ def unread(a):
 def next_power(x):
     return x
 """
-CALL = triton_programs.Call(
+CALL = triton_programs.TritonCall(
     {"in_ptr0": "*fp32", "out_ptr0": "*fp32", "xnumel": "i32", "XBLOCK": "constexpr"}, {(3,): 64},
     {(0,): [["tt.divisibility", 16]], (2,): [["tt.divisibility", 16]]}, ("cuda", 90, 32), {"num_warps": 4},
 )  # fmt: skip
-((NAME, SOURCE),) = triton_programs.find(MODULE).items()
-PROGRAM = triton_programs.standalone(NAME, SOURCE, HELPERS, CALL)
+((NAME, SOURCE),) = triton_programs.find_kernels(MODULE).items()
+PROGRAM = triton_programs.generated_program(NAME, SOURCE, HELPERS, CALL)
 
 
 def test_a_kernel_stands_alone() -> None:
@@ -61,7 +61,7 @@ def test_a_kernel_stands_alone() -> None:
 
 def test_what_only_torch_can_build_is_imported_from_it() -> None:
     """Better a program that needs torch than one that does not run."""
-    told = triton_programs.standalone(
+    told = triton_programs.generated_program(
         NAME, SOURCE.replace("triton_helpers.maximum", "triton_helpers.next_power"), HELPERS, CALL
     )
     assert "from torch._inductor.runtime.triton_helpers import next_power" in told
@@ -70,27 +70,31 @@ def test_what_only_torch_can_build_is_imported_from_it() -> None:
 def test_equal_kernels_are_one() -> None:
     """Inductor numbers them; another number is no other kernel, another size is."""
     again = SOURCE.replace(NAME, "triton_poi_fused_add_7")
-    assert triton_programs.identity(NAME, SOURCE) == triton_programs.identity("triton_poi_fused_add_7", again)
-    assert triton_programs.identity(NAME, SOURCE) != triton_programs.identity(NAME, SOURCE.replace("64", "128"))
+    assert triton_programs.kernel_identity(NAME, SOURCE) == triton_programs.kernel_identity(
+        "triton_poi_fused_add_7", again
+    )
+    assert triton_programs.kernel_identity(NAME, SOURCE) != triton_programs.kernel_identity(
+        NAME, SOURCE.replace("64", "128")
+    )
 
 
 def test_a_variant_is_a_program_too() -> None:
     """Another capability; a name that Triton would not give; another ptxas: each stands in the text."""
-    told = triton_programs.variant(PROGRAM, 101, "sm_101", "/opt/ptxas")
+    told = triton_programs.program_variant(PROGRAM, 101, "sm_101", "/opt/ptxas")
     assert "GPUTarget('cuda', 101, 32)" in told and "sm_arch_from_capability = lambda capability: 'sm_101'" in told
     assert "os.environ['TRITON_PTXAS_PATH'] = '/opt/ptxas'" in told
     ast.parse(told)
-    assert triton_programs.variant(PROGRAM, 90) == PROGRAM
+    assert triton_programs.program_variant(PROGRAM, 90) == PROGRAM
 
 
 def test_arguments_that_nothing_reads_go_with_what_is_said_of_them() -> None:
     """Their names leave the signature, and what is keyed by the places behind them moves up."""
-    text = kernel_arguments.narrow(PROGRAM, lambda new: True)
+    text = kernel_arguments.drop_kernel_arguments(PROGRAM, lambda new: True)
     assert "def kernel(in_ptr0, out_ptr0, XBLOCK: tl.constexpr)" in text and NAME not in text
     assert "signature={'in_ptr0': '*fp32', 'out_ptr0': '*fp32', 'XBLOCK': 'constexpr'}" in text
     assert "constexprs={(2,): 64}" in text and "attrs={(0,): [['tt.divisibility', 16]]}" in text
-    assert kernel_arguments.narrow(PROGRAM, lambda new: False) == PROGRAM
-    assert kernel_arguments.narrow("print(1)\n", lambda new: True) == "print(1)\n"
+    assert kernel_arguments.drop_kernel_arguments(PROGRAM, lambda new: False) == PROGRAM
+    assert kernel_arguments.drop_kernel_arguments("print(1)\n", lambda new: True) == "print(1)\n"
 
 
 def test_a_device_is_not_made_smaller() -> None:

@@ -25,7 +25,7 @@ torch.compile(Outer(8))(x)
 
 def test_a_submodule_stands_for_the_whole() -> None:
     """The inner module is made with what the outer one was given, and the outer class is gone."""
-    text = inline_classes.submodules(NESTED, lambda new: "bad(" in new and "Inner(" in new)
+    text = inline_classes.inline_submodules(NESTED, lambda new: "bad(" in new and "Inner(" in new)
     assert "torch.compile(Inner(8))(x)" in text and "Outer" not in text
 
 
@@ -34,7 +34,9 @@ def test_a_part_that_needs_what_only_its_class_knows_is_proposed_and_refused() -
     text = NESTED.replace("Inner(size)", "Inner(local)").replace(
         "super().__init__()\n        self.parts", "local = size\n        self.parts"
     )
-    assert inline_classes.submodules(text, lambda new: "compile(Inner(local" not in new and "bad(" in new) == text
+    assert (
+        inline_classes.inline_submodules(text, lambda new: "compile(Inner(local" not in new and "bad(" in new) == text
+    )
 
 
 def test_constants_stand_where_a_name_always_meant_them() -> None:
@@ -44,14 +46,14 @@ def test_constants_stand_where_a_name_always_meant_them() -> None:
         "def make(n, unread, kind='a', depth=DEPTH):\n    return Net(n, kind, depth)\n"
         "m = make(Config.size, 7)\n"
     )
-    text = inline_classes.constants(before, lambda new: True)
+    text = inline_classes.inline_constants(before, lambda new: True)
     assert "def make():\n    return Net(4, 'a', 2)" in text and "m = make()" in text
 
 
 def test_a_default_that_nobody_needs_goes() -> None:
     """Also of ``forward``, which is called through the module."""
     before = "class M:\n    def forward(self, x, scale=None):\n        return x\ntorch.compile(M())(x, scale=2)\n"
-    text = inline_classes.constants(before, lambda new: True)
+    text = inline_classes.inline_constants(before, lambda new: True)
     assert "def forward(self, x):" in text and "(x)" in text
 
 
@@ -59,7 +61,7 @@ def test_a_parameter_that_means_two_things_stays() -> None:
     """Two calls with two values, a call with a star, and a function that is handed on."""
     for calls in ("f(1)\nf(2)\n", "f(*a)\n", "f(1)\ng(f)\n"):
         before = "def f(n):\n    return n + 1\n" + calls
-        assert inline_classes.constants(before, lambda new: True) == before
+        assert inline_classes.inline_constants(before, lambda new: True) == before
 
 
 def test_the_first_turn_of_a_loop_stands_for_the_loop() -> None:
@@ -73,7 +75,9 @@ def test_the_first_turn_of_a_loop_stands_for_the_loop() -> None:
         ("for i in xs:", "i = next(iter(xs))"),
         ("for _ in z:\n    i = next(iter([[8, 9], [5]]))", "i = [8, 9]"),
     ):
-        text = inline_classes.loops(f"def gen():\n    yield 7\n{loop}\n    use(i)\n", lambda new: "use(i)" in new)
+        text = inline_classes.unroll_loops(
+            f"def gen():\n    yield 7\n{loop}\n    use(i)\n", lambda new: "use(i)" in new
+        )
         assert "for " not in text and first in text, loop
 
 
@@ -83,18 +87,18 @@ def test_a_module_that_holds_nothing_is_a_function() -> None:
         "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "    def forward(self, x):\n        return x.sin()\ntorch.compile(M())(x)\n"
     )
-    text = inline_classes.functions(before, lambda new: True)
+    text = inline_classes.inline_functions(before, lambda new: True)
     assert text == "def repro(x):\n    return x.sin()\ntorch.compile(repro)(x)\n"
     holding = before.replace("x.sin()", "self.w(x)")
-    assert inline_classes.functions(holding, lambda new: True) == holding
+    assert inline_classes.inline_functions(holding, lambda new: True) == holding
 
 
 def test_a_function_that_only_gives_a_value_is_that_value() -> None:
     """Wherever it is called; a generator of one value, too."""
     before = "def a():\n    return torch.ones(2)\ndef b():\n    yield 1\nf(a(), next(b()))\n"
-    assert inline_classes.functions(before, lambda new: True) == "f(torch.ones(2), 1)\n"
+    assert inline_classes.inline_functions(before, lambda new: True) == "f(torch.ones(2), 1)\n"
     for other in ("def a():\n    return 1\nf(a)\n", "def a(x):\n    return 1\nf(a(2))\n"):
-        assert inline_classes.functions(other, lambda new: True) == other
+        assert inline_classes.inline_functions(other, lambda new: True) == other
 
 
 def test_a_function_that_is_called_once_is_read_in_place() -> None:
@@ -119,4 +123,4 @@ def test_a_default_of_a_positional_only_parameter_is_no_obstacle() -> None:
         "def f(a, b=1, /):\n    return a\ng(f)\n",
         "class M:\n\n    def forward(self, x=1, /):\n        return 2\n",
     ):
-        assert inline_classes.constants(before, lambda new: True) == before
+        assert inline_classes.inline_constants(before, lambda new: True) == before

@@ -20,7 +20,7 @@ from reprokit.core.reduce import readable
 )
 def test_slices_are_written_as_people_write_them(graph: str, person: str) -> None:
     """The same subscript, evaluated on every index."""
-    text = readable.layout(
+    text = readable.lay_out(
         f"import torch\ndef repro(x, n):\n    return {graph}\ntorch.compile(repro)(1, 2)\n", "t", "exception"
     )
     assert ast.unparse(ast.parse(person)) in text

@@ -43,18 +43,18 @@ JOINS = "dist.init_process_group('fake', rank=1, world_size=2, store=FakeStore()
 
 def test_what_a_graph_needs_of_other_ranks_stands_in_its_program() -> None:
     """The group, the mesh and distributed inputs; of units that need none of it, nothing."""
-    graph = graph_units.read(SOURCE, VALUES, {"rank": 1, "world_size": 2}, "dynamo", False)
-    text = subgraph.program(graph, [0, 1, 2, 3])
+    graph = graph_units.read_graph(SOURCE, VALUES, {"rank": 1, "world_size": 2}, "dynamo", False)
+    text = subgraph.program_of_units(graph, [0, 1, 2, 3])
     ast.parse(text)
     assert text.count(JOINS) == text.count("mesh = init_device_mesh('cpu', (2,))") == 1, text
     assert "distribute_tensor(torch.randn(4, 4), mesh, [Shard(dim=1)])" in text and "def repro(x, y):" in text
     assert "from_local(x, mesh, " in text
-    alone = subgraph.program(graph, [3])
+    alone = subgraph.program_of_units(graph, [3])
     assert "dist" not in alone and "mesh" not in alone, alone
     partial = {**VALUES, "b": {**PLAIN, "placements": ["Partial(sum)"]}}
-    whole = subgraph.program(graph_units.read(SOURCE, partial, graph.settings, "dynamo", False), [2])
+    whole = subgraph.program_of_units(graph_units.read_graph(SOURCE, partial, graph.settings, "dynamo", False), [2])
     assert "x @ " in whole or "a @ " in whole, whole  # a partial sum is no argument: what makes it stays
-    behind = subgraph.program(graph, [2])  # its input was made on the way, and is made anew
+    behind = subgraph.program_of_units(graph, [2])  # its input was made on the way, and is made anew
     assert "distribute_tensor(torch.randn(4, 4), mesh, [Shard(dim=1)])" in behind and JOINS in behind
 
 
@@ -62,12 +62,12 @@ def test_what_a_graph_needs_of_other_ranks_stands_in_its_program() -> None:
 def test_what_becomes_text_must_be_what_it_says(placed: str) -> None:
     """A pack may come from anywhere."""
     with pytest.raises(ValueError, match="placements"):
-        tensors.text({**PLAIN, "placements": [placed]})
+        tensors.tensor_text({**PLAIN, "placements": [placed]})
     with pytest.raises(ValueError, match="device"):
-        process_group.rows(0, 2, {"shape": [2], "device": 'cpu")'})
+        process_group.group_rows(0, 2, {"shape": [2], "device": 'cpu")'})
 
 
 def test_a_launcher_gives_the_group() -> None:
     """With a backend nothing of the fake group is left."""
-    text = "\n".join(process_group.rows(0, 4, {"shape": [4], "device": "cuda"}, "nccl"))
+    text = "\n".join(process_group.group_rows(0, 4, {"shape": [4], "device": "cuda"}, "nccl"))
     assert 'init_process_group("nccl")' in text and "Fake" not in text and 'init_device_mesh("cuda", (4,))' in text

@@ -29,21 +29,21 @@ def test_scattered_things_are_found_in_few_questions(size: int, wanted: list[flo
     """Three scattered things among 600 take at most 60 questions, and the growth is logarithmic."""
     needed = {int(size * share) for share in wanted}
     asked = Asked(lambda some: needed <= set(some))
-    assert subsets.smallest(list(range(size)), asked) == sorted(needed)
+    assert subsets.smallest_subset(list(range(size)), asked) == sorted(needed)
     assert len(asked.seen) <= 60 if size <= 600 else len(asked.seen) <= 90
 
 
 def test_a_hint_is_asked_first() -> None:
     """What the error names costs one or two questions when it is all that is needed."""
     asked = Asked(lambda some: 300 in some)
-    assert subsets.smallest(list(range(600)), asked, hints=[300]) == [300]
+    assert subsets.smallest_subset(list(range(600)), asked, hints=[300]) == [300]
     assert len(asked.seen) == 1
 
 
 def test_a_wrong_hint_costs_little() -> None:
     """A hint that has nothing to do with it leads to the same result."""
     asked = Asked(lambda some: {17, 480} <= set(some))
-    assert subsets.smallest(list(range(600)), asked, hints=[300]) == [17, 480]
+    assert subsets.smallest_subset(list(range(600)), asked, hints=[300]) == [17, 480]
     assert len(asked.seen) < 80
 
 
@@ -51,17 +51,17 @@ def test_neighbours_are_found_in_small_questions() -> None:
     """What lies together is found without asking about nearly everything again and again, wherever it lies."""
     for first in (3, 310, 594):
         asked = Asked(lambda some, first=first: {first, first + 2} <= set(some))
-        assert subsets.smallest(list(range(600)), asked) == [first, first + 2]
+        assert subsets.smallest_subset(list(range(600)), asked) == [first, first + 2]
         assert sum(map(len, asked.seen)) < 3 * 600
 
 
 def test_one_thing_of_each_kind_is_asked_first() -> None:
     """What needs one kind of thing is found among a few; where that does not do, nothing is lost but the question."""
     asked = Asked(lambda some: any(n % 10 == 3 for n in some))
-    assert len(subsets.smallest(list(range(600)), asked, kind=lambda n: n % 10)) == 1
+    assert len(subsets.smallest_subset(list(range(600)), asked, kind=lambda n: n % 10)) == 1
     assert max(map(len, asked.seen)) == 10
     asked = Asked(lambda some: {13, 403} <= set(some))
-    assert subsets.smallest(list(range(600)), asked, kind=lambda n: n % 10) == [13, 403]
+    assert subsets.smallest_subset(list(range(600)), asked, kind=lambda n: n % 10) == [13, 403]
 
 
 @settings(max_examples=200, deadline=None)
@@ -76,7 +76,7 @@ def test_the_result_holds_and_is_1_minimal(needed: set[int], salt: int) -> None:
         masked = any((n * 7919 + salt) % 23 == 0 for n in some) and (len(some) + salt) % 3 == 0
         return needed <= set(some) and not masked
 
-    found = subsets.smallest(whole, holds)
+    found = subsets.smallest_subset(whole, holds)
     assert holds(found)
     for thing in found:
         rest = [other for other in found if other != thing]

@@ -37,9 +37,10 @@ def test_a_program_without_that_size_has_none(knob: str) -> None:
 def test_the_loop_over_sizes_fails_where_they_cost_too_much() -> None:
     """Run with a stand-in for torch: linear costs pass, others do not; one size alone is the program at that size."""
     plain = "import torch\nn = 8\n\ndef f(x):\n    return x * n\n\ntorch.compile(f)(n)\n"
-    text = sized_program.looped(plain, "n", (4, 2, 8), 9.0)
+    text = sized_program.loop_over_sizes(plain, "n", (4, 2, 8), 9.0)
     assert (
-        "for n in (2, 4, 8):" in text and sized_program.looped("import torch\n", "n", (1, 2), 2.0) == "import torch\n"
+        "for n in (2, 4, 8):" in text
+        and sized_program.loop_over_sizes("import torch\n", "n", (1, 2), 2.0) == "import torch\n"
     )
     single = sized_program.at_size(text, "n", 5)
     assert "for n in (5,):" in single and "lambda" in text and "lambda" not in single

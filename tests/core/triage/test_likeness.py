@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.core.triage.likeness import Traits, compare, overlap
+from reprokit.core.triage.likeness import Traits, compare_traits, overlap
 
 FRAMES = (
     "torch/_inductor/loop_body.py:get_read_expr",
@@ -25,7 +25,7 @@ def test_the_same_bug_elsewhere_is_proposed() -> None:
         ("torch/_inductor/loop_body.py:read_expr", *FRAMES[1:]),
         "inductor",
     )
-    found = compare(KEY_ERROR, moved)
+    found = compare_traits(KEY_ERROR, moved)
     assert found.is_proposed
     assert any("frames in common" in text for text in found.shared)
 
@@ -40,13 +40,13 @@ def test_another_bug_of_the_same_phase_is_not() -> None:
         ("torch/_inductor/codegen/cpp_utils.py:cexpr",),
         "inductor",
     )
-    assert not compare(KEY_ERROR, other).is_proposed
+    assert not compare_traits(KEY_ERROR, other).is_proposed
 
 
 def test_another_kind_is_never_the_same() -> None:
     """An exception is no hang; a hang and a slow compile may be one."""
-    assert compare(KEY_ERROR, Traits("crash", "codegen", "", KEY_ERROR.message, FRAMES)).score == 0
-    assert compare(
+    assert compare_traits(KEY_ERROR, Traits("crash", "codegen", "", KEY_ERROR.message, FRAMES)).score == 0
+    assert compare_traits(
         Traits("hang", "lowering", frames=FRAMES), Traits("slow-compile", "lowering", frames=FRAMES)
     ).is_proposed
 
@@ -66,8 +66,8 @@ traits = st.builds(
 @given(traits, traits)
 def test_likeness_is_fair(a: Traits, b: Traits) -> None:
     """It does not matter who is asked first, and nothing is more alike than a thing and itself."""
-    assert compare(a, b).score == compare(b, a).score
-    assert 0 <= compare(a, b).score <= 1
+    assert compare_traits(a, b).score == compare_traits(b, a).score
+    assert 0 <= compare_traits(a, b).score <= 1
     if a.frames or a.message:
-        assert compare(a, a).score == 1
+        assert compare_traits(a, a).score == 1
     assert overlap(a.frames, b.frames) == overlap(b.frames, a.frames)

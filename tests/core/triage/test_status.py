@@ -9,27 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprokit.core.triage import status
-from reprokit.core.triage.status import Place, coincidence, decide
+from reprokit.core.triage.status import CellHistory, coincidence, decide_status
 
 
 @pytest.mark.parametrize(
     ("places", "was", "is_seen", "expected"),
     [
-        ([Place(1, 1, 0)], "", True, "new"),
-        ([Place(2, 2, 0)], "new", True, "open"),
-        ([Place(2, 4, 0)], "new", True, "flaky"),
-        ([Place(1, 1, 0)], "fixed", True, "regressed"),
-        ([Place(2, 2, 0)], "regressed", True, "open"),
-        ([Place(5, 5, 1)], "open", False, "open"),
-        ([Place(5, 5, 3)], "open", False, "fixed"),
-        ([Place(5, 5, 0)], "open", False, "open"),
+        ([CellHistory(1, 1, 0)], "", True, "new"),
+        ([CellHistory(2, 2, 0)], "new", True, "open"),
+        ([CellHistory(2, 4, 0)], "new", True, "flaky"),
+        ([CellHistory(1, 1, 0)], "fixed", True, "regressed"),
+        ([CellHistory(2, 2, 0)], "regressed", True, "open"),
+        ([CellHistory(5, 5, 1)], "open", False, "open"),
+        ([CellHistory(5, 5, 3)], "open", False, "fixed"),
+        ([CellHistory(5, 5, 0)], "open", False, "open"),
         ([], "open", False, "open"),
-        ([Place(5, 5, 3)], "fixed", False, "fixed"),
+        ([CellHistory(5, 5, 3)], "fixed", False, "fixed"),
     ],
 )
-def test_status_after_a_night(places: list[Place], was: str, is_seen: bool, expected: str) -> None:
+def test_status_after_a_night(places: list[CellHistory], was: str, is_seen: bool, expected: str) -> None:
     """New, open, flaky, fixed and regressed are what they are called for."""
-    assert decide(places, was, is_seen).name == expected
+    assert decide_status(places, was, is_seen).name == expected
 
 
 def test_fixed_is_argued_by_chance() -> None:
@@ -38,33 +38,33 @@ def test_fixed_is_argued_by_chance() -> None:
     With a rate of (hits + 1) / (runs + 2), the absence from m runs has the probability (1 - rate) ** m, and what is
     less likely than one in twenty is no coincidence.
     """
-    assert decide([Place(1, 1, 2)], "new", False).name == "open"
-    assert decide([Place(1, 1, 3)], "new", False).name == "fixed"  # (1 / 3) ** 3 is 3.7 %
+    assert decide_status([CellHistory(1, 1, 2)], "new", False).name == "open"
+    assert decide_status([CellHistory(1, 1, 3)], "new", False).name == "fixed"  # (1 / 3) ** 3 is 3.7 %
     rate = (5 + 1) / (20 + 2)
     needed = next(m for m in range(1, 100) if (1 - rate) ** m < 0.05)
     assert needed == 10
-    assert decide([Place(5, 20, needed - 1)], "flaky", False).name == "flaky"
-    found = decide([Place(5, 20, needed)], "flaky", False)
+    assert decide_status([CellHistory(5, 20, needed - 1)], "flaky", False).name == "flaky"
+    found = decide_status([CellHistory(5, 20, needed)], "flaky", False)
     assert found.name == "fixed"
     assert found.reason.startswith("not seen in 10 runs where it would have been; by chance 4.")
 
 
 def test_runs_of_all_its_cells_count_together() -> None:
     """Three cells that would each have shown it say in one night what one cell says in three."""
-    assert decide([Place(4, 4, 1)] * 3, "open", False).name == "fixed"
-    assert decide([Place(4, 4, 1)], "open", False).name == "open"
+    assert decide_status([CellHistory(4, 4, 1)] * 3, "open", False).name == "fixed"
+    assert decide_status([CellHistory(4, 4, 1)], "open", False).name == "open"
 
 
 def test_a_bug_that_is_not_run_is_not_fixed() -> None:
     """A cell that left the suite, or that fails of something else, says nothing about it."""
-    found = decide([Place(4, 4, 0)] * 10, "open", False)
+    found = decide_status([CellHistory(4, 4, 0)] * 10, "open", False)
     assert found.name == "open"
     assert "not run since" in found.reason
 
 
 def test_a_muted_bug_stays_muted() -> None:
     """A person has said so."""
-    assert decide([Place(1, 1, 0)], "muted", True, is_muted=True).name == "muted"
+    assert decide_status([CellHistory(1, 1, 0)], "muted", True, is_muted=True).name == "muted"
 
 
 @given(st.floats(0.05, 1.0), st.integers(0, 2**32))
@@ -72,9 +72,9 @@ def test_a_bug_that_is_still_there_is_rarely_called_fixed(rate: float, seed: int
     """The coincidence of its absence falls with each run, and is never below what its true rate would give by much."""
     chance = random.Random(seed)
     hits = sum(chance.random() < rate for _ in range(40)) or 1
-    place = Place(hits, 40, 5)
+    place = CellHistory(hits, 40, 5)
     assert 0 < coincidence([place]) < 1
-    assert coincidence([Place(hits, 40, 6)]) < coincidence([place])
+    assert coincidence([CellHistory(hits, 40, 6)]) < coincidence([place])
 
 
 def test_false_alarms_of_fixed_are_as_rare_as_promised() -> None:
@@ -86,6 +86,6 @@ def test_false_alarms_of_fixed_are_as_rare_as_promised() -> None:
         if not any(seen):
             continue
         first, last = seen.index(True), len(seen) - 1 - seen[::-1].index(True)
-        place = Place(sum(seen), last - first + 1, len(seen) - 1 - last)
-        wrong += decide([place], "flaky", seen[-1]).name == "fixed"
+        place = CellHistory(sum(seen), last - first + 1, len(seen) - 1 - last)
+        wrong += decide_status([place], "flaky", seen[-1]).name == "fixed"
     assert wrong / trials < 2 * status.COINCIDENCE

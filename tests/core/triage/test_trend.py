@@ -11,7 +11,7 @@ from reprokit.core.triage import trend
 
 def test_too_few_nights_say_nothing() -> None:
     """Four nights are no usual."""
-    assert trend.usual([10.0] * 4, "compile_s") is None
+    assert trend.usual_cost([10.0] * 4, "compile_s") is None
 
 
 def test_noise_is_no_regression() -> None:
@@ -19,7 +19,7 @@ def test_noise_is_no_regression() -> None:
     chance, alarms, nights = random.Random(3), 0, 2000
     values = [max(chance.gauss(20.0, 2.0), 0.1) for _ in range(nights)]
     for place in range(trend.NIGHTS, nights):
-        usual = trend.usual(values[:place], "compile_s")
+        usual = trend.usual_cost(values[:place], "compile_s")
         assert usual is not None
         alarms += values[place] > usual.limit
         assert usual.limit < 20 * 1.9
@@ -31,15 +31,15 @@ def test_noise_is_no_regression() -> None:
 )
 def test_a_change_that_nobody_minds_is_none(what: str, usual: float, small: float, large: float) -> None:
     """However steady a cell is, half a second or 64 MB more are nobody's bug."""
-    found = trend.usual([usual] * 10, what)
+    found = trend.usual_cost([usual] * 10, what)
     assert found is not None
     assert small <= found.limit < large
 
 
 def test_one_night_of_chaos_does_not_move_the_limit() -> None:
     """Median and spread forget what was once."""
-    calm = trend.usual([10.0, 10.2, 9.9, 10.1, 10.0, 10.1], "compile_s")
-    chaos = trend.usual([10.0, 10.2, 9.9, 300.0, 10.0, 10.1], "compile_s")
+    calm = trend.usual_cost([10.0, 10.2, 9.9, 10.1, 10.0, 10.1], "compile_s")
+    chaos = trend.usual_cost([10.0, 10.2, 9.9, 300.0, 10.0, 10.1], "compile_s")
     assert calm is not None and chaos is not None
     assert chaos.limit < calm.limit * 1.1
 

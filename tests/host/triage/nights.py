@@ -54,7 +54,7 @@ def night(store: Ledger, **cells: dict[str, Any]) -> int:
     for target, told in cells.items():
         with store.change():
             cell = ledger_file.cell_id(store, target, target, {"environment": "here"}, [])
-        assert add_result.record(store, number, cell, told)
+        assert add_result.add_result(store, number, cell, told)
     bugs.close_night(store, number, "done")
     return number
 

@@ -69,11 +69,11 @@ def test_a_lying_result_ends_no_night(seed: int) -> None:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "suite.toml").write_text(SUITE)
-        asked = suite_file.read(Path(folder) / "suite.toml")
+        asked = suite_file.read_suite(Path(folder) / "suite.toml")
         said: list[str] = []
-        with nights_of.hold(Path(folder) / "out") as output, new_ledger(output) as store:
+        with nights_of.hold_night(Path(folder) / "out") as output, new_ledger(output) as store:
             for number in range(2):
-                work = nights_of.begin(asked, asked.cells, {"default": "python"}, {}, output, store, said.append)
+                work = nights_of.begin_jobs(asked, asked.cells, {"default": "python"}, {}, output, store, said.append)
                 assert len(work.left) == 3 and not work.is_resumed
                 for job, one in zip(work.jobs, (failing("lost"), healthy(), failing("other")), strict=True):
                     whole = {**result(one), "key": job.key, "minimized": None}
@@ -82,15 +82,15 @@ def test_a_lying_result_ends_no_night(seed: int) -> None:
                         _put(place, chance, whole)
                     else:
                         place.write_text(json.dumps(whole))
-                nights_of.collect(work)
+                nights_of.collect_results(work)
                 is_refused = len(work.left) == 1
                 for left in work.left:
                     nights_of.give_up(work, left, "no result")
-                nights_of.collect(work)
+                nights_of.collect_results(work)
                 assert not work.left
-                nights_of.close(work, is_complete=True)
-                told = night_report.report(store, None, output)
-                night_report_files.write(told, output)
+                nights_of.end_night(work, is_complete=True)
+                told = night_report.make_report(store, None, output)
+                night_report_files.write_report(told, output)
                 json.dumps(told, allow_nan=False).encode()
                 assert {b["title"] for g in told["groups"].values() for b in g} >= {
                     "exception: codegen | lost", "exception: codegen | other",
@@ -110,13 +110,13 @@ def test_a_lying_plan_ends_no_night(seed: int) -> None:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "suite.toml").write_text(SUITE)
-        asked = suite_file.read(Path(folder) / "suite.toml")
+        asked = suite_file.read_suite(Path(folder) / "suite.toml")
         said: list[str] = []
 
         def begin() -> nights_of.Night:
-            return nights_of.begin(asked, asked.cells, {"default": "python"}, {}, output, store, said.append)
+            return nights_of.begin_jobs(asked, asked.cells, {"default": "python"}, {}, output, store, said.append)
 
-        with nights_of.hold(Path(folder) / "out") as output, new_ledger(output) as store:
+        with nights_of.hold_night(Path(folder) / "out") as output, new_ledger(output) as store:
             work = begin()
             one = work.jobs[0].folder
             (one / "result.json").write_text(json.dumps({**result(failing("lost")), "key": work.jobs[0].key}))
@@ -133,15 +133,15 @@ def test_a_lying_plan_ends_no_night(seed: int) -> None:
             for _ in range(2):
                 os.makedirs(os.fsencode(output / "nights") + b"/\xff copy", exist_ok=True)
                 work = begin()
-                nights_of.collect(work)
+                nights_of.collect_results(work)
                 for left in work.left:
                     with contextlib.suppress(OSError):
-                        nights_of.refresh(work, left)
+                        nights_of.refresh_plan(work, left)
                     nights_of.give_up(work, left, "no result")
-                nights_of.collect(work)
+                nights_of.collect_results(work)
                 assert not work.left
-                nights_of.close(work, is_complete=True)
-                night_report_files.write(night_report.report(store, None, output), output)
+                nights_of.end_night(work, is_complete=True)
+                night_report_files.write_report(night_report.make_report(store, None, output), output)
                 assert (one / "result.json").exists(), "what was run is kept"
             assert all(len(words) < 800 for words in said)
             nights = store.all("SELECT name, planned FROM night")
@@ -161,7 +161,7 @@ def test_a_damaged_journal_of_a_cluster_is_read_as_far_as_it_goes(tmp_path: Path
         "{",
     ]
     (tmp_path / slurm_engine.JOURNAL).write_text("\n".join([*bad, good[0], *bad, good[1], *bad]))
-    assert slurm_engine.holds(tmp_path) and slurm_engine._noted(tmp_path)["a"].ids == ["7"]
+    assert slurm_engine.holds_jobs(tmp_path) and slurm_engine._noted(tmp_path)["a"].ids == ["7"]
     assert list(slurm_engine._noted(tmp_path)) == ["a"]
 
 
@@ -178,9 +178,9 @@ def test_a_damaged_journal_of_a_cluster_is_read_as_far_as_it_goes(tmp_path: Path
 def test_what_a_result_may_not_say(change: dict[str, Any]) -> None:
     """Numbers, lengths, types and names beyond the schema are refused with one short line."""
     whole = {**result(failing("lost"), healthy()), "key": "k"}
-    assert schema.convert(whole, schema.Result).key == "k"
-    with pytest.raises(schema.Refused) as told:
-        schema.convert(schema.parse(json.dumps({**whole, **change})), schema.Result)
+    assert schema.convert_as(whole, schema.JobResult).key == "k"
+    with pytest.raises(schema.FailsSchema) as told:
+        schema.convert_as(schema.parse_as(json.dumps({**whole, **change})), schema.JobResult)
     assert "\n" not in str(told.value) and len(str(told.value)) <= schema.MOST_SAID
 
 
@@ -194,13 +194,13 @@ def test_the_quarantine_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (output / quarantine.FOLDER).symlink_to(tmp_path / "elsewhere")
     for number in range(12):
         (output / "result.json").write_text(str(number))
-        quarantine.take(output / "result.json", output)
+        quarantine.quarantine_file(output / "result.json", output)
         assert not (output / "result.json").exists()
     kept = sorted((output / quarantine.FOLDER).iterdir())
     assert [p.read_text() for p in kept] == ["7", "8", "9", "10", "11"]
     assert not [*(tmp_path / "elsewhere").iterdir()]
     (output / "large").write_bytes(b"x" * 20_000)
-    quarantine.take(output / "large", output)
+    quarantine.quarantine_file(output / "large", output)
     assert not (output / "large").exists() and not [*(output / quarantine.FOLDER).iterdir()]
 
 
@@ -209,9 +209,9 @@ def _filled(folder: Path) -> Path:
     with new_ledger(folder) as store:
         for number in range(4):
             night(store, a=result(failing("lost")), b=result(failing(f"b{number}")), c=result(healthy()))
-        bugs.merge(store, 2, [3], "same")
-        bugs.mute(store, 4, "known")
-        bugs.refuse(store, 1, 2)
+        bugs.merge_bugs(store, 2, [3], "same")
+        bugs.mute_bug(store, 4, "known")
+        bugs.refuse_proposal(store, 1, 2)
     return folder / "ledger.sqlite"
 
 
@@ -227,7 +227,7 @@ def _base() -> bytes:
             database.close()
             WHOLE["ledger"] = place.read_bytes()
             with ledger_file.open_ledger(place) as store:
-                WHOLE["export"] = "\n".join(json.dumps(row) for row in exchange.export(store)).encode()
+                WHOLE["export"] = "\n".join(json.dumps(row) for row in exchange.export_ledger(store)).encode()
     return WHOLE["ledger"]
 
 
@@ -271,22 +271,22 @@ def _damage(place: Path, chance: random.Random) -> None:
 
 def _use(store: database.Ledger, output: Path) -> None:
     """Everything that a night and a person do with a ledger."""
-    told = night_report.report(store, None, output)
-    night_report_files.write(told, output)
+    told = night_report.make_report(store, None, output)
+    night_report_files.write_report(told, output)
     json.dumps(told, allow_nan=False).encode()
-    rest = [*exchange.export(store)]
+    rest = [*exchange.export_ledger(store)]
     with new_ledger(output / "copy") as copy:
-        exchange.take_in(copy, [json.dumps(row) for row in rest])
-        night_report.report(copy)
+        exchange.import_rows(copy, [json.dumps(row) for row in rest])
+        night_report.make_report(copy)
     for name in ("1", "2", "3", "4"):
         with contextlib.suppress(BadInput):
-            bugs.find(store, name)
+            bugs.find_bug(store, name)
     number = ledger_file.begin_night(store, "the next", "the-next", "main", 1, 2e9)
     with store.change():
         cell = ledger_file.cell_id(store, "a new cell", "a", {"environment": "here"}, [])
-    add_result.record(store, number, cell, result(failing("lost"), healthy(), failing("fresh")))
+    add_result.add_result(store, number, cell, result(failing("lost"), healthy(), failing("fresh")))
     bugs.close_night(store, number, "done")
-    assert night_report.report(store)["night"]["runs"] == 1
+    assert night_report.make_report(store)["night"]["runs"] == 1
 
 
 def _safely(place: Path, use: Callable[[database.Ledger], None]) -> bool:
@@ -349,11 +349,11 @@ def test_one_bad_row_leaves_the_others(tmp_path: Path) -> None:
         ]  # fmt: skip
         left = {table: store.all(f"SELECT count(*) AS n FROM {table}")[0]["n"] for table in counts}
         assert left == {"run": counts["run"] - 1, "night": counts["night"], "signature": counts["signature"] - 1}
-        assert night_report.report(store)["refused"]["count"] == 6
+        assert night_report.make_report(store)["refused"]["count"] == 6
     kept = [*(tmp_path / quarantine.FOLDER).glob("*-run.jsonl")]
     assert len(kept) == 1 and "1e+300" in kept[0].read_text()
     with ledger_file.open_ledger(place) as store:
-        assert not store.refused and not night_report.report(store)["refused"]["count"]
+        assert not store.refused and not night_report.make_report(store)["refused"]["count"]
 
 
 def test_a_ledger_that_cannot_be_written_is_read_from_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,10 +366,10 @@ def test_a_ledger_that_cannot_be_written_is_read_from_a_copy(tmp_path: Path, mon
     writer = sqlite3.connect(place, isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
     with ledger_file.open_ledger(place) as store:
-        told = night_report.report(store)
+        told = night_report.make_report(store)
         assert (told["night"]["runs"], told["refused"]["count"]) == (2, 1)
         with pytest.raises(sqlite3.OperationalError):
-            bugs.mute(store, 1, "why")
+            bugs.mute_bug(store, 1, "why")
     writer.execute("ROLLBACK")
     assert writer.execute("SELECT count(*) FROM run WHERE seconds < 0").fetchone()[0] == 1
     writer.close()
@@ -388,13 +388,13 @@ def test_a_hostile_import_costs_its_own_lines(seed: int) -> None:
         kind = json.loads(lines[at])["type"]
         changed = [*lines[:at], hostile.changed(lines[at], chance).replace(b"\n", b" "), *lines[at + 1 :]]
         with new_ledger(output) as store:
-            exchange.take_in(store, changed)
+            exchange.import_rows(store, changed)
             assert not store.refused or len(store.refused) == 1
             night_count = store.all("SELECT count(*) AS n FROM night")[0]["n"]
             assert night_count == 4 if kind != "night" else night_count >= 3
             if kind in ("event", "proposal", "restart"):
                 assert store.all("SELECT count(*) AS n FROM sighting")[0]["n"] == 8
-            exchange.take_in(store, lines)  # the whole one repairs what was refused
+            exchange.import_rows(store, lines)  # the whole one repairs what was refused
             _use(store, output)
         with ledger_file.open_ledger(output / "ledger.sqlite", is_checked=True) as store:
             assert not store.refused
@@ -421,7 +421,7 @@ def test_prune_deletes_nothing_outside(name: str, job: str, is_import: bool) -> 
         folder = Path(place)
         _, before = _outside(folder)
         (folder / "suite.toml").write_text(SUITE)
-        asked = suite_file.read(folder / "suite.toml")
+        asked = suite_file.read_suite(folder / "suite.toml")
         name = name.replace("ABSOLUTE", str(folder / "outside"))
         output = folder / "out"
         (output / "nights").mkdir(parents=True)
@@ -432,12 +432,12 @@ def test_prune_deletes_nothing_outside(name: str, job: str, is_import: bool) -> 
             if not is_import:
                 with other.change():
                     other.do("UPDATE night SET name = ?", name)
-            lines = [json.dumps(row) for row in exchange.export(other)]
+            lines = [json.dumps(row) for row in exchange.export_ledger(other)]
         if is_import:
             changed = [json.dumps({**r, "name": name} if r["type"] == "night" else r) for r in map(json.loads, lines)]
             with new_ledger(output) as store:
-                exchange.take_in(store, changed)
+                exchange.import_rows(store, changed)
         source = output / "ledger.sqlite" if is_import else folder / "other" / "ledger.sqlite"
         with ledger_file.open_ledger(source) as store:
-            prune.prune(store, asked, output.resolve())
+            prune.prune_output(store, asked, output.resolve())
         assert {str(p) for p in (folder / "outside").rglob("*")} == before

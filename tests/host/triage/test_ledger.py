@@ -69,20 +69,20 @@ def test_a_night_that_was_cut_short_keeps_its_news(tmp_path: Path) -> None:
     store = new_ledger(tmp_path)
     night(store, a=result(healthy()))
     number = ledger_file.begin_night(store, "cut", "cut", "main", 2, 1e9)
-    add_result.record(store, number, 1, result(failing("lost")))
-    told = night_report.report(store)
+    add_result.add_result(store, number, 1, result(failing("lost")))
+    told = night_report.make_report(store)
     assert [bug["title"] for bug in told["groups"]["new"]] == ["exception: codegen | lost"]
     bugs.close_night(store, number, "incomplete")
     night(store, a=result(failing("lost")))
-    assert night_report.report(store)["exit_code"] == 1
+    assert night_report.make_report(store)["exit_code"] == 1
     number = ledger_file.begin_night(store, "again", "again", "main", 2, 1e9)
-    add_result.record(store, number, 1, result(failing("second")))
+    add_result.add_result(store, number, 1, result(failing("second")))
     bugs.close_night(store, number, "incomplete")
     night(store, a=result(healthy()))
-    told = night_report.report(store)
+    told = night_report.make_report(store)
     assert told["exit_code"] == 1 and "was cut short" in told["groups"]["new"][0]["reason"]
     night(store, a=result(healthy()))
-    assert night_report.report(store)["exit_code"] == 0
+    assert night_report.make_report(store)["exit_code"] == 0
 
 
 def test_what_was_studied_belongs_to_its_bug(tmp_path: Path) -> None:
@@ -98,15 +98,15 @@ def test_what_was_studied_belongs_to_its_bug(tmp_path: Path) -> None:
     traits = json.loads(store.all("SELECT traits FROM signature WHERE title LIKE '%y'")[0]["traits"])
     assert (traits["rung"], traits["operator"]) == ("inductor", "aten.sin")
     assert store.all("SELECT pack FROM sighting WHERE k = 2")[0]["pack"] == "small.tar.gz"
-    assert studied["signature"]["id"] in job_spec.known(store) and failing("x")["signature"][
+    assert studied["signature"]["id"] in job_spec.known_signatures(store) and failing("x")["signature"][
         "id"
-    ] not in job_spec.known(store)
+    ] not in job_spec.known_signatures(store)
     nothing = {"signature": failing("x")["signature"]["id"], "text": "", "lines": None, "pack": None}
     night(store, a=result(failing("x"), minimized=nothing))
-    assert failing("x")["signature"]["id"] in job_spec.known(store)
+    assert failing("x")["signature"]["id"] in job_spec.known_signatures(store)
     for _ in range(job_spec.TRY_AGAIN_NIGHTS):
         night(store, a=result(failing("x")))
-    assert failing("x")["signature"]["id"] not in job_spec.known(store)
+    assert failing("x")["signature"]["id"] not in job_spec.known_signatures(store)
 
 
 def test_flaky_is_k_of_n(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_two_bugs_in_one_model_and_one_bug_in_ten(tmp_path: Path) -> None:
     night(store, **cells)
     rows = {r["title"].split("| ")[1]: r["cells"] for r in store.all("SELECT title, count(*) AS cells FROM place JOIN signature ON id = signature GROUP BY id")}  # fmt: skip
     assert rows == {"shared": 10, "alone": 1}
-    told = night_report.report(store)
+    told = night_report.make_report(store)
     assert {bug["tonight"] for bug in told["groups"]["new"]} == {10, 1}
 
 
@@ -141,7 +141,7 @@ def test_one_bug_across_three_versions(tmp_path: Path) -> None:
     store = new_ledger(tmp_path)
     runs = {f"v{v}": result({**failing("shared"), "torch": f"2.{v}.0"}) for v in (11, 12, 13)}
     night(store, **runs)
-    (bug,) = night_report.report(store)["groups"]["new"]
+    (bug,) = night_report.make_report(store)["groups"]["new"]
     assert bug["torch"] == ["2.11.0", "2.12.0", "2.13.0"]
 
 
@@ -150,10 +150,10 @@ def test_the_range_in_which_it_began(tmp_path: Path) -> None:
     store = new_ledger(tmp_path)
     night(store, a=result({**healthy(), "torch": "2.12.1"}))
     night(store, a=result(failing("lost")), b=result(failing("always")))
-    one, other = sorted(night_report.report(store)["groups"]["new"], key=lambda bug: bug["title"], reverse=True)
+    one, other = sorted(night_report.make_report(store)["groups"]["new"], key=lambda bug: bug["title"], reverse=True)
     assert one["healthy_before"] == {"night": "2026-11-001", "torch": "2.12.1", "then_torch": "2.13.0"}
     assert other["healthy_before"] is None
-    text = night_report_files.digest(night_report.report(store))
+    text = night_report_files.digest_text(night_report.make_report(store))
     assert "healthy the night of 2026-11-001 with torch 2.12.1" in text
 
 
@@ -165,44 +165,44 @@ def test_near_matches_are_proposed_and_never_merged(tmp_path: Path) -> None:
     near["traits"]["message"] = old["traits"]["message"]
     night(store, a=result(old))
     night(store, a=result(old), b=result(near), c=result(failing("AssertionError dtype", frames=["q.py:r"])))
-    told = night_report.report(store)
+    told = night_report.make_report(store)
     assert [p["bugs"] for p in told["proposals"]] == [[1, 2]]
     assert len(told["groups"]["new"]) == 2
-    bugs.split(store, 1, "2", "no")
+    bugs.split_bug(store, 1, "2", "no")
     night(store, a=result(old), b=result(near))
-    assert not night_report.report(store)["proposals"]
-    bugs.merge(store, 1, [2], "yes, after all")
+    assert not night_report.make_report(store)["proposals"]
+    bugs.merge_bugs(store, 1, [2], "yes, after all")
     night(store, b=result(near))
-    told = night_report.report(store)
+    told = night_report.make_report(store)
     assert [bug["id"] for bug in told["groups"]["open"]] == [1, 3]
     assert len(told["groups"]["open"][0]["signatures"]) == 2
-    assert bugs.find(store, "2") == 1
+    assert bugs.find_bug(store, "2") == 1
     with pytest.raises(BadInput, match="same bug already"):
-        bugs.merge(store, 1, [bugs.find(store, "2")], "")
-    assert bugs.split(store, 1, near["signature"]["id"], "") == 2
-    assert len(night_report.report(store)["groups"]["open"]) == 3
-    bugs.merge(store, 1, [2], "by mistake")
-    assert bugs.split(store, 1, "2", "") == 2
+        bugs.merge_bugs(store, 1, [bugs.find_bug(store, "2")], "")
+    assert bugs.split_bug(store, 1, near["signature"]["id"], "") == 2
+    assert len(night_report.make_report(store)["groups"]["open"]) == 3
+    bugs.merge_bugs(store, 1, [2], "by mistake")
+    assert bugs.split_bug(store, 1, "2", "") == 2
     assert {r["bug"] for r in store.all("SELECT bug FROM signature")} == {1, 2, 3}
     with pytest.raises(BadInput, match="is bug 1 itself"):
-        bugs.split(store, 1, "1", "")
+        bugs.split_bug(store, 1, "1", "")
     with pytest.raises(BadInput, match="nothing to split"):
-        bugs.split(store, 2, near["signature"]["id"], "")
+        bugs.split_bug(store, 2, near["signature"]["id"], "")
     with pytest.raises(BadInput, match="knows no bug"):
-        bugs.find(store, "77")
+        bugs.find_bug(store, "77")
 
 
 def test_a_muted_bug_is_no_news(tmp_path: Path) -> None:
     """It stays in the ledger, and the night's exit code is 0."""
     store = new_ledger(tmp_path)
     night(store, a=result(failing("known")))
-    assert night_report.report(store)["exit_code"] == 1
-    bugs.mute(store, 1, "waiting")
+    assert night_report.make_report(store)["exit_code"] == 1
+    bugs.mute_bug(store, 1, "waiting")
     for shows in (True, False, False, False, True):
         night(store, a=result(failing("known") if shows else healthy()))
-        assert night_report.report(store)["exit_code"] == 0
+        assert night_report.make_report(store)["exit_code"] == 0
         assert status(store, "known") == "muted"
-    bugs.mute(store, 1, None)
+    bugs.mute_bug(store, 1, None)
     assert status(store, "known") == "open"
 
 
@@ -212,12 +212,12 @@ def test_an_expected_failure_is_no_news_and_its_end_is(tmp_path: Path) -> None:
     codes = []
     for told in (failing("known"), failing("known"), healthy(), healthy()):
         night(store, a=result(told, expect=("exception",)))
-        codes.append(night_report.report(store)["exit_code"])
+        codes.append(night_report.make_report(store)["exit_code"])
     assert codes == [0, 0, 1, 0]
     codes = []
     for told in (failing("known"), {**healthy(), "verdict": {"kind": "unknown"}}, healthy()):
         night(store, b=result(told, expect=("exception",)))
-        codes.append(night_report.report(store)["exit_code"])
+        codes.append(night_report.make_report(store)["exit_code"])
     assert codes == [0, 0, 1]
 
 
@@ -225,10 +225,10 @@ def test_an_alias_in_the_same_cell_counts_once(tmp_path: Path) -> None:
     """Two signatures of one bug that take turns in one cell show in half of its runs, in one cell a night."""
     store = new_ledger(tmp_path)
     night(store, a=result(failing("x"), failing("y"), healthy()))
-    bugs.merge(store, 1, [2], "")
+    bugs.merge_bugs(store, 1, [2], "")
     for what in ("x", "y", "x", "y"):
         night(store, a=result(failing(what), healthy()))
-    (bug,) = night_report.report(store)["groups"]["flaky"]
+    (bug,) = night_report.make_report(store)["groups"]["flaky"]
     assert (bug["hits"], bug["runs"], bug["tonight"]) == (6, 11, 1)
 
 
@@ -240,11 +240,11 @@ def test_a_slower_compile_is_a_bug(tmp_path: Path) -> None:
     assert not store.all("SELECT id FROM bug")
     for place in range(20):  # which phase has grown most is not what it is called by
         night(store, a=result(healthy(16.0, lowering=9.0 + place % 2, codegen=10.5 if place == 7 else 7.0)))
-    (bug,) = night_report.report(store)["groups"]["open"]
+    (bug,) = night_report.make_report(store)["groups"]["open"]
     assert bug["title"] == "compile-time-regression: a environment=here"
     assert bug["cause"].startswith("16.0 CPU-seconds, usually 10.0 CPU-seconds (median of 7 nights")
     assert bug["hits"] == 20
-    bugs.mute(store, bug["id"], "the price of a better kernel")
+    bugs.mute_bug(store, bug["id"], "the price of a better kernel")
     for _ in range(8):
         night(store, a=result(healthy(16.1)))
     night(store, a=result(healthy(30.0)))  # 16 is the usual now, and 30 is slower than that
@@ -266,7 +266,7 @@ def test_more_memory_is_a_bug_of_its_own(tmp_path: Path) -> None:
     for _ in range(6):
         night(store, a=result(healthy(10.0, 1e9)))
     night(store, a=result(healthy(10.0, 2e9)))
-    (bug,) = night_report.report(store)["groups"]["new"]
+    (bug,) = night_report.make_report(store)["groups"]["new"]
     assert bug["kind"] == "memory-regression"
 
 
@@ -274,9 +274,9 @@ def test_a_result_counts_once(tmp_path: Path) -> None:
     """A night that is started again takes in what it finds, and finds it again and again."""
     store = new_ledger(tmp_path)
     number = night(store, a=result(failing("lost")))
-    before = [*exchange.export(store)]
-    assert not add_result.record(store, number, 1, result(failing("lost")))
-    assert [*exchange.export(store)] == before
+    before = [*exchange.export_ledger(store)]
+    assert not add_result.add_result(store, number, 1, result(failing("lost")))
+    assert [*exchange.export_ledger(store)] == before
 
 
 def test_the_order_of_nights_is_no_clocks_business(tmp_path: Path) -> None:
@@ -286,10 +286,10 @@ def test_the_order_of_nights_is_no_clocks_business(tmp_path: Path) -> None:
         number = ledger_file.begin_night(store, f"uid {place}", f"n{place}", "main", 1, 2e9 - 4e7 * place)
         with store.change():
             cell = ledger_file.cell_id(store, "a", "a", {}, [])
-        add_result.record(store, number, cell, result(told))
+        add_result.add_result(store, number, cell, result(told))
         bugs.close_night(store, number, "done")
     assert status(store, "lost") == "fixed"
-    assert night_report.report(store)["night"]["name"] == "n3"
+    assert night_report.make_report(store)["night"]["name"] == "n3"
 
 
 choices = st.lists(
@@ -321,11 +321,11 @@ def test_sums_follow_from_what_was_seen(tmp_path_factory: pytest.TempPathFactory
         exchange.make_sums(store)
     assert sums(store) == kept
     other = new_ledger(tmp_path_factory.mktemp("other"))
-    lines = [json.dumps(row) for row in exchange.export(store)]
-    exchange.take_in(other, lines)
+    lines = [json.dumps(row) for row in exchange.export_ledger(store)]
+    exchange.import_rows(other, lines)
     assert sums(other) == kept
-    assert not exchange.take_in(other, lines)
-    assert [*exchange.export(other)] == [*exchange.export(store)]
+    assert not exchange.import_rows(other, lines)
+    assert [*exchange.export_ledger(other)] == [*exchange.export_ledger(store)]
 
 
 def test_an_export_shows_no_secret(tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_an_export_shows_no_secret(tmp_path: Path) -> None:
     said = f"token={secret} of bob@corp.example.com"
     with new_ledger(tmp_path) as store:
         night(store, a=result(failing(said)), **{f"b {said}": result(failing("x"), problem=said)})
-        exported = "\n".join(json.dumps(row) for row in exchange.export(store))
+        exported = "\n".join(json.dumps(row) for row in exchange.export_ledger(store))
     assert "codegen" in exported and secret not in exported and "bob@corp" not in exported
 
 
@@ -342,21 +342,21 @@ def test_import_refuses_what_is_no_export(tmp_path: Path) -> None:
     """A file that does not begin as an export is refused whole; of an export, lines that are none are, and said."""
     store = new_ledger(tmp_path)
     night(store, a=result(failing("lost")))
-    lines = [json.dumps(row) for row in exchange.export(store)]
+    lines = [json.dumps(row) for row in exchange.export_ledger(store)]
     other = new_ledger(tmp_path / "other")
     for broken in (["[]"], [lines[1]], ["", lines[1]], ["{"], ['{"type": "ledger", "schema": 2}'], ["[" * 100_000]):
         with pytest.raises(BadInput, match=r"line \d+ is no line of an export"):
-            exchange.take_in(other, broken)
+            exchange.import_rows(other, broken)
         assert not other.all("SELECT id FROM night")
     for number, bad in enumerate(
         ("{", '{"type": "sighting"}', '{"type": "x"}', '{"type": []}', "[" * 100_000, b"\xff")
     ):
-        exchange.take_in(other, [*lines, bad])
+        exchange.import_rows(other, [*lines, bad])
         assert (
             len(other.refused) == number + 1 and f"1 line of the import (line {len(lines) + 1}: " in other.refused[-1]
         )
         assert len(other.refused[-1]) < 600
-    assert [*exchange.export(other)] == [*exchange.export(store)]
+    assert [*exchange.export_ledger(other)] == [*exchange.export_ledger(store)]
 
 
 def test_bad_ledgers_are_refused_and_left_alone(tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_two_writers_wait_for_each_other(tmp_path: Path) -> None:
     def mute_all() -> None:
         with ledger_file.open_ledger(store.path) as other:
             for bug in range(1, 21):
-                bugs.mute(other, bug, "known")
+                bugs.mute_bug(other, bug, "known")
 
     person = threading.Thread(target=mute_all)
     person.start()

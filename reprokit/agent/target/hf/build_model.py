@@ -14,9 +14,9 @@ from typing import Any
 from ....core.shared import cuts
 from ....core.shared.errors import BadTarget
 from ...record import journal
-from ..factory import Target, is_out_of_memory
+from ..factory import BuiltTarget, is_out_of_memory
 from . import configuration, rebuild_script
-from .example_inputs import Inputs, Recipe
+from .example_inputs import InputMaker, InputRecipe
 
 TABLES = (
     "MASKED_LM IMAGE_TEXT_TO_TEXT CAUSAL_LM MULTIMODAL_LM SEQ_TO_SEQ_CAUSAL_LM SPEECH_SEQ_2_SEQ CTC IMAGE_CLASSIFICATION "
@@ -32,7 +32,7 @@ ACTIVATIONS = 1.3
 
 
 @dataclass(frozen=True)
-class Plan:
+class ModelPlan:
     """What is built: settled before anything takes memory."""
 
     library: Any
@@ -46,22 +46,22 @@ class Plan:
     dtype: str | None
 
 
-def plan(library: Any, place: str, name: str, knobs: dict[str, Any]) -> Plan:
+def plan_model(library: Any, place: str, name: str, knobs: dict[str, Any]) -> ModelPlan:
     """Read the knobs and find the classes; raises BadTarget for what is not there."""
-    config, told = configuration.make(library, place, name, knobs)
+    config, told = configuration.make_configuration(library, place, name, knobs)
     dtype = knobs.get("dtype") or str(getattr(config, "dtype", None) or "").removeprefix("torch.") or None
     kinds = tuple(_classes(library, config))
-    return Plan(library, config, told, kinds, knobs.get("batch_size"), knobs.get("sequence_length"), dtype)
+    return ModelPlan(library, config, told, kinds, knobs.get("batch_size"), knobs.get("sequence_length"), dtype)
 
 
-def types(library: Any) -> list[str]:
+def model_types_of(library: Any) -> list[str]:
     """All model types of this transformers that have a model, and are no mere part of one."""
     tables = importlib.import_module("transformers.models.auto.modeling_auto")
     named = [getattr(tables, n) for n in dir(tables) if n.startswith("MODEL_") and n.endswith("MAPPING_NAMES")]
     return sorted({t for table in named for t in table} & set(library.CONFIG_MAPPING.keys()))
 
 
-def needed_bytes(torch: Any, made: Plan, is_train: bool) -> int | None:
+def needed_bytes(torch: Any, made: ModelPlan, is_train: bool) -> int | None:
     """What real weights take, counted on a network without memory; None where such a one cannot be built."""
     with contextlib.suppress(Exception), torch.device("meta"), _default_dtype(torch, made.dtype):
         model = made.kinds[0](made.config)
@@ -70,7 +70,7 @@ def needed_bytes(torch: Any, made: Plan, is_train: bool) -> int | None:
     return None
 
 
-def build(torch: Any, made: Plan) -> Target:
+def build_model(torch: Any, made: ModelPlan) -> BuiltTarget:
     """Build the first class that runs with the inputs that can be made for it."""
     tried: list[str] = []
     for kind in made.kinds[:MOST_CLASSES]:
@@ -82,31 +82,31 @@ def build(torch: Any, made: Plan) -> Target:
         if found is not None:
             kwargs = {n: r.make(torch, model.dtype) for n, r in found.items()}
             _tell(made, kind, found)
-            return Target(model, [((), kwargs)], form="args, kwargs")
+            return BuiltTarget(model, [((), kwargs)], form="args, kwargs")
     named, said = made.config.model_type, "; ".join(tried)
     if all(" cannot be built" in t for t in tried):
         raise BadTarget(f"{named} cannot be built: {said}")
     raise BadTarget(f"no inputs were found with which {named} runs without torch.compile; tried: {said}")
 
 
-def _tell(made: Plan, kind: Any, recipes: dict[str, Recipe]) -> None:
-    inputs = Inputs(made.config, made.batch_size, made.sequence_length)
-    text, call = rebuild_script.write(made.config, made.told, kind, recipes, inputs)
+def _tell(made: ModelPlan, kind: Any, recipes: dict[str, InputRecipe]) -> None:
+    inputs = InputMaker(made.config, made.batch_size, made.sequence_length)
+    text, call = rebuild_script.write_script(made.config, made.told, kind, recipes, inputs)
     shapes = {n: list(r.shape) for n, r in recipes.items()}
     journal.write("hf", kind=kind.__name__, inputs=shapes, dtype=made.dtype, script=text, call=call)
 
 
-def about(torch: Any, made: Plan) -> dict[str, Any]:
+def about_model(torch: Any, made: ModelPlan) -> dict[str, Any]:
     """What ``reprokit models hf:TYPE`` says, without building anything that takes memory."""
-    kind, inputs = made.kinds[0], Inputs(made.config, made.batch_size, made.sequence_length)
+    kind, inputs = made.kinds[0], InputMaker(made.config, made.batch_size, made.sequence_length)
     parameters = None
     with contextlib.suppress(Exception), torch.device("meta"):
         parameters = sum(p.numel() for p in kind(made.config).parameters())
     choice = next(inputs.choices(kind), {})
     shown = {
         ".".join((*path, n)): value
-        for path, part in configuration.parts(made.config)
-        for n, value in configuration.fields(part).items()
+        for path, part in configuration.parts_of(made.config)
+        for n, value in configuration.fields_of(part).items()
     }
     return {
         "name": made.config.model_type,
@@ -143,7 +143,7 @@ def _classes(library: Any, config: Any) -> Iterator[Any]:
         try:
             kinds.append(getattr(library, name))
         except (ImportError, AttributeError, RuntimeError) as missing:
-            problem = problem or configuration.say(missing)
+            problem = problem or configuration.one_line_of(missing)
     kinds = [k for k in kinds if not getattr(k, "is_dummy", False)]
     if not kinds:
         why = f": {problem}" if problem else "; it is a part of another model, or has no model for torch"
@@ -153,7 +153,7 @@ def _classes(library: Any, config: Any) -> Iterator[Any]:
     yield from kinds
 
 
-def _build(torch: Any, made: Plan, kind: Any, tried: list[str]) -> Any:
+def _build(torch: Any, made: ModelPlan, kind: Any, tried: list[str]) -> Any:
     try:
         try:
             return kind(made.config).eval()
@@ -164,14 +164,14 @@ def _build(torch: Any, made: Plan, kind: Any, tried: list[str]) -> Any:
     except Exception as problem:
         if is_out_of_memory(problem):
             raise
-        said = f"cannot be built ({cuts.head(configuration.say(problem), 200)})"
+        said = f"cannot be built ({cuts.cut_head(configuration.one_line_of(problem), 200)})"
         tried.append(
             f"{kind.__name__} {said if not any(t.endswith(said) for t in tried) else 'cannot be built either'}"
         )
         return None
 
 
-def _build_empty(torch: Any, made: Plan, kind: Any) -> Any:
+def _build_empty(torch: Any, made: ModelPlan, kind: Any) -> Any:
     """For fake tensors, where the initialisation asks for values: build on meta, which has none to initialise."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
@@ -181,10 +181,10 @@ def _build_empty(torch: Any, made: Plan, kind: Any) -> Any:
     return model._apply(lambda t: torch.empty(t.shape, dtype=t.dtype, device=device))
 
 
-def _try(torch: Any, made: Plan, model: Any, tried: list[str]) -> dict[str, Recipe] | None:
+def _try(torch: Any, made: ModelPlan, model: Any, tried: list[str]) -> dict[str, InputRecipe] | None:
     """The first inputs with which the model runs."""
     kind = type(model)
-    inputs = Inputs(made.config, made.batch_size, made.sequence_length)
+    inputs = InputMaker(made.config, made.batch_size, made.sequence_length)
     said: list[str] = []
     choices = list(inputs.choices(kind))
     if not _is_fake(torch):  # where the image goes is a question of values
@@ -199,7 +199,7 @@ def _try(torch: Any, made: Plan, model: Any, tried: list[str]) -> dict[str, Reci
                 return choice
             if is_out_of_memory(problem):
                 raise
-            said.append(f"{', '.join(choice)}: {cuts.head(configuration.say(problem), 160)}")
+            said.append(f"{', '.join(choice)}: {cuts.cut_head(configuration.one_line_of(problem), 160)}")
         else:
             torch.manual_seed(0)
             return choice

@@ -29,7 +29,7 @@ UNSHOWN = frozenset(
 """Keys of a configuration that size nothing."""
 
 
-def load() -> Any:
+def load_transformers() -> Any:
     """Import transformers so that it asks the network for nothing."""
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -45,7 +45,7 @@ def load() -> Any:
     return library
 
 
-def make(library: Any, place: str, name: str, knobs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def make_configuration(library: Any, place: str, name: str, knobs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The configuration of a type, or of a file, with the knobs that are its own, and the words that it was made from.
 
     BadTarget says what is wrong.
@@ -56,10 +56,10 @@ def make(library: Any, place: str, name: str, knobs: dict[str, Any]) -> tuple[An
         where = f"{place}: " if place else ""
         raise NoSuchTarget(
             f"{where}transformers {library.__version__} of {sys.executable} has no model type {name!r}; "
-            f"{core_knobs.near(name, library.CONFIG_MAPPING.keys())}reprokit models hf: lists them all"
+            f"{core_knobs.nearest_names(name, library.CONFIG_MAPPING.keys())}reprokit models hf: lists them all"
         )
     kind = library.CONFIG_MAPPING[name]
-    usual = build(kind, base, name)
+    usual = build_from(kind, base, name)
     changed = dict(base)
     named = {n: v for n, v in knobs.items() if n not in OF_INPUTS}
     for path, value in _layers(usual, name, knobs.get("layers")):
@@ -72,35 +72,35 @@ def make(library: Any, place: str, name: str, knobs: dict[str, Any]) -> tuple[An
                 f"--set {knob}={json.dumps(value)}: {name} has {json.dumps(old, default=str)} there, which is {_a(old)}"
             )
         _put(changed, usual, path, value, [])
-    config = build(kind, changed, name) if changed != base else usual
+    config = build_from(kind, changed, name) if changed != base else usual
     if not any(n.split(".")[-1] == "use_cache" for n in named):
-        for _, part in parts(config):  # the graph is one forward pass, not the first step of a generation
+        for _, part in parts_of(config):  # the graph is one forward pass, not the first step of a generation
             if getattr(part, "use_cache", None):
                 part.use_cache = False
     return config, changed
 
 
-def parts(config: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def parts_of(config: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """A configuration and those inside it, such as ``text_config``."""
     yield path, config
     for key, value in vars(config).items():
         if hasattr(value, "model_type") and hasattr(value, "to_dict") and not key.startswith("_"):
-            yield from parts(value, (*path, key))
+            yield from parts_of(value, (*path, key))
 
 
 def layer_fields(config: Any) -> dict[str, Any]:
     """Which fields ``--layers`` sets, with their values."""
     return {
         ".".join((*path, n)): value
-        for path, part in parts(config)
+        for path, part in parts_of(config)
         for n in LAYERS
-        if _is_count(value := fields(part).get(n))
+        if _is_count(value := fields_of(part).get(n))
     }
 
 
-def fields(config: Any) -> dict[str, Any]:
+def fields_of(config: Any) -> dict[str, Any]:
     """The fields of one configuration, without those inside it."""
-    inside = {path[0] for path, _ in parts(config) if path}
+    inside = {path[0] for path, _ in parts_of(config) if path}
     return {k: v for k, v in config.to_dict().items() if k not in UNSHOWN and k not in inside}
 
 
@@ -121,19 +121,19 @@ def _read(place: str) -> dict[str, Any]:
     return told
 
 
-def build(kind: Any, told: dict[str, Any], name: str) -> Any:
+def build_from(kind: Any, told: dict[str, Any], name: str) -> Any:
     """Make a configuration of ``kind``; what it refuses is one line."""
     try:
         return kind.from_dict(dict(told)) if told else kind()
     except Exception as problem:
-        raise BadTarget(f"the configuration of {name} cannot be made: {say(problem)}") from problem
+        raise BadTarget(f"the configuration of {name} cannot be made: {one_line_of(problem)}") from problem
 
 
-def say(problem: BaseException) -> str:
+def one_line_of(problem: BaseException) -> str:
     """An error of the library in one line; one that wanted the network says that."""
-    text = cuts.head(" ".join(str(problem).split()), 300)
+    text = cuts.cut_head(" ".join(str(problem).split()), 300)
     if "offline" in text.lower() or type(problem).__name__ in ("LocalEntryNotFoundError", "OfflineModeIsEnabled"):
-        return f"it wants something from the network, which reprokit never asks ({type(problem).__name__}: {cuts.head(text, 120)})"
+        return f"it wants something from the network, which reprokit never asks ({type(problem).__name__}: {cuts.cut_head(text, 120)})"
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
@@ -152,12 +152,12 @@ def _path(usual: Any, name: str, knob: str) -> tuple[str, ...]:
     path = tuple(knob.split("."))
     if _has(usual, path):
         return path
-    below = [(*at, *path) for at, part in parts(usual) if at and _has(part, path)]
+    below = [(*at, *path) for at, part in parts_of(usual) if at and _has(part, path)]
     if len(below) == 1:
         return below[0]
-    known = [".".join((*at, n)) for at, part in parts(usual) for n in (*fields(part), *part.attribute_map)]
+    known = [".".join((*at, n)) for at, part in parts_of(usual) for n in (*fields_of(part), *part.attribute_map)]
     said = f"it is in {' and in '.join('.'.join(b) for b in below)}; name one" if below else ""
-    hint = said or f"{core_knobs.near(knob, known)}reprokit models hf:{name} lists them"
+    hint = said or f"{core_knobs.nearest_names(knob, known)}reprokit models hf:{name} lists them"
     raise BadTarget(f"the configuration of {name} has no {knob!r}; {hint}")
 
 

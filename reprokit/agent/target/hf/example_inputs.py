@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .configuration import parts
+from .configuration import parts_of
 
 BATCH_SIZE = 2
 """Not 1, which the compiler would treat as a special case."""
@@ -21,7 +21,7 @@ LONGEST_AUDIO = 16_000
 
 
 @dataclass(frozen=True)
-class Recipe:
+class InputRecipe:
     """How one input is made, so that it can be made again in a script."""
 
     function: str
@@ -54,18 +54,18 @@ class Recipe:
         return f"torch.{self.function}({shape}{', dtype=torch.long' if self.dtype else ''})"
 
 
-class Inputs:
+class InputMaker:
     """Makes recipes for the parameters of one model's forward method."""
 
     def __init__(self, config: Any, batch_size: int | None, sequence_length: int | None) -> None:
         self._config = config
-        self._parts = dict(parts(config))
+        self._parts = dict(parts_of(config))
         self.batch = batch_size or BATCH_SIZE
         limit = self._number("text", "max_position_embeddings", "max_target_positions", "n_positions", "seq_length")
         # some configurations keep two positions for padding
         self.length = sequence_length or min(SEQUENCE_LENGTH, max(1, (limit or 1 << 20) - 2))
 
-    def choices(self, kind: Any) -> Iterator[dict[str, Recipe]]:
+    def choices(self, kind: Any) -> Iterator[dict[str, InputRecipe]]:
         """Sets of inputs for a class of model, in the order in which they are tried."""
         taken = inspect.signature(kind.forward).parameters
         needed = [n for n, p in taken.items() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD][1:]
@@ -87,7 +87,7 @@ class Inputs:
             if made and all(n in made for n in needed):
                 yield made
 
-    def with_image(self, torch: Any, model: Any) -> dict[str, Recipe] | None:
+    def with_image(self, torch: Any, model: Any) -> dict[str, InputRecipe] | None:
         """Text with an image in it, where the model says how many tokens the features of one take."""
         token = self._number("", "image_token_id", "image_token_index")
         names = inspect.signature(type(model).forward).parameters
@@ -110,26 +110,26 @@ class Inputs:
         needed = [n for n, p in taken if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
         return [n for n in needed if self.recipe(n, kind) is None]
 
-    def recipe(self, name: str, kind: Any) -> Recipe | None:
+    def recipe(self, name: str, kind: Any) -> InputRecipe | None:
         """One input by the name of its parameter; None for a name that says nothing."""
-        makers: dict[str, Callable[[], Recipe | None]] = {
+        makers: dict[str, Callable[[], InputRecipe | None]] = {
             "pixel_values": lambda: self._images(kind),
             "pixel_values_videos": self._video,
             "input_values": self._waveform,
             "input_features": self._spectrogram,
             "input_ids": self._tokens,
             "decoder_input_ids": self._tokens,
-            "attention_mask": lambda: Recipe("ones", (self.batch, self.length), dtype="long"),
-            "decoder_attention_mask": lambda: Recipe("ones", (self.batch, self.length), dtype="long"),
-            "token_type_ids": lambda: Recipe("zeros", (self.batch, self.length), dtype="long"),
-            "bbox": lambda: Recipe("zeros", (self.batch, self.length, 4), dtype="long"),
+            "attention_mask": lambda: InputRecipe("ones", (self.batch, self.length), dtype="long"),
+            "decoder_attention_mask": lambda: InputRecipe("ones", (self.batch, self.length), dtype="long"),
+            "token_type_ids": lambda: InputRecipe("zeros", (self.batch, self.length), dtype="long"),
+            "bbox": lambda: InputRecipe("zeros", (self.batch, self.length, 4), dtype="long"),
             "inputs_embeds": self._embeddings,
             "hidden_states": self._embeddings,
             "past_values": self._series,
         }
         return makers[name]() if name in makers else None
 
-    def _tokens(self) -> Recipe | None:
+    def _tokens(self) -> InputRecipe | None:
         vocabulary = self._number("text", "vocab_size", "decoder_vocab_size", "codebook_size")
         if not vocabulary:
             return None
@@ -142,13 +142,13 @@ class Inputs:
         if inner:
             edges = [low - 1, *sorted(inner), high]
             low, high = max(((a + 1, b) for a, b in itertools.pairwise(edges)), key=lambda e: e[1] - e[0])
-        return Recipe("randint", (self.batch, self.length), high, low)
+        return InputRecipe("randint", (self.batch, self.length), high, low)
 
-    def _embeddings(self) -> Recipe | None:
+    def _embeddings(self) -> InputRecipe | None:
         size = self._number("text", "hidden_size", "d_model", "n_embd", "dim")
-        return Recipe("randn", (self.batch, self.length, size)) if size else None
+        return InputRecipe("randn", (self.batch, self.length, size)) if size else None
 
-    def _images(self, kind: Any) -> Recipe | None:
+    def _images(self, kind: Any) -> InputRecipe | None:
         size = self._get("vision", "image_size", "img_size", "input_size", "crop_size")
         if isinstance(size, dict):
             size = [size.get("height", 224), size.get("width", 224)]
@@ -158,35 +158,37 @@ class Inputs:
             size = [int(size or 224)] * 2
         channels = self._number("vision", "num_channels", "in_channels", "in_chans", "num_input_channels") or 3
         if frames := self._number("vision", "num_frames", "frames_per_clip"):
-            return Recipe("randn", (self.batch, frames, channels, *size))
-        return Recipe("randn", (self.batch, channels, *size))
+            return InputRecipe("randn", (self.batch, frames, channels, *size))
+        return InputRecipe("randn", (self.batch, channels, *size))
 
-    def _video(self) -> Recipe | None:
+    def _video(self) -> InputRecipe | None:
         image = self._images(None)
         if image is None or len(image.shape) == 5:
             return image
-        return Recipe("randn", (self.batch, 2 * (self._number("vision", "temporal_patch_size") or 1), *image.shape[1:]))
+        return InputRecipe(
+            "randn", (self.batch, 2 * (self._number("vision", "temporal_patch_size") or 1), *image.shape[1:])
+        )
 
-    def _waveform(self) -> Recipe | None:
+    def _waveform(self) -> InputRecipe | None:
         bins, longest = self._number("audio", "num_mel_bins"), self._number("audio", "max_length")
         if bins and longest:
-            return Recipe("randn", (self.batch, longest, bins))
+            return InputRecipe("randn", (self.batch, longest, bins))
         channels = self._number("audio", "audio_channels", "n_channels")
         shape = (channels, LONGEST_AUDIO) if channels else (LONGEST_AUDIO,)
-        return Recipe("randn", (self.batch, *shape))
+        return InputRecipe("randn", (self.batch, *shape))
 
-    def _spectrogram(self) -> Recipe | None:
+    def _spectrogram(self) -> InputRecipe | None:
         bins = self._number("audio", "num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "n_mels")
         if not bins:
             return None
         longest = self._number("audio", "max_source_positions")
         if self._number("audio", "num_mel_bins") and longest:
-            return Recipe("randn", (self.batch, bins, 2 * longest))  # two convolutions, the second of stride 2
-        return Recipe("randn", (self.batch, 4 * self.length, bins))
+            return InputRecipe("randn", (self.batch, bins, 2 * longest))  # two convolutions, the second of stride 2
+        return InputRecipe("randn", (self.batch, 4 * self.length, bins))
 
-    def _series(self) -> Recipe | None:
+    def _series(self) -> InputRecipe | None:
         length, channels = self._number("", "context_length"), self._number("", "num_input_channels", "input_size")
-        return Recipe("randn", (self.batch, length, channels or 1)) if length else None
+        return InputRecipe("randn", (self.batch, length, channels or 1)) if length else None
 
     def _number(self, kind: str, *names: str) -> int | None:
         value = self._get(kind, *names)

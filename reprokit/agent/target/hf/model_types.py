@@ -11,7 +11,7 @@ from ....core.shared.errors import BadTarget
 from . import build_model, configuration
 
 
-def answer(spec: dict[str, Any]) -> dict[str, Any]:
+def answer_models(spec: dict[str, Any]) -> dict[str, Any]:
     """All model types, or one with its knobs; what is wrong stands under ``refused``."""
     if sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
         del sys.path[0]  # -m put the working directory there
@@ -23,9 +23,9 @@ def answer(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ask(place: str, name: str) -> dict[str, Any]:
-    library = configuration.load()
+    library = configuration.load_transformers()
     if not place and not name:
-        return {"transformers": library.__version__, "types": build_model.types(library)}
+        return {"transformers": library.__version__, "types": build_model.model_types_of(library)}
     import torch
 
-    return build_model.about(torch, build_model.plan(library, place, name, {}))
+    return build_model.about_model(torch, build_model.plan_model(library, place, name, {}))

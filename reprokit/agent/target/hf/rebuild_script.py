@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import configuration
-from .example_inputs import Inputs, Recipe
+from .example_inputs import InputMaker, InputRecipe
 
 SIZES = (
     "vocab_size hidden_size d_model n_embd intermediate_size d_ff ffn_dim encoder_ffn_dim decoder_ffn_dim "
@@ -16,11 +16,11 @@ SIZES = (
 UNTOLD = ("_name_or_path", "transformers_version", "auto_map", "model_type")
 
 
-def write(
-    config: Any, told: dict[str, Any], kind: Any, recipes: dict[str, Recipe], inputs: Inputs
+def write_script(
+    config: Any, told: dict[str, Any], kind: Any, recipes: dict[str, InputRecipe], inputs: InputMaker
 ) -> tuple[str, dict[str, Any]]:
     """Source text with a factory ``make``, and the arguments that it is called with."""
-    usual = configuration.fields(config)
+    usual = configuration.fields_of(config)
     kept = {k: v for k, v in told.items() if k not in UNTOLD}
     sizes = {
         n: usual[n]
@@ -35,7 +35,7 @@ def write(
     made = f"{name}.from_dict({{{told_again}**sizes}})" if fixed else f"{name}(**sizes)"
     rows = ["import torch", f"from transformers import {name}, {kind.__name__}", "", ""]
     rows += ["def make(batch_size, sequence_length, **sizes):", f"    config = {made}"]
-    for path, part in configuration.parts(config):
+    for path, part in configuration.parts_of(config):
         if getattr(part, "use_cache", None) is False:
             rows.append(f"    {'.'.join(('config', *path))}.use_cache = False")
     given = ", ".join(f'"{n}": {r.text(inputs.length)}' for n, r in recipes.items())

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from reprokit.core.judge.hangs.thread_facts import TABLE, Facts, growth_per_s, holds, is_growing, is_service
-from reprokit.core.judge.hangs.thread_facts import of_thread as facts_of
+from reprokit.core.judge.hangs.thread_facts import TABLE, ThreadFacts, growth_per_s, is_growing, is_service, rule_holds
+from reprokit.core.judge.hangs.thread_facts import facts_of_thread as facts_of
 from reprokit.core.judge.stacks import frames as fr
-from reprokit.core.judge.stacks.recent_dumps import place, stacks_of, threads_of
+from reprokit.core.judge.stacks.recent_dumps import stack_place, stacks_of, threads_of
 from reprokit.core.records.dumps import ThreadStack
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -37,7 +37,7 @@ class Cause:
     """What was followed on the way, outermost first: who waits for whom."""
 
 
-def explain(verdict: Verdict) -> str:
+def explain_cause(verdict: Verdict) -> str:
     """The line that says what the cause of a hang means; what was merely at work when a deadline came needs none."""
     return EXPLAIN.get(verdict.cause or "", "") if verdict.kind == "hang" else ""
 
@@ -47,7 +47,7 @@ def explain_also(verdict: Verdict) -> list[str]:
     return [f"{name}: {EXPLAIN.get(name, '')}" for name in verdict.also]
 
 
-def diagnose(seen: Observation) -> Cause:
+def diagnose_hang(seen: Observation) -> Cause:
     """Give the cause of the thread whose story is told; ``unknown`` says what is known."""
     if seen.main_pid is None:
         return Cause("unknown", "no process could be asked")
@@ -63,10 +63,10 @@ def _of_process(seen: Observation, pid: int, tid: int, asked: set[int]) -> Cause
     return _of_thread(seen, facts_of(seen, process, thread), asked)
 
 
-def _of_thread(seen: Observation, facts: Facts, asked: set[int]) -> Cause:
+def _of_thread(seen: Observation, facts: ThreadFacts, asked: set[int]) -> Cause:
     also: tuple[str, ...] = ()
     for rule in TABLE["rules"]:
-        if not holds(rule["when"], facts):
+        if not rule_holds(rule["when"], facts):
             continue
         name = rule["cause"]
         if name == "memory-runaway":
@@ -87,7 +87,7 @@ def _of_thread(seen: Observation, facts: Facts, asked: set[int]) -> Cause:
     return Cause("unknown", _known(facts))
 
 
-def _follow_child(seen: Observation, facts: Facts, asked: set[int]) -> Cause | None:
+def _follow_child(seen: Observation, facts: ThreadFacts, asked: set[int]) -> Cause | None:
     children = [c for c in seen.evidence.children(facts.process.pid) if "compile_worker" not in c.command]
     told = {int(n) for n in re.findall(r"\bprocess (\d+)", facts.thread.waits_for)}  # at a pipe's other end
     named = [c for c in children if c.pid == facts.thread.waits_for_pid or c.pid in told]
@@ -128,7 +128,7 @@ def _child_cause(seen: Observation, child: ProcessState, prefix: str, where: str
 _IS_POOL = re.compile(r"torch/_inductor/(async_compile|codecache|compile_worker/.*)\.py")
 
 
-def _follow_worker(seen: Observation, facts: Facts, asked: set[int]) -> Cause | None:
+def _follow_worker(seen: Observation, facts: ThreadFacts, asked: set[int]) -> Cause | None:
     sidecar = next((c for c in seen.evidence.children(facts.process.pid) if "compile_worker" in c.command), None)
     if sidecar is None:
         return None
@@ -151,7 +151,7 @@ def _follow_worker(seen: Observation, facts: Facts, asked: set[int]) -> Cause | 
             found = _child_cause(seen, below[-1], "compile-worker-child", f"by compile worker {worker.pid}")
             return replace(found, path=path + found.path)
         if has_job or is_busy:
-            at = place(stack)
+            at = stack_place(stack)
             how, said = ("busy", "burns a processor") if is_busy else ("stuck", "has a job and does nothing")
             return Cause(f"compile-worker-{how}", f"worker {worker.pid} {said} at {at}", (), path)
     if any(_IS_POOL.fullmatch(f.file) for f in facts.frames[:8]):
@@ -162,7 +162,7 @@ def _follow_worker(seen: Observation, facts: Facts, asked: set[int]) -> Cause | 
     return None
 
 
-def _follow_thread(seen: Observation, facts: Facts, asked: set[int]) -> Cause | None:
+def _follow_thread(seen: Observation, facts: ThreadFacts, asked: set[int]) -> Cause | None:
     """The cause of a busy or deadlocked thread of this process is the cause; else it is a plain wait."""
     dumps = threads_of(seen, facts.process.pid)
     others = [t for t in (dumps[-1] if dumps else []) if t.tid and t.tid != facts.thread.tid and not is_service(t)]
@@ -179,16 +179,16 @@ def _follow_thread(seen: Observation, facts: Facts, asked: set[int]) -> Cause | 
         if is_busy or (len(others) == 1 and theirs.name not in ("thread-wait", "sleep", "unknown")):
             path = (f"the thread at work waits at {facts.top} for thread {other.thread}", *theirs.path)
             return replace(theirs, path=path)
-    files = {f.file for t in (dumps[-1] if dumps else []) for f in fr.normalise(t.frames)}
+    files = {f.file for t in (dumps[-1] if dumps else []) for f in fr.normalise_frames(t.frames)}
     if files & {"<stdlib>/concurrent/futures/process.py", "<stdlib>/multiprocessing/pool.py"}:
         pool = [c for c in seen.evidence.children(facts.process.pid) if "resource_tracker" not in c.command]
         if pool := [c for c in pool if "compile_worker" not in c.command]:
             return _child_cause(seen, max(pool, key=lambda c: c.want or 0.0), "child", f"at {facts.top}")
-    doing = "; ".join(f"{t.thread} at {place(t.frames)}" for t in others[:5])
+    doing = "; ".join(f"{t.thread} at {stack_place(t.frames)}" for t in others[:5])
     return Cause("thread-wait", f"waits at {facts.top}; other threads: {doing or 'none that works'}")
 
 
-def _detail(seen: Observation, name: str, facts: Facts) -> str:
+def _detail(seen: Observation, name: str, facts: ThreadFacts) -> str:
     thread, top = facts.thread, facts.top
     share = f"{thread.want:.0%} of a processor" if thread.want is not None else "a processor"
     if name == "python-loop" and facts.endless:
@@ -196,8 +196,8 @@ def _detail(seen: Observation, name: str, facts: Facts) -> str:
         return f"Dynamo unrolls a loop: the user line {seen.endless_line} was traced {seen.endless_count} times so far{pace}"
     if name == "lock-deadlock":
         others = _other_threads(seen, facts)
-        blocked = [f"thread {t.thread} waits at {place(t.frames)}" for t, is_blocked in others if is_blocked]
-        free = [f"thread {t.thread} is at {place(t.frames)}" for t, is_blocked in others if not is_blocked]
+        blocked = [f"thread {t.thread} waits at {stack_place(t.frames)}" for t, is_blocked in others if is_blocked]
+        free = [f"thread {t.thread} is at {stack_place(t.frames)}" for t, is_blocked in others if not is_blocked]
         nobody = "no other Python thread is there: its owner is gone or is this thread itself"
         return f"waits for a lock at {top}; {'; '.join([*blocked, *free][:5]) or nobody}"
     if name == "file-lock":
@@ -231,7 +231,7 @@ def _detail(seen: Observation, name: str, facts: Facts) -> str:
     return f"at {top}"
 
 
-def _follow_lock(seen: Observation, facts: Facts, asked: set[int]) -> Cause | None:
+def _follow_lock(seen: Observation, facts: ThreadFacts, asked: set[int]) -> Cause | None:
     """The only other thread runs: it may hold the lock, and what it does is the cause."""
     others = _other_threads(seen, facts)
     states = {t.tid: t for t in facts.process.threads}
@@ -245,7 +245,7 @@ def _follow_lock(seen: Observation, facts: Facts, asked: set[int]) -> Cause | No
     return replace(theirs, path=path)
 
 
-def _other_threads(seen: Observation, facts: Facts) -> list[tuple[ThreadStack, bool]]:
+def _other_threads(seen: Observation, facts: ThreadFacts) -> list[tuple[ThreadStack, bool]]:
     """The other Python threads of the process that do more than serve, and whether each waits for a lock too."""
     dumps = threads_of(seen, facts.process.pid)
     waiting = {t.tid for t in facts.process.threads if t.syscall in ("futex", "") and (t.want or 0.0) < BUSY_SHARE}
@@ -253,7 +253,7 @@ def _other_threads(seen: Observation, facts: Facts) -> list[tuple[ThreadStack, b
     return [(t, t.tid in waiting) for t in others]
 
 
-def _known(facts: Facts) -> str:
+def _known(facts: ThreadFacts) -> str:
     thread = facts.thread
     parts = [f"states {facts.states or 'unknown'}"]
     if thread.want is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprokit.core.judge.stacks import frames as fr
-from reprokit.core.judge.stacks.recent_dumps import place, recent, stacks_of, threads_of
+from reprokit.core.judge.stacks.recent_dumps import only_recent, stack_place, stacks_of, threads_of
 from reprokit.core.records.dumps import Frame, ThreadStack
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import BUSY_SHARE, PYTHON, ProcessState, ThreadState
@@ -30,7 +30,7 @@ LEAST_HISTORY_CPU_S = 4.0
 
 
 @dataclass
-class Facts:
+class ThreadFacts:
     """The answers for one thread."""
 
     process: ProcessState
@@ -53,7 +53,7 @@ class Facts:
     @property
     def top(self) -> str:
         """Where it stands, for a sentence."""
-        return place(self.raw)
+        return stack_place(self.raw)
 
 
 def is_growing(memory: Sequence[tuple[float, int, float]]) -> bool:
@@ -70,11 +70,11 @@ def is_growing(memory: Sequence[tuple[float, int, float]]) -> bool:
     return is_long and is_steady and total > LEAST_GROWTH_BYTES
 
 
-def of_thread(seen: Observation, process: ProcessState, thread: ThreadState) -> Facts:
+def facts_of_thread(seen: Observation, process: ProcessState, thread: ThreadState) -> ThreadFacts:
     """Gather the facts of one thread from the evidence and the dumps."""
-    seen = recent(seen)
+    seen = only_recent(seen)
     told = stacks_of(seen, process.pid, thread.tid)
-    stacks = [fr.normalise(frames) for frames in told]
+    stacks = [fr.normalise_frames(frames) for frames in told]
     is_main = thread.tid == process.pid
     dumps = threads_of(seen, process.pid)
     pythons = {t.tid for threads in dumps for t in threads} | {thread.tid}
@@ -84,7 +84,7 @@ def of_thread(seen: Observation, process: ProcessState, thread: ThreadState) -> 
     states = process.states if process.is_stopped else thread.states or process.states
     lines = seen.evidence.generated_lines or {}
     is_story = (process.pid, thread.tid) == (seen.main_pid, seen.working_tid or seen.main_pid)
-    return Facts(
+    return ThreadFacts(
         process=process,
         thread=thread,
         frames=stacks[-1] if stacks else (),
@@ -103,7 +103,9 @@ def of_thread(seen: Observation, process: ProcessState, thread: ThreadState) -> 
 
 def is_service(thread: ThreadStack) -> bool:
     """A thread that only serves: our heartbeat, idle pool workers, monitors."""
-    frames = [f for f in fr.normalise(thread.frames) if not f.file.startswith(("<stdlib>/threading", "<frozen>"))]
+    frames = [
+        f for f in fr.normalise_frames(thread.frames) if not f.file.startswith(("<stdlib>/threading", "<frozen>"))
+    ]
     for rule in TABLE["service"]:
         for frame in frames[:1] if rule.get("innermost") else frames:
             if _is_frame(rule, frame):
@@ -124,7 +126,7 @@ def _is_python_code(native: tuple[str, ...]) -> bool:
     return native[-1:] == (PYTHON,) and all(_WAITS_FOR_GIL.fullmatch(name) for name in native[:-1])
 
 
-def holds(when: dict[str, Any], facts: Facts) -> bool:
+def rule_holds(when: dict[str, Any], facts: ThreadFacts) -> bool:
     """Whether all conditions of a rule hold; the table says what each means."""
     native = facts.thread.native
     checks: dict[str, Callable[[Any], bool]] = {

@@ -14,8 +14,8 @@ from reprokit.core.judge.hangs import hang_causes
 from reprokit.core.judge.hangs.thread_facts import is_service
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import location, phases
-from reprokit.core.judge.stacks.main_process import Teller
-from reprokit.core.judge.stacks.recent_dumps import place, recent, threads_of
+from reprokit.core.judge.stacks.main_process import MainProcess
+from reprokit.core.judge.stacks.recent_dumps import only_recent, stack_place, threads_of
 from reprokit.core.records.dumps import ThreadStack
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import BUSY_SHARE, ThreadState
@@ -35,7 +35,7 @@ _WAITS = (
 _WITHIN = 4
 
 
-def classify(seen: Observation, others: Sequence[Teller] = ()) -> Stall:
+def classify_stall(seen: Observation, others: Sequence[MainProcess] = ()) -> Stall:
     """Classify the process ``seen.main_pid``, and with it the other instrumented processes of the program.
 
     One that is inside the compiler decides. The caller fills in when the stall began and how long it is.
@@ -63,8 +63,8 @@ def is_running(seen: Observation) -> bool:
 
 
 def _stall(state: str, seen: Observation) -> Stall:
-    phase, _ = location.at_work(seen)
-    cause = hang_causes.diagnose(seen)
+    phase, _ = location.phase_at_work(seen)
+    cause = hang_causes.diagnose_hang(seen)
     thread = _working_thread(seen)
     stack = tuple(f"{f.file}:{f.line} in {f.function}" for f in thread.frames[:MOST_FRAMES]) if thread else ()
     return Stall(state, phase or "", cause.name, cause.detail, stack)
@@ -76,30 +76,30 @@ def _working_thread(seen: Observation) -> ThreadStack | None:
 
 
 def _is_inside(seen: Observation, is_first: bool) -> bool:
-    named = phases.of_events(seen.open_events)
+    named = phases.phase_of_events(seen.open_events)
     if named and named[0] in phases.COMPILE_PHASES:
         return True
     pid = seen.main_pid or 0
-    if any(_is_compiled(thread) for threads in threads_of(recent(seen), pid)[-1:] for thread in threads):
+    if any(_is_compiled(thread) for threads in threads_of(only_recent(seen), pid)[-1:] for thread in threads):
         return True
     if not is_first:  # an idle compile worker has the compiler's frames on its stack, and no compile open
         return False
-    phase, _ = location.at_work(seen)
+    phase, _ = location.phase_at_work(seen)
     return (
         phase in phases.COMPILE_PHASES
         or phase == "kernel-run"
-        or hang_causes.diagnose(seen).name.startswith("compile-worker")
+        or hang_causes.diagnose_hang(seen).name.startswith("compile-worker")
     )
 
 
 def _is_compiled(thread: ThreadStack) -> bool:
-    return not is_service(thread) and any(fr.enters_compiled(f) for f in fr.normalise(thread.frames))
+    return not is_service(thread) and any(fr.enters_compiled(f) for f in fr.normalise_frames(thread.frames))
 
 
 def _idle_threads(seen: Observation, pid: int) -> tuple[str, ...] | None:
     """What each Python thread of ``pid`` waits in; None where one does something else, or where nobody can tell."""
     process = seen.evidence.process(pid)
-    threads = next(iter(threads_of(recent(seen), pid)[-1:]), None)
+    threads = next(iter(threads_of(only_recent(seen), pid)[-1:]), None)
     if process is None or not threads or process.is_stopped:
         return None
     states = {t.tid: t for t in process.threads}
@@ -111,7 +111,7 @@ def _idle_threads(seen: Observation, pid: int) -> tuple[str, ...] | None:
         how = _waits_in(thread, state) if state is not None else ""
         if not how:
             return None
-        found.append(f"thread {thread.thread} waits in {how} at {place(thread.frames)}")
+        found.append(f"thread {thread.thread} waits in {how} at {stack_place(thread.frames)}")
     return tuple(found)
 
 
@@ -126,7 +126,7 @@ def _waits_in(thread: ThreadStack, state: ThreadState) -> str:
     if state.syscall not in ("futex", ""):
         return ""
     files, functions = _WAITS
-    for frame in fr.normalise(thread.frames)[:_WITHIN]:
+    for frame in fr.normalise_frames(thread.frames)[:_WITHIN]:
         if files.fullmatch(frame.file) and functions.fullmatch(frame.function.rsplit(".", 1)[-1]):
             return frame.function
     return ""

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reprokit.core.judge.stacks import frames as fr
-from reprokit.core.judge.stacks.evidence import blamed, fatal, stacks_by_tool
-from reprokit.core.judge.stacks.recent_dumps import recent
+from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, stacks_by_tool
+from reprokit.core.judge.stacks.recent_dumps import only_recent
 from reprokit.core.records.dumps import Frame
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.shared.operators import is_torchs
+from reprokit.core.shared.operators import is_torch_namespace
 
 _LIBRARIES = frozenset(
     "sympy mpmath networkx jinja2 markupsafe filelock fsspec numpy optree psutil setuptools pkg_resources typing_extensions"
@@ -35,7 +35,7 @@ _OPERATOR = re.compile(r"`(?P<space>\w+)::(?P<name>\w+)`")
 
 
 @dataclass(frozen=True)
-class Place:
+class CodePlace:
     """A line of code that is not torch's."""
 
     at: str
@@ -45,25 +45,25 @@ class Place:
     @property
     def package(self) -> str:
         """The installed package that it belongs to; empty for the user's own files."""
-        return package(self.at)
+        return package_of(self.at)
 
     @property
     def words(self) -> str:
         """``your own code at FILE:LINE``, or ``NAME (third-party package), at FILE:LINE``."""
-        return words(self.at)
+        return words_for(self.at)
 
 
-def package(place: str) -> str:
+def package_of(place: str) -> str:
     """The installed third-party package that a ``FILE:LINE`` belongs to; empty for any other file."""
     file = fr.normalise_file(place.rpartition(":")[0] or place)
     return "" if file.startswith(("<", "torch/", "triton/")) else file.partition("/")[0].removesuffix(".py")
 
 
-def words(place: str) -> str:
+def words_for(place: str) -> str:
     """Whose code a ``FILE:LINE`` is, as the end of ``the failure is in``."""
     if not place:
         return "your own code"
-    name = package(place)
+    name = package_of(place)
     return f"{name} (third-party package), at {place}" if name else f"your own code at {place}"
 
 
@@ -87,15 +87,15 @@ def _roots(frames: Sequence[Frame]) -> list[str]:
     return [file.removesuffix(normal) for file, normal in named if normal.startswith("torch/") and normal != file]
 
 
-def called_by_compiler(frames: Sequence[Frame]) -> Place | None:
+def called_by_compiler(frames: Sequence[Frame]) -> CodePlace | None:
     """The code that is not torch's, and in which a stack ends although the compiler called it.
 
     ``frames`` are innermost first, with the files as the tool gave them. None where the innermost frame that says
     anything is the compiler's, or where nothing of the compiler is further out.
     """
-    found: Place | None = None
+    found: CodePlace | None = None
     roots = _roots(frames)
-    for raw, frame in zip(frames, fr.normalise(frames), strict=True):
+    for raw, frame in zip(frames, fr.normalise_frames(frames), strict=True):
         if fr.RULES.is_sentinel(frame):
             if found is not None and frame.function.endswith("_fn"):
                 continue  # how torch calls the kernel of a custom operator
@@ -105,40 +105,40 @@ def called_by_compiler(frames: Sequence[Frame]) -> Place | None:
         if found is not None or raw.function == "<torn>":
             continue
         if is_own(raw.file, roots):
-            found = Place(f"{raw.file}:{raw.line}", raw.function)
+            found = CodePlace(f"{raw.file}:{raw.line}", raw.function)
         elif frame.file.startswith("torch/") and not _CALLED_BY_ANYONE.fullmatch(frame.file):
             return None
     return None
 
 
-def innermost(frames: Sequence[Frame]) -> Place | None:
+def innermost_own(frames: Sequence[Frame]) -> CodePlace | None:
     """The innermost line of a stack that is not Python's, torch's or a library's, with whatever caller."""
     roots = _roots(frames)
     raw = next((f for f in frames if is_own(f.file, roots)), None)
-    return Place(f"{raw.file}:{raw.line}", raw.function) if raw is not None else None
+    return CodePlace(f"{raw.file}:{raw.line}", raw.function) if raw is not None else None
 
 
 def stack_of(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
     """The frames that say where a failure is, innermost first: the root exception's, the fault's, or what did not move."""
     if verdict.kind in ("hang", "slow-compile"):
-        stacks = max(stacks_by_tool(recent(seen), is_raw=True).values(), key=len, default=[])
+        stacks = max(stacks_by_tool(only_recent(seen), is_raw=True).values(), key=len, default=[])
         is_chance = verdict.kind == "slow-compile" and len(stacks) < 2  # it was seen there once
         return () if is_chance else fr.stable_part(stacks)
     if verdict.kind == "crash" or (verdict.kind == "error-in-eager" and seen.raised is None):
-        fault = fatal(seen)
+        fault = fatal_fault(seen)
         return fault.frames if fault else ()
-    raised = seen.raised if verdict.kind == "error-in-eager" else blamed(seen)
+    raised = seen.raised if verdict.kind == "error-in-eager" else blamed_exception(seen)
     if raised is None:
         return ()
-    inward = raised.chain[: raised.chain.index(fr.root(raised)) + 1]
+    inward = raised.chain[: raised.chain.index(fr.root_cause(raised)) + 1]
     return next((link.frames for link in reversed(inward) if link.frames), ())
 
 
 def custom_operator(verdict: Verdict, seen: Observation) -> str:
     """The operator that is not torch's, such as ``mylib::op``, at which the failure is; empty where it is at none."""
-    raised = blamed(seen)
-    said = fr.root(raised).message if raised is not None else ""
+    raised = blamed_exception(seen)
+    said = fr.root_cause(raised).message if raised is not None else ""
     told = _IN_OPERATOR.search(said) or _ON_FAKE.search(said)
     if verdict.kind == "wrong-result":
         told = next((m for m in reversed(list(_OPERATOR.finditer(seen.departure)))), None)
-    return f"{told['space']}::{told['name']}" if told and not is_torchs(told["space"]) else ""
+    return f"{told['space']}::{told['name']}" if told and not is_torch_namespace(told["space"]) else ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from reprokit.core.judge.responsible import ownership, simulation_gaps
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import phases
-from reprokit.core.judge.stacks.evidence import blamed
+from reprokit.core.judge.stacks.evidence import blamed_exception
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 
@@ -48,7 +48,7 @@ class Responsible:
     """The ``FILE:LINE`` in the user's own code, or the symbol, that is responsible; empty where it is not known."""
 
 
-def decide(verdict: Verdict, seen: Observation) -> Responsible:
+def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
     """Name the party that is responsible for ``verdict``; pure, so the same evidence always gets the same answer.
 
     The first question that has an answer decides.
@@ -105,7 +105,7 @@ def _without_compiler(verdict: Verdict, seen: Observation) -> Responsible | None
     if verdict.kind != "error-in-eager":
         return None
     frames = ownership.stack_of(verdict, seen)
-    place = ownership.innermost(frames)
+    place = ownership.innermost_own(frames)
     is_elsewhere = seen.raised is None and not ownership.is_own(frames[0].file) if frames else True
     if place is None or is_elsewhere:
         return Responsible("unknown", (verdict.reason,))
@@ -173,7 +173,7 @@ def _custom_operator(verdict: Verdict, seen: Observation) -> Responsible | None:
 
 
 def _driver(verdict: Verdict, seen: Observation) -> Responsible | None:
-    raised = blamed(seen)
+    raised = blamed_exception(seen)
     if seen.simulated or raised is None:
         return None
     said = next((found.group() for link in raised.chain if (found := _DRIVER.search(link.message))), "")
@@ -185,10 +185,12 @@ def _triton(verdict: Verdict, seen: Observation) -> Responsible | None:
         return Responsible("triton", ("Triton alone fails to compile the kernel.",))
     if verdict.phase not in (*phases.TRITON_STAGES, "triton-compile"):
         return None
-    inner = next((f for f in fr.normalise(ownership.stack_of(verdict, seen)) if not f.file.startswith("<")), None)
+    inner = next(
+        (f for f in fr.normalise_frames(ownership.stack_of(verdict, seen)) if not f.file.startswith("<")), None
+    )
     if inner is None or not inner.file.startswith("triton/"):
         return None
-    return Responsible("triton", (f"The failure is in {fr.show(inner)}, in phase {verdict.phase}.",))
+    return Responsible("triton", (f"The failure is in {fr.show_frame(inner)}, in phase {verdict.phase}.",))
 
 
 def _memory(verdict: Verdict, seen: Observation) -> Responsible | None:
@@ -204,10 +206,10 @@ def _outside_compiler(verdict: Verdict, seen: Observation) -> Responsible | None
     if verdict.kind != "hang" or verdict.phase in (*phases.COMPILE_PHASES, "kernel-run", "collective"):
         return None
     frames = ownership.stack_of(verdict, seen)
-    if not frames or fr.RULES.is_compiled(fr.normalise(frames)):
+    if not frames or fr.RULES.is_compiled(fr.normalise_frames(frames)):
         return None
-    place = ownership.innermost(frames)
-    significant, _ = fr.RULES.significant(fr.normalise(frames), 1)
+    place = ownership.innermost_own(frames)
+    significant, _ = fr.RULES.significant(fr.normalise_frames(frames), 1)
     if place is None or (significant and significant[0].file.startswith("torch/")):
         return Responsible("unknown", ("Nothing of the compiler is on the stack that did not move.",))
     why = f"The stack that did not move ends in {place.words}, and nothing of the compiler is on it."
@@ -216,13 +218,13 @@ def _outside_compiler(verdict: Verdict, seen: Observation) -> Responsible | None
 
 def _inside(verdict: Verdict, seen: Observation) -> str:
     """What was seen of torch, as a sentence."""
-    kept, _ = fr.RULES.significant(fr.normalise(ownership.stack_of(verdict, seen)), 1)
+    kept, _ = fr.RULES.significant(fr.normalise_frames(ownership.stack_of(verdict, seen)), 1)
     if kept and verdict.kind in ("exception", "crash", "hang"):
-        return f"The failure is in {fr.show(kept[0])}."
+        return f"The failure is in {fr.show_frame(kept[0])}."
     return verdict.reason
 
 
-def repository(verdict: Verdict) -> str:
+def repository_for(verdict: Verdict) -> str:
     """The repository where ``verdict`` can be filed; empty where it should not be filed."""
     return "" if why_not_filed(verdict) else UPSTREAM[verdict.responsible]
 
@@ -247,4 +249,4 @@ def _in_own_code(verdict: Verdict) -> str:
     place = verdict.responsible_place
     if "::" in place:
         return f"the failure is in the custom operator {place}, which is not torch's"
-    return f"the failure is in {ownership.words(place)}"
+    return f"the failure is in {ownership.words_for(place)}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from reprokit.core.judge.stacks import frames as fr
-from reprokit.core.judge.stacks.recent_dumps import recent
+from reprokit.core.judge.stacks.recent_dumps import only_recent
 from reprokit.core.records.dumps import Fault, Frame, Raised
 from reprokit.core.records.observation import Observation
 
 
-def blamed(seen: Observation) -> Raised | None:
+def blamed_exception(seen: Observation) -> Raised | None:
     """The exception that the verdict is about.
 
     A program may wrap what the compiler raised (``except Exception: raise MyError``) or fail later because of it:
@@ -22,17 +22,17 @@ def blamed(seen: Observation) -> Raised | None:
 
 def is_compilers(raised: Raised, seen: Observation) -> bool:
     """The exception came from the compiler, or from code that it made."""
-    frames = fr.normalise(f for link in raised.chain for f in link.frames)
+    frames = fr.normalise_frames(f for link in raised.chain for f in link.frames)
     return fr.RULES.is_compiled(frames) or any(is_same(raised, failure) for failure in seen.compile_failures)
 
 
 def is_same(a: Raised, b: Raised) -> bool:
     """Two hooks saw one exception."""
-    one, two = fr.root(a), fr.root(b)
+    one, two = fr.root_cause(a), fr.root_cause(b)
     return one.type == two.type and one.message[:200] == two.message[:200]
 
 
-def fatal(seen: Observation) -> Fault | None:
+def fatal_fault(seen: Observation) -> Fault | None:
     """The fatal signal's stack: of the process whose story is told, if it left one."""
     own = [f for f in seen.faults if f.frames and f.pid == seen.main_pid]
     return next(iter(own), next((f for f in seen.faults if f.frames), None))
@@ -40,7 +40,7 @@ def fatal(seen: Observation) -> Fault | None:
 
 def still_frames(seen: Observation) -> tuple[Frame, ...]:
     """The frames of the thread at work, innermost first, that did not move since the last progress."""
-    return fr.stable_part(main_stacks(recent(seen)))
+    return fr.stable_part(main_stacks(only_recent(seen)))
 
 
 def main_stacks(seen: Observation) -> list[tuple[Frame, ...]]:
@@ -62,5 +62,5 @@ def stacks_by_tool(seen: Observation, is_raw: bool = False) -> dict[str, list[tu
         ]
         if wanted:
             frames = wanted[0].frames
-            found.setdefault(dump.tool, []).append(frames if is_raw else fr.normalise(frames))
+            found.setdefault(dump.tool, []).append(frames if is_raw else fr.normalise_frames(frames))
     return found

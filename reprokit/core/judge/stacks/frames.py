@@ -49,7 +49,7 @@ def names_generated(text: str) -> bool:
     return re.search(r"/[a-z2-7]{2}/c[a-z2-7]{40,}(?:\.main)?\.(?:py|cpp)", text) is not None
 
 
-def normalise(frames: Iterable[Frame]) -> tuple[Frame, ...]:
+def normalise_frames(frames: Iterable[Frame]) -> tuple[Frame, ...]:
     """Normalise the files of ``frames``; lines are kept for people, never for identity."""
     return tuple(Frame(normalise_file(f.file), f.function, f.line) for f in frames)
 
@@ -82,11 +82,11 @@ class FrameRules:
         why: list[str] = []
         for frame in frames:
             if sentinel := _first(self._sentinels, frame):
-                why.append(f"stopped at {show(frame)}: {sentinel}")
+                why.append(f"stopped at {show_frame(frame)}: {sentinel}")
                 break
             if noise := _first(self._noise, frame):
-                why.append(f"skipped {show(frame)}: {noise}")
-            elif not (kept and show(kept[-1]) == show(frame)):
+                why.append(f"skipped {show_frame(frame)}: {noise}")
+            elif not (kept and show_frame(kept[-1]) == show_frame(frame)):
                 kept.append(frame)
                 if len(kept) == most:
                     break
@@ -121,7 +121,7 @@ def _first(rules: list[tuple[re.Pattern[str], re.Pattern[str], str]], frame: Fra
     return ""
 
 
-def show(frame: Frame) -> str:
+def show_frame(frame: Frame) -> str:
     """``torch/_inductor/loop_body.py:get_read_expr``, without the line, which moves between versions."""
     return f"{frame.file}:{frame.function.rsplit('.', 1)[-1]}"
 
@@ -129,7 +129,7 @@ def show(frame: Frame) -> str:
 RULES = FrameRules(json.loads(pkgutil.get_data(__package__, "frames.json") or b"{}"))
 
 
-def root(raised: Raised) -> Link:
+def root_cause(raised: Raised) -> Link:
     """The exception of a chain that names the bug."""
     return RULES.root(raised.chain)
 
@@ -232,7 +232,7 @@ def stable_part(stacks: Sequence[Sequence[Frame]]) -> tuple[Frame, ...]:
         return ()
     shared: list[Frame] = []
     for level in zip(*(reversed(s) for s in stacks), strict=False):
-        if len({show(f) for f in level}) > 1:
+        if len({show_frame(f) for f in level}) > 1:
             break
         shared.append(level[0])
     return tuple(reversed(shared))

@@ -9,18 +9,18 @@ from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import phases
 from reprokit.core.judge.stacks.evidence import is_same, main_stacks, stacks_by_tool, still_frames
 from reprokit.core.judge.stacks.messages import telling_line
-from reprokit.core.judge.stacks.recent_dumps import recent, stacks_of
+from reprokit.core.judge.stacks.recent_dumps import only_recent, stacks_of
 from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.records.observation import Observation
 
 
-def at_work(seen: Observation) -> tuple[str | None, tuple[str, ...]]:
+def phase_at_work(seen: Observation) -> tuple[str | None, tuple[str, ...]]:
     """The phase at work, from the stacks first and from the journal otherwise, with what says so."""
     stacks = main_stacks(seen)
-    named = phases.of_events(seen.open_events)
-    found = phases.of_frames(stacks[-1]) if stacks else None
+    named = phases.phase_of_events(seen.open_events)
+    found = phases.phase_of_frames(stacks[-1]) if stacks else None
     if found and not (named and named[0] in phases.FINE and phases.COARSE.fullmatch(found[1].file)):
-        return found[0], (f"phase {found[0]} from frame {fr.show(found[1])}",)
+        return found[0], (f"phase {found[0]} from frame {fr.show_frame(found[1])}",)
     if named:
         return named[0], (f"phase {named[0]} from open event {named[1]}",)
     if stacks:
@@ -28,35 +28,35 @@ def at_work(seen: Observation) -> tuple[str | None, tuple[str, ...]]:
     return None, ()
 
 
-def of_open_events(seen: Observation) -> str | None:
+def phase_of_open_events(seen: Observation) -> str | None:
     """The phase that the journal left open."""
-    found = phases.of_events(seen.open_events)
+    found = phases.phase_of_events(seen.open_events)
     return found[0] if found else None
 
 
-def of_exception(raised: Raised, seen: Observation) -> str | None:
+def phase_of_exception(raised: Raised, seen: Observation) -> str | None:
     """The phase in which an exception was raised, from its innermost frames that tell one."""
     for link in reversed(raised.chain):
-        found = phases.of_frames(fr.normalise(link.frames))
+        found = phases.phase_of_frames(fr.normalise_frames(link.frames))
         if found:
             return found[0]
     for other in seen.compile_failures:
         if other is not raised and is_same(raised, other):
-            return of_exception(other, Observation())
+            return phase_of_exception(other, Observation())
     # Dynamo strips its frames from what it raises to the user; its own exceptions tell all the same.
     if any(link.type.startswith("torch._dynamo.exc.") for link in raised.chain):
         return "dynamo-trace"
-    return of_open_events(seen)
+    return phase_of_open_events(seen)
 
 
 def exception_evidence(raised: Raised) -> tuple[str, ...]:
     """What a reader needs to check a verdict on an exception."""
     chain = " > ".join(link.type for link in raised.chain)
     frames: tuple[Frame, ...] = next((link.frames for link in reversed(raised.chain) if link.frames), ())
-    found = phases.of_frames(fr.normalise(frames))
-    rows = [f"exception chain: {chain}", f"message: {first_line(fr.root(raised))[:300]}"]
+    found = phases.phase_of_frames(fr.normalise_frames(frames))
+    rows = [f"exception chain: {chain}", f"message: {first_line(fr.root_cause(raised))[:300]}"]
     if found:
-        rows.append(f"phase {found[0]} from frame {fr.show(found[1])}")
+        rows.append(f"phase {found[0]} from frame {fr.show_frame(found[1])}")
     return tuple(rows)
 
 
@@ -69,7 +69,7 @@ def has_moved(seen: Observation, phase: str | None) -> bool:
     for stacks in stacks_by_tool(seen).values():
         if phase in phases.COMPILE_PHASES:
             views: list[list[object]] = [
-                [fr.show(f) for f in stack if f.file.startswith(("torch/_", "torch/fx/", "triton/"))]
+                [fr.show_frame(f) for f in stack if f.file.startswith(("torch/_", "torch/fx/", "triton/"))]
                 for stack in stacks
             ]
         else:
@@ -79,21 +79,21 @@ def has_moved(seen: Observation, phase: str | None) -> bool:
     return False
 
 
-def motion(seen: Observation) -> tuple[str, ...]:
+def motion_evidence(seen: Observation) -> tuple[str, ...]:
     """What moved between the dumps and what did not, in words."""
     rows: list[str] = []
     if seen.quiet_s is not None:
         last = f"; the last was: {seen.last_progress}" if seen.last_progress else ""
         rows.append(f"no progress for {seen.quiet_s:.1f} s (limit {seen.quiet_limit_s:.0f} s){last}")
-    stacks = main_stacks(recent(seen))
+    stacks = main_stacks(only_recent(seen))
     if len(stacks) < 2:
         return tuple(rows)
     stable = still_frames(seen)
-    inner = sorted({fr.show(s[len(s) - len(stable) - 1]) for s in stacks if len(s) > len(stable)})
+    inner = sorted({fr.show_frame(s[len(s) - len(stable) - 1]) for s in stacks if len(s) > len(stable)})
     if not inner:
         rows.append(f"over {len(stacks)} dumps nothing moved: {len(stable)} frames stayed the same")
     else:
-        under = f"under {fr.show(stable[0])}, " if stable else ""
+        under = f"under {fr.show_frame(stable[0])}, " if stable else ""
         rows.append(
             f"over {len(stacks)} dumps {len(stable)} frames stayed the same; {under}what moved: {', '.join(inner[:5])}"
         )
@@ -116,7 +116,7 @@ def how_far(seen: Observation) -> str:
     return f"so far {', '.join(parts)}" if parts else ""
 
 
-def work(seen: Observation, phase: str | None) -> dict[str, str]:
+def work_details(seen: Observation, phase: str | None) -> dict[str, str]:
     """What was at work: pass, user line, node, graph, kernel, direction; only what is known."""
     stack = next(iter(main_stacks(seen)[-1:]), ())
     found: dict[str, str] = {}
@@ -126,7 +126,7 @@ def work(seen: Observation, phase: str | None) -> dict[str, str]:
         if named:
             found["pass"] = named[-1]
         elif inner:
-            found["pass"] = fr.show(inner)
+            found["pass"] = fr.show_frame(inner)
     line = (seen.position if phase == "dynamo-trace" else "") or seen.last_line
     if phase in phases.COMPILE_PHASES and line:
         found["line"] = line
@@ -171,7 +171,7 @@ def first_line(link: Link) -> str:
     return (telling_line(link.message) or link.type)[:300]
 
 
-def doing(phase: str | None, seen: Observation, at_work: dict[str, str] | None = None) -> str:
+def doing_in_words(phase: str | None, seen: Observation, at_work: dict[str, str] | None = None) -> str:
     """``in phase lowering at node add_3``: the end of a verdict's sentence."""
     told = at_work or {}
     if "pass" in told:
@@ -184,7 +184,7 @@ def doing(phase: str | None, seen: Observation, at_work: dict[str, str] | None =
     return f"in phase {phase}{turned}{at}" if phase else f"in no phase that could be told{at}"
 
 
-def sentence(text: str) -> str:
+def as_sentence(text: str) -> str:
     """Begin with a capital letter and end with a mark."""
     text = text[0].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else text + "."

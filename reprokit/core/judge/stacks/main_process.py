@@ -12,7 +12,7 @@ PROGRESS = frozenset({"begin", "end", "progress", "graph", "graph_done", "recomp
 
 
 @dataclass(frozen=True)
-class Teller:
+class MainProcess:
     """The process whose story is told, and what it has open."""
 
     pid: int
@@ -22,27 +22,27 @@ class Teller:
     """The thread that opened them; 0 when it is the main one, or when none is open."""
 
 
-def teller(by_pid: Mapping[int, list[Event]], root_pid: int) -> Teller:
+def find_main_process(by_pid: Mapping[int, list[Event]], root_pid: int) -> MainProcess:
     """One inside the compiler, else the busiest, else the root."""
 
     def weight(pid: int) -> tuple[bool, int, bool]:
         events = by_pid[pid]
-        found = phases.of_events([str(e.get("name")) for e in open_events(events)])
+        found = phases.phase_of_events([str(e.get("name")) for e in open_events(events)])
         is_inside = found is not None and found[0] in phases.COMPILE_PHASES
         return is_inside, sum(e["ev"] in PROGRESS for e in events), pid == root_pid
 
-    return tell(by_pid, max(by_pid, key=weight, default=root_pid))
+    return describe_process(by_pid, max(by_pid, key=weight, default=root_pid))
 
 
-def tell(by_pid: Mapping[int, list[Event]], pid: int) -> Teller:
+def describe_process(by_pid: Mapping[int, list[Event]], pid: int) -> MainProcess:
     """What the process ``pid`` has open."""
     opened = open_events(by_pid.get(pid, []))
     names = tuple(str(e.get("name")) for e in opened)
-    tid = opened[-1].get("tid", 0) if opened and phases.of_events(names[-1:]) else 0
-    return Teller(pid, names, tid if tid != pid else 0)
+    tid = opened[-1].get("tid", 0) if opened and phases.phase_of_events(names[-1:]) else 0
+    return MainProcess(pid, names, tid if tid != pid else 0)
 
 
-def ranks(by_pid: Mapping[int, list[Event]]) -> dict[str, int]:
+def ranks_of_processes(by_pid: Mapping[int, list[Event]]) -> dict[str, int]:
     """Rank -> pid of its own process; what that starts inherits the variable and is not meant."""
     of_pid = {pid: e.get("rank") for pid, events in by_pid.items() for e in events if e["ev"] == "process"}
     found: dict[str, tuple[float, int]] = {}

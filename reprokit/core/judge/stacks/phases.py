@@ -134,7 +134,7 @@ _FRAMES = [(p, re.compile(f), re.compile(n)) for p, f, n in _BY_FRAME]
 _EVENTS = [(re.compile(e), p) for e, p in _BY_EVENT]
 
 
-def of_frames(frames: Iterable[Frame]) -> tuple[str, Frame] | None:
+def phase_of_frames(frames: Iterable[Frame]) -> tuple[str, Frame] | None:
     """The phase of the innermost normalised frame that tells one, and that frame."""
     importing: tuple[str, Frame] | None = None
     for frame in frames:
@@ -147,7 +147,7 @@ def of_frames(frames: Iterable[Frame]) -> tuple[str, Frame] | None:
     return importing
 
 
-def of_events(names: Sequence[str]) -> tuple[str, str] | None:
+def phase_of_events(names: Sequence[str]) -> tuple[str, str] | None:
     """The phase of the innermost open event that tells one, and that event; ``names`` is outermost first."""
     for name in reversed(names):
         for pattern, phase in _EVENTS:

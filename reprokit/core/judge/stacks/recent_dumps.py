@@ -10,7 +10,7 @@ from reprokit.core.records.dumps import Frame, ThreadStack
 from reprokit.core.records.observation import Observation
 
 
-def place(raw: Sequence[Frame]) -> str:
+def stack_place(raw: Sequence[Frame]) -> str:
     """The innermost frame that is more than machinery, as ``file:line in function``; ``raw`` is not normalised."""
     told = [(f, fr.normalise_file(f.file)) for f in raw]
     found = next((t for t in told if t[1] not in ("<frozen>", "<agent>", "<stdlib>/threading.py")), None)
@@ -21,7 +21,7 @@ def place(raw: Sequence[Frame]) -> str:
     return f"{shown}:{frame.line} in {frame.function}"
 
 
-def recent(seen: Observation, rounds: int = 3) -> Observation:
+def only_recent(seen: Observation, rounds: int = 3) -> Observation:
     """The same with only the dumps that can tell what moves: the last rounds, and of them those since the last progress.
 
     Every text that says what moved, and the signature, use these dumps and no others.

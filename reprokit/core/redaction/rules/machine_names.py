@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reprokit.core.redaction.rules.rule import Rule, rule
+from reprokit.core.redaction.rules.rule import Rule, make_rule
 from reprokit.core.redaction.rules.secret_places import MARK
 from reprokit.core.redaction.rules.torch_words import is_code
 
 
 @dataclass(frozen=True)
-class Private:
+class PrivateNames:
     """Private names and values of the machine that makes a pack."""
 
     users: tuple[str, ...] = ()
@@ -43,41 +43,43 @@ _IS_HOST = (
 """A word before the name of a person or a machine, and the sign between the two."""
 
 
-def rules(private: Private) -> list[Rule]:
+def machine_rules(private: PrivateNames) -> list[Rule]:
     """Home folders; users and hosts of this machine, wherever they are unless they are words of code; hosts by their place."""
     found: list[Rule] = []
     for home in sorted({h.rstrip("/") for h in private.homes if len(h.rstrip("/")) > 1}, key=len, reverse=True):
-        found.append(rule("home", rf"{_BEFORE_PATH}(?P<secret>{re.escape(home)})(?![\w.-])", (home.lower(),)))
+        found.append(make_rule("home", rf"{_BEFORE_PATH}(?P<secret>{re.escape(home)})(?![\w.-])", (home.lower(),)))
     folder = r"(?:/[\w.-]{1,40}){0,3}?/(?:home|homes|home\d|Users|users)"
     found += [
-        rule(
+        make_rule(
             "home",
             rf"{_BEFORE_PATH}(?P<secret>{folder}/(?!<)(?:[^\s/:;,'\"`<>()\[\]\\])+)",
             ("/home", "/users/"),
         ),
-        rule("home", r"(?P<secret>(?<![A-Za-z])[A-Za-z]:[\\/]+Users[\\/]+(?!<)[^\s\\/\"'<>|:]+)", (":\\", ":/")),
-        rule("user", r"(?:(?<=[\s\"'=:(])|^)~(?P<secret>[a-z_][\w-]{2,31})(?=/[A-Za-z.])", ("~",)),
+        make_rule("home", r"(?P<secret>(?<![A-Za-z])[A-Za-z]:[\\/]+Users[\\/]+(?!<)[^\s\\/\"'<>|:]+)", (":\\", ":/")),
+        make_rule("user", r"(?:(?<=[\s\"'=:(])|^)~(?P<secret>[a-z_][\w-]{2,31})(?=/[A-Za-z.])", ("~",)),
     ]
     for user in _names(private.users):
-        found.append(rule("user", rf"(?:(?<=/)|(?<=torchinductor_))(?P<secret>{user})(?=/|$|[\s'\":,])", ("/",)))
+        found.append(make_rule("user", rf"(?:(?<=/)|(?<=torchinductor_))(?P<secret>{user})(?=/|$|[\s'\":,])", ("/",)))
     for user in _names(private.users, is_code):
         is_long = len(user) >= 5
         before, after = (r"[A-Za-z0-9]", r"[A-Za-z0-9]") if is_long else (r"[\w.%]", r"[\w(=\[]|\.\w")
-        found.append(rule("user", rf"(?<!{before})(?P<secret>{user})(?!{after})", flags=re.IGNORECASE))
+        found.append(make_rule("user", rf"(?<!{before})(?P<secret>{user})(?!{after})", flags=re.IGNORECASE))
     for host in _names(private.hosts, is_code):
-        found.append(rule("host", rf"(?<![A-Za-z0-9])(?P<secret>{host})(?![A-Za-z0-9])", flags=re.IGNORECASE))
+        found.append(make_rule("host", rf"(?<![A-Za-z0-9])(?P<secret>{host})(?![A-Za-z0-9])", flags=re.IGNORECASE))
     for user in sorted(n for n in private.users if n not in ("", "root")):
         name = rf"(?P<secret>{re.escape(user)})"
         hosts = "|".join(re.escape(n) for n in sorted(private.hosts) if n) or "(?!)"
-        found.append(rule("user", rf"{_IS_USER}{name}(?![\w.-])", (user.lower(),), flags=re.IGNORECASE, is_near=True))
-        found.append(rule("user", rf"(?<![\w.]){name}(?=@(?:{hosts})(?![\w.-]))", (user.lower(),), is_near=True))
+        found.append(
+            make_rule("user", rf"{_IS_USER}{name}(?![\w.-])", (user.lower(),), flags=re.IGNORECASE, is_near=True)
+        )
+        found.append(make_rule("user", rf"(?<![\w.]){name}(?=@(?:{hosts})(?![\w.-]))", (user.lower(),), is_near=True))
     for host in sorted(n for n in private.hosts if n and n != "localhost"):
         # a short or common name, only at a place where nothing else is possible; x@head is a product of matrices
         is_word = is_code(host)
         before = r"<user-\d{1,3}>@|\bLinux |//" if is_word else r"\w@|<user-\d{1,3}>@|\bLinux |//"
-        found.append(rule("host", rf"(?:{before})(?P<secret>{re.escape(host)})(?![\w.-])", (host.lower(),)))
+        found.append(make_rule("host", rf"(?:{before})(?P<secret>{re.escape(host)})(?![\w.-])", (host.lower(),)))
         found.append(
-            rule(
+            make_rule(
                 "host",
                 rf"{_IS_HOST}(?P<secret>{re.escape(host)})(?![\w.-])",
                 (host.lower(),),
@@ -86,11 +88,13 @@ def rules(private: Private) -> list[Rule]:
             )
         )
         found.append(
-            rule("host", rf"(?<![\w.])(?P<secret>{re.escape(host)})(?=:\d{{4,5}}\b)", (host.lower(),), is_near=True)
+            make_rule(
+                "host", rf"(?<![\w.])(?P<secret>{re.escape(host)})(?=:\d{{4,5}}\b)", (host.lower(),), is_near=True
+            )
         )
     inner = "internal intranet corp lan localdomain".split()
     found.append(
-        rule(
+        make_rule(
             "host",
             # a label with a dash, or at least three labels: obj.internal is an attribute
             r"(?<![\w./-])(?!(?:self|cls|torch|this)\.)(?P<secret>(?:[a-z0-9]+-[a-z0-9-]*|[a-z0-9]+(?=\.[a-z0-9-]+\.))(?:\.[a-z0-9-]+)*"
@@ -104,18 +108,18 @@ def rules(private: Private) -> list[Rule]:
     name = rf"(?P<secret>(?!{MARK}|localhost\b|{address})[A-Za-z0-9][\w.-]*)"
     # other machines of a cluster, at places where only a host is possible
     found += [
-        rule("host", rf"(?m:^)[ \t]*{name}:\d+:\d+ \[\d+\] NCCL", ("nccl",)),
-        rule("host", rf"\bMASTER_ADDR[\"']?\s*[=:]\s*[\"']?{name}", ("master_addr",)),
-        rule("host", rf"rdzv[-_]endpoint[\"']?[=:\s]\s*[\"']?{name}(?=:\d)", ("rdzv",)),
-        rule("host", rf"(?:connect(?:ing)? to|remote|peer|client socket)[^\n]{{0,40}}?\[{name}\]:\d", ("]:",)),
-        rule("host", r"\bSLURM\w*(?:NODELIST|NODENAME|HOST|_USER)=(?P<secret>(?!<)[^\s\"',;]+)", ("slurm",)),
-        rule("host", rf"\bsrun: error: {name}(?=:)", ("srun",)),
-        rule("host", rf"\w@{name}(?=:[~/])", ("@",)),
+        make_rule("host", rf"(?m:^)[ \t]*{name}:\d+:\d+ \[\d+\] NCCL", ("nccl",)),
+        make_rule("host", rf"\bMASTER_ADDR[\"']?\s*[=:]\s*[\"']?{name}", ("master_addr",)),
+        make_rule("host", rf"rdzv[-_]endpoint[\"']?[=:\s]\s*[\"']?{name}(?=:\d)", ("rdzv",)),
+        make_rule("host", rf"(?:connect(?:ing)? to|remote|peer|client socket)[^\n]{{0,40}}?\[{name}\]:\d", ("]:",)),
+        make_rule("host", r"\bSLURM\w*(?:NODELIST|NODENAME|HOST|_USER)=(?P<secret>(?!<)[^\s\"',;]+)", ("slurm",)),
+        make_rule("host", rf"\bsrun: error: {name}(?=:)", ("srun",)),
+        make_rule("host", rf"\w@{name}(?=:[~/])", ("@",)),
         # ssh alice@node17, rsync -a x bob@login:/y
-        rule("user", rf"{_REMOTE}(?P<secret>(?!<|git@)[A-Za-z_][\w.-]{{0,40}})(?=@[A-Za-z0-9<])", _REMOTE_HINTS),
-        rule("host", rf"{_REMOTE}(?:[A-Za-z_][\w.-]{{0,40}}|{MARK})@{name}", _REMOTE_HINTS),
-        rule("host", r"(?<![\w.-])(?P<secret>ip-\d{1,3}(?:-\d{1,3}){3}(?:\.[\w.-]{1,80})?)(?![\w-])", ("ip-",)),
-        rule("host", rf"\bLinux (?!version\b){name}(?= \d+\.\d+\.)", ("linux ",)),
+        make_rule("user", rf"{_REMOTE}(?P<secret>(?!<|git@)[A-Za-z_][\w.-]{{0,40}})(?=@[A-Za-z0-9<])", _REMOTE_HINTS),
+        make_rule("host", rf"{_REMOTE}(?:[A-Za-z_][\w.-]{{0,40}}|{MARK})@{name}", _REMOTE_HINTS),
+        make_rule("host", r"(?<![\w.-])(?P<secret>ip-\d{1,3}(?:-\d{1,3}){3}(?:\.[\w.-]{1,80})?)(?![\w-])", ("ip-",)),
+        make_rule("host", rf"\bLinux (?!version\b){name}(?= \d+\.\d+\.)", ("linux ",)),
     ]
     return found
 

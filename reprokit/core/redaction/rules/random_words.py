@@ -25,7 +25,7 @@ _PART = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{4,}")
 _WORD = re.compile(r"[A-Z]?[a-z]{3,}")
 
 
-def find(text: str, lowered: str) -> Iterator[Span]:
+def find_random_words(text: str, lowered: str) -> Iterator[Span]:
     """Give the spans of random words, in order."""
     for found in _CANDIDATE.finditer(text):
         if is_random(found.group()):

@@ -31,7 +31,7 @@ _SMALL = 4_000
 """Texts of so many characters are asked for all hints at once."""
 
 
-def rule(
+def make_rule(
     kind: str,
     pattern: str,
     hints: tuple[str, ...] = (),
@@ -69,7 +69,7 @@ def _windows(text: str, searched: str, hints: tuple[str, ...]) -> Iterator[tuple
         places = {hint: searched.find(hint, done) if found < done else found for hint, found in places.items()}
 
 
-def group(rules: list[Rule]) -> Rule:
+def group_rules(rules: list[Rule]) -> Rule:
     """Many rules as one, whose spans do not overlap; a short text is asked for all their hints at once."""
     gates = [
         re.compile("|".join(re.escape(h) for r in rules if r.is_exact == is_exact for h in r.hints) or r"(?!)")

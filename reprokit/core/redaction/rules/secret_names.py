@@ -74,7 +74,7 @@ _URLS = frozenset(("webhook", "dsn", "connectionstring"))
 
 
 @functools.lru_cache(maxsize=20_000)
-def split(name: str) -> tuple[str, ...]:
+def split_name(name: str) -> tuple[str, ...]:
     """The words of a name, in lower case."""
     return tuple(word.lower() for word in _WORDS.findall(name))
 
@@ -84,7 +84,7 @@ def sureness(name: str) -> str:
     """How sure it is that ``name`` holds a secret; empty if it does not."""
     if name[-1:] == "s" and name[:-1].isupper():
         name = name[:-1]
-    words = list(split(name.replace("w0rd", "word").replace("W0RD", "WORD")))
+    words = list(split_name(name.replace("w0rd", "word").replace("W0RD", "WORD")))
     is_constant = name.isupper()
     while len(words) > 1 and (words[-1] in _LAST or words[-1].isdigit()):
         words.pop()
@@ -156,9 +156,9 @@ def is_secret(name: str) -> bool:
     return sureness(name) in (PASSWORD, TOKEN) or (name.isupper() and sureness(name) == KEY)
 
 
-def asks(name: str) -> bool:
+def asks_for_secret(name: str) -> bool:
     """Whether a function of this name takes no secret, but asks for one."""
-    return split(name)[:1] != () and split(name)[0] in _ASKS
+    return split_name(name)[:1] != () and split_name(name)[0] in _ASKS
 
 
 _RANDOM = re.compile(r"(?=[^\d]{0,400}\d)(?=[^A-Za-z]{0,400}[A-Za-z])[\w+/=.~:-]{16,}")

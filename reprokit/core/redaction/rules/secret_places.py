@@ -92,7 +92,7 @@ _KEY_CHARS, _VALUE_CHARS = 420, 4_400
 """The maximum distance between a name and the end of its value."""
 
 
-def find(text: str, lowered: str) -> Iterator[Span]:
+def find_named_secrets(text: str, lowered: str) -> Iterator[Span]:
     """Give the spans of all values of names that hold secrets, in the order of the text."""
     done = 0
     for hit in secret_names.WORD.finditer(lowered):
@@ -149,7 +149,7 @@ def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[S
     if name.endswith(("s", "S")) and (spans := list(_listed(text, end, sure))):
         yield from spans
         return
-    if text.startswith("-", start) and (found := _FLAGGED.match(text, end)) and not secret_names.asks(name):
+    if text.startswith("-", start) and (found := _FLAGGED.match(text, end)) and not secret_names.asks_for_secret(name):
         value = found.group("secret") or found.group("whole")
         if not not_private.is_setting_value(value) or (sure == PASSWORD and secret_names.is_number(value)):
             if sure != KEY or secret_names.looks_secret(value):
@@ -177,7 +177,7 @@ def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[S
                 stop = more.end()
             yield begin, stop, kind
         return
-    if sure == PASSWORD and text[end : end + 1] == "(" and not secret_names.asks(name):
+    if sure == PASSWORD and text[end : end + 1] == "(" and not secret_names.asks_for_secret(name):
         if found := _CALLED.match(text, end):
             yield _span(found)
         return

@@ -60,7 +60,7 @@ def is_own_name(name: str, value: str) -> bool:
     is_header = re.fullmatch(r"[A-Za-z]+(?:-[A-Za-z]+)+", value) is not None and secret_names.sureness(value) != ""
     word = value.strip().lower()
     return (
-        word in secret_names.split(name)
+        word in secret_names.split_name(name)
         or word in ("bearer", "basic", "token", "digest")
         or (is_header and value[0].isupper())
     )
@@ -68,7 +68,7 @@ def is_own_name(name: str, value: str) -> bool:
 
 def is_name_of_layer(name: str, value: str) -> bool:
     """``api_key = "conv"``: a word of torch's code is never a key or a token, but may be a password."""
-    words = secret_names.split(name)
+    words = secret_names.split_name(name)
     return bool(words) and words[-1].removesuffix("s") in ("key", "token") and torch_words.is_code(value)
 
 
@@ -123,7 +123,7 @@ def is_word(text: str, start: int, found: re.Match[str], name: str, sure: str) -
         if _last(name) == "pass":
             is_of_compiler = re.fullmatch(r"[a-z]+(?:_[a-z]+)+", value) is not None
             return is_looking or (found.group("sign") == "=" and not is_of_compiler)
-        if name.lower() == "token" or (_last(name) == "token" and len(secret_names.split(name)) == 1):
+        if name.lower() == "token" or (_last(name) == "token" and len(secret_names.split_name(name)) == 1):
             return is_looking and not is_code and not is_attribute
         return not is_code and not is_attribute and not is_name
     if is_constant:
@@ -138,5 +138,5 @@ def _is_no_code(value: str) -> bool:
 
 def _last(name: str) -> str:
     """The last word of a name."""
-    words = secret_names.split(name)
+    words = secret_names.split_name(name)
     return words[-1] if words else ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from reprokit.core.redaction.rules.token_formats import UUID, Shape
+from reprokit.core.redaction.rules.token_formats import UUID, TokenFormat
 
 VENDORS: tuple[tuple[str, str, str], ...] = (
     ("Adafruit", "adafruit", r"[a-z0-9_-]{32}"), ("Adobe", "adobe", r"[a-f0-9]{32}"), ("Airtable", "airtable", r"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}|[a-zA-Z0-9]{17}"),
@@ -39,12 +39,12 @@ VENDORS: tuple[tuple[str, str, str], ...] = (
 _BETWEEN = r"[ \t\w.-]{0,30}[\s'\"\\]{0,24}(?:=>|:{1,3}=?|\?=|=|,|>)[`'\"\s=\\]{0,24}"
 
 
-def _of_vendor(name: str, words: str, value: str) -> Shape:
+def _of_vendor(name: str, words: str, value: str) -> TokenFormat:
     hints = tuple(re.split(r"[^a-z]", word)[0] for word in words.split("|"))
     # a value that is only letters, or only a word, is a name; a key has digits
     pattern = rf"(?=[A-Za-z0-9+/=_|%.~-]{{0,120}}\d)(?:{value})(?![A-Za-z0-9])"
-    return Shape(f"{name} key", hints, pattern, rf"(?i:(?:{words}){_BETWEEN})(?<![A-Za-z0-9])", is_exact=False)
+    return TokenFormat(f"{name} key", hints, pattern, rf"(?i:(?:{words}){_BETWEEN})(?<![A-Za-z0-9])", is_exact=False)
 
 
-SHAPES: tuple[Shape, ...] = tuple(_of_vendor(*row) for row in VENDORS)
+SHAPES: tuple[TokenFormat, ...] = tuple(_of_vendor(*row) for row in VENDORS)
 """A format for each service."""

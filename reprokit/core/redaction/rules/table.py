@@ -13,8 +13,8 @@ from reprokit.core.redaction.rules import (
     service_keys,
     token_formats,
 )
-from reprokit.core.redaction.rules.machine_names import Private
-from reprokit.core.redaction.rules.rule import Rule, group, rule
+from reprokit.core.redaction.rules.machine_names import PrivateNames
+from reprokit.core.redaction.rules.rule import Rule, group_rules, make_rule
 from reprokit.core.redaction.rules.secret_places import MARK
 from reprokit.core.redaction.rules.torch_words import is_code
 
@@ -47,7 +47,7 @@ _EDGES = (
 )
 
 
-def lower(text: str) -> str:
+def lower_text(text: str) -> str:
     """``text`` in lower case, character by character, so that all places stay the same."""
     lowered = text.lower()
     return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)
@@ -55,35 +55,39 @@ def lower(text: str) -> str:
 
 def is_secret_entry(name: str, value: str) -> bool:
     """Whether the value of a key that may hold a secret is a secret."""
-    return bool([*secret_places.find(f'"{name}": "{value}"', lower(f'"{name}": "{value}"'))])
+    return bool([*secret_places.find_named_secrets(f'"{name}": "{value}"', lower_text(f'"{name}": "{value}"'))])
 
 
-def make(private: Private) -> list[Rule]:
+def make_rules(private: PrivateNames) -> list[Rule]:
     """All rules in order: literals, whole blocks and tokens, secrets by place, addresses, names, edges of cuts."""
     rules: list[Rule] = []
     literals = {s for s in private.secrets if len(s) >= 6 and not not_private.is_setting_value(s)}
     for secret in sorted(literals, key=lambda s: (-len(s), s)):
         if not is_code(secret):  # a word of code is hidden only if its place shows that it is private
             edge = r"\b" if secret.isalpha() else ""
-            rules.append(rule("token", rf"{edge}(?P<secret>{re.escape(secret)}){edge}", (secret.lower(),)))
-    rules += [rule("key", pattern, ("private key", "private-lines")) for pattern in _PRIVATE_KEYS]
-    rules += [rule("credentials", pattern, ("://",), flags=re.IGNORECASE, is_near=True) for pattern in _CREDENTIALS]
+            rules.append(make_rule("token", rf"{edge}(?P<secret>{re.escape(secret)}){edge}", (secret.lower(),)))
+    rules += [make_rule("key", pattern, ("private key", "private-lines")) for pattern in _PRIVATE_KEYS]
+    rules += [
+        make_rule("credentials", pattern, ("://",), flags=re.IGNORECASE, is_near=True) for pattern in _CREDENTIALS
+    ]
     rules.append(_tokens())
     rules += [_places()] * 2  # a command line may have several, and one match may end behind the next
-    rules.append(Rule((), secret_places.find))
-    rules += [*_addresses(), *machine_names.rules(private)]
-    rules.append(Rule((), random_words.find, is_guess=True))
-    return [*rules, *(rule("cut", pattern, ("<<cut ",)) for pattern in _EDGES)]
+    rules.append(Rule((), secret_places.find_named_secrets))
+    rules += [*_addresses(), *machine_names.machine_rules(private)]
+    rules.append(Rule((), random_words.find_random_words, is_guess=True))
+    return [*rules, *(make_rule("cut", pattern, ("<<cut ",)) for pattern in _EDGES)]
 
 
 def _places() -> Rule:
-    return group([rule("token", p.pattern, p.hints, flags=p.flags, is_near=p.is_near) for p in command_secrets.PLACES])
+    return group_rules(
+        [make_rule("token", p.pattern, p.hints, flags=p.flags, is_near=p.is_near) for p in command_secrets.PLACES]
+    )
 
 
 def _tokens() -> Rule:
-    return group(
+    return group_rules(
         [
-            rule(
+            make_rule(
                 "token",
                 f"{s.before}(?P<secret>{s.pattern})",
                 s.hints,
@@ -108,21 +112,23 @@ _CREDENTIALS = (
 
 def _addresses() -> list[Rule]:
     return [
-        rule(
+        make_rule(
             "email",
             r"(?<![\w.+/@\\-])(?P<secret>[A-Za-z0-9][\w.+-]*@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,24})\b(?![(\[=])",
             ("@",),
             not_private.is_code,
             is_near=True,
         ),
-        rule("ip", r"(?<![\w.])(?P<secret>(?:\d{1,3}\.){3}\d{1,3})(?![\w]|\.\d)", (), not_private.is_version_or_local),
-        rule(
+        make_rule(
+            "ip", r"(?<![\w.])(?P<secret>(?:\d{1,3}\.){3}\d{1,3})(?![\w]|\.\d)", (), not_private.is_version_or_local
+        ),
+        make_rule(
             "mac",
             r"(?<![0-9A-Fa-f])(?<![0-9A-Fa-f]:)(?P<secret>(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})(?![\w:])",
             (":",),
             not_private.is_no_mac,
         ),
-        rule(
+        make_rule(
             "ip",
             r"(?:(?<![\w:.])|(?<=addr:)|(?<=[a-z]\d:))(?P<secret>(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4})(?![\w:])",
             (":",),

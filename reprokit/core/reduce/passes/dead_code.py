@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from reprokit.core.reduce.ast_edits import Place, Test, calls_of, one_by_one, reads
+from reprokit.core.reduce.ast_edits import NodePlace, Test, calls_of, one_by_one, reads_name
 
 
 def merge_arguments(text: str, test: Test) -> str:
     """Use one value for two names where both are made alike: ``y = torch.randn(8)`` becomes ``y = x``'s place."""
 
-    def edits(tree: ast.Module) -> Iterator[Place]:
+    def edits(tree: ast.Module) -> Iterator[NodePlace]:
         rows = [
             (i, n) for i, n in enumerate(tree.body) if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)
         ]
@@ -20,10 +20,10 @@ def merge_arguments(text: str, test: Test) -> str:
             if isinstance(node.value, ast.Call):
                 made = ast.dump(node.value)
                 if made in first:
-                    yield Place((("body", place),), first[made])
+                    yield NodePlace((("body", place),), first[made])
                 first.setdefault(made, choice)
 
-    def apply(tree: ast.Module, place: Place) -> None:
+    def apply(tree: ast.Module, place: NodePlace) -> None:
         rows = [
             n for n in tree.body[: place.path[0][1]] if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)
         ]
@@ -119,5 +119,5 @@ def _merge_parameters(tree: ast.Module, gone: str, kept: str) -> None:
                 for name in ast.walk(function):
                     if isinstance(name, ast.Name) and name.id == dead:
                         name.id = alive
-    for name in reads(tree, gone):
+    for name in reads_name(tree, gone):
         name.id = kept

@@ -13,36 +13,36 @@ from collections.abc import Callable, Iterator
 from reprokit.core.reduce.ast_edits import (
     NO_PROGRAM,
     Path,
-    Put,
+    ReplacedNode,
     Test,
     arguments,
-    at,
-    reads,
-    replace,
-    target,
+    node_at,
+    reads_name,
+    replace_node,
+    target_names,
     text_of,
-    walk,
+    walk_places,
 )
 
 _CONTAINERS = frozenset({"ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Parameter", "Sequential"})
 
 
-def submodules(text: str, test: Test) -> str:
+def inline_submodules(text: str, test: Test) -> str:
     """Put one of the modules that a class is made of in the place of the whole."""
     return _proposed(text, _hoisted, test)
 
 
-def constants(text: str, test: Test) -> str:
+def inline_constants(text: str, test: Test) -> str:
     """Write a number where an attribute or a parameter always stands for it; drop parameters that nothing reads."""
     return _proposed(_proposed(text, _attributes, test), _parameters, test)
 
 
-def loops(text: str, test: Test) -> str:
+def unroll_loops(text: str, test: Test) -> str:
     """Write the first turn of a loop in place of the loop."""
     return _proposed(text, _turns, test)
 
 
-def functions(text: str, test: Test) -> str:
+def inline_functions(text: str, test: Test) -> str:
     """Write a module that holds nothing as a function, and a function that only gives a value as that value."""
     return _proposed(_proposed(text, _as_functions, test), _as_values, test)
 
@@ -89,7 +89,7 @@ def _is_constructor(called: ast.expr, classes: set[str]) -> bool:
 
 
 def _is_unread_class(tree: ast.Module, row: ast.stmt, name: str) -> bool:
-    return isinstance(row, ast.ClassDef) and row.name == name and not reads(tree, name)
+    return isinstance(row, ast.ClassDef) and row.name == name and not reads_name(tree, name)
 
 
 class _Constructed(ast.NodeTransformer):
@@ -108,7 +108,7 @@ class _Constructed(ast.NodeTransformer):
         if given is None:
             return node
         self.count += 1
-        return Put(given).visit(copy.deepcopy(self._part))  # type: ignore[no-any-return]
+        return ReplacedNode(given).visit(copy.deepcopy(self._part))  # type: ignore[no-any-return]
 
 
 def _attributes(tree: ast.Module) -> Iterator[ast.Module]:
@@ -125,11 +125,11 @@ def _attributes(tree: ast.Module) -> Iterator[ast.Module]:
             values.setdefault(node.targets[0].attr, []).append(node.value)
     stored = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     for place, row in enumerate(tree.body):
-        name = target(row)
+        name = target_names(row)
         if isinstance(row, ast.Assign) and isinstance(row.value, ast.Constant) and stored.count(name) == 1:
             changed = copy.deepcopy(tree)
             del changed.body[place]
-            yield Put({name: row.value}).visit(changed)
+            yield ReplacedNode({name: row.value}).visit(changed)
     for name, given in values.items():
         if len(given) == 1 and isinstance(given[0], ast.Constant):
             changed = copy.deepcopy(tree)
@@ -150,10 +150,10 @@ class _Attribute(ast.NodeTransformer):
 
 
 def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
-    for path, node in walk(tree):
+    for path, node in walk_places(tree):
         if not isinstance(node, ast.FunctionDef):
             continue
-        owner = at(tree, path[:-1])
+        owner = node_at(tree, path[:-1])
         skip = int(isinstance(owner, ast.ClassDef))
         is_method = bool(skip) and node.name != "__init__"
         called = node.name if is_method or not skip else owner.name
@@ -164,13 +164,13 @@ def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
             continue
         for place, parameter in enumerate(node.args.args[skip:]):
             values = [g[parameter.arg] for g in given if g is not None]
-            is_read = any(reads(row, parameter.arg) for row in node.body)
+            is_read = any(reads_name(row, parameter.arg) for row in node.body)
             is_fixed = isinstance(values[0], ast.Constant) and len({ast.dump(v) for v in values}) == 1
             if is_fixed or not is_read:
                 changed = copy.deepcopy(tree)
-                function = at(changed, path)
+                function = node_at(changed, path)
                 if is_read:
-                    Put({parameter.arg: values[0]}).visit(function)
+                    ReplacedNode({parameter.arg: values[0]}).visit(function)
                 _without_parameter(function, place + skip)
                 for call in _calls(changed, called, is_method):
                     del call.args[place : place + 1]
@@ -183,10 +183,10 @@ def _defaulted(tree: ast.Module, path: Path, node: ast.FunctionDef) -> Iterator[
     if not node.args.defaults or not node.args.args:
         return
     name = node.args.args[-1].arg
-    if any(reads(row, name) for row in node.body):
+    if any(reads_name(row, name) for row in node.body):
         return
     changed = copy.deepcopy(tree)
-    function = at(changed, path)
+    function = node_at(changed, path)
     _without_parameter(function, len(function.args.args) - 1)
     for call in ast.walk(changed):
         if isinstance(call, ast.Call):
@@ -203,7 +203,7 @@ def _calls(tree: ast.Module, name: str, is_method: bool) -> list[ast.Call]:
         found = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == name]
         return found if len(uses) == len(found) and len(made) == 1 and name != "forward" else []
     found = [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == name]
-    return found if len(reads(tree, name)) == len(found) else []
+    return found if len(reads_name(tree, name)) == len(found) else []
 
 
 def _without_parameter(function: ast.FunctionDef, place: int) -> None:
@@ -215,17 +215,17 @@ def _without_parameter(function: ast.FunctionDef, place: int) -> None:
 
 
 def _turns(tree: ast.Module) -> Iterator[ast.Module]:
-    for path, node in walk(tree):
+    for path, node in walk_places(tree):
         for new in _unrolled(tree, node):
             changed = copy.deepcopy(tree)
-            replace(changed, path, new)
+            replace_node(changed, path, new)
             yield changed
 
 
 def _unrolled(tree: ast.Module, node: ast.AST) -> Iterator[list[ast.AST]]:
     if isinstance(node, (ast.ListComp, ast.GeneratorExp)) and len(node.generators) == 1:
         item = node.generators[0].target
-        if isinstance(item, ast.Name) and not reads(node.elt, item.id):
+        if isinstance(item, ast.Name) and not reads_name(node.elt, item.id):
             yield [ast.List([node.elt], ast.Load())]
     if isinstance(node, ast.Call) and ast.unparse(node).startswith("next(iter([") and len(node.args) == 1:
         listed = node.args[0].args[0] if isinstance(node.args[0], ast.Call) else None
@@ -237,7 +237,7 @@ def _unrolled(tree: ast.Module, node: ast.AST) -> Iterator[list[ast.AST]]:
     given = node.iter.args if isinstance(node.iter, ast.Call) else []
     if called == "enumerate" and isinstance(node.target, ast.Tuple) and len(node.target.elts) == 2 and given:
         counter, item = node.target.elts
-        if isinstance(counter, ast.Name) and not reads(tree, counter.id):
+        if isinstance(counter, ast.Name) and not reads_name(tree, counter.id):
             yield [ast.For(item, given[0], node.body, [])]
     first = ast.Call(ast.Name("next", ast.Load()), [ast.Call(ast.Name("iter", ast.Load()), [node.iter], [])], [])
     value: ast.expr = first
@@ -260,7 +260,7 @@ def _as_functions(tree: ast.Module) -> Iterator[ast.Module]:
         forward = _method(node, "forward") if isinstance(node, ast.ClassDef) else None
         if forward is None or not isinstance(node, ast.ClassDef) or not forward.args.args:
             continue
-        if any(reads(row, forward.args.args[0].arg) for row in forward.body):
+        if any(reads_name(row, forward.args.args[0].arg) for row in forward.body):
             continue
         name = "repro" if "repro" not in taken else node.name.lower() if node.name.lower() not in taken else ""
         if name:
@@ -286,10 +286,10 @@ def _as_values(tree: ast.Module) -> Iterator[ast.Module]:
             continue
         wanted = f"next({function.name}())" if is_generator else f"{function.name}()"
         changed = copy.deepcopy(tree)
-        for path, node in walk(tree):
+        for path, node in walk_places(tree):
             if isinstance(node, ast.Call) and ast.unparse(node) == wanted:
-                replace(changed, path, [copy.deepcopy(value.value if isinstance(value, ast.Yield) else value)])
-        if not reads(changed, function.name):
+                replace_node(changed, path, [copy.deepcopy(value.value if isinstance(value, ast.Yield) else value)])
+        if not reads_name(changed, function.name):
             changed.body = [r for r in changed.body if not isinstance(r, ast.FunctionDef) or r.name != function.name]
             yield changed
 

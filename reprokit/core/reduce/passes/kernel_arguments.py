@@ -12,7 +12,7 @@ from reprokit.core.reduce import ast_edits
 PLAIN = "kernel"
 
 
-def narrow(text: str, test: ast_edits.Test) -> str:
+def drop_kernel_arguments(text: str, test: ast_edits.Test) -> str:
     """A plain name for the kernel, and none of its arguments that nothing reads."""
     source, kernel = _parts(ast.parse(text))
     if source is None or kernel is None:
@@ -40,7 +40,7 @@ def _without_argument(text: str, name: str) -> str:
     source, kernel = _parts(tree)
     assert source is not None and kernel is not None
     place = [a.arg for a in kernel.args.args].index(name)
-    if any(ast_edits.reads(row, name) for row in kernel.body) or kernel.args.defaults:
+    if any(ast_edits.reads_name(row, name) for row in kernel.body) or kernel.args.defaults:
         return text
     del kernel.args.args[place]
     for keyword in source.keywords:

@@ -10,20 +10,20 @@ import ast
 from collections.abc import Iterator
 
 from reprokit.core.reduce.ast_edits import (
-    Place,
+    NodePlace,
     Test,
-    at,
     calls_of,
     compiles,
     keep_some,
+    node_at,
     one_by_one,
     owner_of,
-    reads,
-    replace,
+    reads_name,
+    replace_node,
     statements,
-    target,
-    walk,
-    without,
+    target_names,
+    walk_places,
+    without_node,
 )
 
 MOST_ELEMENTS = 2
@@ -40,21 +40,21 @@ def drop_statements(text: str, test: Test) -> str:
         places = [p for p in statements(tree) if len(p.path) == depth + 1]
         if not places and not any(len(p.path) > depth for p in statements(tree)):
             return text
-        text = keep_some(text, tree, places, without, test)
+        text = keep_some(text, tree, places, without_node, test)
         depth += 1
 
 
-def unwrap(text: str, test: Test) -> str:
+def unwrap_blocks(text: str, test: Test) -> str:
     """Put the body of an if, with, for, while or try in its place."""
 
-    def edits(tree: ast.Module) -> Iterator[Place]:
+    def edits(tree: ast.Module) -> Iterator[NodePlace]:
         for place in statements(tree):
-            for choice, _ in enumerate(_bodies(at(tree, place.path))):
-                yield Place(place.path, choice)
+            for choice, _ in enumerate(_bodies(node_at(tree, place.path))):
+                yield NodePlace(place.path, choice)
 
-    def apply(tree: ast.Module, place: Place) -> None:
-        block = at(tree, place.path)
-        replace(tree, place.path, _bodies(block)[place.choice])
+    def apply(tree: ast.Module, place: NodePlace) -> None:
+        block = node_at(tree, place.path)
+        replace_node(tree, place.path, _bodies(block)[place.choice])
 
     return one_by_one(text, edits, apply, test)
 
@@ -62,22 +62,22 @@ def unwrap(text: str, test: Test) -> str:
 def drop_parts(text: str, test: Test) -> str:
     """Leave out keyword arguments, decorators, elements of displays, assignment targets."""
     tree = ast.parse(text)
-    places = [Place((*path, (name, i))) for path, node in walk(tree) for name, i in _parts(node)]
+    places = [NodePlace((*path, (name, i))) for path, node in walk_places(tree) for name, i in _parts(node)]
     # a function that returned something returns something
-    return keep_some(text, tree, places, without, lambda new: "return ()" not in new and test(new))
+    return keep_some(text, tree, places, without_node, lambda new: "return ()" not in new and test(new))
 
 
-def simplify(text: str, test: Test) -> str:
+def simplify_expressions(text: str, test: Test) -> str:
     """Replace an expression by one of its own parts, the outermost first."""
 
-    def edits(tree: ast.Module) -> Iterator[Place]:
-        for path, node in walk(tree):
+    def edits(tree: ast.Module) -> Iterator[NodePlace]:
+        for path, node in walk_places(tree):
             if isinstance(node, ast.expr):
                 for choice, _ in enumerate(_smaller(node)):
-                    yield Place(path, choice)
+                    yield NodePlace(path, choice)
 
-    def apply(tree: ast.Module, place: Place) -> None:
-        replace(tree, place.path, [_smaller(at(tree, place.path))[place.choice]])
+    def apply(tree: ast.Module, place: NodePlace) -> None:
+        replace_node(tree, place.path, [_smaller(node_at(tree, place.path))[place.choice]])
 
     return one_by_one(text, edits, apply, test)
 
@@ -102,16 +102,16 @@ def shrink_numbers(text: str, test: Test) -> str:
                 continue
             break
 
-    def edits(tree: ast.Module) -> Iterator[Place]:
+    def edits(tree: ast.Module) -> Iterator[NodePlace]:
         held = _of_devices(tree)
-        for path, node in walk(tree):
+        for path, node in walk_places(tree):
             is_held = id(node) in held
             if isinstance(node, ast.Constant) and type(node.value) is int and node.value > LEAST_NUMBER and not is_held:
                 for choice, _ in enumerate(_candidates(node.value)):
-                    yield Place(path, choice)
+                    yield NodePlace(path, choice)
 
-    def apply(tree: ast.Module, place: Place) -> None:
-        node = at(tree, place.path)
+    def apply(tree: ast.Module, place: NodePlace) -> None:
+        node = node_at(tree, place.path)
         assert isinstance(node, ast.Constant) and isinstance(node.value, int)
         node.value = _candidates(node.value)[place.choice]
 
@@ -121,15 +121,15 @@ def shrink_numbers(text: str, test: Test) -> str:
 def shrink_knobs(text: str, test: Test) -> str:
     """Make the integers smaller that a factory is called with, or that are its defaults: layers, sizes, batch."""
 
-    def edits(tree: ast.Module) -> Iterator[Place]:
+    def edits(tree: ast.Module) -> Iterator[NodePlace]:
         called = {_callee(n.value) for n in tree.body if isinstance(n, ast.Assign)} - {""}
-        for path, node in walk(tree):
+        for path, node in walk_places(tree):
             if isinstance(node, ast.Constant) and type(node.value) is int and _is_knob(tree, path, called):
                 for choice, _ in enumerate(_knob_sizes(node.value)):
-                    yield Place(path, choice)
+                    yield NodePlace(path, choice)
 
-    def apply(tree: ast.Module, place: Place) -> None:
-        node = at(tree, place.path)
+    def apply(tree: ast.Module, place: NodePlace) -> None:
+        node = node_at(tree, place.path)
         node.value = _knob_sizes(node.value)[place.choice]
 
     return one_by_one(text, edits, apply, test)
@@ -142,9 +142,9 @@ def _callee(node: ast.AST) -> str:
 def _is_knob(tree: ast.Module, path: tuple[tuple[str, int], ...], called: set[str]) -> bool:
     """The constant is a keyword argument of a factory's call, or a default of the factory."""
     if [field for field, _ in path[-2:]] == ["keywords", "value"]:
-        return _callee(at(tree, path[:-2])) in called
+        return _callee(node_at(tree, path[:-2])) in called
     if len(path) >= 3 and path[-1][0] == "defaults":
-        function = at(tree, path[:-2])
+        function = node_at(tree, path[:-2])
         return isinstance(function, ast.FunctionDef) and function.name in called
     return False
 
@@ -155,23 +155,23 @@ def _knob_sizes(value: int) -> list[int]:
     return list(dict.fromkeys([n for n in (1, 2, *halves) if 0 < n < value]))
 
 
-def bypass(text: str, test: Test) -> str:
+def bypass_calls(text: str, test: Test) -> str:
     """Leave out an assignment and read one of the names it was made from instead, in every place after it."""
 
-    def edits(tree: ast.Module) -> Iterator[Place]:
+    def edits(tree: ast.Module) -> Iterator[NodePlace]:
         for place in reversed(list(statements(tree))):
-            node = at(tree, place.path)
+            node = node_at(tree, place.path)
             for choice, _ in enumerate(_sources(node)):
-                yield Place(place.path, choice)
+                yield NodePlace(place.path, choice)
 
-    def apply(tree: ast.Module, place: Place) -> None:
-        node = at(tree, place.path)
+    def apply(tree: ast.Module, place: NodePlace) -> None:
+        node = node_at(tree, place.path)
         source = _sources(node)[place.choice]
         owner, field, index = owner_of(tree, place.path)
         for row in getattr(owner, field)[index + 1 :]:
-            for name in reads(row, target(node)):
+            for name in reads_name(row, target_names(node)):
                 name.id = source
-        replace(tree, place.path, [])
+        replace_node(tree, place.path, [])
 
     return one_by_one(text, edits, apply, test)
 
@@ -235,10 +235,10 @@ def _is_module(node: ast.expr) -> bool:
 
 def _sources(node: ast.AST) -> list[str]:
     """Names that the value of a plain assignment reads."""
-    if not (target(node) and isinstance(node, ast.Assign) and isinstance(node.value, (ast.Call, ast.BinOp))):
+    if not (target_names(node) and isinstance(node, ast.Assign) and isinstance(node.value, (ast.Call, ast.BinOp))):
         return []
     names = [n.id for n in ast.walk(node.value) if isinstance(n, ast.Name) and n.id not in ("torch", "nn", "F")]
-    return [n for n in dict.fromkeys(names) if n != target(node)]
+    return [n for n in dict.fromkeys(names) if n != target_names(node)]
 
 
 def _integers(tree: ast.Module) -> Iterator[int]:

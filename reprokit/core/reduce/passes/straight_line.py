@@ -6,7 +6,7 @@ import ast
 import copy
 from collections.abc import Callable, Iterator
 
-from reprokit.core.reduce.ast_edits import Put, Test, arguments, reads, target
+from reprokit.core.reduce.ast_edits import ReplacedNode, Test, arguments, reads_name, target_names
 
 
 def straighten(text: str, test: Test) -> str:
@@ -108,16 +108,16 @@ def _tuples(tree: ast.Module) -> None:
 def _dicts(tree: ast.Module) -> None:
     """``made["model"]`` and ``made.get("compile", {})`` of a dict that stands there literally become what they mean."""
     for node in list(tree.body):
-        name, value = target(node), node.value if isinstance(node, ast.Assign) else None
+        name, value = target_names(node), node.value if isinstance(node, ast.Assign) else None
         if not (name and isinstance(value, ast.Dict)):
             continue
         pairs = zip(value.keys, value.values, strict=True)
         keys: dict[object, ast.expr] = {k.value: v for k, v in pairs if isinstance(k, ast.Constant)}
-        uses = reads(tree, name)
+        uses = reads_name(tree, name)
         looked = _Looked(name, keys)
         changed = looked.visit(copy.deepcopy(tree))
         if uses and looked.count == len(uses) and len(keys) == len(value.keys):
-            tree.body = [n for n in changed.body if target(n) != name]
+            tree.body = [n for n in changed.body if target_names(n) != name]
             return
 
 
@@ -190,9 +190,9 @@ def _stars(tree: ast.Module) -> None:
     outside = [r for r in tree.body if not isinstance(r, (ast.FunctionDef, ast.ClassDef))]
     taken = {n.id for r in outside for n in ast.walk(r) if isinstance(n, ast.Name)}
     for place, node in enumerate(tree.body):
-        name = target(node)
+        name = target_names(node)
         value = node.value if isinstance(node, ast.Assign) else None
-        uses = reads(tree, name)
+        uses = reads_name(tree, name)
         calls = [
             n
             for n in ast.walk(tree)
@@ -223,20 +223,20 @@ def _stars(tree: ast.Module) -> None:
 def _empty_keywords(tree: ast.Module) -> None:
     """``kwargs = {}`` and ``f(x, **kwargs)`` say no more than ``f(x)``."""
     for row in list(tree.body):
-        name = target(row)
+        name = target_names(row)
         if not (name and isinstance(row, ast.Assign) and isinstance(row.value, ast.Dict) and not row.value.keys):
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 node.keywords = [k for k in node.keywords if k.arg or ast.unparse(k.value) != name]
-        if not reads(tree, name):
+        if not reads_name(tree, name):
             tree.body.remove(row)
 
 
 def _aliases(tree: ast.Module) -> None:
     """``model = function`` is another name for the same."""
     for row in list(tree.body):
-        name = target(row)
+        name = target_names(row)
         if not (name and isinstance(row, ast.Assign) and isinstance(row.value, ast.Name)):
             continue
         stored = [
@@ -244,14 +244,19 @@ def _aliases(tree: ast.Module) -> None:
         ]
         if len(stored) == 1:
             tree.body.remove(row)
-            Put({name: row.value}).visit(tree)
+            ReplacedNode({name: row.value}).visit(tree)
 
 
 def _results(tree: ast.Module) -> None:
     """``out = f(x)`` where nothing reads ``out`` is ``f(x)``."""
     read = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     for place, row in enumerate(tree.body):
-        if target(row) and target(row) not in read and isinstance(row, ast.Assign) and isinstance(row.value, ast.Call):
+        if (
+            target_names(row)
+            and target_names(row) not in read
+            and isinstance(row, ast.Assign)
+            and isinstance(row.value, ast.Call)
+        ):
             tree.body[place] = ast.Expr(row.value)
 
 
@@ -260,11 +265,13 @@ def _models(tree: ast.Module) -> None:
     classes = {n.name for n in tree.body if isinstance(n, ast.ClassDef)}
     for place, node in enumerate(tree.body[:-1]):
         called = node.value.func if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) else None
-        name, after = target(node), tree.body[place + 1]
+        name, after = target_names(node), tree.body[place + 1]
         if not (name and isinstance(called, ast.Name) and called.id in classes and isinstance(node, ast.Assign)):
             continue
-        if len(reads(tree, name)) == len(reads(after, name)) == 1 and isinstance(after, (ast.Assign, ast.Expr)):
-            Put({name: node.value}).visit(after)
+        if len(reads_name(tree, name)) == len(reads_name(after, name)) == 1 and isinstance(
+            after, (ast.Assign, ast.Expr)
+        ):
+            ReplacedNode({name: node.value}).visit(after)
             del tree.body[place]
             return
 
@@ -272,13 +279,13 @@ def _models(tree: ast.Module) -> None:
 def _compiled(tree: ast.Module) -> None:
     """``compiled = torch.compile(f)`` and ``compiled(x)`` become one line."""
     for place, node in enumerate(tree.body):
-        name = target(node)
+        name = target_names(node)
         if not name or "compile" not in ast.unparse(node):
             continue
-        uses = reads(tree, name)
+        uses = reads_name(tree, name)
         inside = [r for r in tree.body[place + 1 :] if any(u in set(ast.walk(r)) for u in uses)]
         if len(uses) == 1 and len(inside) == 1 and not isinstance(inside[0], (ast.For, ast.While, ast.FunctionDef)):
             assert isinstance(node, ast.Assign)
-            Put({name: node.value}).visit(inside[0])
+            ReplacedNode({name: node.value}).visit(inside[0])
             del tree.body[place]
             return

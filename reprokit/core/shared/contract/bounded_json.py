@@ -16,7 +16,7 @@ MOST_DIGITS = 300
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def parse(
+def parse_json(
     data: bytes | str,
     most_chars: int = MOST_CHARS,
     most_values: int = MOST_VALUES,

@@ -58,7 +58,7 @@ def decode_now(data: bytes) -> Now:
         return Now()
 
 
-def encode(event: Event) -> bytes:
+def encode_event(event: Event) -> bytes:
     """Give the line for ``event``; what JSON cannot say is said by ``repr``."""
     # not escaped to ASCII: a name that is to be redacted must read in a file as it reads anywhere
     text = json.dumps(event, default=repr, ensure_ascii=False, separators=(",", ":"))
@@ -69,7 +69,7 @@ def encode(event: Event) -> bytes:
     return json.dumps({**kept, "cut_bytes": len(line)}).encode() + b"\n"
 
 
-def decode(data: bytes) -> tuple[list[Event], int]:
+def decode_events(data: bytes) -> tuple[list[Event], int]:
     """Read all whole lines of ``data``; the second value counts the lines that made no sense."""
     events: list[Event] = []
     bad = 0
@@ -77,7 +77,7 @@ def decode(data: bytes) -> tuple[list[Event], int]:
         if not line.strip():
             continue
         try:
-            event = bounded_json.parse(line)
+            event = bounded_json.parse_json(line)
         except ValueError:
             bad += 1
             continue

@@ -25,7 +25,7 @@ _SPEAKS = re.compile(r"_c10d_functional|torch\.distributed|\b(redistribute|to_lo
 _PLACEMENT = re.compile(r"Shard\((dim=)?-?\d+\)|Replicate\(\)")
 
 
-def rows(rank: int, count: int, mesh: Mapping[str, Any] | None, backend: str = "") -> list[str]:
+def group_rows(rank: int, count: int, mesh: Mapping[str, Any] | None, backend: str = "") -> list[str]:
     """Lines that join a fake group as rank ``rank`` of ``count``, or the one of a launcher with ``backend``; and make its
     ``mesh`` (``shape`` and ``device``)."""
     made = ["import torch.distributed as dist"]

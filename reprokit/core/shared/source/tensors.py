@@ -17,14 +17,14 @@ _INTEGER = re.compile(r"torch\.u?int\d+")
 _DRAWN = re.compile(r"torch\.(bfloat16|float16|float32|float64|complex\d+)")
 
 
-def text(facts: Mapping[str, Any]) -> str:
+def tensor_text(facts: Mapping[str, Any]) -> str:
     """``torch.randn(2, 3, dtype=torch.float16)`` for ``facts``: shape and stride in elements, dtype, device, requires_grad.
 
     An unknown size (None) is taken as 2. ``data``, as nested lists, are values to stand in it; ``placements`` make it a
     distributed tensor.
     """
     if facts.get("placements"):
-        whole = text({**facts, "placements": None, "requires_grad": False})
+        whole = tensor_text({**facts, "placements": None, "requires_grad": False})
         return process_group.distributed(whole, facts["placements"], bool(facts["requires_grad"]))
     shape = [2 if s is None else int(s) for s in facts["shape"]]
     stride = facts["stride"]

@@ -26,7 +26,7 @@ _KNOWN = {
 
 
 @dataclass(frozen=True)
-class Call:
+class TritonCall:
     """What one configuration of a kernel is compiled with; all plain values."""
 
     signature: Mapping[str, str]
@@ -37,7 +37,7 @@ class Call:
     options: Mapping[str, Any]
 
 
-def find(module: str) -> dict[str, str]:
+def find_kernels(module: str) -> dict[str, str]:
     """The kernels in a module that Inductor generated: name -> text."""
     found = {}
     for node in ast.walk(ast.parse(module)):
@@ -49,13 +49,13 @@ def find(module: str) -> dict[str, str]:
     return found
 
 
-def identity(name: str, text: str) -> str:
+def kernel_identity(name: str, text: str) -> str:
     """Equal for kernels that differ in no more than their name and their number."""
     plain = text.replace(name, "kernel")
     return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def standalone(name: str, text: str, helpers: str, call: Call) -> str:
+def generated_program(name: str, text: str, helpers: str, call: TritonCall) -> str:
     """The kernel as a program; ``helpers`` is the text of ``torch._inductor.runtime.triton_helpers``."""
     tree = ast.parse(text)
     body = [n for n in tree.body if not _is_torchs(n)]
@@ -71,7 +71,7 @@ def standalone(name: str, text: str, helpers: str, call: Call) -> str:
     return "\n".join([*rows, "", *_asked(name, call)]) + "\n"
 
 
-def launched(name: str, definitions: Sequence[str], call: Call) -> str:
+def launched_program(name: str, definitions: Sequence[str], call: TritonCall) -> str:
     """A kernel of the user's own as a program; ``definitions`` are what it reads and itself, each the text of its lines."""
     heads = [d for d in definitions if d.startswith(("import ", "from "))]
     rows = [*_IMPORTS, *(h for h in heads if h not in _IMPORTS)]
@@ -79,7 +79,7 @@ def launched(name: str, definitions: Sequence[str], call: Call) -> str:
     return "\n".join([*rows, "", *_asked(name, call)]) + "\n"
 
 
-def _asked(name: str, call: Call) -> list[str]:
+def _asked(name: str, call: TritonCall) -> list[str]:
     target = ", ".join(map(repr, call.target))
     return [
         f"source = triton.compiler.ASTSource(fn={name}, signature={dict(call.signature)!r}, "
@@ -144,7 +144,7 @@ def _needed(helpers: str, reader: _Inlined) -> tuple[list[ast.stmt], list[str]]:
     return [n for n in tree.body if any(defined.get(k) is n for k in kept - set(foreign))], imports
 
 
-def variant(text: str, capability: int, arch: str = "", ptxas: str = "") -> str:
+def program_variant(text: str, capability: int, arch: str = "", ptxas: str = "") -> str:
     """The program for another capability, with the architecture named otherwise than Triton does, with another ptxas."""
     new = re.sub(r"(GPUTarget\(['\"]cuda['\"], )\d+", rf"\g<1>{capability}", text)
     head = []

@@ -21,7 +21,7 @@ import psutil
 
 from reprokit.host.nightly.jobs import job
 from reprokit.host.nightly.schedule import night
-from reprokit.host.nightly.schedule.night import Job, Night
+from reprokit.host.nightly.schedule.night import Night, NightJob
 from reprokit.host.system import compiler_cache, deletion, files, interrupts
 from reprokit.host.system.child_question import NoAnswer, ask_child
 
@@ -38,7 +38,7 @@ Show = Callable[[str], None]
 
 
 @dataclass
-class Machine:
+class MachineResources:
     """What this machine has to give."""
 
     cores: int
@@ -49,35 +49,35 @@ class Machine:
 
 @dataclass
 class _Running:
-    job: Job
+    job: NightJob
     child: subprocess.Popen[bytes]
     gpus: list[tuple[str, IO[bytes]]]
     began: float
 
 
-def this_machine(cores: int | None = None) -> Machine:
+def this_machine(cores: int | None = None) -> MachineResources:
     """Count what is here; ``cores`` is the user's own limit."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Machine(min(cores or usable, 10_000), psutil.virtual_memory().available * 0.9, _gpus())
+    return MachineResources(min(cores or usable, 10_000), psutil.virtual_memory().available * 0.9, _gpus())
 
 
-def run(work: Night, machine: Machine, show: Show, say: Callable[[str], None]) -> None:
+def run_on_machine(work: Night, machine: MachineResources, show: Show, say: Callable[[str], None]) -> None:
     """Run what is left; raises KeyboardInterrupt after everything that runs was ended."""
     waiting = sorted(work.left, key=lambda one: -(one.expected_s or UNKNOWN_S))
     running: list[_Running] = []
     overtaken, next_show = 0, 0.0
-    if compiler_cache.mend_headers():
+    if compiler_cache.fix_headers():
         say("removed half a precompiled header of a killed g++: C++ builds took several times as long")
     try:
-        with interrupts.heard():
+        with interrupts.allowed():
             while waiting or running:
-                interrupts.check()
+                interrupts.raise_if_interrupted()
                 over = [r for r in running if r.child.poll() is not None or _is_over(r)]
                 for ended in over:
                     running.remove(ended)
                     _end(ended, work)
                 if over:
-                    night.collect(work, [r.job for r in running])  # what starts next knows of it
+                    night.collect_results(work, [r.job for r in running])  # what starts next knows of it
                 for one in list(waiting):
                     if one.gpus > len(machine.gpus):
                         wanted = f"{one.gpus} GPU{'s' if one.gpus > 1 else ''}"
@@ -90,17 +90,17 @@ def run(work: Night, machine: Machine, show: Show, say: Callable[[str], None]) -
                     elif overtaken >= OVERTAKEN and not one.gpus:  # a GPU may be held by others for long
                         break
                 if time.monotonic() >= next_show:
-                    show(standing(work, [r.job for r in running], machine))
+                    show(night_status(work, [r.job for r in running], machine))
                     next_show = time.monotonic() + SHOW_S
                 time.sleep(POLL_S)
     finally:
         for left in running:
             job.end(left.child)
             _free(left)
-    night.collect(work)
+    night.collect_results(work)
 
 
-def standing(work: Night, running: list[Job], machine: Machine) -> str:
+def night_status(work: Night, running: list[NightJob], machine: MachineResources) -> str:
     """How the night stands, in one line, with an estimate."""
     left = work.left
     names = ", ".join(one.label for one in running[:2]) + (f" and {len(running) - 2} more" if len(running) > 2 else "")
@@ -111,11 +111,11 @@ def standing(work: Night, running: list[Job], machine: Machine) -> str:
         words += f", {names}"
     if usual and left:
         seconds = sum((one.expected_s or usual) * min(one.cores, machine.cores) for one in left) / machine.cores
-        words += f", about {duration(max(seconds, max(one.expected_s or usual for one in left)))} left"
+        words += f", about {duration_in_words(max(seconds, max(one.expected_s or usual for one in left)))} left"
     return words
 
 
-def duration(seconds: float) -> str:
+def duration_in_words(seconds: float) -> str:
     """Seconds for people."""
     return (
         f"{seconds:.0f} s"
@@ -126,7 +126,7 @@ def duration(seconds: float) -> str:
     )
 
 
-def _room(one: Job, running: list[_Running], machine: Machine) -> list[tuple[str, IO[bytes]]] | None:
+def _room(one: NightJob, running: list[_Running], machine: MachineResources) -> list[tuple[str, IO[bytes]]] | None:
     """The GPUs that it may hold, none for most; None where there is no room. What is larger than the machine runs alone."""
     if not running and not one.gpus:
         return []
@@ -161,10 +161,10 @@ def _hold_gpu(name: str) -> IO[bytes] | None:
     return None
 
 
-def _start(one: Job, held: list[tuple[str, IO[bytes]]], work: Night) -> list[_Running]:
+def _start(one: NightJob, held: list[tuple[str, IO[bytes]]], work: Night) -> list[_Running]:
     """Start a job; empty if an earlier target has left its folder unusable."""
     try:
-        night.refresh(work, one, **({"CUDA_VISIBLE_DEVICES": ",".join(name for name, _ in held)} if held else {}))
+        night.refresh_plan(work, one, **({"CUDA_VISIBLE_DEVICES": ",".join(name for name, _ in held)} if held else {}))
         log = _log(one)
     except OSError as problem:
         if problem.errno in FULL:
@@ -183,7 +183,7 @@ def _start(one: Job, held: list[tuple[str, IO[bytes]]], work: Night) -> list[_Ru
     return [_Running(one, child, held, time.monotonic())]
 
 
-def _log(one: Job) -> IO[bytes]:
+def _log(one: NightJob) -> IO[bytes]:
     """The log of a job: a plain file, also if a target has put a pipe or a link in its place."""
     place = one.folder / "job.log"
     if place.exists() and (place.is_symlink() or not place.is_file()):
@@ -201,7 +201,7 @@ def _end(one: _Running, work: Night) -> None:
     if one.child.poll() is None:
         job.end(one.child)
     _free(one)
-    told = night.read(work, one.job)
+    told = night.read_night(work, one.job)
     problem = told.get("problem")
     if not told:
         said = files.read_tail(one.job.folder / "job.log", 2_000).strip().splitlines()

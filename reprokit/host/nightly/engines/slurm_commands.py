@@ -28,27 +28,27 @@ ARRAY = 1_000
 """So many jobs one array has as Slurm comes; more are submitted in pieces."""
 
 
-class Gone(Exception):
+class SlurmGone(Exception):
     """The controller did not answer."""
 
 
-class Refused(Exception):
+class SlurmRefused(Exception):
     """No node can ever run it."""
 
 
-class Later(Exception):
+class SlurmBusy(Exception):
     """It is too much now."""
 
 
 def largest_array() -> int:
     """How many jobs one array may have; Slurm's own number where nobody tells."""
-    with contextlib.suppress(Gone):
-        found = re.search(r"^MaxArraySize\s*=\s*(\d+)", call("scontrol", "show", "config").stdout, re.MULTILINE)
+    with contextlib.suppress(SlurmGone):
+        found = re.search(r"^MaxArraySize\s*=\s*(\d+)", call_slurm("scontrol", "show", "config").stdout, re.MULTILINE)
         return max(1, int(found[1]) - 1) if found else ARRAY
     return ARRAY
 
 
-def submit(work: Night, name: str, wants: tuple[int, int, int, int], folders: list[str]) -> list[str]:
+def submit_array(work: Night, name: str, wants: tuple[int, int, int, int], folders: list[str]) -> list[str]:
     """Submit through submitit; raises Gone where the controller is not there, BadInput for bad parameters."""
     import submitit
     from submitit.core.utils import FailedJobError, FailedSubmissionError
@@ -70,35 +70,37 @@ def submit(work: Night, name: str, wants: tuple[int, int, int, int], folders: li
     except (FailedJobError, FailedSubmissionError, subprocess.CalledProcessError) as problem:
         said = " ".join(str(problem).split())
         if GONE.search(said) or "sbatch: " not in said:  # killed, or words that nobody understands
-            raise Gone(said[-200:] or "sbatch was killed") from problem
+            raise SlurmGone(said[-200:] or "sbatch was killed") from problem
         is_later = LATER.search(said) and not ALONE.search(said)
-        raise (Later if is_later else Refused)(said[-300:]) from problem
+        raise (SlurmBusy if is_later else SlurmRefused)(said[-300:]) from problem
     except (ValueError, TypeError) as problem:
         raise BadInput(f"[slurm] of {work.suite.path}: {' '.join(str(problem).split())[:300]}") from problem
     return [str(one.job_id) for one in jobs]
 
 
-def ask(names: list[str]) -> dict[str, tuple[str, str, str]]:
+def ask_jobs(names: list[str]) -> dict[str, tuple[str, str, str]]:
     """Name, state and reason by job id, for as long as the controller remembers; raises Gone."""
     if not names:
         return {}
-    done = call("squeue", "--noheader", "--array", "--states=all", "--format=%i|%j|%T|%r", f"--name={','.join(names)}")
+    done = call_slurm(
+        "squeue", "--noheader", "--array", "--states=all", "--format=%i|%j|%T|%r", f"--name={','.join(names)}"
+    )
     if done.returncode:
-        raise Gone(" ".join(done.stderr.split())[-200:])
+        raise SlurmGone(" ".join(done.stderr.split())[-200:])
     rows = (line.strip().split("|", 3) for line in done.stdout.splitlines())
     return {row[0]: (row[1], row[2], row[3]) for row in rows if len(row) == 4}
 
 
-def cancel(which: str) -> bool:
+def cancel_jobs(which: str) -> bool:
     """Cancel what an id or ``--name=`` tells; False where nobody took the order."""
-    with contextlib.suppress(Gone):
-        return not call("scancel", which).returncode
+    with contextlib.suppress(SlurmGone):
+        return not call_slurm("scancel", which).returncode
     return False
 
 
-def call(*words: str) -> subprocess.CompletedProcess[str]:
+def call_slurm(*words: str) -> subprocess.CompletedProcess[str]:
     """Call one of Slurm's commands; raises Gone where it gives no answer."""
     try:
         return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     except (subprocess.TimeoutExpired, OSError) as problem:
-        raise Gone(f"{words[0]} gave no answer ({type(problem).__name__})") from problem
+        raise SlurmGone(f"{words[0]} gave no answer ({type(problem).__name__})") from problem

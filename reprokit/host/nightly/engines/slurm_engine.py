@@ -21,10 +21,10 @@ from typing import Any
 
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly.engines import slurm_commands
-from reprokit.host.nightly.engines.local_engine import duration
+from reprokit.host.nightly.engines.local_engine import duration_in_words
 from reprokit.host.nightly.jobs import job_result, schema
 from reprokit.host.nightly.schedule import night
-from reprokit.host.nightly.schedule.night import Job, Night
+from reprokit.host.nightly.schedule.night import Night, NightJob
 from reprokit.host.system import files, interrupts
 
 POLL_S = 2.0
@@ -56,7 +56,7 @@ JOURNAL = "slurm.jsonl"
 class _Tracked:
     """What is known of one job on the cluster."""
 
-    job: Job
+    job: NightJob
     ids: list[str] = field(default_factory=list)
     """One a submission."""
     ended: float | None = None
@@ -91,7 +91,7 @@ class _Desk:
     said: str = ""
 
 
-def check() -> None:
+def check_slurm() -> None:
     """Raise BadInput where there is no Slurm, or nothing to talk to it with."""
     for program in ("sbatch", "squeue", "srun"):
         if shutil.which(program) is None:
@@ -102,7 +102,7 @@ def check() -> None:
         raise BadInput("--engine slurm needs submitit: pip install 'reprokit[slurm]'")
 
 
-def run(
+def run_on_slurm(
     work: Night, show: Callable[[str], None], say: Callable[[str], None], patience_s: float = PATIENCE_S, ask_s: float = ASK_S,
     grace_s: float = GRACE_S,
 ) -> None:  # fmt: skip
@@ -111,11 +111,11 @@ def run(
     desk = _Desk(work, say, {one.folder: _Tracked(one) for one in work.left}, prefix)
     asked = silent_since = time.monotonic()
     is_new = True
-    with interrupts.heard():
+    with interrupts.allowed():
         try:
             while work.left:
-                interrupts.check()
-                for done in night.collect(work):
+                interrupts.raise_if_interrupted()
+                for done in night.collect_results(work):
                     desk.tracked.pop(done.folder, None)
                 if is_new or time.monotonic() - asked > ask_s:
                     asked, is_new = time.monotonic(), False
@@ -124,12 +124,12 @@ def run(
                         _submit(desk)
                         _look(desk, grace_s)
                         silent_since = time.monotonic()
-                    except slurm_commands.Gone as problem:
+                    except slurm_commands.SlurmGone as problem:
                         desk.is_restored = False  # what was being submitted may be there: it is looked for by its name
                         silent = time.monotonic() - silent_since
                         if silent > patience_s:
                             say(
-                                f"the cluster has not answered for {duration(silent)} ({problem}); start the night again to go on"
+                                f"the cluster has not answered for {duration_in_words(silent)} ({problem}); start the night again to go on"
                             )
                             return
                 show(_standing(desk))
@@ -141,16 +141,16 @@ def run(
             raise
 
 
-def holds(path: Path) -> bool:
+def holds_jobs(path: Path) -> bool:
     """Whether a night has jobs on a cluster, as far as its folder tells."""
     return any(one.ids != [] for one in _noted(path).values())
 
 
-def forget(path: Path) -> None:
+def forget_jobs(path: Path) -> None:
     """Take a night's jobs off the cluster; those stay noted that nobody took back, for want of Slurm or an answer."""
     for name, one in _noted(path).items():
         if one.ids != []:
-            if not slurm_commands.cancel(f"--name={name}"):
+            if not slurm_commands.cancel_jobs(f"--name={name}"):
                 return
             _note(path, {"name": name, "ids": []})
 
@@ -168,8 +168,8 @@ def _noted(path: Path) -> dict[str, _Array]:
     """What was submitted, by its name; a line is passed over that was torn when its writer was killed."""
     found: dict[str, _Array] = {}
     for line in files.read_text(path / JOURNAL).splitlines():
-        with contextlib.suppress(schema.Refused, KeyError):
-            told = schema.convert(schema.parse(line), schema.Submission)
+        with contextlib.suppress(schema.FailsSchema, KeyError):
+            told = schema.convert_as(schema.parse_as(line), schema.Submission)
             if told.ids is not None:
                 found[told.name].ids = told.ids
             elif told.folders is not None:
@@ -188,7 +188,7 @@ def _restore(desk: _Desk) -> None:
     noted = _noted(desk.work.path)
     unsure = [name for name, one in noted.items() if one.ids is None]  # killed, or no answer, before they were noted
     seen = {
-        row[0]: number.partition("_")[0] for number, row in slurm_commands.ask(unsure).items()
+        row[0]: number.partition("_")[0] for number, row in slurm_commands.ask_jobs(unsure).items()
     }  # first: it may raise Gone
     known: dict[str, list[str]] = {}
     for name, one in noted.items():
@@ -233,7 +233,7 @@ def _submit_array(desk: _Desk, wants: tuple[int, int, int, int], group: list[_Tr
     jobs = f"{len(group)} job{'s' if len(group) > 1 else ''}"
     for one in [*group]:
         try:
-            night.refresh(desk.work, one.job)
+            night.refresh_plan(desk.work, one.job)
         except OSError as problem:
             group.remove(one)
             night.give_up(desk.work, one.job, f"its folder cannot be used: {problem.strerror}")
@@ -241,14 +241,14 @@ def _submit_array(desk: _Desk, wants: tuple[int, int, int, int], group: list[_Tr
         return True
     _note(path, {"name": name, "folders": [one.job.folder.name for one in group]})
     try:
-        ids = slurm_commands.submit(desk.work, name, wants, [str(one.job.folder) for one in group])
-    except slurm_commands.Refused as problem:
+        ids = slurm_commands.submit_array(desk.work, name, wants, [str(one.job.folder) for one in group])
+    except slurm_commands.SlurmRefused as problem:
         _note(path, {"name": name, "ids": []})
         desk.say(f"Slurm refuses {jobs}: {problem}")
         for one in group:
             night.give_up(desk.work, one.job, f"Slurm refuses it: {problem}; mend [slurm] or what the target needs")
         return True
-    except slurm_commands.Later as problem:
+    except slurm_commands.SlurmBusy as problem:
         _note(path, {"name": name, "ids": []})
         desk.piece = max(1, len(group) // 2)
         if len(group) == 1:
@@ -269,7 +269,7 @@ def _submit_array(desk: _Desk, wants: tuple[int, int, int, int], group: list[_Tr
 def _look(desk: _Desk, grace_s: float) -> None:
     """Ask what became of the jobs; one that has ended without a result is lost."""
     last = {one.ids[-1] for one in desk.tracked.values() if one.ids}
-    states = slurm_commands.ask(
+    states = slurm_commands.ask_jobs(
         [name for name, one in _noted(desk.work.path).items() if not last.isdisjoint(one.ids or ())]
     )
     for folder, one in list(desk.tracked.items()):
@@ -286,7 +286,7 @@ def _look(desk: _Desk, grace_s: float) -> None:
         lost = state if state not in ("", "COMPLETED") else "it left no result"
         if is_stuck:
             lost = reason
-            slurm_commands.cancel(one.ids[-1])
+            slurm_commands.cancel_jobs(one.ids[-1])
         if state not in FINAL and reason not in NEVER and len(one.ids) < SUBMISSIONS:
             desk.say(f"{one.job.label}: the cluster lost job {one.ids[-1]} ({lost}); submitting it again")
             one.state = "LOST"

@@ -43,7 +43,7 @@ def run_job(folder: str) -> bool:
     """
     place = Path(folder)
     spec = json.loads(files.read_text(place / SPEC))
-    with contextlib.suppress(schema.Refused):  # the collector of results keeps and reports it
+    with contextlib.suppress(schema.FailsSchema):  # the collector of results keeps and reports it
         if read_result(place, spec["key"]):
             return True
     with _hold(place) as lock:
@@ -74,21 +74,21 @@ Shape = TypeVar("Shape", bound=msgspec.Struct)
 def _kept(path: Path, shape: type[Shape], refused: list[str]) -> dict[str, Any]:
     """The earlier answer of a step; empty if there is none, or if it is refused, which is then renamed."""
     try:
-        told = schema.read(path, shape)
-    except schema.Refused as why:
+        told = schema.read_as(path, shape)
+    except schema.FailsSchema as why:
         aside = path.with_name(path.name + ".refused")
         refused.append(f"{path.name}: {why}")
         deletion.delete(aside, inside=path.parent)
         os.rename(path, aside)
         return {}
-    return schema.plain(told) if told else {}
+    return schema.plain_value(told) if told else {}
 
 
 def _accepted(told: dict[str, Any], shape: type[Shape], refused: list[str], what: str) -> dict[str, Any]:
     """The answer of a step, converted by the schema; empty if it does not agree with the schema."""
     try:
-        return schema.plain(schema.convert(told, shape))
-    except schema.Refused as why:
+        return schema.plain_value(schema.convert_as(told, shape))
+    except schema.FailsSchema as why:
         refused.append(f"{what}: {why}")
         return {}
 
@@ -106,7 +106,7 @@ def _attempts(place: Path, spec: dict[str, Any], cache: Path, refused: list[str]
     while _wants_another(found, spec):
         number = len(found) + 1
         kept = place / f"attempt-{number}.json"
-        told = _kept(kept, schema.Attempt, refused)
+        told = _kept(kept, schema.JobAttempt, refused)
         if not told:
             text, said, status = _reprokit(
                 [*spec["words"], "--output-dir", str(place), *spec["target"]],
@@ -114,8 +114,10 @@ def _attempts(place: Path, spec: dict[str, Any], cache: Path, refused: list[str]
                 cache,
                 place / f"attempt-{number}.log",
             )
-            told = _accepted(_attempt(text, said, status), schema.Attempt, refused, f"answer {number} of its capture")
-            told = told or schema.plain(_nothing(refused[-1]))
+            told = _accepted(
+                _attempt(text, said, status), schema.JobAttempt, refused, f"answer {number} of its capture"
+            )
+            told = told or schema.plain_value(_nothing(refused[-1]))
             if not told["is_interrupted"]:
                 _leave(kept, told)
         found.append(told)
@@ -124,8 +126,8 @@ def _attempts(place: Path, spec: dict[str, Any], cache: Path, refused: list[str]
     return found
 
 
-def _nothing(why: str) -> schema.Attempt:
-    return schema.Attempt(schema.Verdict(), schema.Signed(), {}, {}, problem=why)
+def _nothing(why: str) -> schema.JobAttempt:
+    return schema.JobAttempt(schema.JobVerdict(), schema.JobSignature(), {}, {}, problem=why)
 
 
 def _wants_another(found: list[dict[str, Any]], spec: dict[str, Any]) -> bool:
@@ -160,7 +162,7 @@ def _make_small(
     if fresh is None or not spec["budget_s"]:
         return None
     kept = place / "minimized.json"
-    found = _kept(kept, schema.Small, refused)
+    found = _kept(kept, schema.JobRepro, refused)
     if not found:
         words = ["minimize", fresh["run_dir"], "--budget", f"{spec['budget_s']:g}", "--json"]
         text, said, status = _reprokit(words, spec, cache, place / "minimize.log")
@@ -168,8 +170,8 @@ def _make_small(
             raise KeyboardInterrupt
         name = fresh["signature"]["id"]
         small = {"signature": name, **_small(files.parse_object(text), said)}
-        found = _accepted(small, schema.Small, refused, "answer of its minimization")
-        found = found or schema.plain(schema.Small(signature=name))
+        found = _accepted(small, schema.JobRepro, refused, "answer of its minimization")
+        found = found or schema.plain_value(schema.JobRepro(signature=name))
         _leave(kept, found)
     located = found.get("located") or {}
     if fresh["verdict"]["kind"] == UNLOCATED and located.get("id"):
@@ -230,9 +232,9 @@ def _reprokit(words: list[str], spec: dict[str, Any], cache: Path, log: Path) ->
     environ = {**os.environ, **spec["environment"]}
     if spec["warms"]:
         environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
-        kept = compiler_cache.kept(spec["python"])
+        kept = compiler_cache.kept_cache(spec["python"])
         with contextlib.suppress(OSError):
-            compiler_cache.copy(kept, cache)
+            compiler_cache.copy_cache(kept, cache)
     answer = log.with_suffix(".out")
     for written in (answer, log):  # an earlier target may have left a pipe or a link there
         deletion.delete(written, inside=log.parent)
@@ -251,7 +253,7 @@ def _reprokit(words: list[str], spec: dict[str, Any], cache: Path, log: Path) ->
             raise
     if spec["warms"] and status in (0, 1):
         with contextlib.suppress(OSError):
-            compiler_cache.keep(cache, kept)
+            compiler_cache.keep_cache(cache, kept)
     lines = files.read_tail(log, 2_000).strip().splitlines()
     text = files.read_text(answer)
     deletion.delete(answer, inside=log.parent)

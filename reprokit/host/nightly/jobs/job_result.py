@@ -17,20 +17,20 @@ NO_BUG = frozenset({HEALTHY, "unknown", ""})
 
 def read_result(folder: Path, key: str) -> dict[str, Any]:
     """The result of a job; empty if there is none. Raises :exc:`schema.Refused` if it is no result of this cell."""
-    told = schema.read(folder / RESULT, schema.Result)
+    told = schema.read_as(folder / RESULT, schema.JobResult)
     if told is None:
         return {}
     if told.key != key:
-        raise schema.Refused("it is the result of another cell")
-    return {**schema.plain(told), "folder": str(folder)}
+        raise schema.FailsSchema("it is the result of another cell")
+    return {**schema.plain_value(told), "folder": str(folder)}
 
 
 def give_up(folder: Path, key: str, why: str) -> None:
     """Write a result for a job that will get none; raises OSError if the folder is not writable."""
-    files.write_json(folder / RESULT, lost(folder, key, why))
+    files.write_json(folder / RESULT, lost_result(folder, key, why))
 
 
-def lost(folder: Path, key: str, why: str) -> dict[str, Any]:
+def lost_result(folder: Path, key: str, why: str) -> dict[str, Any]:
     """The result of a job that ended without one."""
     return {
         "schema": SCHEMA,

@@ -16,7 +16,7 @@ MOST_WALKED = 2_000
 """Maximum number of files of a folder; a folder with more is too large."""
 
 
-def take(path: Path, output: Path) -> str:
+def quarantine_file(path: Path, output: Path) -> str:
     """Move a file, a link or a folder to the quarantine; gives its new path, relative to ``output``.
 
     It is deleted if it is too large. After this nothing is at ``path``, unless the file system refuses.
@@ -32,7 +32,7 @@ def take(path: Path, output: Path) -> str:
     return f"{FOLDER} has no room for it"
 
 
-def note(lines: list[str], output: Path, name: str) -> str:
+def quarantine_text(lines: list[str], output: Path, name: str) -> str:
     """Keep refused lines as one file; gives its path, relative to ``output``."""
     place = _place(output)
     if place is not None:

@@ -39,28 +39,28 @@ Traits = dict[Word, Line | Annotated[list[Line], Meta(max_length=200)] | float |
 Phases = dict[Line, Seconds]
 
 
-class Refused(ValueError):
+class FailsSchema(ValueError):
     """A value that does not agree with the schema; the message is one short line with the reason."""
 
 
-class Verdict(Struct):
+class JobVerdict(Struct):
     kind: Word | None = None
     phase: Line | None = None
     cause: Line | None = None
     reason: Line | None = None
 
 
-class Signed(Struct):
+class JobSignature(Struct):
     id: Id | None = None
     title: Line = ""
     algorithm: Count | None = None
 
 
-class Attempt(Struct):
+class JobAttempt(Struct):
     """One capture of a job."""
 
-    verdict: Verdict
-    signature: Signed
+    verdict: JobVerdict
+    signature: JobSignature
     traits: Traits
     phases: Phases
     seconds: Seconds | None = None
@@ -75,7 +75,7 @@ class Attempt(Struct):
     is_interrupted: bool = False
 
 
-class Small(Struct):
+class JobRepro(Struct):
     """The result of a minimization."""
 
     signature: Id | None = None
@@ -84,25 +84,25 @@ class Small(Struct):
     pack: Line | None = None
     says: Line | None = None
     traits: Traits = {}
-    located: Signed | None = None
+    located: JobSignature | None = None
     problem: Line | None = None
 
 
-class Result(Struct):
+class JobResult(Struct):
     """The result of a job."""
 
     schema: Literal[1]
     key: Key
     expect: Annotated[list[Word], Meta(max_length=100)]
-    attempts: Annotated[list[Attempt], Meta(max_length=100)]
+    attempts: Annotated[list[JobAttempt], Meta(max_length=100)]
     problem: Line
-    minimized: Small | None = None
+    minimized: JobRepro | None = None
     seconds: Seconds | None = None
     refused: Annotated[list[Line], Meta(max_length=100)] = []
     """Files of the job that do not agree with the schema."""
 
 
-class Planned(Struct):
+class PlannedJob(Struct):
     """One job of a plan."""
 
     folder: FileName
@@ -118,14 +118,14 @@ class Planned(Struct):
     expected_s: Seconds | None = None
 
 
-class Plan(Struct):
+class NightPlan(Struct):
     """The jobs that a night has to run."""
 
     uid: Word
     suite: Line
     digest: Id
     started: Clock
-    jobs: Annotated[list[Planned], Meta(max_length=100_000)]
+    jobs: Annotated[list[PlannedJob], Meta(max_length=100_000)]
 
 
 class Submission(Struct):
@@ -139,31 +139,31 @@ class Submission(Struct):
 Shape = TypeVar("Shape", bound=Struct)
 
 
-def parse(data: bytes | str, most_bytes: int = MOST_BYTES) -> Any:
+def parse_as(data: bytes | str, most_bytes: int = MOST_BYTES) -> Any:
     """The value of a JSON text of bounded size and depth, with no key twice; raises Refused."""
     if len(data) > most_bytes:
-        raise Refused(f"it has more than {most_bytes} bytes")
+        raise FailsSchema(f"it has more than {most_bytes} bytes")
     try:
-        return bounded_json.parse(data, most_bytes, MOST_VALUES, is_strict=True)
+        return bounded_json.parse_json(data, most_bytes, MOST_VALUES, is_strict=True)
     except ValueError as problem:  # also a text that is not UTF-8
-        raise Refused(_short(problem)) from None
+        raise FailsSchema(_short(problem)) from None
 
 
-def convert(value: Any, shape: type[Shape]) -> Shape:
+def convert_as(value: Any, shape: type[Shape]) -> Shape:
     """The value, converted by the schema; raises Refused."""
     try:
         return msgspec.convert(value, shape)
     except (msgspec.ValidationError, RecursionError) as problem:
-        raise Refused(_short(problem)) from None
+        raise FailsSchema(_short(problem)) from None
 
 
-def plain(value: Struct) -> dict[str, Any]:
+def plain_value(value: Struct) -> dict[str, Any]:
     """The value as dictionaries, lists and scalars."""
     found: dict[str, Any] = msgspec.to_builtins(value)
     return found
 
 
-def read(path: Path, shape: type[Shape], most_bytes: int = MOST_BYTES) -> Shape | None:
+def read_as(path: Path, shape: type[Shape], most_bytes: int = MOST_BYTES) -> Shape | None:
     """The value of a JSON file; None if there is no file; raises Refused for all else, such as a link or a pipe."""
     try:
         with files.open_plain(path) as file:
@@ -172,8 +172,8 @@ def read(path: Path, shape: type[Shape], most_bytes: int = MOST_BYTES) -> Shape 
         return None
     except OSError as problem:
         why = {errno.ELOOP: "it is a symbolic link", errno.EINVAL: "it is no plain file", errno.ENXIO: "it is no plain file"}  # fmt: skip
-        raise Refused(why.get(problem.errno or 0, f"it cannot be read ({problem.strerror})")) from None
-    return convert(parse(data, most_bytes), shape)
+        raise FailsSchema(why.get(problem.errno or 0, f"it cannot be read ({problem.strerror})")) from None
+    return convert_as(parse_as(data, most_bytes), shape)
 
 
 def is_file_name(name: str) -> bool:

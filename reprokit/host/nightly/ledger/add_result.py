@@ -15,7 +15,7 @@ from reprokit.host.nightly.suite.cells import settings_words
 
 
 @dataclass(frozen=True)
-class Seen:
+class Sighting:
     """One signature in one cell in one night."""
 
     signature: str
@@ -27,7 +27,7 @@ class Seen:
     pack: str = ""
 
 
-def record(ledger: Ledger, night: int, cell: int, result: dict[str, Any]) -> bool:
+def add_result(ledger: Ledger, night: int, cell: int, result: dict[str, Any]) -> bool:
     """Take a result of :mod:`.job` in; False where it was there already."""
     attempts = [a for a in result.get("attempts", ()) if isinstance(a, dict)]
     told = [a for a in attempts if _kind(a)]
@@ -41,7 +41,7 @@ def record(ledger: Ledger, night: int, cell: int, result: dict[str, Any]) -> boo
     with ledger.change():
         if ledger.one("SELECT 1 FROM run WHERE night = ? AND cell = ?", night, cell):
             return False
-        seen = _sightings(failed) + slower(ledger, cell, costs, _phases(healthy))
+        seen = _sightings(failed) + slower_than_usual(ledger, cell, costs, _phases(healthy))
         ledger.do(
             "INSERT INTO run(night, cell, kind, n, ok, torch, triton, seconds, compile_s, peak_rss_bytes, most_rss_bytes, phases,"
             " is_expected, problem, folder) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -52,7 +52,7 @@ def record(ledger: Ledger, night: int, cell: int, result: dict[str, Any]) -> boo
         for one in seen:
             is_slower = kind_of(one.title) in trend.KINDS.values()
             n = one.k if is_slower else len(healthy) + one.k
-            sight(ledger, night, cell, one, n, torch, not is_slower and kind_of(one.title) in expected)
+            add_sighting(ledger, night, cell, one, n, torch, not is_slower and kind_of(one.title) in expected)
         if isinstance(found := result.get("minimized"), dict):
             _keep_repro(ledger, night, found)
         if healthy:
@@ -65,7 +65,7 @@ def kind_of(title: str) -> str:
     return title.partition(":")[0]
 
 
-def sight(ledger: Ledger, night: int, cell: int, one: Seen, n: int, torch: str, is_expected: bool) -> None:
+def add_sighting(ledger: Ledger, night: int, cell: int, one: Sighting, n: int, torch: str, is_expected: bool) -> None:
     """Note that a signature was seen in a cell in ``k`` of the ``n`` runs that could have shown it."""
     bug = _bug_of(ledger, one)
     _restart(ledger, bug, night)
@@ -75,10 +75,12 @@ def sight(ledger: Ledger, night: int, cell: int, one: Seen, n: int, torch: str, 
     )  # fmt: skip
     if one.pack:
         ledger.do("UPDATE bug SET pack = ? WHERE id = ? AND pack = ''", one.pack, bug)
-    count(ledger, one.signature, night, cell, one.k, n, torch, is_expected)
+    count_hits(ledger, one.signature, night, cell, one.k, n, torch, is_expected)
 
 
-def count(ledger: Ledger, signature: str, night: int, cell: int, k: int, n: int, torch: str, is_expected: bool) -> None:
+def count_hits(
+    ledger: Ledger, signature: str, night: int, cell: int, k: int, n: int, torch: str, is_expected: bool
+) -> None:
     """Add one sighting to the sums."""
     ledger.do(
         "INSERT INTO place(signature, cell, hits, runs, since, first, last) VALUES(?, ?, ?, ?, 0, ?, ?)"
@@ -98,11 +100,13 @@ def count(ledger: Ledger, signature: str, night: int, cell: int, k: int, n: int,
     )  # fmt: skip
 
 
-def slower(ledger: Ledger, cell: int, costs: dict[str, float | None], phases: dict[str, float]) -> list[Seen]:
+def slower_than_usual(
+    ledger: Ledger, cell: int, costs: dict[str, float | None], phases: dict[str, float]
+) -> list[Sighting]:
     """What of a healthy run's costs is beyond the noise of the nights before."""
     found = []
     for what, kind in trend.KINDS.items():
-        cost, before = costs.get(what), usual(ledger, cell, what)
+        cost, before = costs.get(what), usual_costs(ledger, cell, what)
         if cost is None or before is None or cost <= before.limit:
             continue
         row = ledger.one("SELECT target, settings FROM cell WHERE id = ?", cell)
@@ -116,7 +120,7 @@ def slower(ledger: Ledger, cell: int, costs: dict[str, float | None], phases: di
             f" (median of {before.runs} nights, spread {_amount(before.spread, what)}){', most in ' + phase if phase else ''}"
         )
         traits = {"kind": kind, "phase": phase, "cause": cause, "message": where}
-        found.append(Seen(digest, 1, title, traits, 1))
+        found.append(Sighting(digest, 1, title, traits, 1))
     return found
 
 
@@ -132,17 +136,17 @@ _USUAL = (
 """Healthy runs of a cell that were no regression of this kind, or one that was muted."""
 
 
-def usual(ledger: Ledger, cell: int, what: str) -> trend.Usual | None:
+def usual_costs(ledger: Ledger, cell: int, what: str) -> trend.UsualCost | None:
     """What a cell usually costs; nights of a regression that nobody has accepted, by muting it, are left out."""
     assert what in trend.KINDS
     sql = (
         f"SELECT {what} AS cost FROM run WHERE {_USUAL} AND {what} IS NOT NULL ORDER BY night DESC LIMIT {trend.NIGHTS}"  # noqa: S608 - a key of KINDS
     )
     rows = ledger.all(sql, cell, f"{trend.KINDS[what]}:%")
-    return trend.usual([row["cost"] for row in reversed(rows)], what)
+    return trend.usual_cost([row["cost"] for row in reversed(rows)], what)
 
 
-def _bug_of(ledger: Ledger, one: Seen) -> int:
+def _bug_of(ledger: Ledger, one: Sighting) -> int:
     """The bug of a signature; an unknown signature is a bug of its own: nothing is merged silently."""
     row = ledger.one("SELECT bug FROM signature WHERE id = ?", one.signature)
     if row is not None:
@@ -185,9 +189,9 @@ def _keep_repro(ledger: Ledger, night: int, found: dict[str, Any]) -> None:
         )  # fmt: skip
 
 
-def _sightings(failed: list[dict[str, Any]]) -> list[Seen]:
+def _sightings(failed: list[dict[str, Any]]) -> list[Sighting]:
     """One for each signature; the first attempt that showed it is the one that was studied."""
-    found: dict[str, Seen] = {}
+    found: dict[str, Sighting] = {}
     for attempt in failed:
         signature = attempt.get("signature") or {}
         name = str(signature.get("id") or "")
@@ -198,7 +202,7 @@ def _sightings(failed: list[dict[str, Any]]) -> list[Seen]:
         elif name:
             traits = attempt.get("traits") or {"kind": _kind(attempt)}
             algorithm, title = int(signature.get("algorithm") or 0), str(signature.get("title"))
-            found[name] = Seen(name, algorithm, title, traits, 1, str(attempt.get("pack") or ""))
+            found[name] = Sighting(name, algorithm, title, traits, 1, str(attempt.get("pack") or ""))
     return list(found.values())
 
 

@@ -64,16 +64,18 @@ def refuse_rows(ledger: Ledger) -> None:
 
 
 def _has_bad(ledger: Ledger, table: str) -> bool:
-    return ledger.one(f"SELECT 1 FROM {table} WHERE ({rows.condition(table)}) IS NOT 1 LIMIT 1") is not None  # noqa: S608 - our own
+    return ledger.one(f"SELECT 1 FROM {table} WHERE ({rows.column_condition(table)}) IS NOT 1 LIMIT 1") is not None  # noqa: S608 - our own
 
 
 def _clean(ledger: Ledger) -> None:
     for table in rows.TABLES:
-        bad = f"({rows.condition(table)}) IS NOT 1"
+        bad = f"({rows.column_condition(table)}) IS NOT 1"
         count = ledger.all(f"SELECT count(*) AS n FROM {table} WHERE {bad}")[0]["n"]  # noqa: S608
         if count:
             kept = ledger.all(f"SELECT * FROM {table} WHERE {bad} LIMIT {MOST_KEPT}")  # noqa: S608
-            place = quarantine.note([rows.as_line(dict(row)) for row in kept], ledger.path.parent, f"{table}.jsonl")
+            place = quarantine.quarantine_text(
+                [rows.as_line(dict(row)) for row in kept], ledger.path.parent, f"{table}.jsonl"
+            )
             ledger.do(f"DELETE FROM {table} WHERE {bad}")  # noqa: S608
             what = f"{count} row{'s' if count > 1 else ''} of {table}"
             ledger.refused.append(f"{what} in the ledger, which do not agree with the schema; see {place}")

@@ -21,15 +21,15 @@ def close_night(ledger: Ledger, night: int, state: str, note: str = "") -> None:
     """End a night: every bug's status follows from what was seen, and new bugs are compared with the others."""
     with ledger.change():
         ledger.do("UPDATE night SET ended = ?, state = ?, note = ? WHERE id = ?", time.time(), state, note, night)
-        decide(ledger, night)
-        propose(ledger, night)
+        decide_bugs(ledger, night)
+        propose_merges(ledger, night)
 
 
-def decide(ledger: Ledger, night: int) -> None:
+def decide_bugs(ledger: Ledger, night: int) -> None:
     """Give each bug that was seen, or that is not fixed yet, its status."""
     seen = seen_in(ledger, night)
-    fold(ledger, night)
-    places: dict[int, list[status.Place]] = {}
+    fold_bugs(ledger, night)
+    places: dict[int, list[status.CellHistory]] = {}
     for row in ledger.all(
         "SELECT s.bug, sum(p.hits) AS hits, max(p.runs - p.hits) AS misses, min(p.since) AS since FROM place p"
         " JOIN signature s ON s.id = p.signature JOIN bug b ON b.id = s.bug WHERE p.hits > 0 AND b.status != 'fixed'"
@@ -37,7 +37,7 @@ def decide(ledger: Ledger, night: int) -> None:
         " SELECT s.bug, sum(p.hits), max(p.runs - p.hits), min(p.since) FROM place p JOIN signature s ON s.id = p.signature"
         " JOIN bug b ON b.id = s.bug WHERE p.hits > 0 AND b.status = 'fixed' AND p.last = ? GROUP BY s.bug, p.cell", night,
     ):  # fmt: skip
-        place = status.Place(row["hits"], row["hits"] + max(row["misses"], 0), row["since"])
+        place = status.CellHistory(row["hits"], row["hits"] + max(row["misses"], 0), row["since"])
         places.setdefault(row["bug"], []).append(place)
     unread = {r["id"] for r in ledger.all("SELECT id FROM night WHERE state = 'incomplete'")}
     for bug in ledger.all("SELECT id, status, reason, changed, muted FROM bug WHERE merged IS NULL"):
@@ -46,7 +46,7 @@ def decide(ledger: Ledger, night: int) -> None:
             continue
         is_news = was in ("new", "regressed") and bug["changed"] in unread  # of a night that was never reported whole
         before = {"new": "", "regressed": "fixed"}[was] if is_news and number in seen else was
-        found = status.decide(places.get(number, []), before, number in seen, bug["muted"] is not None)
+        found = status.decide_status(places.get(number, []), before, number in seen, bug["muted"] is not None)
         if is_news and number not in seen and found.name in ("open", "flaky"):
             found = status.Status(was, f"seen in a night that was cut short; {found.reason}")
         if found.reason != bug["reason"]:
@@ -54,7 +54,7 @@ def decide(ledger: Ledger, night: int) -> None:
         if found.name != was or is_news:
             ledger.do("UPDATE bug SET status = ?, changed = ? WHERE id = ?", found.name, night, number)
         if found.name != was:
-            tell(ledger, number, night, found.name, found.reason)
+            bug_event(ledger, number, night, found.name, found.reason)
 
 
 def seen_in(ledger: Ledger, night: int) -> set[int]:
@@ -63,7 +63,7 @@ def seen_in(ledger: Ledger, night: int) -> set[int]:
     return {row["bug"] for row in ledger.all(sql, night)}
 
 
-def fold(ledger: Ledger, night: int) -> None:
+def fold_bugs(ledger: Ledger, night: int) -> None:
     """A bug that shows anywhere is there: its absence elsewhere was chance, and lowers the rate of those cells."""
     ledger.do(
         "UPDATE place SET runs = runs + since, since = 0 WHERE hits > 0 AND since > 0 AND signature IN (SELECT o.id FROM"
@@ -71,7 +71,7 @@ def fold(ledger: Ledger, night: int) -> None:
     )  # fmt: skip
 
 
-def propose(ledger: Ledger, night: int) -> None:
+def propose_merges(ledger: Ledger, night: int) -> None:
     """Compare the night's new bugs with the others of their kind; who is alike is proposed, never merged."""
     fresh = [
         r["id"] for r in ledger.all("SELECT id FROM bug WHERE status = 'new' AND changed = ? AND merged IS NULL", night)
@@ -83,7 +83,7 @@ def propose(ledger: Ledger, night: int) -> None:
         others = [b for b in traits if b != new and not (b in fresh and b > new)][:MOST_COMPARED]
         for other in others:
             best = max(
-                (likeness.compare(a, b) for a in traits.get(new, ()) for b in traits[other]),
+                (likeness.compare_traits(a, b) for a in traits.get(new, ()) for b in traits[other]),
                 key=lambda found: found.score,
                 default=None,
             )
@@ -116,12 +116,12 @@ def traits_of(told: dict[str, Any]) -> likeness.Traits:
     return likeness.Traits(**texts, frames=tuple(str(f) for f in told.get("frames") or ()))
 
 
-def tell(ledger: Ledger, bug: int, night: int, what: str, why: str) -> None:
+def bug_event(ledger: Ledger, bug: int, night: int, what: str, why: str) -> None:
     """Add a line to a bug's history."""
     ledger.do("INSERT INTO event(bug, night, at, what, why) VALUES(?, ?, ?, ?, ?)", bug, night, time.time(), what, why)
 
 
-def find(ledger: Ledger, name: str) -> int:
+def find_bug(ledger: Ledger, name: str) -> int:
     """The bug that a number, or the id of one of its signatures, names; raises BadInput."""
     bare = name.removeprefix("#")
     row = ledger.one("SELECT bug AS id FROM signature WHERE id = ?", bare)
@@ -135,7 +135,7 @@ def find(ledger: Ledger, name: str) -> int:
     return found
 
 
-def merge(ledger: Ledger, into: int, others: list[int], why: str) -> None:
+def merge_bugs(ledger: Ledger, into: int, others: list[int], why: str) -> None:
     """Say that bugs are one: their signatures become aliases of ``into``."""
     with ledger.change():
         for other in others:
@@ -163,11 +163,11 @@ def merge(ledger: Ledger, into: int, others: list[int], why: str) -> None:
                 )  # fmt: skip
             if row["status"] not in ("fixed", ""):  # what one of them is, both are
                 ledger.do("UPDATE bug SET status = 'open' WHERE id = ? AND status = 'fixed'", into)
-            tell(ledger, into, last_night(ledger), "merged", f"with {other}: {why}" if why else f"with {other}")
-            tell(ledger, other, last_night(ledger), "merged", f"into {into}")
+            bug_event(ledger, into, last_night(ledger), "merged", f"with {other}: {why}" if why else f"with {other}")
+            bug_event(ledger, other, last_night(ledger), "merged", f"into {into}")
 
 
-def split(ledger: Ledger, bug: int, name: str, why: str) -> int:
+def split_bug(ledger: Ledger, bug: int, name: str, why: str) -> int:
     """Say that a signature, or a bug that was merged, is a bug of its own, or that two that were proposed as one are two.
 
     Gives the other bug.
@@ -181,12 +181,12 @@ def split(ledger: Ledger, bug: int, name: str, why: str) -> int:
             other = int(merged["id"])
             ledger.do(f"UPDATE signature SET bug = ? WHERE bug = ? AND id IN ({history})", other, bug, other)  # noqa: S608
         elif signature is None:
-            other = find(ledger, name)
+            other = find_bug(ledger, name)
             if other == bug:
                 raise BadInput(f"{name} is bug {bug} itself; name another bug, or one of its signatures")
         else:
             other = _split_off(ledger, bug, signature)
-        refuse(ledger, bug, other)
+        refuse_proposal(ledger, bug, other)
         if merged is not None or signature is not None:
             row = ledger.one("SELECT status, muted FROM bug WHERE id = ?", bug)
             assert row is not None
@@ -196,8 +196,8 @@ def split(ledger: Ledger, bug: int, name: str, why: str) -> int:
                 "UPDATE bug SET title = (SELECT min(title) FROM signature WHERE bug = bug.id) WHERE id = ? AND title NOT IN"
                 " (SELECT title FROM signature WHERE bug = ?)", bug, bug,
             )  # fmt: skip
-        tell(ledger, bug, last_night(ledger), "split", f"{other} is another bug{': ' + why if why else ''}")
-        tell(ledger, other, last_night(ledger), "split", f"{bug} is another bug{': ' + why if why else ''}")
+        bug_event(ledger, bug, last_night(ledger), "split", f"{other} is another bug{': ' + why if why else ''}")
+        bug_event(ledger, other, last_night(ledger), "split", f"{bug} is another bug{': ' + why if why else ''}")
     return other
 
 
@@ -213,7 +213,7 @@ def _split_off(ledger: Ledger, bug: int, signature: Any) -> int:
     return other
 
 
-def refuse(ledger: Ledger, one: int, other: int) -> None:
+def refuse_proposal(ledger: Ledger, one: int, other: int) -> None:
     """Never propose again that two bugs are one."""
     a, b = sorted((one, other))
     sql = "INSERT INTO proposal(a, b, score, shared, state) VALUES(?, ?, 0, '[]', 'refused') ON CONFLICT DO UPDATE SET state = 'refused'"
@@ -224,7 +224,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 12
 
 
-def mute(ledger: Ledger, bug: int, why: str | None) -> None:
+def mute_bug(ledger: Ledger, bug: int, why: str | None) -> None:
     """Say that a bug is known and is no news; with ``why`` None, that it is news again."""
     with ledger.change():
         row = ledger.one("SELECT muted FROM bug WHERE id = ?", bug)
@@ -234,7 +234,7 @@ def mute(ledger: Ledger, bug: int, why: str | None) -> None:
         night = last_night(ledger)
         status_now = "muted" if why is not None else "open"
         ledger.do("UPDATE bug SET muted = ?, status = ?, changed = ? WHERE id = ?", why, status_now, night, bug)
-        tell(ledger, bug, night, "muted" if why is not None else "unmuted", why or "")
+        bug_event(ledger, bug, night, "muted" if why is not None else "unmuted", why or "")
 
 
 def last_night(ledger: Ledger) -> int:

@@ -74,7 +74,7 @@ class Ledger:
 
     def copy_into_memory(self) -> None:
         """Continue with a copy in memory, for a file that cannot be written."""
-        copy = prepared(sqlite3.connect(":memory:", isolation_level=None))
+        copy = prepared_database(sqlite3.connect(":memory:", isolation_level=None))
         self._database.backup(copy)
         self._database.close()
         self._database = copy
@@ -95,7 +95,7 @@ def backup_of(path: Path) -> Path:
     return path.with_name(f"{path.stem}.backup{path.suffix}")
 
 
-def prepared(database: sqlite3.Connection) -> sqlite3.Connection:
+def prepared_database(database: sqlite3.Connection) -> sqlite3.Connection:
     """A connection that trusts nothing in its file and has the functions of :mod:`rows`."""
     database.row_factory = sqlite3.Row
     database.text_factory = partial(str, encoding="utf-8", errors="replace")  # a damaged text must not stop the reader

@@ -19,8 +19,8 @@ from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly.jobs import quarantine, schema
 from reprokit.host.nightly.ledger import rows
-from reprokit.host.nightly.ledger.add_result import count
-from reprokit.host.nightly.ledger.bugs import fold
+from reprokit.host.nightly.ledger.add_result import count_hits
+from reprokit.host.nightly.ledger.bugs import fold_bugs
 from reprokit.host.nightly.ledger.database import SUMS, Ledger
 from reprokit.host.system import private_names
 
@@ -41,7 +41,7 @@ class Header(Struct):
     schema: Annotated[int, Meta(ge=1, le=SCHEMA)]
 
 
-def export(ledger: Ledger) -> Iterator[dict[str, Any]]:
+def export_ledger(ledger: Ledger) -> Iterator[dict[str, Any]]:
     """One object for each row, redacted like a pack, in the order that :func:`take_in` needs."""
     redactor = private_names.redactor()
     for row in _rows(ledger):
@@ -111,7 +111,7 @@ class _Import:
         """The number of a row; raises Refused if the export does not contain it, or its line was refused."""
         found = self.numbers.get((of, name)) if isinstance(name, str) else None
         if found is None:
-            raise schema.Refused(f"it refers to a {of} that is not in the export")
+            raise schema.FailsSchema(f"it refers to a {of} that is not in the export")
         return found
 
     def refuse(self, number: int, line: str | bytes, why: str) -> None:
@@ -123,7 +123,7 @@ class _Import:
             self.kept.append(f"{number}: {why}: {text.rstrip()}")
 
 
-def take_in(ledger: Ledger, lines: Iterable[str | bytes]) -> dict[str, int]:
+def import_rows(ledger: Ledger, lines: Iterable[str | bytes]) -> dict[str, int]:
     """Add the rows of an export; gives the number of new rows of each kind.
 
     Lines that do not agree with the schema are skipped, and ``ledger.refused`` says so. Raises BadInput, and adds
@@ -136,19 +136,19 @@ def take_in(ledger: Ledger, lines: Iterable[str | bytes]) -> dict[str, int]:
             if not line.strip():
                 continue
             try:
-                row = schema.parse(line, MOST_LINE)
+                row = schema.parse_as(line, MOST_LINE)
                 if is_first:
-                    schema.convert(row, Header)
+                    schema.convert_as(row, Header)
                     is_first = False
                 elif row == {"type": "ledger", "schema": SCHEMA}:  # a file may contain several exports
                     continue
                 else:
                     kind = row.pop("type", None) if isinstance(row, dict) else None
                     if not isinstance(kind, str) or kind not in _COLUMNS:
-                        raise schema.Refused("it is no kind of row of an export")
+                        raise schema.FailsSchema("it is no kind of row of an export")
                     if _take(ledger, kind, row, work):
                         work.added[kind] = work.added.get(kind, 0) + 1
-            except (schema.Refused, sqlite3.IntegrityError) as problem:
+            except (schema.FailsSchema, sqlite3.IntegrityError) as problem:
                 if is_first:
                     why = "it does not begin as an export of this or an older reprokit does"
                     raise BadInput(f"line {number} is no line of an export ({why}: {problem}); nothing was taken in") from problem  # fmt: skip
@@ -157,7 +157,7 @@ def take_in(ledger: Ledger, lines: Iterable[str | bytes]) -> dict[str, int]:
         if work.added:
             make_sums(ledger)
     if work.refused:
-        place = quarantine.note(work.kept, ledger.path.parent, "import.txt")
+        place = quarantine.quarantine_text(work.kept, ledger.path.parent, "import.txt")
         what = f"{work.refused} line{'s' if work.refused > 1 else ''} of the import"
         ledger.refused.append(f"{what} ({work.first}); see {place}")
     return {kind: count for kind, count in work.added.items() if count}
@@ -184,7 +184,7 @@ def make_sums(ledger: Ledger) -> None:
         )
         sql = "SELECT * FROM sighting WHERE night = ?"
         for row in ledger.all(sql, night["id"]):
-            count(
+            count_hits(
                 ledger,
                 row["signature"],
                 row["night"],
@@ -199,12 +199,12 @@ def make_sums(ledger: Ledger) -> None:
             " WHERE last < ?1 AND cell IN (SELECT cell FROM run WHERE night = ?1 AND ok > 0)",
             night["id"],
         )
-        fold(ledger, night["id"])
+        fold_bugs(ledger, night["id"])
 
 
 def _take(ledger: Ledger, kind: str, row: dict[str, Any], work: _Import) -> bool:
     """Add one row with numbers of this ledger; False if it is known. Raises Refused."""
-    told = rows.check(kind, row)
+    told = rows.check_row(kind, row)
     number = work.number
     if kind in NAMED:
         name = told[NAMED[kind]]
@@ -212,7 +212,7 @@ def _take(ledger: Ledger, kind: str, row: dict[str, Any], work: _Import) -> bool
         work.numbers[kind, name] = int(known["id"]) if known else _insert(ledger, kind, told)
         return known is None
     if kind == "bug":
-        name = schema.convert(row, _Named).name
+        name = schema.convert_as(row, _Named).name
         known = ledger.one("SELECT bug AS id FROM signature WHERE id = ?", name)
         for column in NIGHTS_OF_BUGS:
             told[column] = number("night", row[column]) if row.get(column) else 0
@@ -245,7 +245,7 @@ class _Named(Struct):
 
 def _known_signature(ledger: Ledger, name: Any) -> str:
     if not isinstance(name, str) or ledger.one("SELECT 1 FROM signature WHERE id = ?", name) is None:
-        raise schema.Refused("it refers to a signature that is not known")
+        raise schema.FailsSchema("it refers to a signature that is not known")
     return name
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly.ledger import audit
-from reprokit.host.nightly.ledger.database import BUSY_S, Ledger, backup_of, prepared
+from reprokit.host.nightly.ledger.database import BUSY_S, Ledger, backup_of, prepared_database
 
 APPLICATION = 0x52_50_4B_54
 """``RPKT``: how SQLite's header tells this file from other databases."""
@@ -78,7 +78,7 @@ def open_ledger(path: Path, is_new_ok: bool = False, is_checked: bool = False) -
         database = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     except (OSError, sqlite3.Error) as problem:
         raise BadInput(f"cannot open the ledger {path}: {problem}; name another --ledger") from problem
-    ledger = Ledger(path, prepared(database))
+    ledger = Ledger(path, prepared_database(database))
     try:
         _check(ledger, is_new, is_checked)
         if is_new:

@@ -12,7 +12,7 @@ from reprokit.host.system import deletion
 
 
 @dataclass
-class Gone:
+class Pruned:
     """What was removed."""
 
     folders: int = 0
@@ -20,13 +20,13 @@ class Gone:
     size_bytes: int = 0
 
 
-def prune(ledger: Ledger, suite: Suite, output: Path, is_rehearsal: bool = False) -> Gone:
+def prune_output(ledger: Ledger, suite: Suite, output: Path, is_rehearsal: bool = False) -> Pruned:
     """Remove run directories of healthy runs after ``keep_healthy_nights``, of others after ``keep_nights``.
 
     Nights are counted, not days: a machine that was off loses nothing. Packs are kept while their bug is not fixed, and
     for ``fixed_nights`` after. Specs, results and logs of jobs stay with the plan of their night.
     """
-    gone = Gone()
+    gone = Pruned()
     nights = [
         row["id"] for row in ledger.all("SELECT id FROM night WHERE suite = ? AND ended IS NOT NULL ORDER BY id DESC", suite.name)
     ]  # fmt: skip

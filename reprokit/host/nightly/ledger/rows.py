@@ -18,18 +18,18 @@ from reprokit.host.nightly.jobs.schema import (
     Bytes,
     Clock,
     Count,
+    FailsSchema,
     FileName,
     Flag,
     Id,
     Key,
     Line,
     Phases,
-    Refused,
     Seconds,
     Text,
     Traits,
     Word,
-    convert,
+    convert_as,
 )
 
 MOST_ID = 10**11
@@ -50,7 +50,7 @@ Json = Annotated[str, Meta(max_length=1 << 20)]
 Status = Literal["new", "regressed", "open", "flaky", "fixed", "muted", ""]
 
 
-class Night(Struct):
+class NightRow(Struct):
     uid: Word
     name: FileName
     suite: Line
@@ -61,14 +61,14 @@ class Night(Struct):
     note: Text
 
 
-class Cell(Struct):
+class CellRow(Struct):
     key: Key
     target: Key
     settings: Json
     tags: Json
 
 
-class Bug(Struct):
+class BugRow(Struct):
     title: Line
     kind: Line
     phase: Line
@@ -81,14 +81,14 @@ class Bug(Struct):
     pack: Line
 
 
-class Signature(Struct):
+class SignatureRow(Struct):
     id: Id
     algorithm: Count
     title: Line
     traits: Json
 
 
-class Run(Struct):
+class RunRow(Struct):
     kind: Line
     n: Count
     ok: Count
@@ -104,7 +104,7 @@ class Run(Struct):
     folder: Line
 
 
-class Sighting(Struct):
+class SightingRow(Struct):
     k: Count
     n: Count
     torch: Line
@@ -112,21 +112,21 @@ class Sighting(Struct):
     is_expected: Flag
 
 
-class Restart(Struct):
+class RestartRow(Struct):
     pass
 
 
-class Alias(Struct):
+class AliasRow(Struct):
     pass
 
 
-class Event(Struct):
+class EventRow(Struct):
     at: Clock
     what: Line
     why: Line
 
 
-class Proposal(Struct):
+class ProposalRow(Struct):
     score: Annotated[float, Meta(ge=0, le=1)]
     shared: Json
     state: Literal["open", "merged", "refused"]
@@ -135,26 +135,26 @@ class Proposal(Struct):
 Sum = Annotated[int, Meta(ge=0, le=1 << 60)]
 
 
-class Place(Struct):
+class PlaceRow(Struct):
     hits: Sum
     runs: Sum
     since: Sum
 
 
-class Tally(Struct):
+class TallyRow(Struct):
     hits: Sum
     cells: Sum
     surprises: Sum
 
 
-class Version(Struct):
+class VersionRow(Struct):
     torch: Line
     hits: Sum
 
 
 TABLES: dict[str, type[Struct]] = {
-    "night": Night, "cell": Cell, "bug": Bug, "signature": Signature, "run": Run, "sighting": Sighting, "restart": Restart,
-    "alias": Alias, "event": Event, "proposal": Proposal, "place": Place, "tally": Tally, "version": Version,
+    "night": NightRow, "cell": CellRow, "bug": BugRow, "signature": SignatureRow, "run": RunRow, "sighting": SightingRow, "restart": RestartRow,
+    "alias": AliasRow, "event": EventRow, "proposal": ProposalRow, "place": PlaceRow, "tally": TallyRow, "version": VersionRow,
 }  # fmt: skip
 """In an order in which a row refers only to earlier tables; a bug may refer to other bugs."""
 NUMBERED = ("night", "cell", "bug", "event")
@@ -175,20 +175,20 @@ REFERENCES = {
 """Columns that refer to a row of another table; with ``?`` the reference may be empty."""
 
 
-def check(table: str, row: dict[str, Any]) -> dict[str, Any]:
+def check_row(table: str, row: dict[str, Any]) -> dict[str, Any]:
     """The columns of an imported row that do not refer to other rows; raises Refused."""
-    told: dict[str, Any] = msgspec.to_builtins(convert(row, TABLES[table]))
+    told: dict[str, Any] = msgspec.to_builtins(convert_as(row, TABLES[table]))
     for column, value in told.items():
-        if column in HOLDS and not holds(column, value):
-            raise Refused(f"{column} does not hold what it has to")
+        if column in HOLDS and not row_holds(column, value):
+            raise FailsSchema(f"{column} does not hold what it has to")
     return told
 
 
-def holds(column: str, text: str | bytes) -> int:
+def row_holds(column: str, text: str | bytes) -> int:
     """Whether a JSON text is valid for this column; also called by SQLite."""
     try:
         if column == "settings":
-            value = msgspec.convert(bounded_json.parse(text, most_depth=MOST_DEPTH), HOLDS[column])
+            value = msgspec.convert(bounded_json.parse_json(text, most_depth=MOST_DEPTH), HOLDS[column])
             return int(isinstance(value.get("environment"), (str, type(None))))
         msgspec.json.decode(text, type=HOLDS[column])
     except (ValueError, RecursionError):  # not JSON, not UTF-8, or a ValidationError
@@ -205,11 +205,11 @@ def is_word(column: str, text: bytes) -> int:
     return 1
 
 
-FUNCTIONS: dict[str, Callable[[str, bytes], int]] = {"rk_holds": holds, "rk_is_word": is_word}
+FUNCTIONS: dict[str, Callable[[str, bytes], int]] = {"rk_holds": row_holds, "rk_is_word": is_word}
 """The SQL functions that the conditions call."""
 
 
-def condition(table: str) -> str:
+def column_condition(table: str) -> str:
     """SQL that is true for a row of ``table`` that agrees with the schema."""
     shape = inspect.type_info(TABLES[table])
     assert isinstance(shape, inspect.StructType)

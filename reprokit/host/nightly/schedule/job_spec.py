@@ -10,7 +10,7 @@ from reprokit.core.shared import target_options
 from reprokit.core.triage import trend
 from reprokit.host.nightly.jobs import job, job_result
 from reprokit.host.nightly.ledger import add_result, database
-from reprokit.host.nightly.suite.cells import Cell, Environment, Suite
+from reprokit.host.nightly.suite.cells import Suite, SuiteCell, SuiteEnvironment
 from reprokit.host.system import files, private_names
 
 TRY_AGAIN_NIGHTS = 7
@@ -19,9 +19,9 @@ MEMORY_BYTES = 2e9
 """What a run is given that nobody knows of."""
 
 
-def plan(
+def plan_job(
     suite: Suite,
-    cell: Cell,
+    cell: SuiteCell,
     number: int,
     path: Path,
     pythons: dict[str, str],
@@ -35,11 +35,11 @@ def plan(
     folder.mkdir()
     cell_row = store.one("SELECT id FROM cell WHERE key = ?", cell.key)
     before = int(cell_row["id"]) if cell_row else 0
-    environment: Environment = suite.environments[cell.settings["environment"]]
+    environment: SuiteEnvironment = suite.environments[cell.settings["environment"]]
     python, limits = pythons.get(environment.name, ""), cell.limits
     words, target = capture_words(cell, python)
     limit_s = 4 * limits.timeout_s + limits.budget_s * 3 + job.SLACK_S
-    usual = {what: add_result.usual(store, before, what) for what in trend.KINDS} if before else {}
+    usual = {what: add_result.usual_costs(store, before, what) for what in trend.KINDS} if before else {}
     spec = {
         "schema": job_result.SCHEMA, "key": cell.key, "words": words, "target": target, "python": python,
         "cwd": str(suite.path.resolve().parent), "retries": limits.retries, "budget_s": limits.budget_s, "limit_s": limit_s,
@@ -65,7 +65,7 @@ def plan(
     return planned
 
 
-def capture_words(cell: Cell, python: str) -> tuple[list[str], list[str]]:
+def capture_words(cell: SuiteCell, python: str) -> tuple[list[str], list[str]]:
     """The words of ``reprokit capture`` for a cell, and those that name the target, which stand last."""
     limits = cell.limits
     words = [
@@ -91,13 +91,13 @@ def capture_words(cell: Cell, python: str) -> tuple[list[str], list[str]]:
         else:
             words += ["--" + name, str(value)]
     for name, value in cell.knobs.items():
-        words += target_options.words(name, value)
+        words += target_options.option_words(name, value)
     if cell.device:
         words += ["--device", cell.device]
     return words, ["--model", cell.target]
 
 
-def known(store: database.Ledger) -> list[str]:
+def known_signatures(store: database.Ledger) -> list[str]:
     """Signatures whose bug has a proved repro, had none to find lately, or that nobody wants to hear of."""
     rows = store.all(
         "SELECT s.id FROM signature s JOIN bug b ON b.id = s.bug WHERE b.repro_lines IS NOT NULL OR b.muted IS NOT NULL"

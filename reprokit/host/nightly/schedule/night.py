@@ -23,7 +23,7 @@ from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly.jobs import job_result, quarantine, schema
 from reprokit.host.nightly.ledger import add_result, bugs, database, ledger_file
 from reprokit.host.nightly.schedule import job_spec as planning
-from reprokit.host.nightly.suite.cells import Cell, Suite
+from reprokit.host.nightly.suite.cells import Suite, SuiteCell
 from reprokit.host.system import deletion, files
 
 RESUME_S = 12 * 3600.0
@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Job:
+class NightJob:
     """One cell of one night."""
 
     folder: Path
@@ -61,7 +61,7 @@ class Night:
     id: int
     suite: Suite
     store: database.Ledger
-    jobs: list[Job]
+    jobs: list[NightJob]
     is_resumed: bool = False
     notes: list[str] = field(default_factory=list)
     """What went wrong with the night itself."""
@@ -72,13 +72,13 @@ class Night:
     """The number of refused results of each folder."""
 
     @property
-    def left(self) -> list[Job]:
+    def left(self) -> list[NightJob]:
         """What has no result yet."""
         return [one for one in self.jobs if one.folder not in self.taken]
 
 
 @contextlib.contextmanager
-def hold(output: Path) -> Iterator[Path]:
+def hold_night(output: Path) -> Iterator[Path]:
     """Hold the folder of all nights; raises BadInput where another night is at it."""
     try:
         (output / "nights").mkdir(parents=True, exist_ok=True)
@@ -102,8 +102,8 @@ def hold(output: Path) -> Iterator[Path]:
         yield output
 
 
-def begin(
-    suite: Suite, cells: tuple[Cell, ...], pythons: dict[str, str], problems: dict[str, str], output: Path,
+def begin_jobs(
+    suite: Suite, cells: tuple[SuiteCell, ...], pythons: dict[str, str], problems: dict[str, str], output: Path,
     store: database.Ledger, say: Say, forget: Callable[[Path], None] = lambda path: None,
 ) -> Night:  # fmt: skip
     """Go on with the night that was cut short, or plan a new one.
@@ -118,13 +118,13 @@ def begin(
     path = _new_folder(output / "nights")
     told = {
         "schema": 1, "uid": uuid.uuid4().hex, "suite": suite.name, "digest": digest, "started": time.time(),
-        "jobs": [planning.plan(suite, c, n, path, pythons, problems, store) for n, c in enumerate(cells, 1)],
+        "jobs": [planning.plan_job(suite, c, n, path, pythons, problems, store) for n, c in enumerate(cells, 1)],
     }  # fmt: skip
     files.write_json(path / PLAN, told)
     return _open(path, told, suite, store, say)
 
 
-def collect(night: Night, running: Iterable[Job] = ()) -> list[Job]:
+def collect_results(night: Night, running: Iterable[NightJob] = ()) -> list[NightJob]:
     """Take results that are there and not in the ledger yet; gives their jobs.
 
     Not of those that are ``running``: what lies there then, their target has written.
@@ -132,9 +132,9 @@ def collect(night: Night, running: Iterable[Job] = ()) -> list[Job]:
     found = []
     busy = {one.folder for one in running}
     for one in night.left:
-        told = read(night, one) if one.folder not in busy else {}
+        told = read_night(night, one) if one.folder not in busy else {}
         if told:
-            add_result.record(night.store, night.id, one.cell, told)
+            add_result.add_result(night.store, night.id, one.cell, told)
             night.taken.add(one.folder)
             found.append(one)
             for words in told["refused"]:
@@ -142,42 +142,42 @@ def collect(night: Night, running: Iterable[Job] = ()) -> list[Job]:
     return found
 
 
-def read(night: Night, one: Job) -> dict[str, Any]:
+def read_night(night: Night, one: NightJob) -> dict[str, Any]:
     """The result of a job; empty if there is none. An invalid file goes to the quarantine."""
     try:
         return job_result.read_result(one.folder, one.key)
-    except schema.Refused as why:
-        kept = quarantine.take(one.folder / job_result.RESULT, night.path.parent.parent)
+    except schema.FailsSchema as why:
+        kept = quarantine.quarantine_file(one.folder / job_result.RESULT, night.path.parent.parent)
         night.refusals[one.folder] = night.refusals.get(one.folder, 0) + 1
         if night.refusals[one.folder] <= MOST_REFUSALS:  # a running target may write it repeatedly
             _refused(night, f"{job_result.RESULT} of {one.label}", f"{why}; see {kept}")
         return {}
 
 
-def give_up(night: Night, one: Job, why: str) -> None:
+def give_up(night: Night, one: NightJob, why: str) -> None:
     """Record why a job has no result: in its folder, or in the ledger if the folder is not writable."""
-    if read(night, one):
+    if read_night(night, one):
         return
     try:
         job_result.give_up(one.folder, one.key, why)
     except OSError:
-        add_result.record(night.store, night.id, one.cell, job_result.lost(one.folder, one.key, why))
+        add_result.add_result(night.store, night.id, one.cell, job_result.lost_result(one.folder, one.key, why))
         night.taken.add(one.folder)
 
 
 def _refused(night: Night, what: str, why: str) -> None:
     night.say(f"refused {what}: {why}")
     with night.store.change():
-        bugs.tell(night.store, 0, night.id, bugs.REFUSED, f"{what}: {why}"[:4_000])
+        bugs.bug_event(night.store, 0, night.id, bugs.REFUSED, f"{what}: {why}"[:4_000])
 
 
-def close(night: Night, is_complete: bool) -> None:
+def end_night(night: Night, is_complete: bool) -> None:
     """End the night: bugs get their status, and the ledger is copied."""
     bugs.close_night(night.store, night.id, "done" if is_complete else "incomplete", "; ".join(night.notes))
     night.store.back_up()
 
 
-def refresh(night: Night, one: Job, **variables: str) -> None:
+def refresh_plan(night: Night, one: NightJob, **variables: str) -> None:
     """Write into the spec of a job, before it starts, its environment variables and the failures that have a repro.
 
     Raises OSError if its folder has no spec.
@@ -185,7 +185,7 @@ def refresh(night: Night, one: Job, **variables: str) -> None:
     spec = files.read_object(one.folder / job_result.SPEC)
     if spec.get("key") != one.key:
         raise FileNotFoundError(errno.ENOENT, "its spec was changed or deleted", str(one.folder / job_result.SPEC))
-    spec.update(known=planning.known(night.store), environment=variables)
+    spec.update(known=planning.known_signatures(night.store), environment=variables)
     files.write_json(one.folder / job_result.SPEC, spec)
 
 
@@ -201,7 +201,7 @@ def _cut_short(
             unfinished.append((path, told, row is not None))
     for path, told, is_known in unfinished:
         night = _open(path, told, suite, store, say)
-        collect(night)
+        collect_results(night)
         is_recent = time.time() - float(told["started"]) < RESUME_S  # also where the clock was put back
         is_last = path == unfinished[-1][0]
         if is_last and told["digest"] == digest and is_recent and (is_known or night.left):
@@ -213,7 +213,7 @@ def _cut_short(
             say(f"night {night.name} was cut short with {of}, and {why}: its results count")
             night.notes.append(f"cut short with {of}")
             forget(path)
-        close(night, not night.left)  # before the next one is looked at: what is new follows from the order
+        end_night(night, not night.left)  # before the next one is looked at: what is new follows from the order
     return None
 
 
@@ -228,11 +228,11 @@ def _read_plan(path: Path, output: Path, say: Say) -> dict[str, Any]:
     if not schema.is_file_name(path.name):  # for example a copy that a person made
         return {}
     try:
-        told = schema.read(path / PLAN, schema.Plan)
-    except schema.Refused as why:
-        say(f"refused {PLAN} of night {path.name}: {why}; see {quarantine.take(path / PLAN, output)}")
+        told = schema.read_as(path / PLAN, schema.NightPlan)
+    except schema.FailsSchema as why:
+        say(f"refused {PLAN} of night {path.name}: {why}; see {quarantine.quarantine_file(path / PLAN, output)}")
         return {}
-    return schema.plain(told) if told else {}
+    return schema.plain_value(told) if told else {}
 
 
 def _open(path: Path, told: dict[str, Any], suite: Suite, store: database.Ledger, say: Say) -> Night:
@@ -247,7 +247,7 @@ def _open(path: Path, told: dict[str, Any], suite: Suite, store: database.Ledger
         for planned in told["jobs"]:
             cell = ledger_file.cell_id(store, planned["key"], planned["target"], planned["settings"], planned["tags"])
             needs = {k: planned[k] for k in ("key", "label", "cores", "memory_bytes", "gpus", "expected_s", "limit_s")}
-            jobs.append(Job(path / "jobs" / planned["folder"], cell, **needs))
+            jobs.append(NightJob(path / "jobs" / planned["folder"], cell, **needs))
     done = {r["cell"] for r in store.all("SELECT cell FROM run WHERE night = ?", number)}
     taken = {j.folder for j in jobs if j.cell in done}
     return Night(path, path.name, number, suite, store, jobs, taken=taken, say=say)

@@ -12,7 +12,7 @@ from reprokit.core.shared.errors import BadInput
 
 
 @dataclass(frozen=True)
-class Limits:
+class JobLimits:
     """How long, how often and with how much a target is run."""
 
     timeout_s: float = 600.0
@@ -28,7 +28,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Environment:
+class SuiteEnvironment:
     """An interpreter with a torch: one that is there, or one to be built."""
 
     name: str
@@ -42,7 +42,7 @@ class Environment:
 
 
 @dataclass(frozen=True)
-class Cell:
+class SuiteCell:
     """One target with one choice of each setting: what is run once a night."""
 
     target: str
@@ -50,7 +50,7 @@ class Cell:
     command: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     knobs: dict[str, Any] = field(default_factory=dict)
-    limits: Limits = field(default_factory=Limits)
+    limits: JobLimits = field(default_factory=JobLimits)
     tags: tuple[str, ...] = ()
     expect: tuple[str, ...] = ("ok",)
     device: str = ""
@@ -76,7 +76,7 @@ def settings_words(settings: dict[str, Any], hidden: tuple[str, ...] = ()) -> li
 
 
 @dataclass(frozen=True)
-class Slurm:
+class SlurmSettings:
     """What a cluster is asked for."""
 
     partition: str = ""
@@ -92,16 +92,16 @@ class Suite:
     path: Path
     name: str
     text: str
-    cells: tuple[Cell, ...]
-    environments: dict[str, Environment]
+    cells: tuple[SuiteCell, ...]
+    environments: dict[str, SuiteEnvironment]
     keep_nights: int = 14
     """Run directories of failures are kept so long; packs of bugs that are not fixed always are."""
     keep_healthy_nights: int = 2
     fixed_nights: int = 30
     """Packs of fixed bugs are kept so long."""
-    slurm: Slurm = field(default_factory=Slurm)
+    slurm: SlurmSettings = field(default_factory=SlurmSettings)
 
-    def chosen(self, tags: tuple[str, ...], only: tuple[str, ...]) -> tuple[Cell, ...]:
+    def chosen(self, tags: tuple[str, ...], only: tuple[str, ...]) -> tuple[SuiteCell, ...]:
         """The cells with one of ``tags`` whose target matches one of the patterns ``only``; empty means any."""
         found = [
             c

@@ -14,11 +14,11 @@ from typing import Any
 from reprokit.core.judge.kinds import KINDS
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.environment import simulated_gpu
-from reprokit.host.nightly.suite.cells import Cell, Environment, Limits, Slurm, Suite
-from reprokit.host.nightly.suite.toml_tables import Table, Where
+from reprokit.host.nightly.suite.cells import JobLimits, SlurmSettings, Suite, SuiteCell, SuiteEnvironment
+from reprokit.host.nightly.suite.toml_tables import TomlPlace, TomlTable
 from reprokit.host.report import template_files
 from reprokit.host.request import interpreter
-from reprokit.host.request.target import parse, parse_command
+from reprokit.host.request.target import parse_command, parse_target
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -31,7 +31,7 @@ OF_COMMANDS = ("environment",)
 """What of it means something for a command, which runs as it is."""
 
 
-def read(path: Path) -> Suite:
+def read_suite(path: Path) -> Suite:
     """Read a suite or raise BadInput; files that it names are found from where it lies."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -44,23 +44,23 @@ def read(path: Path) -> Suite:
         raise BadInput(f"{path} is not UTF-8 text; a suite is a TOML file") from problem
     except tomllib.TOMLDecodeError as problem:
         raise BadInput(f"{path} is no TOML: {problem}") from problem
-    where = Where(path, text)
-    top = Table(where, (), told)
+    where = TomlPlace(path, text)
+    top = TomlTable(where, (), told)
     top.known("suite", "matrix", "environments", "targets", "keep", "slurm")
     suite, keep = top.table("suite"), top.table("keep")
     suite.known("name", *LIMITS)
     keep.known("nights", "healthy_nights", "fixed_nights")
     name = suite.take("name", str, "a name", path.stem, lambda v: bool(re.fullmatch(r"[\w.-]+", v)))
-    limits = _limits(suite, Limits())
+    limits = _limits(suite, JobLimits())
     environments = _environments(top.table("environments"), path.parent)
     matrix = _matrix(top.table("matrix"), environments)
     rows = told.get("targets", [])
     if not isinstance(rows, list) or not rows or not all(isinstance(r, dict) for r in rows):
         raise where.bad(("targets",), 'there are no targets; write [[targets]] and target = "llama-tiny" below it')
-    cells: list[Cell] = []
+    cells: list[SuiteCell] = []
     seen: dict[str, int] = {}
     for number, row in enumerate(rows):
-        table = Table(where, ("targets", str(number)), row)
+        table = TomlTable(where, ("targets", str(number)), row)
         for cell in _cells(table, matrix, environments, limits, path.parent):
             if cell.key in seen:
                 raise table.bad("target", f"{cell.label()} is run twice, here and by target {seen[cell.key] + 1}")
@@ -87,16 +87,16 @@ LIMITS: dict[str, tuple[type | tuple[type, ...], str, Callable[[Any], bool]]] = 
 }
 
 
-def _limits(table: Table, usual: Limits) -> Limits:
+def _limits(table: TomlTable, usual: JobLimits) -> JobLimits:
     found = {
         name: table.take(name, kind, words, getattr(usual, name), check)
         for name, (kind, words, check) in LIMITS.items()
     }
-    return Limits(**found)
+    return JobLimits(**found)
 
 
-def _environments(table: Table, folder: Path) -> dict[str, Environment]:
-    found: dict[str, Environment] = {}
+def _environments(table: TomlTable, folder: Path) -> dict[str, SuiteEnvironment]:
+    found: dict[str, SuiteEnvironment] = {}
     for name in table.values:
         row = table.table(name)
         row.known("python", "torch", "packages", "index_url", "find_links")
@@ -107,20 +107,20 @@ def _environments(table: Table, folder: Path) -> dict[str, Environment]:
             python = str(folder / Path(python).expanduser())
         index = row.take("index_url", str, "an address", "")
         links = tuple(link if "://" in link else str(folder / link) for link in row.texts("find_links"))
-        found[name] = Environment(name, python, torch, row.texts("packages"), index, links)
-    return found or {"default": Environment("default", interpreter.usual()[0])}
+        found[name] = SuiteEnvironment(name, python, torch, row.texts("packages"), index, links)
+    return found or {"default": SuiteEnvironment("default", interpreter.usual_interpreter()[0])}
 
 
-def first() -> str:
+def example_suite() -> str:
     """A suite to begin with, for the usual interpreter; one that has no torch is left to be filled in."""
-    python, _ = interpreter.usual()
+    python, _ = interpreter.usual_interpreter()
     line = f"python = {json.dumps(python)}"
     if not interpreter.has_torch(python):
         line = '# python = "/path/to/python"   # fill in an interpreter that has torch: reprokit\'s own has none'
     return template_files.read_template("suite.toml").replace('python = "python3"', line)
 
 
-def _matrix(table: Table, environments: dict[str, Environment]) -> dict[str, list[Any]]:
+def _matrix(table: TomlTable, environments: dict[str, SuiteEnvironment]) -> dict[str, list[Any]]:
     """What is varied: key -> its values."""
     table.known(*MATRIX)
     found: dict[str, list[Any]] = {}
@@ -134,7 +134,7 @@ def _matrix(table: Table, environments: dict[str, Environment]) -> dict[str, lis
     return found
 
 
-def _check(table: Table, key: str, value: Any, environments: dict[str, Environment]) -> None:
+def _check(table: TomlTable, key: str, value: Any, environments: dict[str, SuiteEnvironment]) -> None:
     if key in ("dynamic", "fullgraph", "train"):
         if not isinstance(value, bool) and not (key == "dynamic" and value == "default"):
             raise table.bad(key, f"{value!r} is neither true nor false{' nor default' if key == 'dynamic' else ''}")
@@ -144,14 +144,18 @@ def _check(table: Table, key: str, value: Any, environments: dict[str, Environme
         raise table.bad(key, f"there is no [environments.{value}]; there is {', '.join(environments)}")
     elif key == "gpu" and value != "none":
         try:
-            simulated_gpu.find(value)
+            simulated_gpu.find_gpu(value)
         except BadInput as problem:
             raise table.bad(key, str(problem)) from problem
 
 
 def _cells(
-    table: Table, matrix: dict[str, list[Any]], environments: dict[str, Environment], limits: Limits, folder: Path
-) -> list[Cell]:
+    table: TomlTable,
+    matrix: dict[str, list[Any]],
+    environments: dict[str, SuiteEnvironment],
+    limits: JobLimits,
+    folder: Path,
+) -> list[SuiteCell]:
     table.known("target", "command", "matrix", "set", "tags", "expect", "device", *LIMITS)
     own = _matrix(table.table("matrix"), environments)
     target, command = table.take("target", str, "a text", ""), table.texts("command")
@@ -189,7 +193,7 @@ def _cells(
     device = table.take("device", str, "a device such as cuda", "")
     needs = _limits(table, limits)
     if device.startswith("cuda") and "gpus" not in table.values and not needs.gpus:
-        needs = Limits(**{**needs.__dict__, "gpus": 1})
+        needs = JobLimits(**{**needs.__dict__, "gpus": 1})
     made = []
     for values in itertools.product(*(varied[k] for k in keys)):
         settings = {k: v for k, v in zip(keys, values, strict=True) if v is not None}
@@ -199,7 +203,7 @@ def _cells(
                 "a target that runs on a device cannot be compiled for a simulated gpu; give it its own matrix",
             )
         made.append(
-            Cell(
+            SuiteCell(
                 target or " ".join(command), command, settings, dict(knobs), needs, table.texts("tags"), expect, device
             )
         )
@@ -210,12 +214,12 @@ def _check_target(words: str, folder: Path) -> None:
     """A file is found from where the suite lies: there the night runs it."""
     place, colon, name = words.rpartition(":")
     is_file = colon and (place.endswith(".py") or "/" in place) and not words.startswith("hf:")
-    parse(f"{folder / Path(place).expanduser()}:{name}" if is_file else words)
+    parse_target(f"{folder / Path(place).expanduser()}:{name}" if is_file else words)
 
 
-def _slurm(table: Table) -> Slurm:
+def _slurm(table: TomlTable) -> SlurmSettings:
     table.known("partition", "most_at_once", "parameters")
-    return Slurm(
+    return SlurmSettings(
         table.take("partition", str, "a name", ""),
         table.take("most_at_once", int, "a number from 1", 256, lambda v: v >= 1),
         table.table("parameters").values,

@@ -12,7 +12,7 @@ from typing import Any
 from reprokit.core.shared.errors import BadInput
 
 
-class Where:
+class TomlPlace:
     """Finds the line of a key, which TOML readers do not tell."""
 
     def __init__(self, path: Path, text: str) -> None:
@@ -41,10 +41,10 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Table:
+class TomlTable:
     """One table of the file, whose keys are taken out one by one; what is left over is unknown."""
 
-    where: Where
+    where: TomlPlace
     path: tuple[str, ...]
     values: dict[str, Any]
 
@@ -82,8 +82,8 @@ class Table:
             raise self.bad(key, f"{value!r} is not a text or a list of texts")
         return tuple(value)
 
-    def table(self, key: str) -> Table:
+    def table(self, key: str) -> TomlTable:
         value = self.values.get(key, {})
         if not isinstance(value, dict):
             raise self.bad(key, f"{value!r} is not a table; write [{'.'.join((*self.path, key))}]")
-        return Table(self.where, (*self.path, key), value)
+        return TomlTable(self.where, (*self.path, key), value)
