@@ -37,9 +37,8 @@ from reprokit.core.judge.verdict import judge
 from reprokit.core.records.dumps import Frame, Raised
 from reprokit.core.records.observation import Observation
 from reprokit.host.pipeline.pipeline import JUDGE, reopened
-from reprokit.host.pipeline.state import Callbacks
+from reprokit.host.pipeline.state import Callbacks, StudyTools
 from reprokit.host.pipeline.step_runner import follow_steps
-from reprokit.host.pipeline.study_steps import Study
 from reprokit.host.run import run_directory
 
 USUAL = ("capture", "--json", "--no-minimize", "--no-escalate", "--no-trace", "--stall", "20")
@@ -184,7 +183,7 @@ def seen_in(run_path: Path) -> Observation:
     """The observation of a run, with stacks and chains as records."""
     place = run_directory.reopen_run(run_path)
     try:
-        state = reopened(place, Callbacks(lambda text: None), Study())
+        state = reopened(place, Callbacks(lambda text: None), StudyTools())
         return follow_steps(state, JUDGE).seen
     finally:
         place.release()

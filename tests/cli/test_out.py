@@ -21,7 +21,7 @@ from ..conftest import ROOT
 CLI = sorted((ROOT / "reprokit" / "cli").rglob("*.py"))
 PRINTS = """
 import sys
-from reprokit.cli import out
+from reprokit.cli.shared import out
 out.RESULTS.line(("a title", "bold"))
 out.RESULTS.table(["name"], [["row"]])
 out.RESULTS.text("x" * 100_000)

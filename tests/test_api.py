@@ -48,7 +48,7 @@ import json, warnings
 import torch
 from torch._dynamo import OptimizedModule
 from torch._dynamo.utils import counters
-from reprokit import compile as library
+from reprokit import api as library
 
 def tried(make, *args, **options):
     with warnings.catch_warnings(record=True) as heard, torch.no_grad():
