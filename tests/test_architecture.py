@@ -139,3 +139,11 @@ def test_few_modules_are_copied_to_the_target() -> None:
     """Only the agent and what it shares with the host are copied, for each run."""
     copied = [p for p in copied_files(PACKAGE) if p.suffix != ".pyc"]
     assert len(copied) <= MOST_COPIED, len(copied)
+
+
+def test_the_map_names_every_package() -> None:
+    """docs/architecture.md has a row for each package."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for package in packages():
+        name = name_of(package)
+        assert "/" not in name or f"`{name}`" in text, name
