@@ -10,6 +10,8 @@ import sys
 import traceback
 from typing import Any
 
+from ..core.shared.contract import events
+
 
 def main(argv: list[str]) -> int:
     """Give the exit status: 0 finished, 1 the target raised, 2 the target cannot be used."""
@@ -83,15 +85,15 @@ def run_factory(spec: dict[str, Any]) -> int:
     try:
         run_target.run_spec(spec)
     except BadTarget as bad:
-        journal.write("bad_target", message=str(bad), has_run=not isinstance(bad, NoSuchTarget))
+        journal.write(events.TargetRefused(message=str(bad), has_run=not isinstance(bad, NoSuchTarget)))
         if bad.__cause__ is not None:
             traceback.print_exception(bad.__cause__)
         return 2
     except Exception as error:
-        journal.write("exception", where="call", **exceptions.describe_exception(error))
+        journal.write(events.ExceptionRaised(where="call", chain=exceptions.describe_exception(error)))
         traceback.print_exc()
         return 1
-    journal.write("finished")
+    journal.write(events.Finished())
     return 0
 
 

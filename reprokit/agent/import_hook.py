@@ -131,6 +131,7 @@ def _quietly(hook: Callable[[], None]) -> None:
     try:
         hook()
     except Exception as problem:  # a failing hook must not fail the target
+        from ..core.shared.contract import events
         from .record import journal
 
-        journal.write("agent_problem", hook=getattr(hook, "__name__", "hook"), problem=repr(problem))
+        journal.write(events.AgentProblem(hook=getattr(hook, "__name__", "hook"), problem=repr(problem)))

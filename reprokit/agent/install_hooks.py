@@ -5,6 +5,7 @@ Each hook is tried alone; one that does not fit this torch is journalled as miss
 
 from __future__ import annotations
 
+from ..core.shared.contract import events
 from . import simulate
 from .experiments import overrides
 from .record import journal
@@ -19,17 +20,19 @@ def watch_dynamo() -> None:
 
     if phases_and_graphs.version_of(torch.__version__) < phases_and_graphs.OLDEST_TORCH:
         journal.write(
-            "agent_problem",
-            hook="watch_dynamo",
-            problem=f"torch {torch.__version__} is older than 2.9: phases and graphs are not recorded",
+            events.AgentProblem(
+                hook="watch_dynamo",
+                problem=f"torch {torch.__version__} is older than 2.9: phases and graphs are not recorded",
+            )
         )
         return
     journal.write(
-        "torch",
-        version=torch.__version__,
-        file=torch.__file__,
-        cuda=torch.version.cuda,
-        hip=getattr(torch.version, "hip", None),
+        events.Torch(
+            version=torch.__version__,
+            file=torch.__file__,
+            cuda=torch.version.cuda,
+            hip=getattr(torch.version, "hip", None),
+        )
     )
     phases_and_graphs.BEFORE_COMPILE[:] = [overrides.before_compile]
     hooks = (

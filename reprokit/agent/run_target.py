@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..core.shared import cuts, zoo
+from ..core.shared.contract import events
 from ..core.shared.errors import BadTarget
 from . import simulate
 from .record import journal
@@ -132,7 +133,7 @@ def build_target(
             knobs["dtype"] = getattr(torch, knobs["dtype"])
         make = factory.find_factory(kind, place, name)
         with contextlib.suppress(TypeError):
-            journal.write("source", file=inspect.getsourcefile(inspect.unwrap(make)))
+            journal.write(events.SourceFile(file=inspect.getsourcefile(inspect.unwrap(make))))
         return factory.call_factory(make, f"{place}:{name}", knobs)
 
 
@@ -175,7 +176,7 @@ def _is_fake(torch: Any, spec: dict[str, Any], device: str | None, plan: build_m
     wanted = "fake" if spec["gpu"] else spec["weights"]
     if wanted != "auto":
         why = "the GPU is simulated" if spec["gpu"] else f"--weights {wanted}"
-        journal.write("weights", kind=wanted, why=why)
+        journal.write(events.Weights(kind=wanted, why=why))
         return bool(wanted == "fake")
     if plan is not None:
         needed = build_model.needed_bytes(torch, plan, bool(spec["train"]))
@@ -183,17 +184,17 @@ def _is_fake(torch: Any, spec: dict[str, Any], device: str | None, plan: build_m
         entry = zoo.ZOO[spec["name"]]
         needed = zoo.needed_bytes(entry, {**entry.knobs, **_given(spec)}, bool(spec["train"]))
     else:
-        journal.write("weights", kind="real", why="the factory decides what it allocates")
+        journal.write(events.Weights(kind="real", why="the factory decides what it allocates"))
         return False
     if needed is None:
-        journal.write("weights", kind="real", why="its parameters cannot be counted before it is built")
+        journal.write(events.Weights(kind="real", why="its parameters cannot be counted before it is built"))
         return False
     on_gpu = device is not None and device.startswith("cuda")
     free = torch.cuda.mem_get_info()[0] if on_gpu else memory.free_bytes()
     is_fake = needed > FREE_SHARE * free
     says = "do not fit in" if is_fake else "fit in"
     why = f"real tensors need about {needed / 1e9:.1f} GB and {says} the {free / 1e9:.1f} GB that are free"
-    journal.write("weights", kind="fake" if is_fake else "real", why=why)
+    journal.write(events.Weights(kind="fake" if is_fake else "real", why=why))
     return is_fake
 
 
@@ -201,7 +202,9 @@ def _describe(torch: Any, target: BuiltTarget, is_train: bool) -> None:
     is_module = isinstance(target.model, torch.nn.Module)
     count = sum(p.numel() for p in target.model.parameters()) if is_module else 0  # type: ignore[attr-defined]
     plain = {k: v for k, v in target.compile.items() if isinstance(v, (str, bool))}
-    journal.write("target", form=target.form, is_module=is_module, train=is_train, parameters=count, compile=plain)
+    journal.write(
+        events.TargetBuilt(form=target.form, is_module=is_module, train=is_train, parameters=count, compile=plain)
+    )
 
 
 def _compile(torch: Any, target: BuiltTarget, spec: dict[str, Any]) -> Any:
@@ -248,7 +251,7 @@ def _measure(torch: Any, target: BuiltTarget, compiled: Any, is_train: bool, bud
 
 @contextlib.contextmanager
 def _stage(name: str) -> Iterator[None]:
-    journal.write("begin", name=f"stage:{name}", cid=None, cpu=round(time.process_time(), 4))
+    journal.write(events.Begin(name=f"stage:{name}", cid=None, cpu=round(time.process_time(), 4)))
     yield
     # not in a finally: a stage that an exception left stays open, and says where it happened
-    journal.write("end", name=f"stage:{name}", cpu=round(time.process_time(), 4))
+    journal.write(events.End(name=f"stage:{name}", cpu=round(time.process_time(), 4)))

@@ -54,6 +54,7 @@ SCRIPT = """
 import contextlib, io, json, os, sys, warnings
 from reprokit.agent import simulate
 from reprokit.agent.record import exceptions
+from reprokit.core.shared.contract.serialize import to_json
 
 simulate.before_torch()
 import torch
@@ -79,7 +80,7 @@ def run(removed, target):
     try:
         exec(compile(target, "target.py", "exec"), {})
     except Exception as error:
-        return exceptions.describe_exception(error)
+        return {"chain": to_json(exceptions.describe_exception(error))}
     return {"chain": []}
 
 def forked(removed, target):

@@ -11,12 +11,13 @@ from reprokit.core.judge.verdict import judge
 from reprokit.core.records.dumps import Frame
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
+from reprokit.core.shared.contract.events import Begin, End, Event, Exit, Process
 
 GRAPHS = (GraphRecord(1, "dynamo", "0/0", 9, is_done=True),)
 
 
-def event(ev: str, name: str, cpu: float, tid: int = 1) -> dict[str, Any]:
-    return {"ev": ev, "name": name, "cpu": cpu, "tid": tid}
+def event(ev: str, name: str, cpu: float, tid: int = 1) -> Event:
+    return {"begin": Begin, "end": End}[ev](name=name, cpu=cpu, tid=tid)
 
 
 def test_nested_events_cost_their_own_time() -> None:
@@ -25,9 +26,9 @@ def test_nested_events_cost_their_own_time() -> None:
         event("begin", "stage:import", 0.0), event("end", "stage:import", 2.0), event("begin", "stage:call-0", 2.0),
         event("begin", "dynamo", 2.5), event("begin", "GraphLowering.run", 3.0), event("begin", "pass.x.y", 4.0),
         event("end", "pass.x.y", 4.5), event("end", "GraphLowering.run", 5.0), event("end", "dynamo", 5.25),
-        event("end", "stage:call-0", 9.0), {"ev": "exit", "cpu_s": 9.5},
+        event("end", "stage:call-0", 9.0), Exit(cpu_s=9.5),
     ]  # fmt: skip
-    by_phase, by_pass = costs.costs_of_journals({7: events, 8: [{"ev": "process"}]}, 12.0, {})
+    by_phase, by_pass = costs.costs_of_journals({7: events, 8: [Process()]}, 12.0, {})
     assert by_phase == {"dynamo-trace": 0.75, "lowering": 1.5, "fx-passes": 0.5, "cpp-build": 2.5}
     assert by_pass == {"dynamo": 0.75, "GraphLowering.run": 1.5, "pass.x.y": 0.5}
 
@@ -45,7 +46,7 @@ def test_two_threads_share_one_clock() -> None:
 
 def test_an_open_event_and_a_cut_journal_are_no_error() -> None:
     """A run that was ended leaves phases open."""
-    assert costs.costs_of_journals({7: [event("begin", "dynamo", 1.0), {"ev": "end"}]}, 0.0, {}) == ({}, {})
+    assert costs.costs_of_journals({7: [event("begin", "dynamo", 1.0), End()]}, 0.0, {}) == ({}, {})
     assert costs.costs_of_journals({}, 0.0, {}) == ({}, {})
 
 
@@ -54,9 +55,9 @@ def test_a_killed_process_paid_for_what_was_open_and_a_finished_one_for_nothing_
     open_ = [event("begin", "dynamo", 1.0), event("begin", "backend_compile", 1.5)]
     by_phase, by_pass = costs.costs_of_journals({7: open_}, 9.0, {"7": 7.5, "9": 1.5})
     assert by_phase == {"dynamo-trace": 0.5, "backend": 6.0, "cpp-build": 1.5} and by_pass["backend_compile"] == 6.0
-    ended = [event("begin", "dynamo", 1.0), event("end", "dynamo", 2.0), {"ev": "exit", "cpu_s": 2.0}]
+    ended = [event("begin", "dynamo", 1.0), event("end", "dynamo", 2.0), Exit(cpu_s=2.0)]
     assert costs.costs_of_journals({7: ended}, 3.1, {"7": 3.1}) == ({"dynamo-trace": 1.0}, {"dynamo": 1.0})
-    exits = [event("begin", "dynamo", 1.0), {"ev": "exit", "cpu_s": 2.0}]
+    exits = [event("begin", "dynamo", 1.0), Exit(cpu_s=2.0)]
     assert costs.costs_of_journals({7: exits}, 3.0, {"7": 3.0}) == ({}, {})
 
 

@@ -9,6 +9,7 @@ from reprokit.core.judge.verdict import judge
 from reprokit.core.records import cudagraph_skips
 from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract.events import CudagraphSkipped
 
 MUTATED = """skipping cudagraphs due to mutated inputs (2 instances). Found from : 
    File "/home/someone/decode.py", line 45, in forward
@@ -33,7 +34,7 @@ def test_reasons_and_lines_are_read() -> None:
 
 def test_a_skip_is_a_verdict_of_its_own() -> None:
     """Of a run that ended well, and of one that torch was told to end; any other failure is a story of its own."""
-    skips = cudagraph_skips.group_skips([{"message": MUTATED}, {"message": MUTATED}, {"message": DOUBLED}])
+    skips = cudagraph_skips.group_skips([CudagraphSkipped(message=text) for text in (MUTATED, MUTATED, DOUBLED)])
     assert [s.count for s in skips] == [2, 1]
     seen = Observation(exit_status=0, has_finished=True, skips=skips)
     verdict = judge(seen)

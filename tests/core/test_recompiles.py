@@ -1,6 +1,9 @@
 """Recompiles and graph breaks, from what Dynamo says of them."""
 
+import dataclasses
+
 from reprokit.core.records import recompiles
+from reprokit.core.shared.contract.events import GraphBreakFound, Recompile
 
 SAID = (
     "0/3: self.n == 3                                              # self.n += 1  # x/model.py:19 in forward (HINT: "
@@ -35,11 +38,10 @@ def test_a_guard_is_one_in_every_model() -> None:
 def test_the_worst_function_stands_first_with_what_changes() -> None:
     """One that hit its limit before one that only was compiled often."""
     often = [
-        {"function": "f", "file": "a.py", "line": 1, "cid": f"0/{i}", "reasons": [f"0/{i}: x.n == {i}"]}
-        for i in range(7)
+        Recompile(function="f", file="a.py", line=1, cid=f"0/{i}", reasons=[f"0/{i}: x.n == {i}"]) for i in range(7)
     ]
-    limited = [{"function": "g", "file": "a.py", "line": 9, "cid": "1/1", "reasons": ["1/0: y.k == 0"]}]
-    first, second = recompiles.recompiled_functions([*often, *limited], {":1": "recompile_limit"}, {":0": 1.5})
+    limited = [Recompile(function="g", file="a.py", line=9, cid="1/1", reasons=["1/0: y.k == 0"])]
+    first, second = recompiles.recompiled_functions([*often, *limited], {"0:1": "recompile_limit"}, {"0:0": 1.5})
     assert (first.function, first.limit, first.count) == ("g", "recompile_limit", 1)
     assert (second.count, second.cpu_s, second.guard) == (7, 1.5, "<input>.n == #")
     assert second.changes == "x.n == 0, then x.n == 6"
@@ -47,13 +49,13 @@ def test_the_worst_function_stands_first_with_what_changes() -> None:
 
 def test_a_break_that_is_heard_again_where_its_function_is_given_up_counts_once() -> None:
     """Dynamo raises the same break through the frame that it then skips."""
-    event = {"reason": "Data-dependent branching", "where": "a.py:3"}
-    (found,) = recompiles.graph_breaks([event, {**event, "is_given_up": True}])
+    event = GraphBreakFound(reason="Data-dependent branching", where="a.py:3")
+    (found,) = recompiles.graph_breaks([event, dataclasses.replace(event, is_given_up=True)])
     assert found.count == 1 and found.is_given_up
     assert recompiles.graph_breaks([event, event])[0].count == 2
 
 
 def test_what_is_damaged_is_no_error() -> None:
     """Journals may be cut."""
-    assert recompiles.recompiled_functions([{}, {"reasons": []}], {}, {})[0].count == 2
-    assert recompiles.graph_breaks([{}])[0].count == 1
+    assert recompiles.recompiled_functions([Recompile(), Recompile(reasons=[])], {}, {})[0].count == 2
+    assert recompiles.graph_breaks([GraphBreakFound()])[0].count == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reprokit.core.records.compiler_warnings import group_warnings
+from reprokit.core.shared.contract.events import WarningShown
 
 SHAPES = "torch.fx.experimental.symbolic_shapes"
 
@@ -10,15 +11,15 @@ SHAPES = "torch.fx.experimental.symbolic_shapes"
 def test_the_same_warning_of_every_symbol_is_one_remark() -> None:
     """Numbers and symbols differ, the warning does not; symbolic shapes stand first, the user's warnings not at all."""
     events = [
-        {"category": "torch._inductor.utils", "message": "Not enough SMs to use max_autotune_gemm mode"},
+        WarningShown(category="torch._inductor.utils", message="Not enough SMs to use max_autotune_gemm mode"),
         *(
-            {"category": SHAPES, "message": f"_maybe_guard_rel() was called on non-relation s{n} > {n}"}
+            WarningShown(category=SHAPES, message=f"_maybe_guard_rel() was called on non-relation s{n} > {n}")
             for n in range(9)
         ),
-        {"category": SHAPES, "message": "Ignored guard s0 == 4"},
-        {"category": "UserWarning", "message": "mine", "file": "/home/me/train.py"},
-        {"category": "UserWarning", "message": "theirs", "file": "/x/torch/_inductor/lowering.py"},
-        {"category": None, "message": 3},
+        WarningShown(category=SHAPES, message="Ignored guard s0 == 4"),
+        WarningShown(category="UserWarning", message="mine", file="/home/me/train.py"),
+        WarningShown(category="UserWarning", message="theirs", file="/x/torch/_inductor/lowering.py"),
+        WarningShown(),
     ]
     found = group_warnings(events)
     assert [(r.about, r.count) for r in found] == [

@@ -12,6 +12,7 @@ from reprokit.core.judge.verdict import judge
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.shared import result_comparison
+from reprokit.core.shared.contract import event_reader, events
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.core.shared.result_comparison import Comparison, Difference
 
@@ -87,15 +88,16 @@ def test_wrong_numbers_are_one_family_wherever_they_are_looked_at() -> None:
     assert result_comparison.difference_family((dataclasses.replace(WRONG, what="stride"),)) == "stride"
 
 
-def test_it_comes_back_from_its_file_and_damage_is_left_out() -> None:
+def read(**told: object) -> Comparison:
+    event = event_reader.event_from_json({"ev": "compared", **told})
+    assert isinstance(event, events.Compared)
+    return result_comparison.comparison_of_event(event)
+
+
+def test_it_comes_back_from_its_event_and_damage_is_left_out() -> None:
     """A run directory is read again; a stranger's may hold anything."""
     whole = Comparison((WRONG, LITTLE), 2, 3, 3, True, ("output",), True, True)
-    assert result_comparison.read_differences(to_json(whole)) == whole
+    assert read(**to_json(whole)) == whole
     for damaged in ({"differences": 5}, {"unsteady": 5}, {"differences": [{"name": 1}, None, 7]}, {"count": "x"}, {}):
-        assert result_comparison.read_differences(damaged) == Comparison()
-    assert (
-        result_comparison.read_differences({"differences": [{**to_json(WRONG), "index": 5, "max_abs": None}]})
-        .differences[0]
-        .index
-        == ()
-    )
+        assert read(**damaged) == Comparison()
+    assert read(differences=[{**to_json(WRONG), "index": 5, "max_abs": None}]).differences[0].index == ()

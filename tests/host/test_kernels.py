@@ -10,6 +10,7 @@ import pytest
 
 from reprokit.core.judge.verdict import judge
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract.events import Event, KernelWritten
 from reprokit.host.experiments import kernel_checks
 from reprokit.host.run import run_directory
 from reprokit.host.run.observation_reader import Journals
@@ -27,8 +28,8 @@ def test_what_compiled_before_is_not_compiled_again(tmp_path: Path, monkeypatch:
     (tmp_path / KERNELS).mkdir()
     for name, text in texts.items():
         (tmp_path / KERNELS / name).write_text(text)
-    events = [{"ev": "kernel", "files": [name]} for name in texts]
-    journals = Journals({1: events}, 0, {})
+    written: list[Event] = [KernelWritten(files=[name]) for name in texts]
+    journals = Journals({1: written}, 0, {})
     healthy = Observation(exit_status=0, has_finished=True, simulated=("a GPU",))
 
     def answers() -> list[str]:
@@ -42,7 +43,7 @@ def test_what_compiled_before_is_not_compiled_again(tmp_path: Path, monkeypatch:
     assert verdict.simulated == ("a GPU",) and list((tmp_path / "logs").glob("triton*.mlir"))
     kernel_checks.check_kernels(healthy, journals, tmp_path, sys.executable, "changed")
     assert answers() == ["known", "exception", "exception"]
-    del events[1:]
+    del written[1:]
     assert kernel_checks.check_kernels(
         healthy, journals, tmp_path, sys.executable, "all"
     ).kernels == 1 and answers() == ["compiled"]

@@ -15,6 +15,7 @@ from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.redaction.redactor import Redactor
+from reprokit.core.shared.contract import events
 from reprokit.host.pack import writer
 from reprokit.host.request.target import parse_command
 from reprokit.host.run import output
@@ -89,14 +90,12 @@ def test_a_title_without_secrets_does_not_change() -> None:
 def test_events_of_a_journal_are_redacted_before_they_are_cut() -> None:
     """What the target says in events has no secret when the rules read it; paths stay, since the rules judge them."""
     secret = password(random.Random(3))
-    told = {"ev": "recompile", "reasons": [f"self.api_key == '{secret}'"], "file": "/home/alice/x.py"}
-    chain = {
-        "ev": "exception",
-        "chain": [{"type": "E", "message": f"password={secret}", "frames": [["/home/alice/x.py", "f", 3]]}],
-    }
-    hidden = private_names.events_text([told, chain])
-    assert secret not in str(hidden)
-    assert hidden[0]["file"] == "/home/alice/x.py" and hidden[1]["chain"][0]["frames"] == chain["chain"][0]["frames"]  # type: ignore[index]
+    told = events.Recompile(reasons=[f"self.api_key == '{secret}'"], file="/home/alice/x.py")
+    link = events.ChainLink(type="E", message=f"password={secret}", frames=(("/home/alice/x.py", "f", 3),))
+    one, other = private_names.events_text([told, events.ExceptionRaised(chain=(link,))])
+    assert secret not in f"{one} {other}"
+    assert isinstance(one, events.Recompile) and one.file == "/home/alice/x.py"
+    assert isinstance(other, events.ExceptionRaised) and other.chain[0].frames == link.frames
 
 
 def test_the_end_of_stderr_begins_with_no_part_of_a_key() -> None:
@@ -115,7 +114,7 @@ def test_a_long_message_is_cut_between_lines() -> None:
     secret = token(random.Random(5))
     for before in range(23_940, 24_010, 7):
         error = ValueError("x" * (before - 1) + f"\ntoken {secret} was refused\n" + "y\n" * 20_000)
-        message = exceptions.describe_exception(error)["chain"][0]["message"]
+        message = exceptions.describe_exception(error)[0].message
         assert not shows(Redactor().text(message), secret)
 
 

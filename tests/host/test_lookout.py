@@ -14,6 +14,8 @@ import pytest
 from reprokit.core.judge.hangs.hang_causes import diagnose_hang
 from reprokit.core.records.dumps import Dump, ThreadStack
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract.event_reader import event_from_json
+from reprokit.core.shared.contract.events import Begin, End, Event
 from reprokit.core.shared.contract.journal_format import Now, encode_event, encode_now
 from reprokit.host.run import observation_reader, run_directory
 from reprokit.host.watch import blocked_on, hang_evidence, sampler, stacks, watchdog
@@ -37,8 +39,10 @@ class Clock:
 
 def journal(run_path: Path, **event: Any) -> None:
     row = {"t": 0.0, "pid": os.getpid(), "tid": os.getpid(), **event}
+    told = event_from_json(row)
+    assert told is not None
     with (run_path / "journal" / f"{os.getpid()}.jsonl").open("ab") as file:
-        file.write(encode_event(row))
+        file.write(encode_event(told))
 
 
 def make(run_path: Path, monkeypatch: pytest.MonkeyPatch, served: float = 1.0, want: float = 0.0) -> Watchdog:
@@ -122,7 +126,7 @@ def test_outside_of_the_compiler_a_busy_program_is_no_stall(run_path: Path, monk
 def test_a_journal_cut_anywhere_is_followed(run_path: Path) -> None:
     """Half a line is read when its other half has come."""
     follower = JournalFollower(run_path / "journal", 100)
-    line = encode_event({"t": 1.0, "pid": 7, "tid": 7, "ev": "begin", "name": "dynamo"})
+    line = encode_event(Begin(t=1.0, pid=7, tid=7, name="dynamo"))
     path = run_path / "journal" / "7.jsonl"
     path.write_bytes(line[:20])
     assert follower.look() == []
@@ -136,8 +140,8 @@ def test_a_journal_cut_anywhere_is_followed(run_path: Path) -> None:
 def test_days_of_training_do_not_pile_up(run_path: Path) -> None:
     """What is open is remembered; what was closed is forgotten."""
     follower = JournalFollower(run_path / "journal", 100)
-    rows = [{"t": 1.0, "tid": 7, "ev": "begin", "name": "dynamo"}]
-    rows += [{"t": 1.0, "tid": 7, "ev": ev, "name": "pass"} for _ in range(9000) for ev in ("begin", "end")]
+    rows: list[Event] = [Begin(t=1.0, tid=7, name="dynamo")]
+    rows += [kind(t=1.0, tid=7, name="pass") for _ in range(9000) for kind in (Begin, End)]
     (run_path / "journal" / "7.jsonl").write_bytes(b"".join(encode_event(r) for r in rows))
     follower.look()
     assert follower.teller(1).open_events == ("dynamo",)
@@ -199,7 +203,7 @@ def test_what_lies_in_the_journal_folder_blocks_nobody(run_path: Path) -> None:
     (folder / "8.jsonl").symlink_to("/dev/zero")
     (folder / "9.jsonl").symlink_to("nowhere")
     (folder / "\u00b2.jsonl").write_text("{}")
-    (folder / "5.jsonl").write_bytes(encode_event({"ev": "begin", "name": "dynamo"}))
+    (folder / "5.jsonl").write_bytes(encode_event(Begin(name="dynamo")))
     assert JournalFollower(folder, 100).look() == ["begin dynamo"]
     assert set(observation_reader.read_journals(run_path).by_pid) == {5}
 
@@ -208,7 +212,7 @@ def test_a_dead_process_does_not_tell_the_story(run_path: Path) -> None:
     """A worker that died inside the compiler: its living parent is watched."""
     follower = JournalFollower(run_path / "journal", 100)
     dead = 4_000_000
-    (run_path / "journal" / f"{dead}.jsonl").write_bytes(encode_event({"ev": "begin", "name": "GraphLowering.run"}))
+    (run_path / "journal" / f"{dead}.jsonl").write_bytes(encode_event(Begin(name="GraphLowering.run")))
     journal(run_path, ev="begin", name="stage:call-0")
     follower.look()
     assert follower.teller(1).pid == os.getpid()

@@ -16,6 +16,7 @@ from reprokit.core.records.observation import Observation
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.shared.contract import bounded_json
+from reprokit.core.shared.contract.events import Begin, End, Event
 from reprokit.host.report import flamegraph, html_report, report_data, svg, timeline
 from reprokit.host.run import observation_reader, run_directory
 
@@ -25,8 +26,9 @@ EVIL = '</title><script>alert(1)</script>" onload="alert(2)\' <img src=http://ev
 FRAMES = tuple(Frame("/v/lib/python3.11/site-packages/torch/_inductor/graph.py", f"level_{n}", n) for n in range(30))
 
 
-def events(*rows: tuple[str, str, float]) -> list[dict[str, Any]]:
-    return [{"ev": ev, "name": name, "t": t, "tid": 1} for ev, name, t in rows]
+def events(*rows: tuple[str, str, float]) -> list[Event]:
+    kinds = {"begin": Begin, "end": End}
+    return [kinds[ev](name=name, t=t, tid=1) for ev, name, t in rows]
 
 
 COMPILE = events(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.core.shared.contract.journal_format import Event
+from reprokit.core.shared.contract.events import Begin, Event, Progress
 from reprokit.host.run import unrolled_loops
 
 PROGRAM = """N = 1_000_000
@@ -41,9 +41,9 @@ def test_the_bound_is_read_from_the_loops_text(loop: str, line: int, most: int, 
 
 def events(seconds: float) -> list[Event]:
     return [
-        {"ev": "begin", "name": "dynamo", "t": 10.0, "tid": 1},
-        {"ev": "begin", "name": "bytecode_tracing", "t": 10.0, "tid": 1},
-        {"ev": "progress", "unit": "line", "t": 10.0 + seconds, "tid": 1},
+        Begin(name="dynamo", t=10.0, tid=1),
+        Begin(name="bytecode_tracing", t=10.0, tid=1),
+        Progress(unit="line", t=10.0 + seconds, tid=1),
     ]
 
 

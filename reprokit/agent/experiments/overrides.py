@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.shared import cuts, operators
+from ...core.shared.contract import events
 from ..record import program_code
 from . import compiled_parts
 
@@ -89,7 +90,7 @@ def _bisect(subsystem: str, most: int | None = None, only: str = "", without: Se
         said = debug_info() if debug_info is not None and (only or count == most) else ""
         if only:
             return operators.plain_operator(said) != only
-        journal.write("bisected", n=count, info=cuts.cut_head(said, 500))
+        journal.write(events.Bisected(n=count, info=cuts.cut_head(said, 500)))
         return most is not None and count > most
 
     CompilerBisector.disable_subsystem = staticmethod(disable_subsystem)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.shared import cuts
+from ...core.shared.contract import events
 from ...core.shared.result_comparison import SEED
 from ..record import journal
 from ..results import compare_results
@@ -48,7 +49,9 @@ class GraphWatch:
                         try:
                             self._check(plain, compiled, backend, given, name)
                         except Exception as problem:  # the program goes on
-                            journal.write("agent_problem", hook="graphwise", problem=cuts.cut_head(repr(problem), 500))
+                            journal.write(
+                                events.AgentProblem(hook="graphwise", problem=cuts.cut_head(repr(problem), 500))
+                            )
                         finally:
                             self._is_busy = False
                     return compiled(*given)
@@ -64,11 +67,10 @@ class GraphWatch:
             return
         self._is_over = True
         node = self._first_node(plain, backend, given)
-        journal.write(
-            "departs", cid=name, nodes=len(_calls(plain)), difference=found[0],
+        journal.write(events.Departs(cid=name, nodes=len(_calls(plain)), difference=found[0],
             op=operator_name(node.target) if node is not None else "", where=_user_line(node) if node is not None else "",
             custom=self._custom(plain, given),
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def _custom(self, plain: Any, given: Sequence[Any]) -> str:
         """Which custom operator of the graph does something else than it promises; empty when none does."""

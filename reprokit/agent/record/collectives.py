@@ -20,11 +20,11 @@ def group_of() -> Any:
     return dist if dist is not None and dist.is_available() and dist.is_initialized() else None
 
 
-def describe_collectives(gm: Any) -> dict[str, Any]:
-    """``calls``: [name with what it is called on, user line]; ``digest``; empty in a process that has no process group."""
+def describe_collectives(gm: Any) -> tuple[list[list[str]], str]:
+    """The collectives as [name with what it is called on, user line], and a digest; empty without a process group."""
     dist = group_of()
     if dist is None:
-        return {}
+        return [], ""
     calls, rows = [], []
     for node in gm.graph.nodes:
         name = _name(node)
@@ -32,7 +32,7 @@ def describe_collectives(gm: Any) -> dict[str, Any]:
         if _is_collective(node, name) and _is_for_all(node, dist):
             given = next((_shape(_value(a)) for a in node.all_input_nodes), "")
             calls.append([f"{name} of {given}" if given else name, user_line(str(node.meta.get("stack_trace") or ""))])
-    return {"calls": calls, "digest": hashlib.sha256("\n".join(rows).encode()).hexdigest()[:16]}
+    return calls, hashlib.sha256("\n".join(rows).encode()).hexdigest()[:16]
 
 
 def _name(node: Any) -> str:

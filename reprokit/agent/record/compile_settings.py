@@ -14,6 +14,7 @@ import textwrap
 from typing import Any
 
 from ...core.shared import cuts
+from ...core.shared.contract import events
 from . import collectives, journal, program_code
 
 CONFIGS = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
@@ -92,7 +93,7 @@ def note_configs() -> None:
     told = as_text(changed)
     if _told.get(os.getpid()) != told:
         _told[os.getpid()] = told
-        journal.write("config", changed=told)
+        journal.write(events.ConfigChanged(changed=told))
     _noted, _configs = _Writer(), []
     for module, key, value, default in changed:
         is_put_back = _repr(value) == _repr(default)

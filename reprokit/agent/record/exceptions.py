@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any
 
 from ...core.shared import cuts
+from ...core.shared.contract.events import ChainLink
 
 _HEAD, _TAIL, _FRAMES, _LINKS = 24_000, 8_000, 400, 12
 
 
-def describe_exception(error: BaseException) -> dict[str, Any]:
-    """Give ``{"chain": [{"type", "message", "frames"}]}``, frames innermost first.
+def describe_exception(error: BaseException) -> tuple[ChainLink, ...]:
+    """The chain from the outermost exception to the innermost cause; frames innermost first.
 
     Follows ``inner_exception`` (Dynamo's and Inductor's wrappers) and then ``__cause__``: the outer type
     tells the phase, the innermost the bug.
     """
-    chain: list[dict[str, Any]] = []
+    chain: list[ChainLink] = []
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen and len(chain) < _LINKS:
         seen.add(id(current))
         kind = type(current)
         module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-        chain.append({"type": module + kind.__qualname__, "message": _text(current), "frames": _frames(current)})
+        chain.append(ChainLink(type=module + kind.__qualname__, message=_text(current), frames=_frames(current)))
         inner = getattr(current, "inner_exception", None)
         current = inner if isinstance(inner, BaseException) else current.__cause__
-    return {"chain": chain}
+    return tuple(chain)
 
 
 def _text(error: BaseException) -> str:
@@ -37,12 +37,12 @@ def _text(error: BaseException) -> str:
     return cuts.cut_middle(text, _HEAD, _TAIL)
 
 
-def _frames(error: BaseException) -> list[list[Any]]:
-    rows: list[list[Any]] = []
+def _frames(error: BaseException) -> tuple[tuple[str, str, int | None], ...]:
+    rows: list[tuple[str, str, int | None]] = []
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
-        rows.append([code.co_filename, getattr(code, "co_qualname", code.co_name), trace.tb_lineno])
+        rows.append((code.co_filename, getattr(code, "co_qualname", code.co_name), trace.tb_lineno))
         trace = trace.tb_next
     rows.reverse()
-    return rows[: _FRAMES // 2] + rows[-_FRAMES // 2 :] if len(rows) > _FRAMES else rows
+    return tuple(rows[: _FRAMES // 2] + rows[-_FRAMES // 2 :] if len(rows) > _FRAMES else rows)

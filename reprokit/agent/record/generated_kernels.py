@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.shared import cuts
+from ...core.shared.contract import events
 from ...core.shared.source import triton_programs
 from . import graph_recorder, journal
 
@@ -41,7 +42,7 @@ def note_module(path: str, load: Callable[[str, str], Any]) -> None:
                 _known[key] = _write(name, free_name(name, key), source, load)
             except Exception as error:  # the module is generated all the same
                 _known[key], problem = [], cuts.cut_head(repr(error), 500)
-        journal.write("kernel", name=name, key=key, files=_known[key], problem=problem)
+        journal.write(events.KernelWritten(name=name, key=key, files=_known[key], problem=problem))
 
 
 def write_all(path: str, load: Callable[[str, str], Any]) -> dict[str, list[str]]:

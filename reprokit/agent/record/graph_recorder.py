@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Sequence
 from typing import Any
 
 from ...core.shared import cuts
+from ...core.shared.contract import events
 from . import collectives, compile_settings, graph_source, journal
 
 MAX_GRAPHS = 400
@@ -34,11 +36,12 @@ def record_graph(
     """
     global _recorded
     nodes = len(gm.graph.nodes)
-    head = {"level": level, "cid": cid, "nodes": nodes, "backward": is_backward}
+    told = events.Graph(level=level, cid=cid, nodes=nodes, backward=is_backward)
     number: int | None = None
     try:
-        head.update(collectives.describe_collectives(gm))
-        is_new = _is_first(str(head.get("digest") or ""))
+        calls, digest = collectives.describe_collectives(gm)
+        told = dataclasses.replace(told, calls=calls, digest=digest)
+        is_new = _is_first(digest)
         if _recorded < MAX_GRAPHS and (is_new or not is_only_new):
             _recorded += 1
             inputs = graph_source.describe_inputs(gm, example_inputs)
@@ -48,10 +51,13 @@ def record_graph(
                 "settings": compile_settings.describe_settings(compiler_fn),
             }
             small = graph_source.small_values(gm, example_inputs) if level == "dynamo" else {}
+            head: dict[str, Any] = {"level": level, "cid": cid, "nodes": nodes, "backward": is_backward}
+            head.update({"calls": calls, "digest": digest} if digest else {})
             number = _write(source, {**head, "inputs": inputs}, values, small)
-        journal.write("graph", n=number, **head)
+        journal.write(dataclasses.replace(told, n=number))
     except Exception as problem:  # some graphs have no source text; the compile must go on
-        journal.write("graph", n=number, problem=cuts.cut_head(repr(problem), 2000), **head)
+        problem_text = cuts.cut_head(repr(problem), 2000)
+        journal.write(dataclasses.replace(told, n=number, problem=problem_text))
     return number
 
 

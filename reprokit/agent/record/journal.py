@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import dataclasses
 import os
 import threading
 import time
 from typing import Any
 
+from ...core.shared.contract import events
 from ...core.shared.contract.journal_format import Now, encode_event, encode_now
 
 _fd: int | None = None
@@ -36,16 +38,14 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def write(event: str, **values: Any) -> None:
+def write(event: events.Event) -> None:
     """Append one event; never raises: a full disk must not change what the target does."""
     global _fd, _dropped
     try:
         if _fd is None:
             _fd = _open("jsonl", os.O_APPEND)
-        head = {"t": round(time.time(), 6), "pid": os.getpid(), "tid": threading.get_native_id(), "ev": event}
-        if _dropped:
-            head["dropped"] = _dropped
-        os.write(_fd, encode_event({**head, **values}))
+        stamp: dict[str, Any] = {"t": round(time.time(), 6), "pid": os.getpid(), "tid": threading.get_native_id()}
+        os.write(_fd, encode_event(dataclasses.replace(event, dropped=_dropped, **stamp)))
         _dropped = 0
     except Exception:  # whatever it is, the target goes on
         _dropped += 1
@@ -78,7 +78,7 @@ def start_heartbeat() -> None:
         _beat_fd = _open("beat", 0)
         _thread.start_new_thread(_beat, (_beat_fd,))  # one that the program's list of threads does not show
     except Exception as problem:  # a full disk, or no more threads: the host then asks other tools
-        write("agent_problem", hook="start_heartbeat", problem=repr(problem))
+        write(events.AgentProblem(hook="start_heartbeat", problem=repr(problem)))
 
 
 def _beat(fd: int) -> None:

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from ...core.shared import cuts
+from ...core.shared.contract import events
 from ...core.shared.contract.journal_format import STACKS_SIGNAL
 from . import exceptions, journal
 
@@ -35,15 +36,16 @@ def introduce_process() -> None:
     can_dump = _open_stack_files()
     _allow_tracer()
     journal.write(
-        "process",
-        ppid=os.getppid(),
-        argv=sys.orig_argv,
-        executable=sys.executable,
-        python=platform.python_version(),
-        cwd=os.getcwd(),
-        can_dump=can_dump,
-        rank=os.environ.get("RANK"),
-        world_size=os.environ.get("WORLD_SIZE"),
+        events.Process(
+            ppid=os.getppid(),
+            argv=sys.orig_argv,
+            executable=sys.executable,
+            python=platform.python_version(),
+            cwd=os.getcwd(),
+            can_dump=can_dump,
+            rank=os.environ.get("RANK"),
+            world_size=os.environ.get("WORLD_SIZE"),
+        )
     )
     os.register_at_fork(after_in_child=_after_fork)
     atexit.register(_leave)
@@ -72,13 +74,14 @@ def _after_fork() -> None:
     can_dump = _open_stack_files() if _fault_file is not None else False
     _allow_tracer()
     journal.write(
-        "process",
-        ppid=os.getppid(),
-        argv=sys.orig_argv,
-        executable=sys.executable,
-        forked=True,
-        can_dump=can_dump,
-        rank=os.environ.get("RANK"),
+        events.Process(
+            ppid=os.getppid(),
+            argv=sys.orig_argv,
+            executable=sys.executable,
+            forked=True,
+            can_dump=can_dump,
+            rank=os.environ.get("RANK"),
+        )
     )
 
 
@@ -104,7 +107,7 @@ def end_with_parent() -> None:
 
 def _leave() -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
-    journal.write("exit", cpu_s=used.ru_utime + used.ru_stime, max_rss_kib=used.ru_maxrss)
+    journal.write(events.Exit(cpu_s=used.ru_utime + used.ru_stime, max_rss_kib=used.ru_maxrss))
 
 
 def _hear_exceptions() -> None:
@@ -112,7 +115,11 @@ def _hear_exceptions() -> None:
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         with contextlib.suppress(Exception):  # an exception object of the program may raise when it is read
-            journal.write("exception", where="uncaught", **exceptions.describe_exception(error.with_traceback(trace)))
+            journal.write(
+                events.ExceptionRaised(
+                    where="uncaught", chain=exceptions.describe_exception(error.with_traceback(trace))
+                )
+            )
         before(kind, error, trace)
 
     sys.excepthook = excepthook
@@ -121,7 +128,9 @@ def _hear_exceptions() -> None:
     def thread_excepthook(args: Any) -> None:
         if args.exc_value is not None:
             with contextlib.suppress(Exception):
-                journal.write("exception", where="thread", **exceptions.describe_exception(args.exc_value))
+                journal.write(
+                    events.ExceptionRaised(where="thread", chain=exceptions.describe_exception(args.exc_value))
+                )
         thread_before(args)
 
     threading.excepthook = thread_excepthook
@@ -141,11 +150,12 @@ def _hear_warnings() -> None:
         if len(rest) == 3:  # with a source: by the interpreter, not by a function that only formats a warning
             with contextlib.suppress(Exception):  # a warning object of the program may raise when it is read
                 journal.write(
-                    "warning",
-                    category=category.__name__,
-                    message=cuts.cut_head(str(message), 4000),
-                    file=filename,
-                    line=lineno,
+                    events.WarningShown(
+                        category=category.__name__,
+                        message=cuts.cut_head(str(message), 4000),
+                        file=filename,
+                        line=lineno,
+                    )
                 )
 
     kind.__init__ = __init__  # type: ignore[method-assign]

@@ -9,13 +9,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...core.shared.contract import events
 from . import journal
 
 INDUCTOR = "torch._inductor.config"
 _PASS = re.compile(r".*custom(_pre|_post)?_pass|custom_partitioner_fn")
 """Settings of Inductor that take a pass of the program's own."""
 
-_told: list[Any] = []
+_told: list[events.OwnCode] = []
 
 
 def is_pass(key: str) -> bool:
@@ -26,13 +27,13 @@ def is_pass(key: str) -> bool:
 def note_own_code(backend: Any, options: Mapping[str, Any]) -> None:
     """Journal where the backend that is called, and every pass that is set, is defined; once for each answer."""
     passes = {key: value for key, value in options.items() if is_pass(key)} | dict(_set_passes())
-    found = {
-        "backend": _place(backend) if backend is not None else "",
-        "passes": sorted({place for value in passes.values() for place in _places(value)}),
-    }
+    found = events.OwnCode(
+        backend=_place(backend) if backend is not None else "",
+        passes=sorted({place for value in passes.values() for place in _places(value)}),
+    )
     if found not in _told:
         _told.append(found)
-        journal.write("own", **found)
+        journal.write(found)
 
 
 def clear_passes() -> None:

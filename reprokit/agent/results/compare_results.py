@@ -11,6 +11,7 @@ import math
 import os
 from typing import Any
 
+from ...core.shared.contract import events
 from ...core.shared.result_comparison import ROLES
 from ..record import journal, process_start
 
@@ -44,18 +45,19 @@ def journal_what_differs(folder: str) -> None:
     order = ("compiled", "unknown", "unclear", "eager")
     rows = sorted(found, key=lambda d: order.index(d["side"]))
     journal.write(
-        "compared",
-        differences=rows[:MOST_TOLD],
-        count=len(rows),
-        leaves=len(eager),
-        tensors=sum(r["tensor"] is not None for r in eager.values()),
-        is_random=any(r["is_random"] for r in eager.values()),
-        unsteady=unsteady[:MOST_TOLD],
-        has_again=again is not None,
-        has_reference=wide is not None,
-        skipped_calls=_skipped(told, "calls"),
-        skipped_tensors=_skipped(told, "tensors"),
-        ranks=process_start.ranks(),
+        events.Compared(
+            differences=rows[:MOST_TOLD],
+            count=len(rows),
+            leaves=len(eager),
+            tensors=sum(r["tensor"] is not None for r in eager.values()),
+            is_random=any(r["is_random"] for r in eager.values()),
+            unsteady=unsteady[:MOST_TOLD],
+            has_again=again is not None,
+            has_reference=wide is not None,
+            skipped_calls=_skipped(told, "calls"),
+            skipped_tensors=_skipped(told, "tensors"),
+            ranks=process_start.ranks(),
+        )
     )
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.shared import cuts
+from ...core.shared.contract import events
 from ...core.shared.result_comparison import SEED
 from ..record import journal, process_start
 
@@ -64,7 +65,7 @@ def finish_recording() -> None:
 
         compare_results.journal_what_differs(done.folder)
     except Exception as problem:  # the program's own end must not change
-        journal.write("agent_problem", hook="results", problem=cuts.cut_head(repr(problem), 500))
+        journal.write(events.AgentProblem(hook="results", problem=cuts.cut_head(repr(problem), 500)))
 
 
 class ResultRecorder:
@@ -137,7 +138,7 @@ class ResultRecorder:
         except Exception as problem:
             if not self._has_told:
                 self._has_told = True
-                journal.write("agent_problem", hook="results", problem=cuts.cut_head(repr(problem), 500))
+                journal.write(events.AgentProblem(hook="results", problem=cuts.cut_head(repr(problem), 500)))
             return None
 
     def _remember(self, given: list[tuple[str, Any]], model: Any) -> None:

@@ -17,6 +17,7 @@ import types
 from typing import Any, NoReturn
 
 from ...core.shared import without_compile
+from ...core.shared.contract import events
 from .. import import_hook, install_hooks
 from ..__main__ import run_factory
 from ..experiments import overrides, stop_after_phase
@@ -111,7 +112,7 @@ def _run(spec: dict[str, Any]) -> int:
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else int(left.code is not None)
     except BaseException as error:
-        journal.write("exception", where="uncaught", **exceptions.describe_exception(error))
+        journal.write(events.ExceptionRaised(where="uncaught", chain=exceptions.describe_exception(error)))
         with contextlib.suppress(Exception):
             traceback.print_exc()
         return 1

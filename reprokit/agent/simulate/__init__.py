@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.shared import gpus
+from ...core.shared.contract import events
 from ...core.shared.errors import BadInput, BadTarget
 from ..record import journal
 from .guard import CannotSimulate, load_guard
@@ -43,7 +44,7 @@ def before_torch() -> None:
         load_guard(Path(ASKED["cache"]))
     except (CannotSimulate, OSError) as error:
         problem = str(error)
-        journal.write("agent_problem", hook="simulate", problem=problem)
+        journal.write(events.AgentProblem(hook="simulate", problem=problem))
 
 
 def after_torch() -> None:
@@ -58,7 +59,7 @@ def after_torch() -> None:
     except Exception as error:  # the next torch may have moved something
         problem = f"this torch cannot be simulated on: {error!r}; --gpu is for torch 2.10 to 2.15"
     if problem:
-        journal.write("agent_problem", hook="simulate", problem=problem)
+        journal.write(events.AgentProblem(hook="simulate", problem=problem))
 
 
 def _install(asked: dict[str, Any]) -> None:
@@ -84,4 +85,4 @@ def _install(asked: dict[str, Any]) -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     FakeTensorMode().__enter__()  # for good
-    journal.write("simulated", gpu=asked["gpu"], triton=triton.__version__, differences=list(DIFFERENCES))
+    journal.write(events.GpuSimulated(gpu=asked["gpu"], triton=triton.__version__, differences=list(DIFFERENCES)))

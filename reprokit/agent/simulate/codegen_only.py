@@ -10,6 +10,7 @@ import functools
 from types import SimpleNamespace
 from typing import Any
 
+from ...core.shared.contract import events
 from ...core.shared.errors import BadTarget
 from ..record import compile_settings as note
 from ..record import generated_kernels, journal
@@ -37,7 +38,7 @@ def stop_after_codegen() -> None:
         try:
             generated_kernels.note_module(path, real)
         except Exception as problem:
-            journal.write("agent_problem", hook="kernels", problem=repr(problem))
+            journal.write(events.AgentProblem(hook="kernels", problem=repr(problem)))
         return SimulatedModule(key, path)
 
     settings = {

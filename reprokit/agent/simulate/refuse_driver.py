@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from ...core.shared.contract import events
 from ...core.shared.gap_messages import gap_in_message, refusal_message
 from ..record import journal
 
@@ -70,7 +71,7 @@ def refuse_entry_points(torch: Any, replaced: frozenset[str]) -> None:
 def _refusing(real: Callable[..., Any], symbol: str) -> Callable[..., Any]:
     @functools.wraps(real, updated=())
     def refused(*args: Any, **kwargs: Any) -> Any:
-        journal.write("simulation_gap", symbol=symbol)
+        journal.write(events.SimulationGapMet(symbol=symbol))
         raise SimulationGap(refusal_message(symbol))
 
     return refused

@@ -12,6 +12,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
+from ...core.shared.contract import events
 from ...core.shared.errors import BadTarget
 from ...core.shared.source.process_group import STYLES
 from ..record import exceptions, graph_recorder, journal, process_start
@@ -60,7 +61,7 @@ def join_group(torch: Any, device: str, count: int) -> Any:
             rank = int(os.environ.get("RANK", "0"))
             dist.init_process_group("fake", rank=rank, world_size=count, store=FakeStore())
             if rank == 0:
-                journal.write("simulated_ranks", difference=DIFFERENCE.format(count=count))
+                journal.write(events.RanksSimulated(difference=DIFFERENCE.format(count=count)))
         return init_device_mesh(kind, (count,))
 
 
@@ -81,12 +82,14 @@ def split_model(torch: Any, model: Any, mesh: Any) -> None:
     plan = getattr(model, PLAN, None) or {}
     is_split = isinstance(model, torch.nn.Module) and any(isinstance(p, DTensor) for p in model.parameters())
     if is_split or not plan:
-        journal.write("split", device=mesh.device_type, plan={}, is_split=is_split, left_out=[])
+        journal.write(events.ModelSplit(device=mesh.device_type, plan={}, is_split=is_split, left_out=[]))
         return
     layouts = {"Replicate": {"output_layouts": Replicate()}, "": {}}
     styles = {name: getattr(parallel, kind)(**layouts[layout]) for name, (kind, layout) in STYLES.items()}
     known = {pattern: style for pattern, style in plan.items() if style in styles}
-    journal.write("split", device=mesh.device_type, plan=known, is_split=True, left_out=sorted(set(plan) - set(known)))
+    journal.write(
+        events.ModelSplit(device=mesh.device_type, plan=known, is_split=True, left_out=sorted(set(plan) - set(known)))
+    )
     parallel.parallelize_module(model, mesh, {pattern: styles[style] for pattern, style in known.items()})
 
 
@@ -117,7 +120,7 @@ def ranks(count: int) -> Iterator[int]:
                 yield rank
                 status = 0
             except BaseException as error:
-                journal.write("exception", where="call", **exceptions.describe_exception(error))
+                journal.write(events.ExceptionRaised(where="call", chain=exceptions.describe_exception(error)))
             finally:
                 os.write(writing, b"x")
                 os._exit(status)

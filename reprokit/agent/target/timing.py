@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ...core.shared.contract import events
 from ..record import journal
 
 WARM_UPS = 2
@@ -26,7 +27,7 @@ def time_calls(torch: Any, eager: Callable[[], None], compiled: Callable[[], Non
     while len(times["eager"]) < MOST_BLOCKS and (time.monotonic() < ends or len(times["eager"]) < 3):
         times["eager"].append(_timed(torch, eager, repeats))
         times["compiled"].append(_timed(torch, compiled, repeats))
-    journal.write("speed", eager=times["eager"], compiled=times["compiled"], repeats=repeats)
+    journal.write(events.CallsTimed(eager=times["eager"], compiled=times["compiled"], repeats=repeats))
 
 
 def _timed(torch: Any, call: Callable[[], None], repeats: int) -> float:

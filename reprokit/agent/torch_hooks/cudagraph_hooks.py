@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.shared import cuts
+from ...core.shared.contract import events
 from ..record import journal
 from .hooking import wrap_function
 
@@ -18,7 +19,7 @@ def watch_cudagraph_skips() -> None:
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def log_cudagraph_skip_and_bump_counter(msg: str) -> None:
             if torch.cuda.is_available():
-                journal.write("cudagraph_skip", message=cuts.cut_head(str(msg), 4000))
+                journal.write(events.CudagraphSkipped(message=cuts.cut_head(str(msg), 4000)))
             real(msg)
 
         return log_cudagraph_skip_and_bump_counter

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ...core.shared.contract import events
 from ..record import journal
 
 
@@ -15,7 +16,7 @@ def attempt_hook(hook: Callable[[], None]) -> None:
     try:
         hook()
     except Exception as problem:  # the next torch may have moved it
-        journal.write("agent_problem", hook=hook.__name__, problem=repr(problem))
+        journal.write(events.AgentProblem(hook=hook.__name__, problem=repr(problem)))
 
 
 def wrap_function(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ...core.shared.contract import events
 from ..record import compile_settings, exceptions, graph_recorder, journal
 from . import recompile_hooks, torch_logs
 from .hooking import compile_id, wrap_function
@@ -43,7 +44,7 @@ def hook_phases() -> None:
             torch_logs.listen_to_logs()
             result = real(self, event_name, *args, **kwargs)
             journal.start_heartbeat()
-            journal.write("begin", name=event_name, cid=compile_id(), cpu=round(time.process_time(), 4))
+            journal.write(events.Begin(name=event_name, cid=compile_id(), cpu=round(time.process_time(), 4)))
             return result
 
         return log_event_start
@@ -51,7 +52,7 @@ def hook_phases() -> None:
     def end(real: Callable[..., Any]) -> Callable[..., Any]:
         def log_event_end(self: Any, event_name: str, *args: Any, **kwargs: Any) -> Any:
             result = real(self, event_name, *args, **kwargs)
-            journal.write("end", name=event_name, cpu=round(time.process_time(), 4))
+            journal.write(events.End(name=event_name, cpu=round(time.process_time(), 4)))
             return result
 
         return log_event_end
@@ -72,7 +73,7 @@ class _Progress:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + PROGRESS_EVERY_S
-            journal.write("progress", unit=self.unit, count=self.count, where=where)
+            journal.write(events.Progress(unit=self.unit, count=self.count, where=where))
 
 
 def hook_lines() -> None:
@@ -123,7 +124,7 @@ def hook_graphs() -> None:
             asked = self.compiler_fn
             number = graph_recorder.record_graph(gm, example_inputs, "dynamo", compile_id(), False, compiler_fn=asked)
             result = real(self, gm, example_inputs, *args, **kwargs)
-            journal.write("graph_done", n=number)
+            journal.write(events.GraphDone(n=number))
             return result
 
         return _call_user_compiler
@@ -142,7 +143,7 @@ def hook_aten_graphs() -> None:
             )
             graph_recorder.current = number
             result = real(gm, example_inputs, *args, **kwargs)
-            journal.write("graph_done", n=number)
+            journal.write(events.GraphDone(n=number))
             return result
 
         return _compile_fx_inner
@@ -183,7 +184,7 @@ def hook_failures() -> None:
                 raise
             except Exception as error:
                 journal.write(
-                    "compile_failed", where="compile", cid=compile_id(), **exceptions.describe_exception(error)
+                    events.CompileFailed(where="compile", cid=compile_id(), chain=exceptions.describe_exception(error))
                 )
                 raise
 

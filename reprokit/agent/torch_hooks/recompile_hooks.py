@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.shared import cuts
+from ...core.shared.contract import events
 from ..record import journal
 from .hooking import compile_id, wrap_function
 
@@ -19,12 +20,13 @@ def _recompiles() -> None:
             reasons = real(entries, frame, *args, **kwargs)
             code = getattr(frame, "f_code", None)
             journal.write(
-                "recompile",
-                function=getattr(code, "co_name", None),
-                file=getattr(code, "co_filename", None),
-                line=getattr(code, "co_firstlineno", None),
-                cid=compile_id(),
-                reasons=[cuts.cut_head(str(r), 2000) for r in reasons[:20]],
+                events.Recompile(
+                    function=getattr(code, "co_name", None),
+                    file=getattr(code, "co_filename", None),
+                    line=getattr(code, "co_firstlineno", None),
+                    cid=compile_id(),
+                    reasons=[cuts.cut_head(str(r), 2000) for r in reasons[:20]],
+                )
             )
             return reasons
 
@@ -40,7 +42,7 @@ def _limits() -> None:
         def exceeds_recompile_limit(*args: Any, **kwargs: Any) -> Any:
             exceeded, limit = result = real(*args, **kwargs)
             if exceeded:
-                journal.write("recompile_limit", limit=str(limit), cid=compile_id())
+                journal.write(events.RecompileLimit(limit=str(limit), cid=compile_id()))
             return result
 
         return exceeds_recompile_limit
@@ -83,11 +85,12 @@ def note_break(error: Any, is_given_up: bool = False) -> None:
     where = f"{rows[-1].filename}:{rows[-1].lineno}" if rows else ""
     reason = (said.splitlines() or [type(error).__name__])[0]  # the first break, where it has caused others
     journal.write(
-        "graph_break",
-        reason=cuts.cut_head(reason, 300),
-        detail=cuts.cut_head(said, 2000),
-        where=where,
-        is_given_up=is_given_up,
+        events.GraphBreakFound(
+            reason=cuts.cut_head(reason, 300),
+            detail=cuts.cut_head(said, 2000),
+            where=where,
+            is_given_up=is_given_up,
+        )
     )
 
 

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 from ...core.shared import cuts
+from ...core.shared.contract import events
 from ..record import journal
 from . import torch_trace
 from .hooking import wrap_function
@@ -105,7 +106,7 @@ def _choose(registry: Any, asked: tuple[str, ...]) -> _Chosen:
         if item in asked:
             chosen.named.update(names)
     if unknown:
-        journal.write("agent_problem", hook="logs", problem=f"this torch has no log named {', '.join(unknown)}")
+        journal.write(events.AgentProblem(hook="logs", problem=f"this torch has no log named {', '.join(unknown)}"))
     return chosen
 
 
@@ -177,11 +178,12 @@ class _WarningJournal(logging.FileHandler):
         super().emit(record)
         if record.levelno >= logging.WARNING:
             journal.write(
-                "warning",
-                category=record.name,
-                message=cuts.cut_head(record.getMessage(), 4000),
-                file=record.pathname,
-                line=record.lineno,
+                events.WarningShown(
+                    category=record.name,
+                    message=cuts.cut_head(record.getMessage(), 4000),
+                    file=record.pathname,
+                    line=record.lineno,
+                )
             )
 
     def handleError(self, record: logging.LogRecord) -> None:

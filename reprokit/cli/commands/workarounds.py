@@ -55,6 +55,7 @@ def _of_target(
     what: str, python: str | None, timeout: float, output_dir: Path | None, live: terminal.LiveStatus
 ) -> dict[str, Any]:
     from reprokit.core.experiments import speedup
+    from reprokit.core.shared.contract import events
     from reprokit.host.experiments.try_remedies import RemedyRunner
     from reprokit.host.minimize import minimization
     from reprokit.host.pipeline import pipeline as line
@@ -71,7 +72,7 @@ def _of_target(
         k: v for k, v in captured.to_json().items() if k in ("schema", "verdict", "signature", "run_dir", "pack")
     }
     why = "" if captured.verdict.kind == "ok" else minimization.why_not(captured.verdict)
-    if journals.last("weights").get("kind") == "fake":
+    if journals.last(events.Weights).kind == "fake":
         why = "on fake weights nothing runs, so nothing can be measured"
     if why:
         return {**told, "tried": [], "advice": f"Nothing was tried: {why}.", "is_known": False}
@@ -85,10 +86,9 @@ def _of_target(
                 server, request, captured.signature, minimization.limits_of(case), case.python,
                 lambda name: live.show_status(OperationStatus(trying=name)),
             )  # fmt: skip
-            asked = {**_asked(journals.last("target").get("compile")), **request.compile}
+            asked = {**journals.last(events.TargetBuilt).compile, **request.compile}
             found = tryer.all(captured.verdict, captured.seen, asked)
-    parameters = journals.last("target").get("parameters")
-    found.parameters = parameters if isinstance(parameters, int) else 0
+    found.parameters = journals.last(events.TargetBuilt).parameters
     guess = speedup.guess_gain(found.parameters) if found.parameters else ""
     return {**told, **_told(found), "parameters": found.parameters, "guess": guess}
 

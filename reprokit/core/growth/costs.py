@@ -13,7 +13,7 @@ from reprokit.core.growth.laws import Growth, fit_law
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import phases
 from reprokit.core.records.dumps import Frame
-from reprokit.core.shared.contract.journal_format import Event
+from reprokit.core.shared.contract.events import Begin, End, Event, Exit
 from reprokit.core.shared.contract.serialize import SCHEMA, to_json
 
 CHILDREN = "cpp-build"
@@ -69,22 +69,22 @@ def costs_of_journals(
     for pid, events in by_pid.items():
         stacks: dict[Any, list[str]] = {}
         before, is_down = 0.0, False
-        for event in itertools.chain(events, ({"ev": "gone", "cpu": cpu_by_pid.get(str(pid))},)):
-            cpu, is_down = event.get("cpu_s" if event["ev"] == "exit" else "cpu"), is_down or event["ev"] == "exit"
-            if event["ev"] not in ("begin", "end", "exit", "gone") or not isinstance(cpu, (int, float)):
+        gone = (End(cpu=cpu_by_pid[str(pid)]),) if str(pid) in cpu_by_pid else ()
+        for event in itertools.chain(events, gone):
+            if not isinstance(event, (Begin, End, Exit)):
                 continue
-            stack = stacks.setdefault(event.get("tid"), [])
+            cpu, is_down = event.cpu_s if isinstance(event, Exit) else event.cpu, is_down or isinstance(event, Exit)
+            stack = stacks.setdefault(event.tid, [])
             charged = [] if is_down else stack or next((s for s in reversed(stacks.values()) if s), [])
             named = phases.phase_of_events(charged)
             if named and named[0] in phases.COMPILE_PHASES and cpu > before:
                 by_phase[named[0]] = by_phase.get(named[0], 0.0) + cpu - before
                 by_event[charged[-1]] = by_event.get(charged[-1], 0.0) + cpu - before
             own, before = own + max(cpu - before, 0.0), max(cpu, before)
-            name = str(event.get("name"))
-            if event["ev"] == "begin":
-                stack.append(name)
-            elif event["ev"] == "end" and name in stack:
-                while stack.pop() != name:
+            if isinstance(event, Begin):
+                stack.append(event.name)
+            elif isinstance(event, End) and event.name in stack:
+                while stack.pop() != event.name:
                     pass
     if cpu_s > own:
         by_phase[CHILDREN] = by_phase.get(CHILDREN, 0.0) + cpu_s - own

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from reprokit.core.shared.contract.events import WarningShown
 
 MOST_REMARKS = 20
 SYMBOLIC = "symbolic shapes"
@@ -33,12 +34,12 @@ class CompilerWarning:
         return f"the compiler warned{often} ({self.about}): {self.text}"
 
 
-def group_warnings(events: Sequence[Mapping[str, Any]]) -> tuple[CompilerWarning, ...]:
+def group_warnings(events: Sequence[WarningShown]) -> tuple[CompilerWarning, ...]:
     """Group the ``warning`` events of torch's own code; those about symbolic shapes first, then the most frequent."""
     found: dict[tuple[str, str], CompilerWarning] = {}
     for event in events:
-        category, text = str(event.get("category")), " ".join(str(event.get("message")).splitlines()[:1])
-        if not (category.startswith("torch.") or "/torch/" in str(event.get("file"))):
+        category, text = event.category, " ".join(event.message.splitlines()[:1])
+        if not (category.startswith("torch.") or "/torch/" in event.file):
             continue
         about = SYMBOLIC if category.startswith(_OF_SYMBOLIC) else category
         key = about, _VARIES.sub("#", text)

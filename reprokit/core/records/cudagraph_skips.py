@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from reprokit.core.shared.contract.events import CudagraphSkipped
 from reprokit.core.shared.tracebacks import user_line
 
 PREFIX = "skipping cudagraphs due to"
@@ -34,11 +34,11 @@ def read_skip(message: str) -> CudagraphSkip | None:
     return CudagraphSkip(said, user_line(trace))
 
 
-def group_skips(events: Sequence[Mapping[str, Any]]) -> tuple[CudagraphSkip, ...]:
+def group_skips(events: Sequence[CudagraphSkipped]) -> tuple[CudagraphSkip, ...]:
     """Group ``cudagraph_skip`` events by reason and line, in the order in which they came."""
     found: dict[tuple[str, str], CudagraphSkip] = {}
     for event in events:
-        if one := read_skip(str(event.get("message"))):
+        if one := read_skip(event.message):
             known = found.get((one.reason, one.where))
             found[one.reason, one.where] = CudagraphSkip(one.reason, one.where, known.count + 1 if known else 1)
     return tuple(found.values())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from reprokit.core.shared.contract.events import Begin, GraphBreakFound, Recompile, RecompileLimit
 
 STORM = 5
 """So often must one function be compiled again to be called a storm; a change from static to dynamic sizes is one or two."""
@@ -90,26 +91,19 @@ def normalise_guard(guard: str) -> str:
 
 
 def recompiled_functions(
-    events: Sequence[Mapping[str, Any]], limits: Mapping[str, str], cpu_s: Mapping[str, float]
+    events: Sequence[Recompile], limits: Mapping[str, str], cpu_s: Mapping[str, float]
 ) -> tuple[RecompiledFunction, ...]:
     """Group ``recompile`` events by function, the worst first.
 
     ``limits`` has the limit that was hit, and ``cpu_s`` the processor seconds of compiles after the first, by
     :func:`frame_of`. Of several processes that run one program the worst counts, not their sum.
     """
-    groups: dict[tuple[str, str, int, Any], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str, int, int], list[Recompile]] = {}
     for event in events:
-        line = event.get("line")
-        key = (
-            str(event.get("function")),
-            str(event.get("file")),
-            line if isinstance(line, int) else 0,
-            event.get("pid"),
-        )
-        groups.setdefault(key, []).append(event)
+        groups.setdefault((str(event.function), str(event.file), event.line or 0, event.pid), []).append(event)
     found: dict[tuple[str, str, int], RecompiledFunction] = {}
     for (function, file, line, _), rows in groups.items():
-        reasons = [str((r.get("reasons") or [""])[0]) for r in rows]
+        reasons = [(r.reasons or [""])[0] for r in rows]
         told = [read_guard(reason) for reason in reasons]
         frames = {frame_of(r) for r in rows}
         one = RecompiledFunction(
@@ -122,28 +116,27 @@ def recompiled_functions(
     return tuple(sorted(found.values(), key=_rank))
 
 
-def frame_of(event: Mapping[str, Any]) -> str:
+def frame_of(event: Begin | Recompile | RecompileLimit) -> str:
     """Dynamo's number of the frame that is compiled, in its process."""
-    return f"{event.get('pid', '')}:{str(event.get('cid') or '').split('/')[0]}"
+    return f"{event.pid}:{(event.cid or '').split('/')[0]}"
 
 
 def _rank(one: RecompiledFunction) -> tuple[bool, int]:
     return not one.limit, -one.count
 
 
-def graph_breaks(events: Sequence[Mapping[str, Any]]) -> tuple[GraphBreak, ...]:
+def graph_breaks(events: Sequence[GraphBreakFound]) -> tuple[GraphBreak, ...]:
     """Group ``graph_break`` events by reason and place, in the order in which they were met; ranks break alike."""
     found: dict[tuple[str, str], GraphBreak] = {}
-    first = {str(e.get("reason")) + str(e.get("where")): e.get("pid") for e in reversed(events)}
+    first = {(e.reason, e.where): e.pid for e in reversed(events)}
     for event in events:
-        key = (str(event.get("reason")), str(event.get("where") or ""))
-        if event.get("pid") != first[str(event.get("reason")) + str(event.get("where"))]:
+        key = (event.reason, event.where)
+        if event.pid != first[key]:
             continue
-        is_given_up = bool(event.get("is_given_up"))
+        is_given_up = event.is_given_up
         before = found.get(key)
-        count = (
-            before.count + (not is_given_up) if before else 1
-        )  # a break is heard again where its function is given up
+        # a break is reported again where its function is given up
+        count = before.count + (not is_given_up) if before else 1
         is_given_up |= before is not None and before.is_given_up
-        found[key] = GraphBreak(*key, str(event.get("detail") or "")[:500], is_given_up, count)
+        found[key] = GraphBreak(*key, event.detail[:500], is_given_up, count)
     return tuple(found.values())

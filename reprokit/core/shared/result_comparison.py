@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .contract.events import Compared, Departs
+
 NUMBERS = frozenset({"values", "nan", "inf", "integers", "value"})
 """One wrong number is another kind of wrong number a few operators further: they make one family."""
 ROLES = ("eager", "compiled", "again", "float64")
@@ -120,28 +122,18 @@ class Comparison:
         return f"{self.tensors} tensors that it gave, changed or accumulated are eager's within tolerance"
 
 
-def read_differences(event: Mapping[str, Any]) -> Comparison:
-    """Read a ``compared`` event of a journal, or a comparison that was kept; what is damaged is left out."""
-    told = []
-    for row in _list(event.get("differences")):
-        if isinstance(row, dict) and all(isinstance(row.get(k), str) for k in ("name", "what", "side")):
-            told.append(_difference(row))
-
-    def number(key: str) -> int:
-        value = event.get(key)
-        return value if isinstance(value, int) else 0
-
+def comparison_of_event(event: Compared) -> Comparison:
+    """The comparison of a ``compared`` event; a difference that is damaged is left out."""
+    rows = [row for row in event.differences if all(isinstance(row.get(k), str) for k in ("name", "what", "side"))]
     return Comparison(
-        tuple(told), number("count"), number("leaves"), number("tensors"), bool(event.get("is_random")),
-        tuple(map(str, _list(event.get("unsteady")))), bool(event.get("has_again")), bool(event.get("has_reference")),
-        tuple(r for r in _list(event.get("ranks")) if isinstance(r, int)),
-        number("skipped_calls"), number("skipped_tensors"),
+        tuple(map(_difference, rows)), event.count, event.leaves, event.tensors, event.is_random, tuple(event.unsteady),
+        event.has_again, event.has_reference, tuple(event.ranks), event.skipped_calls, event.skipped_tensors,
     )  # fmt: skip
 
 
-def comparison_of_ranks(events: Iterable[Mapping[str, Any]]) -> Comparison | None:
+def comparison_of_ranks(events: Iterable[Compared]) -> Comparison | None:
     """What the processes of one run compared, each for itself: one that is wrong where there is one, and which are."""
-    told = sorted(map(read_differences, events), key=lambda c: c.ranks)
+    told = sorted(map(comparison_of_event, events), key=lambda c: c.ranks)
     if not told:
         return None
     worst = max(told, key=lambda c: (bool(c.wrong), bool(c.suspects), bool(c.unsteady)))
@@ -149,15 +141,15 @@ def comparison_of_ranks(events: Iterable[Mapping[str, Any]]) -> Comparison | Non
     return dataclasses.replace(worst, ranks=ranks or worst.ranks)
 
 
-def first_departure(event: Mapping[str, Any]) -> str:
+def first_departure(event: Departs) -> str:
     """Words for a ``departs`` event: the first graph that gives other results than eager by itself, and where in it."""
-    row = event.get("difference")
-    text = f"the first graph that departs from eager by itself is {event.get('cid')} ({event.get('nodes')} operators)"
-    if event.get("op"):
-        at = f" at {event.get('where')}" if event.get("where") else ""
-        text += f", and the first operator in it is `{event.get('op')}`{at}"
-    text += f", by its {row.get('name')} ({row.get('what')})" if isinstance(row, dict) else ""
-    return f"{text}; {event.get('custom')}" if event.get("custom") else text
+    text = f"the first graph that departs from eager by itself is {event.cid} ({event.nodes} operators)"
+    if event.op:
+        at = f" at {event.where}" if event.where else ""
+        text += f", and the first operator in it is `{event.op}`{at}"
+    row = event.difference
+    text += f", by its {row.get('name')} ({row.get('what')})" if row else ""
+    return f"{text}; {event.custom}" if event.custom else text
 
 
 def _difference(row: Mapping[str, Any]) -> Difference:

@@ -22,6 +22,7 @@ import platformdirs
 from reprokit.core.judge.signature import ALGORITHM
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract.events import KernelWritten
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits, judge_candidate, request_for
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.probe.fresh_process import run_cold
@@ -54,7 +55,7 @@ class Compiled:
 
 def listed_kernels(journals: Journals, run_path: Path) -> list[str]:
     """The programs that a run left, in the order in which they were generated."""
-    found = [Path(str(file)).name for event in journals.all("kernel") for file in event.get("files") or ()]
+    found = [Path(file).name for event in journals.all(KernelWritten) for file in event.files]
     return [name for name in dict.fromkeys(found) if (run_path / KERNELS / name).is_file()]
 
 

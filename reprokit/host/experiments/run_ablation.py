@@ -22,7 +22,8 @@ from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared import cuts, result_comparison
-from reprokit.core.shared.contract.journal_format import Event
+from reprokit.core.shared.contract.event_reader import SomeEvent
+from reprokit.core.shared.contract.events import Bisected, Departs
 from reprokit.host.probe.candidate import (
     PLAIN,
     RESULTS,
@@ -128,9 +129,9 @@ class AblationRunner:
     def _bisected(self, asked: Mapping[str, Any], most: int | None) -> tuple[int, str]:
         """How often the subsystem is applied, and what was applied at number ``most``."""
         role = "compiled" if self._limits.compares else ""
-        found = self._heard("bisected", role, {"bisect": {**asked, "most": most}})
-        told = next((str(e.get("info")) for e in found if e.get("n") == most), "")
-        return max((int(e.get("n") or 0) for e in found), default=0), told
+        found = self._heard(Bisected, role, {"bisect": {**asked, "most": most}})
+        told = next((e.info for e in found if e.n == most), "")
+        return max((e.n for e in found), default=0), told
 
     @property
     def is_whole(self) -> bool:
@@ -139,13 +140,13 @@ class AblationRunner:
 
     def departure(self) -> str:
         """The first graph that departs from eager by itself, and the first operator in it, as words."""
-        found = self._heard("departs", "compiled", {"graphs": True})
+        found = self._heard(Departs, "compiled", {"graphs": True})
         return result_comparison.first_departure(found[0]) if found else ""
 
-    def _heard(self, name: str, role: str, overrides: Any) -> list[Event]:
-        """The events called ``name`` of a compiled run."""
-        found: list[Event] = []
-        self._run(role, overrides, read=lambda journals: found.extend(journals.all(name)))
+    def _heard(self, kind: type[SomeEvent], role: str, overrides: Any) -> list[SomeEvent]:
+        """The events of one kind of a compiled run."""
+        found: list[SomeEvent] = []
+        self._run(role, overrides, read=lambda journals: found.extend(journals.all(kind)))
         return found
 
     def _run(

@@ -14,6 +14,7 @@ from reprokit.core.judge import same_failure
 from reprokit.core.judge.stacks import frames
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract.events import Begin, CallsTimed, End
 from reprokit.host.experiments import run_ablation
 from reprokit.host.probe.candidate import ProbeLimits
 from reprokit.host.probe.client import ProbeServer, ServerLost
@@ -132,16 +133,15 @@ class RemedyRunner:
         outcome, folder = self._server.run_target(request, limits, False, "", overrides)
         try:
             journals = observation_reader.read_journals(folder)
-            told = journals.last("speed")
-            if not isinstance(told.get("eager"), list) or not isinstance(told.get("compiled"), list):
+            told = journals.last(CallsTimed)
+            if not told.eager or not told.compiled:
                 return None, outcome.seconds
-            return speedup.measure_gain(told["eager"], told["compiled"]), _first_pass_s(journals)
+            return speedup.measure_gain(told.eager, told.compiled), _first_pass_s(journals)
         finally:
             deletion.delete(folder, inside=self._server.folder)
 
 
 def _first_pass_s(journals: observation_reader.Journals) -> float:
-    times = {(e["ev"], e.get("name")): float(e.get("t") or 0.0) for e in (*journals.all("begin"), *journals.all("end"))}
-    began = [t for (ev, name), t in times.items() if ev == "begin" and str(name).startswith("stage:call-")]
-    ended = [t for (ev, name), t in times.items() if ev == "end" and str(name).startswith("stage:call-")]
+    began = [e.t for e in journals.all(Begin) if e.name.startswith("stage:call-")]
+    ended = [e.t for e in journals.all(End) if e.name.startswith("stage:call-")]
     return round(max(ended) - min(began), 3) if began and ended else 0.0

@@ -21,6 +21,7 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.reduce import readable
+from reprokit.core.shared.contract.events import Process, TargetBuilt, Weights
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize import fail_by_itself, locate, program_source, proof, reducer, starting_points
@@ -74,11 +75,11 @@ def case_of(
     """The case of a run on this machine."""
     python = request.python
     if request.target.kind == "command":
-        told = str(journals.last("process").get("executable") or "")
+        told = journals.last(Process).executable
         python = told if told and Path(told).exists() else python
     source = program_source.own_source(request, journals)
-    is_training = request.train or bool(journals.last("target").get("train"))
-    is_fake = journals.last("weights").get("kind") == "fake"
+    is_training = request.train or journals.last(TargetBuilt).train
+    is_fake = journals.last(Weights).kind == "fake"
     return MinimizeCase(
         verdict, signature, seen, run_path, python, source, is_training, is_fake, request.line_repeats, request.gpu,
         request.proofs,

@@ -13,6 +13,14 @@ from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.reduce import safe_to_rerun
 from reprokit.core.reduce.ast_edits import is_main
 from reprokit.core.reduce.inline_modules import Unjoinable, join_modules
+from reprokit.core.shared.contract.events import (
+    ModelSplit,
+    Process,
+    SourceFile,
+    TargetBuilt,
+    TransformersModel,
+    Weights,
+)
 from reprokit.core.shared.source import process_group
 from reprokit.core.shared.zoo import ZOO
 from reprokit.host.request.run_request import Request, has_simulated_ranks
@@ -74,11 +82,10 @@ def own_source(request: Request, journals: Journals) -> str:
 def _script(journals: Journals) -> tuple[str, str]:
     """The script that a command ran, where running changed copies of it does no harm; or why there is none."""
     refused = ""
-    for told in journals.all("process"):
-        argv, folder = told.get("argv"), Path(str(told.get("cwd") or "."))
-        if not argv or not isinstance(argv, list):
+    for told in journals.all(Process):
+        words, folder = told.argv, Path(told.cwd or ".")
+        if not words:
             continue
-        words = [str(w) for w in argv]
         place = _program(words)
         module = words[place + 1] if words[place] == "-m" and place + 1 < len(words) else ""
         if module:
@@ -90,7 +97,7 @@ def _script(journals: Journals) -> tuple[str, str]:
             folder = path.parent
         if not place or path.suffix != ".py" or not path.is_file() or "site-packages" in path.parts:
             continue  # such as a worker that torch started
-        if path.stat().st_mtime > float(told.get("t") or 0):
+        if path.stat().st_mtime > told.t:
             refused = refused or f"{path.name} has changed since it ran"
             continue
         text, why = _joined(path, folder, module)
@@ -135,11 +142,11 @@ def _joined(path: Path, folder: Path, module: str) -> tuple[str, str]:
 def _source(request: Request, journals: Journals) -> tuple[str, str]:
     target = request.target
     if target.kind == "hf":
-        return str(journals.last("hf").get("script") or ""), "the model was not built"
+        return journals.last(TransformersModel).script, "the model was not built"
     if target.kind == "zoo":
         path = Path(__file__).resolve().parents[2] / "agent" / "models" / f"{ZOO[target.name].source}.py"
     else:
-        file = target.place if target.kind == "file" else journals.last("source").get("file")
+        file = target.place if target.kind == "file" else journals.last(SourceFile).file
         if not file:
             return "", "the factory's source file is not known"
         path = Path(str(file))
@@ -174,48 +181,46 @@ def _with_main(source: str, request: Request, journals: Journals, needs_ranks: b
 
     Of a model split over ranks: of one rank in a fake process group, or ``needs_ranks``, which torchrun starts.
     """
-    target, made = request.target, journals.last("target")
+    target, made = request.target, journals.last(TargetBuilt)
     knobs = {k: v for k, v in request.knobs.items() if v is not None}
     rows = ["torch.manual_seed(0)"]
     if target.kind == "zoo":
         knobs = {**ZOO[target.name].knobs, **knobs}
     if target.kind == "hf":
-        told = journals.last("hf")
-        knobs = {**(told.get("call") or {}), "dtype": told.get("dtype") or "float32"}
+        told = journals.last(TransformersModel)
+        knobs = {**told.call, "dtype": told.dtype or "float32"}
     if target.kind in ("zoo", "hf"):
         rows.append(f"torch.set_default_dtype(torch.{knobs.pop('dtype')})")
     device = request.device or ("cuda" if request.gpu else "")
     if request.tensor_parallel:
-        kind = (device or str(journals.last("split").get("device") or "cpu")).partition(":")[0]
+        kind = (device or (journals.last(ModelSplit).device or "cpu")).partition(":")[0]
         device = kind if kind != "cpu" else device
         rows += _joined_ranks(request.tensor_parallel, kind, needs_ranks)
     if device:
         rows.append(f'torch.set_default_device("{device}")')
-    is_fake = journals.last("weights").get("kind") == "fake" and not (request.tensor_parallel and needs_ranks)
+    is_fake = journals.last(Weights).kind == "fake" and not (request.tensor_parallel and needs_ranks)
     if is_fake and not request.gpu:  # a simulation has fake tensors only
         rows += _FAKE
     given = ", ".join(f"{k}={'torch.' + v if k == 'dtype' else repr(v)}" for k, v in knobs.items())
     factory = f"{'make' if target.kind in ('zoo', 'hf') else target.name}({given})"
     options = "".join(f", {k}={v!r}" for k, v in request.compile.items())
-    is_train = bool(made.get("train"))
-    form = str(made.get("form", "dict"))
-    if form == "dict":
+    if made.form == "dict":
         rows += [f"made = {factory}", 'model = made["model"]']
         options = (
             f', **{{**made.get("compile", {{}}), **dict({options[2:]})}}' if options else ', **made.get("compile", {})'
         )
         loop, call = 'for args, kwargs in made.get("calls", [((), {})]):', "compiled(*args, **kwargs)"
     else:
-        names = "model, args, kwargs" if form == "args, kwargs" else "model, args"
+        names = "model, args, kwargs" if made.form == "args, kwargs" else "model, args"
         rows.append(f"{names} = {factory}")
         loop = ""
-        call = {"args": "compiled(*args)", "arg": "compiled(args)"}.get(form, "compiled(*args, **kwargs)")
+        call = {"args": "compiled(*args)", "arg": "compiled(args)"}.get(made.form, "compiled(*args, **kwargs)")
     if request.tensor_parallel and (plan := _plan(journals)):
         rows += process_group.split_model(plan)
-    if made.get("is_module"):
-        rows.append(f"model.{'train' if is_train else 'eval'}()")
+    if made.is_module:
+        rows.append(f"model.{'train' if made.train else 'eval'}()")
     rows.append(f"compiled = torch.compile(model{options})")
-    calls = _BACKWARD.format(call=call).splitlines() if is_train else ["with torch.no_grad():", f"    print({call})"]
+    calls = _BACKWARD.format(call=call).splitlines() if made.train else ["with torch.no_grad():", f"    print({call})"]
     rows += [loop, *(f"    {row}" for row in calls)] if loop else calls
     if request.tensor_parallel and needs_ranks:
         rows.append(process_group.LEAVE)
@@ -227,9 +232,8 @@ def _with_main(source: str, request: Request, journals: Journals, needs_ranks: b
 
 def _plan(journals: Journals) -> dict[str, str]:
     """How the model was split; a journal may hold anything."""
-    told = journals.last("split").get("plan")
-    plan = told if isinstance(told, dict) else {}
-    return {str(name): style for name, style in plan.items() if style in process_group.STYLES}
+    plan = journals.last(ModelSplit).plan
+    return {name: style for name, style in plan.items() if style in process_group.STYLES}
 
 
 def _joined_ranks(count: int, kind: str, needs_ranks: bool) -> list[str]:

@@ -10,6 +10,7 @@ from reprokit.core.experiments.ablation import Ablation
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.redaction.redactor import Redactor
+from reprokit.core.shared.contract.events import ConfigChanged, Weights
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.environment import machine_facts
 from reprokit.host.minimize.minimize_result import MinimizeResult
@@ -145,11 +146,11 @@ def _facts(
         seen=redactor.value(story.seen),
         command=redactor.text(command_line(story.request, story.seen.growth)),
         program=program,
-        is_simulated=journals.last("weights").get("kind") == "fake",
+        is_simulated=journals.last(Weights).kind == "fake",
         collect_env=redactor.text(story.environment.collect_env),
         environment={k: v for k, v in known.items() if k not in ("packages", "log_names")},
         variables=known.get("variables", {}),
-        configs=redactor.value(journals.last("config").get("changed") or {}),
+        configs=redactor.value(journals.last(ConfigChanged).changed),
         missing=redactor.value(tuple(missing)),
         ablation=redactor.value(ladder),
     )

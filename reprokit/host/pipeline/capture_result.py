@@ -10,6 +10,7 @@ from reprokit.core.experiments.ablation import Ablation
 from reprokit.core.growth import costs
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.shared.contract.events import Torch
 from reprokit.core.shared.contract.serialize import SCHEMA, to_json
 from reprokit.core.triage import traits
 from reprokit.host.environment.machine_facts import MachineFacts
@@ -89,5 +90,5 @@ def phases_of(journals: Journals, outcome: RunOutcome) -> dict[str, float]:
 def versions_of(journals: Journals, found: MachineFacts) -> dict[str, str]:
     """Which torch and triton the target had."""
     packages = found.facts.get("packages")
-    known = {"torch": journals.last("torch").get("version"), "triton": (packages or {}).get("triton")}
+    known = {"torch": journals.last(Torch).version, "triton": (packages or {}).get("triton")}
     return {name: str(version) for name, version in known.items() if version}

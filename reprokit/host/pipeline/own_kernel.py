@@ -8,6 +8,7 @@ from pathlib import Path
 from reprokit.core.judge.stacks.phases import TRITON_STAGES
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract.events import Process
 from reprokit.core.shared.source import triton_programs as programs
 from reprokit.host.experiments.kernel_checks import write_reproducer
 from reprokit.host.minimize import program_source
@@ -31,5 +32,5 @@ def isolate_own_kernel(request: Request, seen: Observation, journals: Journals, 
     name = f"{Path(request.target.command[-1]).stem[:80]}.py"
     (run_path / KERNELS).mkdir(exist_ok=True)
     files.write_whole(run_path / KERNELS / name, text)
-    write_reproducer(run_path, text, str(journals.last("process").get("executable") or request.python))
+    write_reproducer(run_path, text, journals.last(Process).executable or request.python)
     return dataclasses.replace(seen, kernel=name, kernels=1)

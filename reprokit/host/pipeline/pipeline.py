@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from reprokit.core.shared.contract.events import Process, TransformersModel, Weights
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.environment import machine_facts
 from reprokit.host.experiments import eager_vs_compiled, follow_up
@@ -88,16 +89,15 @@ def reopened(place: run_directory.RunDir, callbacks: Callbacks, study: StudyTool
 
 def captured_of(state: State) -> CaptureResult:
     """What the steps came to."""
-    journals, made = state.journals, state.journals.last("hf")
+    journals, made = state.journals, state.journals.last(TransformersModel)
     captured = state.captured or CaptureResult(state.verdict, state.signature, state.seen, state.run_path)
     captured.missing = [*state.missing]
     captured.minimized, captured.ablation, captured.phases = state.minimized, state.ablation, state.phases
     captured.versions = versions_of(journals, state.environment)
     is_known = state.request.target.kind in ("zoo", "hf")
-    captured.weights = str(journals.last("weights").get("why") or "") if is_known else ""
-    if made.get("kind"):
-        shapes = [f"{name} {shape}" for name, shape in (made.get("inputs") or {}).items()]
-        captured.model = ", ".join([str(made["kind"]), *shapes])
+    captured.weights = journals.last(Weights).why if is_known else ""
+    if made.kind:
+        captured.model = ", ".join([made.kind, *(f"{name} {shape}" for name, shape in made.inputs.items())])
     return captured
 
 
@@ -109,7 +109,7 @@ def count_costs(state: State) -> State:
 def collect_environment(state: State) -> State:
     """Ask the machine, and the interpreter that the target used."""
     state.callbacks.say("collecting the environment")
-    python = state.journals.last("process").get("executable") if state.is_command else state.request.python
+    python = state.journals.last(Process).executable or None if state.is_command else state.request.python
     if state.has_run:
         found = machine_facts.collect_facts(python, state.run_path, is_fresh=False)
     else:

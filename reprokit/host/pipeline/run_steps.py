@@ -8,6 +8,7 @@ from pathlib import Path
 
 from reprokit.core.judge import machine_limits
 from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.shared.contract.events import TargetRefused
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.experiments import compare_simulated, eager_vs_compiled, follow_up, kernel_checks
 from reprokit.host.pipeline import own_kernel
@@ -64,9 +65,9 @@ def run_has_ended(state: State, outcome: run_outcome.RunOutcome) -> State:
 
 def refuse_bad_target(journals: observation_reader.Journals, run_path: Path) -> None:
     """A target that cannot be built is the user's to change: one line, and the full text stays in the run directory."""
-    told = journals.last("bad_target")
-    if message := told.get("message"):
-        if told.get("has_run") is False:
+    told = journals.last(TargetRefused)
+    if message := told.message:
+        if told.has_run is False:
             raise run_directory.NothingRan(message)
         raise BadInput(f"{message} (all of its output: {run_path / 'logs' / 'stderr.txt'})")
     if not journals.by_pid:

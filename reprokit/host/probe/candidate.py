@@ -150,10 +150,7 @@ def judge_candidate(
     journals = observation_reader.read_journals(folder)
     seen = observation_reader.read_observation_of(request, outcome, folder, journals)
     answer, verdict, signature = _weigh(seen, wanted)
-    times = [
-        float(e["t"]) for events in journals.by_pid.values() for e in events if isinstance(e.get("t"), (int, float))
-    ]
-    healthy_s = max(0.0, max(times, default=outcome.started) - outcome.started)
+    healthy_s = max(0.0, max(journals.times, default=outcome.started) - outcome.started)
     by_phase = costs.costs_of_journals(journals.by_pid, outcome.cpu_s, outcome.cpu_by_pid)[0] if is_measured else {}
     return CandidateResult(answer, verdict, signature, outcome.seconds, outcome.cpu_s, healthy_s, seen, phases=by_phase)
 

@@ -70,7 +70,7 @@ def make_report_data(
 
 
 def _times(journals: Journals, seen: Observation) -> tuple[float, float]:
-    times = [float(e["t"]) for events in journals.by_pid.values() for e in events if isinstance(e.get("t"), float)]
+    times = journals.times
     began = seen.started or min(times, default=0.0)
     return began, max([began + seen.seconds, *times])
 

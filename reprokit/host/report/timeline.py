@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reprokit.core.judge.stacks import phases
-from reprokit.core.shared.contract.journal_format import Event
+from reprokit.core.shared.contract.events import Begin, End, Event
 
 MOST_LANES = 12
 MOST_SPANS = 400
@@ -26,10 +26,10 @@ def make_timeline(
     lanes: list[Model] = []
     names = {pid: f"rank {rank}, process {pid}" for rank, pid in ranks.items()}
     for pid, events in by_pid.items():
-        threads: dict[int, list[Event]] = {}
+        threads: dict[int, list[Begin | End]] = {}
         for event in events:
-            if event["ev"] in ("begin", "end"):
-                threads.setdefault(event.get("tid", pid), []).append(event)
+            if isinstance(event, (Begin, End)):
+                threads.setdefault(event.tid or pid, []).append(event)
         for tid, own in threads.items() or ((pid, []),):
             spans = _spans(own, began, ended)
             if spans or pid in names:
@@ -56,7 +56,7 @@ def _longest(spans: list[Model]) -> list[Model]:
     return sorted(chosen, key=lambda s: s["start"])
 
 
-def _spans(events: list[Event], began: float, ended: float) -> list[Model]:
+def _spans(events: list[Begin | End], began: float, ended: float) -> list[Model]:
     """The innermost phase at each time; what is open at the end is marked so."""
     spans: list[Model] = []
     stack: list[str] = []
@@ -74,15 +74,12 @@ def _spans(events: list[Event], began: float, ended: float) -> list[Model]:
             spans.append({**row, "end": round(until - began, 3), "is_open": is_open})
 
     for event in events:
-        t, name = event.get("t"), str(event.get("name", ""))
-        if event["ev"] not in ("begin", "end") or not isinstance(t, (int, float)):
-            continue
-        close(float(t))
-        at = float(t)
-        if event["ev"] == "begin":
-            stack.append(name)
-        elif name in stack:
-            while stack.pop() != name:
+        close(event.t)
+        at = event.t
+        if isinstance(event, Begin):
+            stack.append(event.name)
+        elif event.name in stack:
+            while stack.pop() != event.name:
                 pass
     close(max(ended, at or ended), is_open=True)
     return spans

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from reprokit.core.records import rank_graphs
 from reprokit.core.records.rank_graphs import CollectiveCall, GraphRecord
 from reprokit.core.shared import cuts
-from reprokit.core.shared.contract.journal_format import Event
+from reprokit.core.shared.contract.events import Graph, GraphDone
 from reprokit.host.system import files
 
 
 def read_graph_records(
-    graphs: Sequence[Event], finished: Sequence[Event], ranks: Mapping[str, int]
+    graphs: Sequence[Graph], finished: Sequence[GraphDone], ranks: Mapping[str, int]
 ) -> list[GraphRecord]:
     """The graphs of the events ``graph`` and ``graph_done``; ``ranks`` has the pid of each rank."""
-    done = {e["n"] for e in finished if isinstance(e.get("n"), int)}
+    done = {e.n for e in finished if e.n is not None}
     of_pid = {pid: rank for rank, pid in ranks.items()}
-    return [_graph(e, done, of_pid.get(e.get("pid", 0), "")) for e in graphs]
+    return [_graph(e, done, of_pid.get(e.pid, "")) for e in graphs]
 
 
 def describe_difference(graphs: list[GraphRecord], run_path: Path) -> str:
@@ -38,18 +37,15 @@ def describe_difference(graphs: list[GraphRecord], run_path: Path) -> str:
     return told
 
 
-def _graph(event: Event, done: set[Any], rank: str) -> GraphRecord:
-    number = event.get("n")
-    told = event.get("calls")
-    calls = [c for c in told if isinstance(c, list) and len(c) == 2] if isinstance(told, list) else []
+def _graph(event: Graph, done: set[int], rank: str) -> GraphRecord:
     return GraphRecord(
-        number=int(number) if isinstance(number, int) else -1,
-        level=str(event.get("level")),
-        cid=str(event.get("cid") or ""),
-        nodes=int(event.get("nodes") or 0),
-        is_backward=bool(event.get("backward")),
-        is_done=number in done,
+        number=-1 if event.n is None else event.n,
+        level=event.level,
+        cid=event.cid or "",
+        nodes=event.nodes,
+        is_backward=event.backward,
+        is_done=event.n in done,
         rank=rank,
-        calls=tuple(CollectiveCall(str(name), str(where)) for name, where in calls),
-        digest=str(event.get("digest") or ""),
+        calls=tuple(CollectiveCall(*call) for call in event.calls if len(call) == 2),
+        digest=event.digest,
     )

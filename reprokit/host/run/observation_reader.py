@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,35 @@ from reprokit.core.records import compiler_warnings, cudagraph_skips, recompiles
 from reprokit.core.records.dumps import Fault, Frame, Link, Raised
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared import cuts, result_comparison
-from reprokit.core.shared.contract.journal_format import NOW_BYTES, Event, Now, decode_events, decode_now
+from reprokit.core.shared.contract.event_reader import SomeEvent
+from reprokit.core.shared.contract.events import (
+    AgentProblem,
+    Begin,
+    Compared,
+    CompileFailed,
+    CudagraphSkipped,
+    End,
+    Event,
+    ExceptionRaised,
+    Finished,
+    GpuSimulated,
+    Graph,
+    GraphBreakFound,
+    GraphDone,
+    KernelWritten,
+    ModelSplit,
+    OwnCode,
+    Process,
+    Progress,
+    RanksSimulated,
+    Recompile,
+    RecompileLimit,
+    SimulationGapMet,
+    Torch,
+    WarningShown,
+    Weights,
+)  # fmt: skip
+from reprokit.core.shared.contract.journal_format import NOW_BYTES, Now, decode_events, decode_now
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import graph_records, unrolled_loops
 from reprokit.host.run.run_outcome import RunOutcome
@@ -42,24 +71,29 @@ class Journals:
         """The user line that each process journalled last."""
         found = {}
         for pid, events in self.by_pid.items():
-            lines = [str(e.get("where")) for e in events if e["ev"] == "progress" and e.get("unit") == "line"]
+            lines = [e.where for e in events if isinstance(e, Progress) and e.unit == "line"]
             found[pid] = lines[-1] if lines else ""
         return found
 
-    def all(self, name: str) -> list[Event]:
-        """All events called ``name``, in the order of their times."""
-        found = [e for events in self.by_pid.values() for e in events if e["ev"] == name]
-        return sorted(found, key=_time)
+    @property
+    def times(self) -> list[float]:
+        """When its events were written, in seconds since the epoch."""
+        return [e.t for events in self.by_pid.values() for e in events if e.t]
+
+    def all(self, kind: type[SomeEvent]) -> list[SomeEvent]:
+        """All events of one kind, in the order of their times."""
+        found = [e for events in self.by_pid.values() for e in events if isinstance(e, kind)]
+        return sorted(found, key=lambda e: e.t)
 
     def until(self, when: float) -> Journals:
         """What had happened at ``when``, in seconds since the epoch."""
-        kept = {pid: [e for e in events if _time(e) <= when] for pid, events in self.by_pid.items()}
+        kept = {pid: [e for e in events if e.t <= when] for pid, events in self.by_pid.items()}
         return Journals(kept, self.bad_lines, self.now)
 
-    def last(self, name: str) -> Event:
-        """The latest event called ``name``, or an empty one."""
-        found = self.all(name)
-        return found[-1] if found else {"ev": name}
+    def last(self, kind: type[SomeEvent]) -> SomeEvent:
+        """The latest event of one kind, or an empty one."""
+        found = self.all(kind)
+        return found[-1] if found else kind()
 
 
 def read_journals(run_path: Path) -> Journals:
@@ -100,9 +134,9 @@ def read_observation_of(request: Request, outcome: RunOutcome, run_path: Path, j
     named = phases.phase_of_events(names)
     is_tracing = named is not None and named[0] == "dynamo-trace"
     is_endless = is_tracing and now.repeats > request.line_repeats
-    sizes = [str(e.get("world_size")) for e in journals.all("process")]
+    sizes = [e.world_size or "" for e in journals.all(Process)]
     ranks_of = main_process.ranks_of_processes(journals.by_pid)
-    graphs = graph_records.read_graph_records(journals.all("graph"), journals.all("graph_done"), ranks_of)
+    graphs = graph_records.read_graph_records(journals.all(Graph), journals.all(GraphDone), ranks_of)
     seen = Observation(
         exit_status=outcome.exit_status,
         is_timed_out=outcome.is_timed_out,
@@ -123,9 +157,9 @@ def read_observation_of(request: Request, outcome: RunOutcome, run_path: Path, j
         else "",
         open_events=names,
         position=now.where if now.where and named and named[0] in phases.FINE_HEARTBEAT else "",
-        last_line=str(journals.last_line.get(pid, "")),
+        last_line=journals.last_line.get(pid, ""),
         raised=private_names.redact_raised(raised) if raised is not None else None,
-        compile_failures=tuple(_raised(e) for e in journals.all("compile_failed")),
+        compile_failures=tuple(_raised(e) for e in journals.all(CompileFailed)),
         faults=tuple(private_names.redact_fault(f) for f in _faults(run_path, end)),
         dumps=outcome.stacks.dumps,
         still_from=outcome.still_from,
@@ -138,22 +172,20 @@ def read_observation_of(request: Request, outcome: RunOutcome, run_path: Path, j
         world_size=max((int(n) for n in sizes if n.isdigit()), default=0),
         graphs=tuple(graphs),
         graphs_differ=graph_records.describe_difference(graphs, run_path),
-        steps={
-            str(e.get("unit")): int(e.get("count") or 0) for e in journals.by_pid.get(pid, []) if e["ev"] == "progress"
-        },
-        recompiled=recompiles.recompiled_functions(journals.all("recompile"), _limits(journals), _again_s(journals)),
-        breaks=recompiles.graph_breaks(journals.all("graph_break")),
-        skips=cudagraph_skips.group_skips(journals.all("cudagraph_skip")),
-        remarks=compiler_warnings.group_warnings(journals.all("warning")),
+        steps={e.unit: e.count for e in journals.by_pid.get(pid, []) if isinstance(e, Progress)},
+        recompiled=recompiles.recompiled_functions(journals.all(Recompile), _limits(journals), _again_s(journals)),
+        breaks=recompiles.graph_breaks(journals.all(GraphBreakFound)),
+        skips=cudagraph_skips.group_skips(journals.all(CudagraphSkipped)),
+        remarks=compiler_warnings.group_warnings(journals.all(WarningShown)),
         most_breaks=request.most_breaks,
-        has_instrumentation=bool(journals.all("torch")),
-        is_watched=bool(journals.all("process")),
-        has_finished=bool(journals.all("finished")),
+        has_instrumentation=bool(journals.all(Torch)),
+        is_watched=bool(journals.all(Process)),
+        has_finished=bool(journals.all(Finished)),
         is_command=request.target.kind == "command",
-        has_fake_tensors=journals.last("weights").get("kind") == "fake",
-        comparison=result_comparison.comparison_of_ranks(journals.all("compared")),
-        own_backend=next(iter(_own(journals, "backend")), ""),
-        own_passes=_own(journals, "passes"),
+        has_fake_tensors=journals.last(Weights).kind == "fake",
+        comparison=result_comparison.comparison_of_ranks(journals.all(Compared)),
+        own_backend=next(iter(_own(e.backend for e in journals.all(OwnCode))), ""),
+        own_passes=_own(place for e in journals.all(OwnCode) for place in e.passes),
         simulated=_simulated(journals),
         growth=files.read_object(run_path / GROWTH),
         stderr_tail=stderr_tail,
@@ -164,26 +196,25 @@ def read_observation_of(request: Request, outcome: RunOutcome, run_path: Path, j
 
 def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Missing]:
     """What the instrumentation could not do, in its own words."""
-    found = [Missing(f"hook {e.get('hook')}", str(e.get("problem"))) for e in journals.all("agent_problem")]
+    found = [Missing(f"hook {e.hook}", e.problem) for e in journals.all(AgentProblem)]
     found += [
-        Missing(f"kernel {e.get('name')}", f"it could not be written down: {e.get('problem')}")
-        for e in journals.all("kernel")
-        if e.get("problem")
+        Missing(f"kernel {e.name}", f"it could not be written down: {e.problem}")
+        for e in journals.all(KernelWritten)
+        if e.problem
     ]
     found += [
         Missing(f"simulation of {symbol}", "it reaches the CUDA driver and is not simulated, so the call was refused")
-        for symbol in dict.fromkeys(str(e.get("symbol")) for e in journals.all("simulation_gap"))
+        for symbol in dict.fromkeys(e.symbol for e in journals.all(SimulationGapMet))
     ]
-    told = journals.last("split")
-    if (left_out := told.get("left_out")) and isinstance(left_out, list):
-        names = ", ".join(map(str, left_out[:8]))
-        found.append(Missing("tensor parallel", f"not split, for want of a rule: {names}"))
-    if told.get("is_split") is False:
+    told = journals.last(ModelSplit)
+    if told.left_out:
+        found.append(Missing("tensor parallel", f"not split, for want of a rule: {', '.join(told.left_out[:8])}"))
+    if told.is_split is False:
         why = "nothing was split: the model has no tp_plan, and none of its parameters is a DTensor"
         found.append(Missing("tensor parallel", why))
     if journals.bad_lines:
         found.append(Missing("journal", f"{journals.bad_lines} lines were cut or unreadable and were skipped"))
-    dropped = sum(int(e.get("dropped", 0)) for events in journals.by_pid.values() for e in events)
+    dropped = sum(e.dropped for events in journals.by_pid.values() for e in events)
     if dropped:
         found.append(Missing("journal", f"{dropped} events could not be written (disk full?)"))
     if text := files.read_text(run_path / "agent-problems.txt").strip():
@@ -197,32 +228,23 @@ def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Mis
 
 
 def _simulated(journals: Journals) -> tuple[str, ...]:
-    told, alone = journals.last("simulated"), journals.last("simulated_ranks").get("difference")
-    found = [str(alone)] if alone else []
-    gpu = told.get("gpu")
-    if not isinstance(gpu, dict):
+    told, alone = journals.last(GpuSimulated), journals.last(RanksSimulated).difference
+    found = [alone] if alone else []
+    gpu = told.gpu
+    if not gpu:
         return tuple(found)
     what = f"{gpu.get('name')}, compute capability {gpu.get('major')}.{gpu.get('minor')}, is not there"
-    return (what, *map(str, told.get("differences") or ()), *found)
+    return (what, *told.differences, *found)
 
 
-def _own(journals: Journals, what: str) -> tuple[str, ...]:
+def _own(places: Iterable[str]) -> tuple[str, ...]:
     """Where the program's own backend or passes are defined; torch's and Python's are left out."""
-    told = (event.get(what) for event in journals.all("own"))
-    places = [place for value in told for place in (value if isinstance(value, list) else [value])]
-    own = [p for p in places if isinstance(p, str) and p and ownership.is_own(p.rpartition(":")[0])]
-    return tuple(dict.fromkeys(own))
-
-
-def _time(event: Event) -> float:
-    value = event.get("t")
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    return tuple(dict.fromkeys(p for p in places if p and ownership.is_own(p.rpartition(":")[0])))
 
 
 def _ending_exception(outcome: RunOutcome, journals: Journals, stderr_tail: str) -> tuple[Raised | None, int | None]:
     """The exception that ended the target, and who raised it: the first that is more than a launcher's relay."""
-    uncaught = [e for e in journals.all("exception") if e.get("where") in ("uncaught", "call")]
-    told = [(_raised(e), int(e["pid"])) for e in uncaught if isinstance(e.get("pid"), int)]
+    told = [(_raised(e), e.pid) for e in journals.all(ExceptionRaised) if e.where in ("uncaught", "call")]
     first = [(r, p) for r, p in told if not fr.RULES.is_relay(fr.root_cause(r))]
     if first or told:
         return (first or told)[0]
@@ -234,16 +256,12 @@ def _ending_exception(outcome: RunOutcome, journals: Journals, stderr_tail: str)
     return None, None
 
 
-def _raised(event: Event) -> Raised:
-    links = []
-    for link in event.get("chain") or []:
-        frames = tuple(Frame(str(f[0]), str(f[1]), int(f[2] or 0)) for f in link.get("frames", []) if len(f) == 3)
-        links.append(Link(str(link.get("type")), str(link.get("message")), frames))
-    return Raised(
-        tuple(links) or (Link("Exception", "its description was cut", ()),),
-        str(event.get("where", "")),
-        str(event.get("cid") or ""),
+def _raised(event: ExceptionRaised | CompileFailed) -> Raised:
+    links = tuple(
+        Link(link.type, link.message, tuple(Frame(file, function, line or 0) for file, function, line in link.frames))
+        for link in event.chain
     )
+    return Raised(links or (Link("Exception", "its description was cut", ()),), event.where, event.cid or "")
 
 
 def _faults(run_path: Path, stderr_tail: str) -> list[Fault]:
@@ -259,22 +277,21 @@ def _faults(run_path: Path, stderr_tail: str) -> list[Fault]:
 
 def _limits(journals: Journals) -> dict[str, str]:
     """Limits of recompilation that were hit, by the number of Dynamo's frame."""
-    return {recompiles.frame_of(e): str(e.get("limit")) for e in journals.all("recompile_limit")}
+    return {recompiles.frame_of(e): e.limit for e in journals.all(RecompileLimit)}
 
 
 def _again_s(journals: Journals) -> dict[str, float]:
     """Processor seconds that went into compiling a frame after the first time, by its number."""
     found: dict[str, float] = {}
     for events in journals.by_pid.values():
-        opened: list[Event] = []
+        opened: list[Begin] = []
         for event in events:
-            if event["ev"] == "begin":
+            if isinstance(event, Begin):
                 opened.append(event)
-            elif event["ev"] == "end" and opened:
+            elif isinstance(event, End) and opened:
                 begun = opened.pop()
-                is_outermost = not any(o.get("cid") for o in opened)
-                if begun.get("cid") and is_outermost and not str(begun["cid"]).endswith("/0"):
-                    spent = float(event.get("cpu") or 0) - float(begun.get("cpu") or 0)
+                is_outermost = not any(o.cid for o in opened)
+                if begun.cid and is_outermost and not begun.cid.endswith("/0"):
                     frame = recompiles.frame_of(begun)
-                    found[frame] = found.get(frame, 0.0) + spent
+                    found[frame] = found.get(frame, 0.0) + event.cpu - begun.cpu
     return found

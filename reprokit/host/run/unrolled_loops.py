@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reprokit.core.judge.stacks import phases
-from reprokit.core.shared.contract.journal_format import Event, open_events
+from reprokit.core.shared.contract.events import Event, Progress
+from reprokit.core.shared.contract.journal_format import open_events
 from reprokit.host.system import files
 
 
@@ -18,16 +19,11 @@ def loop_pace(events: Sequence[Event], line: str, count: int) -> str:
 
     For example ``in 50 s (2.0 ms each); the loop has 1000000 iterations: about 32 min more at this rate``.
     """
-    opened = [
-        e
-        for e in open_events(list(events))
-        if (phases.phase_of_events((str(e.get("name")),)) or ("",))[0] == "dynamo-trace"
-    ]
-    began = opened[0].get("t") if opened else None
-    told = [e.get("t") for e in events if e["ev"] == "progress" and e.get("unit") == "line"]
-    if not isinstance(began, (int, float)) or not told or not isinstance(told[-1], (int, float)) or count < 1:
+    opened = [e for e in open_events(events) if (phases.phase_of_events((e.name,)) or ("",))[0] == "dynamo-trace"]
+    lines = [e.t for e in events if isinstance(e, Progress) and e.unit == "line"]
+    if not opened or not lines or count < 1:
         return ""
-    seconds = max(float(told[-1]) - float(began), 0.0)
+    seconds = max(lines[-1] - opened[0].t, 0.0)
     each = seconds / count
     text = f"in {seconds:.0f} s ({_each(each)} each)"
     most = loop_bound(line)

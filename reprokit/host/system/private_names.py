@@ -11,15 +11,13 @@ import os
 import socket
 from pathlib import Path
 
-from reprokit.core.records.dumps import Fault, Raised
+from reprokit.core.records import dumps
 from reprokit.core.redaction.redactor import ALLOWED_VARIABLES, Redactor
 from reprokit.core.redaction.rules import secret_names
 from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.shared import cuts
-from reprokit.core.shared.contract.journal_format import Event
-
-TOLD = frozenset("message reason reasons detail problem info said why difference".split())
-"""Fields of the journal's events with text of the target or of its exceptions."""
+from reprokit.core.shared.contract.event_reader import private_fields
+from reprokit.core.shared.contract.events import Event, Raised
 
 
 def gather_names() -> PrivateNames:
@@ -51,23 +49,24 @@ def _redactor(known: PrivateNames) -> Redactor:
 def events_text(told: list[Event]) -> list[Event]:
     """Events without private text of the target; paths stay, because the rules use them."""
     hider = redactor()
-    return [_event(one, hider) if not TOLD.isdisjoint(one) or "chain" in one else one for one in told]
+    return [_event(one, hider) for one in told]
 
 
 def _event(told: Event, hider: Redactor) -> Event:
-    hidden = {key: hider.value(value) for key, value in told.items() if key in TOLD}
-    if isinstance(chain := told.get("chain"), list):
-        hidden["chain"] = [{**link, "message": hider.text(str(link.get("message") or ""))} for link in chain]
-    return {**told, **hidden}
+    if isinstance(told, Raised):
+        chain = (dataclasses.replace(link, message=hider.text(link.message)) for link in told.chain)
+        return dataclasses.replace(told, chain=tuple(chain))
+    names = private_fields(told.ev)
+    return dataclasses.replace(told, **{n: hider.value(getattr(told, n)) for n in names}) if names else told
 
 
-def redact_raised(found: Raised) -> Raised:
+def redact_raised(found: dumps.Raised) -> dumps.Raised:
     """An exception without private text in its messages."""
     chain = (dataclasses.replace(link, message=redactor().text(link.message)) for link in found.chain)
     return dataclasses.replace(found, chain=tuple(chain))
 
 
-def redact_fault(found: Fault) -> Fault:
+def redact_fault(found: dumps.Fault) -> dumps.Fault:
     """A fatal signal without private text in its headline."""
     return dataclasses.replace(found, headline=redactor().text(found.headline))
 

@@ -8,10 +8,21 @@ import time
 from pathlib import Path
 
 from reprokit.core.judge.stacks import main_process
-from reprokit.core.shared.contract.journal_format import NOW_BYTES, Event, Now, decode_events, decode_now, open_events
+from reprokit.core.shared.contract.events import (
+    Begin,
+    End,
+    Event,
+    Finished,
+    Graph,
+    GraphDone,
+    Process,
+    Recompile,
+    Torch,
+)  # fmt: skip
+from reprokit.core.shared.contract.journal_format import NOW_BYTES, Now, decode_events, decode_now, open_events
 from reprokit.host.system import files
 
-_NEWS = frozenset({"begin", "end", "graph", "graph_done", "recompile", "torch", "process", "finished"})
+_NEWS = (Begin, End, Graph, GraphDone, Recompile, Torch, Process, Finished)
 """Events that show that something advanced. Lines and nodes are told in ``<pid>.now``."""
 MOST_READ_BYTES = 1 << 22
 MOST_KEPT = 2000
@@ -74,13 +85,13 @@ class JournalFollower:
         pid, news = int(path.stem), []
         kept = self._kept.setdefault(pid, [])
         for event in decode_events(data[:whole])[0]:
-            kind = event["ev"]
-            if kind in _NEWS:
+            if isinstance(event, _NEWS):
                 kept.append(event)
-                news.append(f"{kind} {event.get('name') or event.get('n') or ''}".strip())
-            self.has_begun |= kind == "torch" or str(event.get("name")).startswith(("stage:call", "stage:eager"))
-            if kind == "process" and "can_dump" in event:
-                (self.can_dump.add if event["can_dump"] else self.can_dump.discard)(pid)
+                news.append(f"{event.ev} {getattr(event, 'name', '') or getattr(event, 'n', '') or ''}".strip())
+            is_call = isinstance(event, Begin) and event.name.startswith(("stage:call", "stage:eager"))
+            self.has_begun |= is_call or isinstance(event, Torch)
+            if isinstance(event, Process) and event.can_dump is not None:
+                (self.can_dump.add if event.can_dump else self.can_dump.discard)(pid)
         if len(kept) > MOST_KEPT:  # days of training: what is open now is all that counts
             kept[:] = [*open_events(kept[: -MOST_KEPT // 2]), *kept[-MOST_KEPT // 2 :]]
         return news

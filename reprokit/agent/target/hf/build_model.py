@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....core.shared import cuts
+from ....core.shared.contract import events
 from ....core.shared.errors import BadTarget
 from ...record import journal
 from ..factory import BuiltTarget, is_out_of_memory
@@ -93,7 +94,9 @@ def _tell(made: ModelPlan, kind: Any, recipes: dict[str, InputRecipe]) -> None:
     inputs = InputMaker(made.config, made.batch_size, made.sequence_length)
     text, call = rebuild_script.write_script(made.config, made.told, kind, recipes, inputs)
     shapes = {n: list(r.shape) for n, r in recipes.items()}
-    journal.write("hf", kind=kind.__name__, inputs=shapes, dtype=made.dtype, script=text, call=call)
+    journal.write(
+        events.TransformersModel(kind=kind.__name__, inputs=shapes, dtype=made.dtype or "", script=text, call=call)
+    )
 
 
 def about_model(torch: Any, made: ModelPlan) -> dict[str, Any]:

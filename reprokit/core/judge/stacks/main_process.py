@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reprokit.core.judge.stacks import phases
-from reprokit.core.shared.contract.journal_format import Event, open_events
+from reprokit.core.shared.contract.events import Begin, End, Event, Graph, GraphDone, Process, Progress, Recompile
+from reprokit.core.shared.contract.journal_format import open_events
 
-PROGRESS = frozenset({"begin", "end", "progress", "graph", "graph_done", "recompile"})
+PROGRESS = (Begin, End, Progress, Graph, GraphDone, Recompile)
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,9 @@ def find_main_process(by_pid: Mapping[int, list[Event]], root_pid: int) -> MainP
 
     def weight(pid: int) -> tuple[bool, int, bool]:
         events = by_pid[pid]
-        found = phases.phase_of_events([str(e.get("name")) for e in open_events(events)])
+        found = phases.phase_of_events([e.name for e in open_events(events)])
         is_inside = found is not None and found[0] in phases.COMPILE_PHASES
-        return is_inside, sum(e["ev"] in PROGRESS for e in events), pid == root_pid
+        return is_inside, sum(isinstance(e, PROGRESS) for e in events), pid == root_pid
 
     return describe_process(by_pid, max(by_pid, key=weight, default=root_pid))
 
@@ -37,19 +38,19 @@ def find_main_process(by_pid: Mapping[int, list[Event]], root_pid: int) -> MainP
 def describe_process(by_pid: Mapping[int, list[Event]], pid: int) -> MainProcess:
     """What the process ``pid`` has open."""
     opened = open_events(by_pid.get(pid, []))
-    names = tuple(str(e.get("name")) for e in opened)
-    tid = opened[-1].get("tid", 0) if opened and phases.phase_of_events(names[-1:]) else 0
+    names = tuple(e.name for e in opened)
+    tid = opened[-1].tid if opened and phases.phase_of_events(names[-1:]) else 0
     return MainProcess(pid, names, tid if tid != pid else 0)
 
 
 def ranks_of_processes(by_pid: Mapping[int, list[Event]]) -> dict[str, int]:
     """Rank -> pid of its own process; what that starts inherits the variable and is not meant."""
-    of_pid = {pid: e.get("rank") for pid, events in by_pid.items() for e in events if e["ev"] == "process"}
+    of_pid = {pid: e.rank for pid, events in by_pid.items() for e in events if isinstance(e, Process)}
     found: dict[str, tuple[float, int]] = {}
     for pid, events in by_pid.items():
         for event in events:
-            rank = event.get("rank")
-            if event["ev"] == "process" and rank and of_pid.get(event.get("ppid", 0)) != rank:
-                when = (float(event.get("t", 0.0)), pid)
-                found[rank] = max(found.get(rank, when), when)  # a restarted rank has a newer process
+            if isinstance(event, Process) and (rank := event.rank) and of_pid.get(event.ppid) != rank:
+                found[rank] = max(
+                    found.get(rank, (event.t, pid)), (event.t, pid)
+                )  # a restarted rank has a newer process
     return {rank: pid for rank, (_, pid) in sorted(found.items(), key=lambda row: int(row[0]))}

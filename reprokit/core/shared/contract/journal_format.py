@@ -6,14 +6,16 @@ what does not parse and says how many lines that were.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from . import bounded_json
-
-Event = dict[str, Any]
+from .event_reader import event_from_json
+from .events import Begin, End, Event
 
 MAX_LINE_BYTES = 1 << 20
 """Longer events are replaced by a stub: a reader must never be made to hold an endless line."""
@@ -60,89 +62,62 @@ def decode_now(data: bytes) -> Now:
 
 def encode_event(event: Event) -> bytes:
     """Give the line for ``event``; what JSON cannot say is said by ``repr``."""
+    values = {"t": event.t, "pid": event.pid, "tid": event.tid, "ev": event.ev, **vars(event)}
+    for name in ("dropped", "cut_bytes"):
+        if not values[name]:
+            del values[name]
     # not escaped to ASCII: a name that is to be redacted must read in a file as it reads anywhere
-    text = json.dumps(event, default=repr, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(values, default=_plain, ensure_ascii=False, separators=(",", ":"))
     line = text.encode("utf-8", "backslashreplace") + b"\n"
     if len(line) <= MAX_LINE_BYTES:
         return line
-    kept = {k: event[k] for k in ("t", "pid", "tid", "ev") if k in event}
+    kept = {k: values[k] for k in ("t", "pid", "tid", "ev")}
     return json.dumps({**kept, "cut_bytes": len(line)}).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    return vars(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else repr(value)
 
 
 def decode_events(data: bytes) -> tuple[list[Event], int]:
     """Read all whole lines of ``data``; the second value counts the lines that made no sense."""
-    events: list[Event] = []
+    found: list[Event] = []
     bad = 0
     for line in data.split(b"\n"):
         if not line.strip():
             continue
         try:
-            event = bounded_json.parse_json(line)
+            value = bounded_json.parse_json(line)
         except ValueError:
             bad += 1
             continue
-        if isinstance(event, dict) and isinstance(event.get("ev"), str):
-            events.append(_sound(event))
-        else:
+        if not isinstance(value, dict) or not isinstance(value.get("ev"), str):
             bad += 1
-    return events, bad
+        elif event := event_from_json(value):
+            found.append(event)
+    return found, bad
 
 
-_INTEGERS = frozenset({"pid", "tid", "ppid", "n", "nodes", "count", "dropped"})
-_NUMBERS = frozenset({"t", "cpu"})
-_TEXTS = frozenset({"name", "where", "unit", "level", "cid", "hook", "problem", "message", "rank", "world_size"})
-_LARGEST = 1 << 53
-
-
-def _sound(event: Event) -> Event:
-    """The same event without fields of the wrong type: a target can write anything into its own journal."""
-    return {key: value for key, value in event.items() if _fits(key, value)}
-
-
-def _fits(key: str, value: Any) -> bool:
-    if key in _INTEGERS:
-        return isinstance(value, int) and abs(value) < _LARGEST
-    if key in _NUMBERS:
-        return isinstance(value, (int, float)) and abs(value) < _LARGEST
-    if key in ("rank", "world_size"):
-        return value is None or (isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 8)
-    if key in _TEXTS:
-        return value is None or isinstance(value, str)
-    if key == "chain":
-        return isinstance(value, list) and all(map(_is_link, value))
-    return True
-
-
-def _is_link(link: Any) -> bool:
-    frames = link.get("frames", []) if isinstance(link, dict) else None
-    return isinstance(frames, list) and all(
-        isinstance(f, list) and len(f) == 3 and isinstance(f[2], (int, type(None))) for f in frames
-    )
-
-
-def open_events(events: list[Event]) -> list[Event]:
+def open_events(told: Iterable[Event]) -> list[Begin]:
     """The ``begin`` events that have no ``end``, outermost first, of the thread that wrote last.
 
     Compile phases nest per thread. An exception may leave phases open that are not at work any more:
     an ``end`` closes everything that was begun inside it.
     """
-    stacks: dict[Any, list[Event]] = {}
-    last: Any = None
-    for event in events:
-        kind = event["ev"]
-        if kind not in ("begin", "end"):
-            continue
-        stack = stacks.setdefault(event.get("tid"), [])
-        if kind == "begin":
-            stack.append(event)
-            last = event.get("tid")
-            continue
-        for i in range(len(stack) - 1, -1, -1):
-            if stack[i].get("name") == event.get("name"):
-                del stack[i:]
-                break
-        if stack:
-            last = event.get("tid")
+    stacks: dict[int, list[Begin]] = {}
+    last = 0
+    for event in told:
+        if isinstance(event, Begin):
+            stacks.setdefault(event.tid, []).append(event)
+            last = event.tid
+        elif isinstance(event, End):
+            stack = stacks.setdefault(event.tid, [])
+            for i in range(len(stack) - 1, -1, -1):
+                if stack[i].name == event.name:
+                    del stack[i:]
+                    break
+            if stack:
+                last = event.tid
     if stacks.get(last):
         return stacks[last]
     return next((s for s in stacks.values() if s), [])

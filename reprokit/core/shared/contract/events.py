@@ -1,0 +1,400 @@
+"""The events of a journal: one dataclass each, written by the agent and read by the host.
+
+A line of a journal is a JSON object: ``ev`` names the class, the other keys are its fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+PRIVATE = {"is_private": True}
+"""Metadata of a field with text of the target or of its exceptions: the host redacts it when it reads the event."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """What every event has."""
+
+    ev: ClassVar[str] = ""
+    """Its name in a journal."""
+    t: float = 0.0
+    """Seconds since the epoch."""
+    pid: int = 0
+    tid: int = 0
+    """The kernel's id of the thread that wrote it."""
+    dropped: int = 0
+    """How many events before it could not be written."""
+    cut_bytes: int = 0
+    """Of an event that was too long: how many bytes it had; its own fields are gone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainLink:
+    """One exception of a chain."""
+
+    type: str = ""
+    message: str = ""
+    frames: tuple[tuple[str, str, int | None], ...] = ()
+    """File, function and line, innermost first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process(Event):
+    """A process that imports torch or Triton, or its forked child."""
+
+    ev = "process"
+    ppid: int = 0
+    argv: list[str] = field(default_factory=list)
+    executable: str = ""
+    python: str = ""
+    cwd: str = ""
+    forked: bool = False
+    can_dump: bool | None = None
+    """faulthandler answers the host's signal; None where that is not known."""
+    rank: str | None = None
+    world_size: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exit(Event):
+    """The process ends by itself."""
+
+    ev = "exit"
+    cpu_s: float = 0.0
+    max_rss_kib: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Torch(Event):
+    """The process imported the compiler."""
+
+    ev = "torch"
+    version: str = ""
+    file: str | None = None
+    cuda: str | None = None
+    hip: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentProblem(Event):
+    """Something that the instrumentation could not do."""
+
+    ev = "agent_problem"
+    hook: str = ""
+    problem: str = field(default="", metadata=PRIVATE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin(Event):
+    """A phase of the compiler, or a stage of the target, begins."""
+
+    ev = "begin"
+    name: str = ""
+    cid: str | None = None
+    """Dynamo's compile id, such as ``0/1``."""
+    cpu: float = 0.0
+    """Processor seconds of the process so far."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class End(Event):
+    """It ends."""
+
+    ev = "end"
+    name: str = ""
+    cpu: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress(Event):
+    """A user line was traced, or a graph node lowered; at most one event each half second."""
+
+    ev = "progress"
+    unit: str = ""
+    """``line`` or ``node``."""
+    count: int = 0
+    where: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph(Event):
+    """A graph that is about to be compiled."""
+
+    ev = "graph"
+    n: int | None = None
+    """The number of its folder; None where it was not written."""
+    level: str = ""
+    """``dynamo`` or ``aten``."""
+    cid: str | None = None
+    nodes: int = 0
+    backward: bool = False
+    calls: list[list[str]] = field(default_factory=list)
+    """Its collectives: each name with what it is called on, and the user's line."""
+    digest: str = ""
+    problem: str = field(default="", metadata=PRIVATE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphDone(Event):
+    """A graph was compiled."""
+
+    ev = "graph_done"
+    n: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Raised(Event):
+    """What the two events about exceptions have."""
+
+    where: str = ""
+    """Which hook saw it: ``uncaught``, ``call``, ``thread`` or ``compile``."""
+    cid: str | None = None
+    chain: tuple[ChainLink, ...] = ()
+    """From the outermost exception to the innermost cause."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExceptionRaised(Raised):
+    """An exception that the program did not catch."""
+
+    ev = "exception"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileFailed(Raised):
+    """An exception that left the compiler, whether or not the program caught it."""
+
+    ev = "compile_failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarningShown(Event):
+    """A warning of Python, or a record of torch's logs."""
+
+    ev = "warning"
+    category: str = ""
+    """The class of the warning, or the name of the logger."""
+    message: str = field(default="", metadata=PRIVATE)
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recompile(Event):
+    """A function is compiled again."""
+
+    ev = "recompile"
+    function: str | None = None
+    file: str | None = None
+    line: int | None = None
+    cid: str | None = None
+    reasons: list[str] = field(default_factory=list, metadata=PRIVATE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecompileLimit(Event):
+    """Dynamo gave a function up because it was compiled too often."""
+
+    ev = "recompile_limit"
+    limit: str = ""
+    cid: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphBreakFound(Event):
+    """Dynamo ended a graph."""
+
+    ev = "graph_break"
+    reason: str = field(default="", metadata=PRIVATE)
+    detail: str = field(default="", metadata=PRIVATE)
+    where: str = ""
+    is_given_up: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudagraphSkipped(Event):
+    """Inductor makes no CUDA graph."""
+
+    ev = "cudagraph_skip"
+    message: str = field(default="", metadata=PRIVATE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnCode(Event):
+    """The program's own backend and passes."""
+
+    ev = "own"
+    backend: str = ""
+    """``FILE:LINE``."""
+    passes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigChanged(Event):
+    """Which configuration is not torch's default."""
+
+    ev = "config"
+    changed: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Module -> setting -> its value as text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelWritten(Event):
+    """A Triton kernel that Inductor generated, written as a program."""
+
+    ev = "kernel"
+    name: str = ""
+    key: str = ""
+    files: list[str] = field(default_factory=list)
+    problem: str = field(default="", metadata=PRIVATE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared(Event):
+    """Compiled results were compared with eager's."""
+
+    ev = "compared"
+    differences: list[dict[str, Any]] = field(default_factory=list)
+    """The fields of ``result_comparison.Difference``."""
+    count: int = 0
+    leaves: int = 0
+    tensors: int = 0
+    is_random: bool = False
+    unsteady: list[str] = field(default_factory=list)
+    has_again: bool = False
+    has_reference: bool = False
+    ranks: list[int] = field(default_factory=list)
+    skipped_calls: int = 0
+    skipped_tensors: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Departs(Event):
+    """The first graph that departs from eager by itself."""
+
+    ev = "departs"
+    cid: str | None = None
+    nodes: int = 0
+    difference: dict[str, Any] = field(default_factory=dict, metadata=PRIVATE)
+    op: str = ""
+    where: str = ""
+    custom: str = ""
+    """Which custom operator breaks a promise; empty where none does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bisected(Event):
+    """A step of a subsystem of the compiler was applied."""
+
+    ev = "bisected"
+    n: int = 0
+    info: str = field(default="", metadata=PRIVATE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights(Event):
+    """Whether the weights are real or fake, and why."""
+
+    ev = "weights"
+    kind: str = ""
+    why: str = field(default="", metadata=PRIVATE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetBuilt(Event):
+    """The target was built."""
+
+    ev = "target"
+    form: str = "dict"
+    is_module: bool = False
+    train: bool = False
+    parameters: int = 0
+    compile: dict[str, str | bool] = field(default_factory=dict)
+    """Arguments of torch.compile that the factory asks for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFile(Event):
+    """The file of a factory."""
+
+    ev = "source"
+    file: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformersModel(Event):
+    """A model of transformers was built."""
+
+    ev = "hf"
+    kind: str = ""
+    inputs: dict[str, list[int]] = field(default_factory=dict)
+    """Shapes by the names of parameters."""
+    dtype: str = ""
+    script: str = ""
+    call: dict[str, Any] = field(default_factory=dict)
+    """The arguments of the script's factory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSplit(Event):
+    """The model was split over ranks, or could not be."""
+
+    ev = "split"
+    device: str = ""
+    plan: dict[str, str] = field(default_factory=dict)
+    is_split: bool | None = None
+    left_out: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallsTimed(Event):
+    """Seconds of eager and compiled calls, in turns."""
+
+    ev = "speed"
+    eager: list[float] = field(default_factory=list)
+    compiled: list[float] = field(default_factory=list)
+    repeats: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuSimulated(Event):
+    """The process compiles for a GPU that is not there."""
+
+    ev = "simulated"
+    gpu: dict[str, Any] = field(default_factory=dict)
+    triton: str = ""
+    differences: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RanksSimulated(Event):
+    """This process is one rank of several that are not there."""
+
+    ev = "simulated_ranks"
+    difference: str = field(default="", metadata=PRIVATE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationGapMet(Event):
+    """A call that is not simulated was refused."""
+
+    ev = "simulation_gap"
+    symbol: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetRefused(Event):
+    """The target cannot be used."""
+
+    ev = "bad_target"
+    message: str = field(default="", metadata=PRIVATE)
+    has_run: bool | None = None
+    """False where none of its code was run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished(Event):
+    """Every call of a factory target returned."""
+
+    ev = "finished"
