@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.core.shared.contract import run_names
 from reprokit.host.run.launch import copied_files
 
 from .conftest import ROOT
@@ -20,7 +21,7 @@ STDLIB = set(sys.stdlib_module_names)
 MOST_MODULES = 12
 """On one level of core, agent or host."""
 MOST_LINES = 400
-MOST_COPIED = 83
+MOST_COPIED = 84
 """Modules that are copied next to the target."""
 
 
@@ -147,3 +148,16 @@ def test_the_map_names_every_package() -> None:
     for package in packages():
         name = name_of(package)
         assert "/" not in name or f"`{name}`" in text, name
+
+
+def test_the_names_of_a_run_directory_are_in_one_module() -> None:
+    """No other module writes an environment variable of a run; two files run before or without the package."""
+    ours = {name: value for name, value in vars(run_names).items() if name.endswith("_VARIABLE")}
+    for path in files("."):
+        if path.name in ("run_names.py", "sitecustomize.py", "guardian.py"):
+            continue
+        texts = {n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)}
+        assert not texts & set(ours.values()), f"{path.name} names {texts & set(ours.values())}"
+    text = (PACKAGE / "agent" / "sitecustomize.py").read_text()
+    assert run_names.RUN_DIR_VARIABLE in text and run_names.AGENT_PROBLEMS_FILE in text
+    assert run_names.RUN_ID_VARIABLE in (PACKAGE / "host" / "system" / "guardian.py").read_text()

@@ -10,11 +10,11 @@ import pytest
 
 from reprokit.core.judge.verdict import judge
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import Event, KernelWritten
 from reprokit.host.experiments import kernel_checks
 from reprokit.host.run import run_directory
 from reprokit.host.run.observation_reader import Journals
-from reprokit.host.run.run_directory import KERNELS
 
 from ..cli.test_kernel import ADD
 
@@ -25,9 +25,9 @@ def test_what_compiled_before_is_not_compiled_again(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     run_directory.make_folders(tmp_path)
     texts = {"good.py": ADD.replace("101, 32", "90, 32"), "bad.py": ADD, "worse.py": ADD.replace("tl.load(", "tl.lod(")}
-    (tmp_path / KERNELS).mkdir()
+    (tmp_path / run_names.KERNELS_FOLDER).mkdir()
     for name, text in texts.items():
-        (tmp_path / KERNELS / name).write_text(text)
+        (tmp_path / run_names.KERNELS_FOLDER / name).write_text(text)
     written: list[Event] = [KernelWritten(files=[name]) for name in texts]
     journals = Journals({1: written}, 0, {})
     healthy = Observation(exit_status=0, has_finished=True, simulated=("a GPU",))

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.shared import cuts, operators
-from ...core.shared.contract import events
+from ...core.shared.contract import events, run_names
 from ..record import program_code
 from . import compiled_parts
 
-OVERRIDES: dict[str, Any] = json.loads(os.environ.get("REPROKIT_OVERRIDES") or "{}")
+OVERRIDES: dict[str, Any] = json.loads(os.environ.get(run_names.OVERRIDES_VARIABLE) or "{}")
 """``compile``: keyword arguments of ``torch.compile``; ``configs``: settings by their full names; ``region``: which parts
 of a model to compile; ``disallow``: a function of torch to keep out of graphs; ``bisect``: how far a subsystem is applied;
 ``graphs``: each graph is compared with eager by itself; ``without_passes``: the program's own passes are left out; ``fallback``: an

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.shared import cuts
-from ...core.shared.contract import events
+from ...core.shared.contract import events, run_names
 from . import collectives, compile_settings, graph_source, journal
 
 MAX_GRAPHS = 400
@@ -66,7 +66,13 @@ def _is_first(digest: str) -> bool:
     if not digest:
         return True
     try:
-        os.close(os.open(os.path.join(journal.RUN_DIR, "graphs", f".digest-{digest}"), os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(
+            os.open(
+                os.path.join(journal.RUN_DIR, run_names.GRAPHS_FOLDER, f".digest-{digest}"),
+                os.O_CREAT | os.O_EXCL,
+                0o600,
+            )
+        )
     except FileExistsError:
         return False
     return True
@@ -75,7 +81,9 @@ def _is_first(digest: str) -> bool:
 def keep_compiled(text: str) -> None:
     """Put the module that Inductor generated beside the graph that it was generated from."""
     if current is not None:
-        write_whole(os.path.join(journal.RUN_DIR, "graphs", f"{current:04d}"), "compiled.py", text)
+        write_whole(
+            os.path.join(journal.RUN_DIR, run_names.GRAPHS_FOLDER, f"{current:04d}"), run_names.COMPILED_FILE, text
+        )
 
 
 def write_whole(folder: str, name: str, text: str) -> None:
@@ -88,13 +96,13 @@ def write_whole(folder: str, name: str, text: str) -> None:
 
 def _write(source: str, facts: dict[str, Any], values: dict[str, Any], small: dict[str, Any]) -> int:
     """Put the files into a folder of their own and give it the next free number."""
-    top = os.path.join(journal.RUN_DIR, "graphs")
+    top = os.path.join(journal.RUN_DIR, run_names.GRAPHS_FOLDER)
     draft = os.path.join(top, f".draft-{os.getpid()}-{_recorded}")
     os.makedirs(draft)
     for name, text in (
-        ("graph.py", source),
-        ("inputs.json", json.dumps(facts, indent=1, default=repr, ensure_ascii=False)),
-        ("values.json", json.dumps(values, default=repr, ensure_ascii=False)),
+        (run_names.GRAPH_FILE, source),
+        (run_names.INPUTS_FILE, json.dumps(facts, indent=1, default=repr, ensure_ascii=False)),
+        (run_names.VALUES_FILE, json.dumps(values, default=repr, ensure_ascii=False)),
         (SMALL, json.dumps(small)),
     ):
         with open(os.path.join(draft, name), "w", encoding="utf-8", errors="backslashreplace") as file:

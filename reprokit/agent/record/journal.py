@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any
 
-from ...core.shared.contract import events
+from ...core.shared.contract import events, run_names
 from ...core.shared.contract.journal_format import Now, encode_event, encode_now
 
 _fd: int | None = None
@@ -23,7 +23,7 @@ calls = 0
 """How many calls of compiled graphs have been begun; the heartbeat tells it."""
 
 
-RUN_DIR = os.environ.get("REPROKIT_RUN_DIR", "")
+RUN_DIR = os.environ.get(run_names.RUN_DIR_VARIABLE, "")
 """The run directory, read once: the target may clear its environment at any time."""
 
 
@@ -91,5 +91,5 @@ def _beat(fd: int) -> None:
 
 
 def _open(suffix: str, flags: int) -> int:
-    path = os.path.join(RUN_DIR, "journal", f"{os.getpid()}.{suffix}")
+    path = os.path.join(RUN_DIR, run_names.JOURNAL_FOLDER, f"{os.getpid()}.{suffix}")
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)

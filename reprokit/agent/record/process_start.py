@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from ...core.shared import cuts
-from ...core.shared.contract import events
+from ...core.shared.contract import events, run_names
 from ...core.shared.contract.journal_format import STACKS_SIGNAL
 from . import exceptions, journal
 
@@ -56,7 +56,7 @@ def introduce_process() -> None:
 def _open_stack_files() -> bool:
     """faulthandler writes this process's stacks to files of its own; False where the user's handler stands."""
     global _fault_file, _is_enabled_by_us
-    folder = os.path.join(journal.RUN_DIR, "stacks")
+    folder = os.path.join(journal.RUN_DIR, run_names.STACKS_FOLDER)
     try:
         _fault_file = open(os.path.join(folder, f"faulthandler-{os.getpid()}.txt"), "a")  # noqa: SIM115 - lives as long as the process
     except OSError:
@@ -88,7 +88,7 @@ def _after_fork() -> None:
 def _allow_tracer() -> None:
     """Under Yama's scope 1 only a parent may attach; PR_SET_PTRACER (0x59616d61) lets the watchdog."""
     with contextlib.suppress(OSError, AttributeError, ValueError):
-        watchdog = int(os.environ.get("REPROKIT_WATCHDOG_PID", "0"))
+        watchdog = int(os.environ.get(run_names.WATCHDOG_VARIABLE, "0"))
         if watchdog:
             ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(watchdog), 0, 0, 0)
 

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.shared import cuts
-from ...core.shared.contract import events
+from ...core.shared.contract import events, run_names
 from ...core.shared.result_comparison import SEED
 from ..record import journal, process_start
 
-ROLE = os.environ.get("REPROKIT_RESULTS", "")
-FOLDER = os.environ.get("REPROKIT_RESULTS_DIR", "")
+ROLE = os.environ.get(run_names.RESULTS_VARIABLE, "")
+FOLDER = os.environ.get(run_names.RESULTS_DIR_VARIABLE, "")
 MOST_BYTES = 1 << 30
 """Of tensors that one run keeps; what does not fit is not compared, and the comparison says so."""
 MOST_CALLS = 200

@@ -17,7 +17,7 @@ import types
 from typing import Any, NoReturn
 
 from ...core.shared import without_compile
-from ...core.shared.contract import events
+from ...core.shared.contract import events, run_names
 from .. import import_hook, install_hooks
 from ..__main__ import run_factory
 from ..experiments import overrides, stop_after_phase
@@ -48,7 +48,11 @@ def run_probe(spec: dict[str, Any], threads: int) -> NoReturn:
 def _settle(spec: dict[str, Any], threads: int) -> None:
     process_start.end_with_parent()
     folder = spec["folder"]
-    streams = (os.open(os.devnull, os.O_RDONLY), _create(folder, "stdout.txt"), _create(folder, "stderr.txt"))
+    streams = (
+        os.open(os.devnull, os.O_RDONLY),
+        _create(folder, run_names.STDOUT_FILE),
+        _create(folder, run_names.STDERR_FILE),
+    )
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
         os.close(fd)
@@ -59,9 +63,9 @@ def _settle(spec: dict[str, Any], threads: int) -> None:
     _limit(resource.RLIMIT_FSIZE, int(spec["file_bytes"]))
     _limit(resource.RLIMIT_AS, _address_space() + int(spec["memory_bytes"]))
     os.chdir(folder)
-    journal.RUN_DIR = os.environ["REPROKIT_RUN_DIR"] = folder
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, "cache")
-    os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "cache", "triton")
+    journal.RUN_DIR = os.environ[run_names.RUN_DIR_VARIABLE] = folder
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, run_names.CACHE_FOLDER)
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, run_names.CACHE_FOLDER, "triton")
     graph_recorder.MAX_GRAPHS = NOT_RECORDED
     os.environ.pop("OPENBLAS_NUM_THREADS", None)
     if spec["openblas_threads"] is not None:
@@ -129,7 +133,7 @@ def _leave(status: int) -> None:
 
 
 def _create(folder: str, name: str) -> int:
-    return os.open(os.path.join(folder, "logs", name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    return os.open(os.path.join(folder, run_names.LOGS_FOLDER, name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
 def _limit(what: int, most: int) -> None:

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from ...core.shared import gpus
-from ...core.shared.contract import events
+from ...core.shared.contract import events, run_names
 from ...core.shared.errors import BadInput, BadTarget
 from ..record import journal
 from .guard import CannotSimulate, load_guard
 
-VARIABLE = "REPROKIT_RUN_GPU"
-ASKED: dict[str, Any] | None = json.loads(os.environ.get(VARIABLE) or "null")
+ASKED: dict[str, Any] | None = json.loads(os.environ.get(run_names.GPU_VARIABLE) or "null")
 """``gpu``: the properties of :class:`core.shared.gpus.Gpu`; ``cache``: a folder for the device guard."""
 DIFFERENCES = (
     "nothing runs: tensors are fake, and kernels are generated but not launched",

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from ...core.shared import cuts
-from ...core.shared.contract import events
+from ...core.shared.contract import events, run_names
 from ..record import journal
 from . import torch_trace
 from .hooking import wrap_function
@@ -67,9 +67,9 @@ def send_to_file() -> None:
     global _chosen, _file
     import torch._logging._internal as internal
 
-    asked = tuple(n.strip() for n in os.environ.get("REPROKIT_LOGS", "").split(",") if n.strip())
+    asked = tuple(n.strip() for n in os.environ.get(run_names.LOGS_VARIABLE, "").split(",") if n.strip())
     chosen = _choose(internal.log_registry, asked)
-    _file = _WarningJournal(os.path.join(journal.RUN_DIR, "logs", f"torch-{os.getpid()}.log"))
+    _file = _WarningJournal(os.path.join(journal.RUN_DIR, run_names.LOGS_FOLDER, f"torch-{os.getpid()}.log"))
     _file.setFormatter(internal.TorchLogsFormatter())
     _chosen = chosen
     _listen(internal.log, *_NEVER)  # it logs where the file of TORCH_TRACE is

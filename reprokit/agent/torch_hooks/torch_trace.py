@@ -8,6 +8,7 @@ import sys
 from types import FrameType
 from typing import Any
 
+from ...core.shared.contract import run_names
 from ..record import journal
 from .hooking import wrap_function
 
@@ -26,7 +27,7 @@ def keep_apart() -> None:
     import torch._logging._internal as internal
 
     handler = internal.LOG_TRACE_HANDLER
-    if handler is None or handler.root_dir != os.path.join(journal.RUN_DIR, "trace"):
+    if handler is None or handler.root_dir != os.path.join(journal.RUN_DIR, run_names.TRACE_FOLDER):
         return
     place = None
     if os.environ.get("TORCH_COMPILE_DEBUG", "0") == "1":  # the default of torch there

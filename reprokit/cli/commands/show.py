@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from reprokit.cli.shared import out
+from reprokit.core.shared.contract import run_names
 
 MOST_RECORD_CHARS = 1 << 20
 MOST_SHOWN_BYTES = 9 << 20
 """Bytes of one file. No text in a pack of reprokit is longer, and a compressed file in it is not text."""
-_SHOWN = ("verdict.json", "signature.json", "report.json")
+_SHOWN = (run_names.VERDICT_FILE, run_names.SIGNATURE_FILE, run_names.REPORT_DATA_FILE)
 
 
 @click.command()
@@ -34,7 +35,9 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
 
     pack = reader.locate_pack(pack)
     found = reader.read_pack(pack, lambda file: file in (*_SHOWN, name))
-    verdict, signature = (found.json(file, MOST_RECORD_CHARS) for file in ("verdict.json", "signature.json"))
+    verdict, signature = (
+        found.json(file, MOST_RECORD_CHARS) for file in (run_names.VERDICT_FILE, run_names.SIGNATURE_FILE)
+    )
     if name is not None:
         if name not in found.files:
             raise BadInput(f"{pack} holds no {name!r}; reprokit show {pack} lists its files")
@@ -48,7 +51,7 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
         else:
             out.RESULTS.text(text)
         return
-    report, trimmed = found.json("report.json"), found.manifest["trimmed"]
+    report, trimmed = found.json(run_names.REPORT_DATA_FILE), found.manifest["trimmed"]
     rows = dict(sorted(found.sizes.items()))
     if as_json:
         out.RESULTS.json(

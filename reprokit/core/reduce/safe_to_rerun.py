@@ -6,6 +6,8 @@ import ast
 import re
 import sys
 
+from reprokit.core.shared.contract import run_names
+
 COMPILERS = frozenset({"torch", "triton"})
 HARMLESS = frozenset(
     "__future__ abc argparse array base64 bisect calendar cmath collections contextlib copy dataclasses datetime decimal "
@@ -93,7 +95,7 @@ def with_arguments(text: str, arguments: list[str]) -> str:
     tree = ast.parse(text)
     head = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
     body = [n for n in tree.body if n not in head]
-    given = ast.parse(f"import sys\nsys.argv = {['repro.py', *arguments]!r}").body
+    given = ast.parse(f"import sys\nsys.argv = {[run_names.REPRO_FILE, *arguments]!r}").body
     tree.body = [*head, *given, *body]
     return ast.unparse(tree) + "\n"
 

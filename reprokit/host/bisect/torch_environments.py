@@ -28,9 +28,10 @@ from typing import IO
 import platformdirs
 from packaging.version import InvalidVersion, Version
 
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.request import interpreter
-from reprokit.host.system import deletion, files, guardian_client, interrupts, process_tree
+from reprokit.host.system import deletion, files, guardian_client, interrupts
 from reprokit.host.system.child_question import NoAnswer, ask_child
 
 IMPORT_S = 180.0
@@ -231,7 +232,7 @@ def _run(command: list[str], log: Path, lock: IO[bytes], end: float) -> int:
         with log.open("ab") as file:
             child = subprocess.Popen(
                 command,
-                env={**environ, process_tree.RUN_ID: run_id},
+                env={**environ, run_names.RUN_ID_VARIABLE: run_id},
                 cwd=log.parent,  # a pyproject.toml of the user's folder has no say
                 stdin=subprocess.DEVNULL,
                 stdout=file,

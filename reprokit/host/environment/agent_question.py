@@ -14,6 +14,7 @@ from typing import Any
 
 import platformdirs
 
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.run.launch import agent_folder, python_path, simulation_variables
 from reprokit.host.system import compiler_cache, files
@@ -65,8 +66,8 @@ def check_simulation(python: str, gpu: Mapping[str, Any]) -> None:
 
     def ask() -> str:
         with tempfile.TemporaryDirectory(prefix="reprokit-") as folder:
-            os.mkdir(os.path.join(folder, "journal"))
-            more = {**simulation_variables(gpu), "REPROKIT_RUN_DIR": folder}
+            os.mkdir(os.path.join(folder, run_names.JOURNAL_FOLDER))
+            more = {**simulation_variables(gpu), run_names.RUN_DIR_VARIABLE: folder}
             if why := ask_agent(python, ["simulates"], QUESTION_S, more=more):
                 raise BadInput(str(why))
         return "{}"

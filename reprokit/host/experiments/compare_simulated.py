@@ -12,11 +12,12 @@ from reprokit.core.judge.signature import sign
 from reprokit.core.judge.verdict import judge
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract import run_names
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory, supervise
 from reprokit.host.system import files
 
-FILE = "simulated.json"
+FILE = run_names.SIMULATED_FILE
 FOLDER = "simulated"
 _HEAD = re.compile(r"^[VDIWEF]\d{4} ")
 
@@ -51,7 +52,7 @@ def compare_with_simulation(
 def generated_kernels_of(run_path: Path) -> list[str]:
     """The modules that Inductor generated, as TORCH_TRACE has them."""
     found = []
-    for path in sorted((run_path / "trace").glob("*.log")):
+    for path in sorted((run_path / run_names.TRACE_FOLDER).glob("*.log")):
         rows: list[str] | None = None
         for line in [*files.read_text(path).splitlines(), "V0000 "]:
             if rows is not None and not _HEAD.match(line):

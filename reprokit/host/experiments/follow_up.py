@@ -17,6 +17,7 @@ from reprokit.core.records import stalls
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Answer, Observation
 from reprokit.core.shared import cuts
+from reprokit.core.shared.contract import run_names
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory, supervise
 from reprokit.host.run.run_outcome import RunOutcome
@@ -43,7 +44,9 @@ def _with_variables(**variables: str) -> Callable[[Request, Path], Request]:
 
 def _with_logs(request: Request, path: Path) -> Request:
     names = ("+inductor", "+torch._inductor.runtime.triton_heuristics")
-    return dataclasses.replace(request, logs=names, variables={"TRITON_REPRODUCER_PATH": str(path / "logs" / "triton")})
+    return dataclasses.replace(
+        request, logs=names, variables={"TRITON_REPRODUCER_PATH": str(path / run_names.LOGS_FOLDER / "triton")}
+    )
 
 
 def _impatient(request: Request, path: Path) -> Request:
@@ -90,7 +93,7 @@ def ask_follow_ups(
     for question in QUESTIONS:
         if not question.is_open(verdict):
             continue
-        folder = run_path / "escalate" / question.name
+        folder = run_path / run_names.FOLLOW_UP_FOLDER / question.name
         run_directory.make_folders(folder)
         shorter = dataclasses.replace(
             request, stall_s=stall_s, on_stall=stalls.END, deadline_s=deadline_s, has_trace=False
@@ -109,7 +112,9 @@ def _answer(question: Question, seen: Observation, outcome: RunOutcome, folder: 
     if outcome.is_interrupted:
         return "the run was interrupted"
     if question.name == "logs":
-        text = "\n".join(files.read_tail(p, 20_000) for p in sorted((folder / "logs").glob("torch-*.log")))
+        text = "\n".join(
+            files.read_tail(p, 20_000) for p in sorted((folder / run_names.LOGS_FOLDER).glob("torch-*.log"))
+        )
         rows = [row for row in text.splitlines() if row.strip()]
         return "\n".join(rows[-LOG_LINES:]) or "nothing was logged"
     if seen.raised is not None:
@@ -128,7 +133,7 @@ def _answer(question: Question, seen: Observation, outcome: RunOutcome, folder: 
 
 def check_eager(request: Request, seen: Observation, run_path: Path, show: supervise.Show | None) -> Observation:
     """Run the same target without compile, in a child of its own: a bug of the compiler needs a healthy eager run."""
-    folder = run_path / "eager"
+    folder = run_path / run_names.EAGER_FOLDER
     run_directory.make_folders(folder)
     plain = dataclasses.replace(request, compile_it=False)
     outcome = supervise.run_target_once(plain, folder, show)

@@ -22,16 +22,16 @@ import platformdirs
 from reprokit.core.judge.signature import ALGORITHM
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import KernelWritten
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits, judge_candidate, request_for
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.probe.fresh_process import run_cold
 from reprokit.host.run.observation_reader import Journals
-from reprokit.host.run.run_directory import KERNELS
 from reprokit.host.system import compiler_cache, deletion, files, interrupts
 from reprokit.host.system.progress import OperationStatus
 
-FILE = "kernels.json"
+FILE = run_names.KERNELS_FILE
 DEADLINE_S = 120.0
 """Served seconds for one kernel; most take one or two."""
 LIMITS = ProbeLimits(DEADLINE_S, wants_stacks=True, is_kernel=True)
@@ -56,7 +56,7 @@ class Compiled:
 def listed_kernels(journals: Journals, run_path: Path) -> list[str]:
     """The programs that a run left, in the order in which they were generated."""
     found = [Path(file).name for event in journals.all(KernelWritten) for file in event.files]
-    return [name for name in dict.fromkeys(found) if (run_path / KERNELS / name).is_file()]
+    return [name for name in dict.fromkeys(found) if (run_path / run_names.KERNELS_FOLDER / name).is_file()]
 
 
 def check_kernels(
@@ -66,7 +66,7 @@ def check_kernels(
     """Compile them, all or those that are new, and give the observation of the first that fails, or what it was."""
     names = listed_kernels(journals, run_path)
     known = _Known(python)
-    texts = {name: files.read_text(run_path / KERNELS / name) for name in names}
+    texts = {name: files.read_text(run_path / run_names.KERNELS_FOLDER / name) for name in names}
     asked = [n for n in names if which == "all" or not known.has(texts[n])]
     done = {n: Compiled(n, "not compiled" if n in asked else "known") for n in names}
     failed: dict[str, CandidateResult] = {}
@@ -145,7 +145,7 @@ def _one(server: ProbeServer, text: str, python: str, limits: ProbeLimits) -> Ca
                 raise
             continue
         try:
-            return judge_candidate(request_for(folder / "repro.py", python, limits), outcome, folder, NOBODY)
+            return judge_candidate(request_for(folder / run_names.REPRO_FILE, python, limits), outcome, folder, NOBODY)
         finally:
             deletion.delete(folder, inside=server.folder)
     raise AssertionError  # not reached
@@ -153,7 +153,7 @@ def _one(server: ProbeServer, text: str, python: str, limits: ProbeLimits) -> Ca
 
 def write_reproducer(run_path: Path, program: str, python: str) -> None:
     """Have Triton write its MLIR reproducer of the kernel that failed, which its maintainers ask for."""
-    place = run_path / "logs" / "triton"
+    place = run_path / run_names.LOGS_FOLDER / "triton"
     text = f"import os\nos.environ['TRITON_REPRODUCER_PATH'] = {str(place)!r}\n{program}"
     with contextlib.suppress(OSError):
         run_cold(text, python, run_path / "reproducer", NOBODY, LIMITS)

@@ -16,13 +16,13 @@ from pathlib import Path
 from reprokit.core.experiments import nvidia_architectures
 from reprokit.core.experiments.nvidia_architectures import NvidiaArchitecture
 from reprokit.core.shared import gpus
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.core.shared.source import triton_programs as programs
 from reprokit.host.environment import agent_question
 from reprokit.host.experiments import kernel_checks
 from reprokit.host.probe.candidate import CandidateResult
 from reprokit.host.run import launch, run_directory
-from reprokit.host.run.run_directory import KERNELS
 from reprokit.host.system import child_question, files
 from reprokit.host.system.progress import OperationStatus
 
@@ -114,7 +114,7 @@ def _by_agent(verb: str, file: Path, name: str, python: str, folder: Path) -> di
     """Have the agent turn kernels into programs, which takes torch; the device that it asks for is any."""
     run_directory.make_folders(folder)
     gpu = dataclasses.asdict(gpus.GPUS["h100"])
-    more = {**launch.simulation_variables(gpu), "REPROKIT_RUN_DIR": str(folder)}
+    more = {**launch.simulation_variables(gpu), run_names.RUN_DIR_VARIABLE: str(folder)}
     try:
         told: dict[str, list[str]] = agent_question.ask_agent(
             python, [verb, str(file.resolve())], MODULE_S, folder, more
@@ -127,7 +127,11 @@ def _by_agent(verb: str, file: Path, name: str, python: str, folder: Path) -> di
     if not wanted:
         why = "it launched none" if verb == "launches" else "Inductor's decorators could not be read with this torch"
         raise BadInput(f"{file}: its kernels cannot be read: {why}")
-    return {Path(one).stem: files.read_text(folder / KERNELS / one) for names in wanted.values() for one in names}
+    return {
+        Path(one).stem: files.read_text(folder / run_names.KERNELS_FOLDER / one)
+        for names in wanted.values()
+        for one in names
+    }
 
 
 def fill_matrix(

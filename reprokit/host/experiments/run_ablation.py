@@ -22,6 +22,7 @@ from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared import cuts, result_comparison
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.event_reader import SomeEvent
 from reprokit.core.shared.contract.events import Bisected, Departs
 from reprokit.host.probe.candidate import (
@@ -48,7 +49,7 @@ SUBSYSTEMS = {
 MOST_BISECTIONS = 12
 WHOLE_S = 60.0
 """Served seconds for a program without its own passes: where those hang, nothing says how long a whole compile takes."""
-FILE = "ablation.json"
+FILE = run_names.ABLATION_FILE
 Show = Callable[[str], None]
 """Called with the name of what is tried now."""
 
@@ -164,7 +165,7 @@ class AblationRunner:
         folder: Path
         if isinstance(self._program, str):
             outcome, folder = self._server.run(self._program, limits, is_eager, role, overrides)
-            request = request_for(folder / "repro.py", self._python, limits)
+            request = request_for(folder / run_names.REPRO_FILE, self._python, limits)
         else:
             outcome, folder = self._server.run_target(self._program, limits, is_eager, role, overrides)
             request = dataclasses.replace(self._program, deadline_s=limits.wall_s)

@@ -13,6 +13,7 @@ from reprokit.core.judge.signature import sign
 from reprokit.core.judge.verdict import judge
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.operators import plain_operator
 from reprokit.host.experiments import run_ablation
 from reprokit.host.experiments.run_ablation import SUBSYSTEMS, AblationRunner, Show
@@ -174,7 +175,7 @@ def _ask(server: ProbeServer, text: str, wanted: Signature, limits: ProbeLimits,
     def run(role: str) -> CandidateResult:
         outcome, folder = server.run(text, limits, role in PLAIN, role, overrides_for(role, limits))
         try:
-            return judge_candidate(request_for(folder / "repro.py", python, limits), outcome, folder, wanted)
+            return judge_candidate(request_for(folder / run_names.REPRO_FILE, python, limits), outcome, folder, wanted)
         finally:
             deletion.delete(folder, inside=server.folder)
 

@@ -21,6 +21,7 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.reduce import readable
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import Process, TargetBuilt, Weights
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.core.shared.errors import BadInput
@@ -197,7 +198,7 @@ def _until_proved(
 
 def load_minimized(run_path: Path) -> MinimizeResult | None:
     """What an earlier reduction left in a run directory."""
-    if told := files.read_object(run_path / FOLDER / "minimize.json"):
+    if told := files.read_object(run_path / FOLDER / run_names.MINIMIZE_FILE):
         with contextlib.suppress(ValueError):
             found: MinimizeResult = from_json(MinimizeResult, told)
             return found
@@ -267,6 +268,6 @@ def _stop(verdict: Verdict) -> str | None:
 def _leave(folder: Path, found: MinimizeResult) -> None:
     found.lines = lines_of(found.text)
     with contextlib.suppress(OSError):
-        files.write_json(folder / "minimize.json", dataclasses.asdict(found))
+        files.write_json(folder / run_names.MINIMIZE_FILE, dataclasses.asdict(found))
         if found.text:
             files.write_whole(folder / "best.py", found.text)

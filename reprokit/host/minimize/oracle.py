@@ -21,6 +21,7 @@ from typing import IO
 from reprokit.core.judge import same_failure as core
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.reduce import readable
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.probe.candidate import (
     PLAIN,
@@ -206,7 +207,7 @@ class Oracle:
         try:
             if outcome.is_timed_out and limits.deadline_s < self.limits.deadline_s:
                 raise BudgetExhausted  # the budget ended it, which says nothing of the program
-            request = request_for(folder / "repro.py", self.python, self.limits)
+            request = request_for(folder / run_names.REPRO_FILE, self.python, self.limits)
             return judge_candidate(request, outcome, folder, self.wanted, bool(self.limits.sizes))
         finally:
             deletion.delete(folder, inside=self._server.folder)
@@ -252,7 +253,7 @@ def parse_program(text: str) -> ast.Module | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
-            compile(tree, "repro.py", "exec")
+            compile(tree, run_names.REPRO_FILE, "exec")
         return tree
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None

@@ -13,6 +13,7 @@ from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.reduce import safe_to_rerun
 from reprokit.core.reduce.ast_edits import is_main
 from reprokit.core.reduce.inline_modules import Unjoinable, join_modules
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import (
     ModelSplit,
     Process,
@@ -25,7 +26,6 @@ from reprokit.core.shared.source import process_group
 from reprokit.core.shared.zoo import ZOO
 from reprokit.host.request.run_request import Request, has_simulated_ranks
 from reprokit.host.run.observation_reader import Journals
-from reprokit.host.run.run_directory import KERNELS
 from reprokit.host.system import files
 
 MOST_LINES = 400
@@ -50,7 +50,7 @@ def make_program(
     """Give the program, which nothing has proved, and why there is no better one."""
     missing: list[Missing] = []
     if seen.kernel:
-        text = files.read_text(run_path / KERNELS / Path(seen.kernel).name)
+        text = files.read_text(run_path / run_names.KERNELS_FOLDER / Path(seen.kernel).name)
         return ProgramScript(text, "the kernel as Inductor generated it, compiled with Triton alone"), missing
     graph = _graph_script(seen, run_path)
     if request.target.kind != "command":
@@ -67,7 +67,7 @@ def make_program(
     if script:
         return ProgramScript(script, "the script that the command ran"), missing
     why = why or "the target is not one self-contained file"
-    missing.append(Missing("repro.py", f"no graph was recorded, and {why}"))
+    missing.append(Missing(run_names.REPRO_FILE, f"no graph was recorded, and {why}"))
     return ProgramScript(), missing
 
 
@@ -269,4 +269,4 @@ def _graph_script(seen: Observation, run_path: Path) -> str:
     )
     if not order:
         return ""
-    return files.read_text(run_path / "graphs" / f"{order[-1].number:04d}" / "graph.py")
+    return files.read_text(run_path / run_names.GRAPHS_FOLDER / f"{order[-1].number:04d}" / run_names.GRAPH_FILE)

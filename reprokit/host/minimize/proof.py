@@ -20,6 +20,7 @@ from reprokit.core.judge.stacks.messages import normalise_message
 from reprokit.core.records.dumps import Link
 from reprokit.core.records.finding import Signature
 from reprokit.core.shared import cuts, without_compile
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.host.minimize import stand_alone
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
@@ -106,7 +107,7 @@ def prove_program(
     place = folder / "alone"
     deletion.delete(place, inside=folder)
     place.mkdir(parents=True)
-    file = files.write_whole(place / "repro.py", text)
+    file = files.write_whole(place / run_names.REPRO_FILE, text)
     limit_s = max(60.0, HEALTHY_MULTIPLE * judged.seconds)
     if limits.is_slow:  # a plain process is quicker than a watched one, and imports torch within this
         limit_s = limits.deadline_s
@@ -177,7 +178,7 @@ class _Plain:
         self._cache, self._said = folder / f"cache-{number}", folder / f"stderr-{number}.txt"
         environ = stand_alone.plain_environment(launch.users_environment())
         compiler_cache.copy_cache(compiler_cache.kept_cache(python), self._cache)
-        environ.update({"TORCHINDUCTOR_CACHE_DIR": str(self._cache), process_tree.RUN_ID: self._run_id})
+        environ.update({"TORCHINDUCTOR_CACHE_DIR": str(self._cache), run_names.RUN_ID_VARIABLE: self._run_id})
         environ.update(without_compile.VARIABLES if is_eager else {})
         self._stack = contextlib.ExitStack()
         if gpu is not None:
@@ -240,7 +241,7 @@ def _ending_of(judged: CandidateResult, folder: Path) -> ProgramEnd:
     from reprokit.host.run import restore_run
 
     status = restore_run.read_run(folder).get("exit_status")
-    link = frames.parse_traceback(files.read_tail(folder / "logs" / "stderr.txt", 64_000))
+    link = frames.parse_traceback(files.read_tail(folder / run_names.LOGS_FOLDER / run_names.STDERR_FILE, 64_000))
     return ProgramEnd(status if isinstance(status, int) else None, link, judged.seconds)
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reprokit.core.judge import same_failure
+from reprokit.core.shared.contract import run_names
 from reprokit.host.minimize.proof import ASSERTED, SILENT, Proof, program_digest
 
-REPRO, CANDIDATE, PROOF = "repro.py", "candidate.py", "proof.json"
+REPRO, CANDIDATE, PROOF = run_names.REPRO_FILE, run_names.CANDIDATE_FILE, run_names.PROOF_FILE
 """Files of a pack: the proved program, or another one, and what fresh processes said of the first."""
 VALUES = "the failure depends on the values of the inputs, which the program does not have"
 

@@ -14,7 +14,7 @@ from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.reduce import graph_units, readable, sized_program, subgraph
-from reprokit.host.run.run_directory import KERNELS
+from reprokit.core.shared.contract import run_names
 from reprokit.host.system import files
 
 MOST_GRAPHS = 6
@@ -91,7 +91,7 @@ def find_starts(
 
 def find_kernel(run_path: Path, name: str) -> list[StartingPoint]:
     """The program of a Triton kernel that failed."""
-    text = files.read_text(run_path / KERNELS / Path(name).name)
+    text = files.read_text(run_path / run_names.KERNELS_FOLDER / Path(name).name)
     return [StartingPoint("kernel", readable.flatten_calls(text))] if text else []
 
 
@@ -115,21 +115,21 @@ def _start(level: str, graph: graph_units.GraphProgram) -> StartingPoint:
 
 
 def _folder(record: GraphRecord, run_path: Path) -> Path:
-    return run_path / "graphs" / f"{record.number:04d}"
+    return run_path / run_names.GRAPHS_FOLDER / f"{record.number:04d}"
 
 
 def _graph(
     record: GraphRecord, run_path: Path, records: list[GraphRecord], is_training: bool, is_fake: bool
 ) -> graph_units.GraphProgram:
     folder = _folder(record, run_path)
-    told = files.read_object(folder / "values.json")
+    told = files.read_object(folder / run_names.VALUES_FILE)
     settings = told.get("settings") or {}
     if record.level == "aten":
         parents = [g for g in records if g.level == "dynamo" and g.cid == record.cid]
         if parents:
-            asked = files.read_object(_folder(parents[-1], run_path) / "values.json").get("settings") or {}
+            asked = files.read_object(_folder(parents[-1], run_path) / run_names.VALUES_FILE).get("settings") or {}
             settings = {**asked, "grad": False, "dynamic": None}
-    text = files.read_text(folder / "graph.py")
+    text = files.read_text(folder / run_names.GRAPH_FILE)
     return graph_units.read_graph(
         text, told.get("values") or {}, {**settings, "fake": is_fake}, record.level, is_training
     )

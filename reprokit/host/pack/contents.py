@@ -10,6 +10,7 @@ from reprokit.core.experiments.ablation import Ablation
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.redaction.redactor import Redactor
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import ConfigChanged, Weights
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.environment import machine_facts
@@ -66,10 +67,10 @@ def make_pack(story: PackInput, missing: list[Missing], place: run_directory.Run
     program = made.program = found.program
     missing += found.missing
     if small is not None:
-        draft.add_json("minimize.json", redactor.value(reopen.about_minimized(small)))
+        draft.add_json(run_names.MINIMIZE_FILE, redactor.value(reopen.about_minimized(small)))
     ladder = story.ablation.to_json() if story.ablation is not None else {}
     if ladder:
-        draft.add_json("ablation.json", redactor.value(ladder))
+        draft.add_json(run_names.ABLATION_FILE, redactor.value(ladder))
     if isinstance(program, Repro):
         draft.add_repro(program, redactor)
     elif program.text:
@@ -85,25 +86,25 @@ def make_pack(story: PackInput, missing: list[Missing], place: run_directory.Run
             story.verdict, story.signature, story.seen, story.journals, place.path, ladder
         )
         model = redactor.value(told)
-        draft.add_json("report.json", model)
-        draft.add_text("report.html", html_report.html_report(model))
+        draft.add_json(run_names.REPORT_DATA_FILE, model)
+        draft.add_text(run_names.REPORT_FILE, html_report.html_report(model))
     except Exception as problem:
-        missing.append(Missing("report.html", f"it could not be made: {problem!r}"))
-    draft.add_text("command.txt", facts.command + "\n")
-    draft.add_text("collect_env.txt", facts.collect_env)
-    draft.add_text("run.json", redactor.json(files.read_text(place.path / "run.json")))
-    draft.add_json("verdict.json", to_json(facts.verdict))
-    draft.add_json("signature.json", to_json(facts.signature))
-    draft.add_json("observation.json", to_json(facts.seen))
+        missing.append(Missing(run_names.REPORT_FILE, f"it could not be made: {problem!r}"))
+    draft.add_text(run_names.COMMAND_FILE, facts.command + "\n")
+    draft.add_text(run_names.COLLECT_ENV_FILE, facts.collect_env)
+    draft.add_text(run_names.RUN_FILE, redactor.json(files.read_text(place.path / run_names.RUN_FILE)))
+    draft.add_json(run_names.VERDICT_FILE, to_json(facts.verdict))
+    draft.add_json(run_names.SIGNATURE_FILE, to_json(facts.signature))
+    draft.add_json(run_names.OBSERVATION_FILE, to_json(facts.seen))
     gone = to_json(redactor.value(tuple(missing)))
     if story.request.gpu is not None:
-        draft.add_json("gpu.json", story.request.gpu)
+        draft.add_json(run_names.GPU_FILE, story.request.gpu)
     if story.seen.growth:
-        draft.add_json("growth.json", redactor.value(story.seen.growth))
-    draft.add_json("environment.json", {**known, "changed_in_target": facts.configs, "missing": gone})
-    folder = place.path / "pack"
+        draft.add_json(run_names.GROWTH_FILE, redactor.value(story.seen.growth))
+    draft.add_json(run_names.ENVIRONMENT_FILE, {**known, "changed_in_target": facts.configs, "missing": gone})
+    folder = place.path / run_names.PACK_FOLDER
     writer.unpack_beside(draft, folder)
-    names = ("issue.md", REPRO, CANDIDATE, "report.html")
+    names = (run_names.ISSUE_FILE, REPRO, CANDIDATE, run_names.REPORT_FILE)
     made.issue, made.repro, made.candidate, made.report = (p if (p := folder / n).exists() else None for n in names)
     try:
         data = writer.build_tarball(draft, lambda *told: issue_text.pack_readme(facts, *told))
@@ -121,9 +122,9 @@ def _add_issue(facts: issue_text.IssueFacts, draft: writer.PackDraft, missing: l
     try:
         issue = issue_text.make_issue(facts)
     except Exception as problem:  # a pack without an issue is better than none
-        missing.append(Missing("issue.md", f"it could not be rendered: {problem!r}"))
+        missing.append(Missing(run_names.ISSUE_FILE, f"it could not be rendered: {problem!r}"))
         return ""
-    draft.add_text("issue.md", issue.joined)
+    draft.add_text(run_names.ISSUE_FILE, issue.joined)
     for name in ("describe", "error_logs", "versions"):
         draft.add_text(f"issue/{name}.md", getattr(issue, name))
     if issue.url:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from reprokit.core.shared.contract import run_names
 from reprokit.host.pack import tar_format
 
 KINDS = {
@@ -14,7 +15,7 @@ KINDS = {
     "mac": "MAC address", "user": "user name", "host": "host name", "home": "home folder", "cut": "unknown edge of a cut",
 }  # fmt: skip
 """The kinds of placeholders, and the text that each replaces."""
-PROGRAMS = ("repro.py", "candidate.py", "original.py")
+PROGRAMS = (run_names.REPRO_FILE, run_names.CANDIDATE_FILE, run_names.ORIGINAL_FILE)
 MOST_UNPACKED = 192 << 20
 _NUMBERED = "|".join(kind for kind in KINDS if kind != "home")
 _MARK = re.compile(rf"(?:<|&lt;)(?:(?P<kind>{_NUMBERED})-(?P<number>\d+)|home)(?:>|&gt;)".encode())

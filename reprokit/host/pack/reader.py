@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reprokit.core.shared.contract import bounded_json
+from reprokit.core.shared.contract import bounded_json, run_names
 from reprokit.core.shared.contract.serialize import SCHEMA
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.pack import tar_format
@@ -56,19 +56,19 @@ class PackFiles:
 def locate_pack(path: Path) -> Path:
     """The pack that ``path`` names: itself, or the one beside a run directory that was made of it."""
     try:
-        if not (path / "run.json").is_file():
+        if not (path / run_names.RUN_FILE).is_file():
             return path
     except (OSError, ValueError):  # a name that is not possible for a file
         return path
     try:
-        with files.open_plain(path / "pack" / "run.json") as file:
+        with files.open_plain(path / run_names.PACK_FOLDER / run_names.RUN_FILE) as file:
             run = hashlib.sha256(file.read(MOST_UNPACKED_BYTES)).hexdigest()
         packs = sorted(path.resolve().parent.glob("*.tar.gz"), key=lambda p: p.stat().st_mtime, reverse=True)
     except OSError:
         run, packs = "", []
     for pack in packs[:MOST_PACKS]:
         with contextlib.suppress(BadInput):
-            if read_pack(pack, lambda name: False).manifest["files"].get("run.json", {}).get("sha256") == run:
+            if read_pack(pack, lambda name: False).manifest["files"].get(run_names.RUN_FILE, {}).get("sha256") == run:
                 return pack
     raise BadInput(f"{path} is a run directory without its pack; make it: reprokit pack {path}")
 
@@ -108,7 +108,7 @@ def _read(path: Path, keeps: Callable[[str], bool]) -> PackFiles:
             if len(actual) >= MOST_FILES:
                 raise tar_format.TarRefused(f"it holds more than {MOST_FILES} files")
             folders.update(parents)
-            is_kept, digest, pieces = name == "manifest.json" or keeps(name), hashlib.sha256(), []
+            is_kept, digest, pieces = name == run_names.MANIFEST_FILE or keeps(name), hashlib.sha256(), []
             for piece in stream.pieces(size):
                 digest.update(piece)
                 if is_kept:
@@ -121,10 +121,10 @@ def _read(path: Path, keeps: Callable[[str], bool]) -> PackFiles:
 
 def _verified(path: Path, held: dict[str, bytes], actual: dict[str, tuple[int, str]]) -> dict[str, Any]:
     """The manifest, if it matches the contents of the pack."""
-    if "manifest.json" not in held:
+    if run_names.MANIFEST_FILE not in held:
         raise BadInput(f"{path} has no manifest.json; it is not a pack of reprokit")
     try:
-        manifest = bounded_json.parse_json(held["manifest.json"])
+        manifest = bounded_json.parse_json(held[run_names.MANIFEST_FILE])
         trimmed = manifest.setdefault("trimmed", [])
         if len(trimmed) > MOST_TRIMMED or not all(isinstance(row, str) for row in trimmed):
             raise ValueError("trimmed is no list of texts")
@@ -133,7 +133,7 @@ def _verified(path: Path, held: dict[str, bytes], actual: dict[str, tuple[int, s
         raise BadInput(f"{path} has a manifest.json that cannot be read: {problem!s:.200}") from problem
     if manifest.get("schema") != SCHEMA:
         raise BadInput(f"{path} has schema {manifest.get('schema')!r:.50}; this reprokit reads {SCHEMA}")
-    del actual["manifest.json"]
+    del actual[run_names.MANIFEST_FILE]
     wrong = sorted(n for n in claims.keys() | actual.keys() if claims.get(n) != actual.get(n))
     if wrong:
         raise BadInput(

@@ -14,6 +14,7 @@ from typing import Any
 from reprokit.core.judge.signature import ALGORITHM
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize import starting_points
@@ -23,12 +24,11 @@ from reprokit.host.minimize.proven import CANDIDATE, PROOF, REPRO, Repro, Unprov
 from reprokit.host.pack import issue_text, reader, typed_reader, writer
 from reprokit.host.report import markdown
 from reprokit.host.run import run_directory
-from reprokit.host.run.run_directory import KERNELS
 from reprokit.host.system import files, private_names
 
-ORIGINAL = "original.py"
+ORIGINAL = run_names.ORIGINAL_FILE
 """The target as a program of its own, in a pack whose other program was cut out of it."""
-EVIDENCE = ("logs/", "trace/", "journal/", "stacks/", "eager/", "escalate/", "samples.csv", "report.")
+EVIDENCE = ("logs/", "trace/", "journal/", "stacks/", "eager/", "escalate/", run_names.SAMPLES_FILE, "report.")
 """Files that no command uses. They are hashed, and read again when the pack is written again."""
 MOST_TEXT_BYTES = 8 << 20
 _UNPROVEN = re.compile(r"^There is no proven repro: .*$", re.MULTILINE)
@@ -84,9 +84,9 @@ class OpenedPack:
 def open_pack(path: Path) -> OpenedPack:
     """Read and verify a pack; raises BadInput that says what is wrong with it."""
     found = reader.read_pack(path, lambda name: not name.startswith(EVIDENCE))
-    if "verdict.json" not in found.files or "signature.json" not in found.files:
+    if run_names.VERDICT_FILE not in found.files or run_names.SIGNATURE_FILE not in found.files:
         raise BadInput(f"{path} has no verdict.json and signature.json that can be read")
-    algorithm = found.json("signature.json").get("algorithm")
+    algorithm = found.json(run_names.SIGNATURE_FILE).get("algorithm")
     if algorithm != ALGORITHM:
         raise BadInput(
             f"{path} was signed with algorithm {algorithm!r:.50} and this reprokit signs with {ALGORITHM}; "
@@ -96,7 +96,7 @@ def open_pack(path: Path) -> OpenedPack:
         if found.sizes.get(name, 0) > MOST_TEXT_BYTES:
             raise BadInput(f"{path} has a {name} of {found.sizes[name]} bytes; it may have {MOST_TEXT_BYTES}")
     verdict, signature = typed_reader.read_verdict(found), typed_reader.read_signature(found)
-    run = found.json("run.json")
+    run = found.json(run_names.RUN_FILE)
     return OpenedPack(
         found, verdict, signature, typed_reader.read_observation(found, verdict), run.get("train") is True,
         typed_reader.read_arguments(run.get("compile")), typed_reader.read_gpu_file(run.get("gpu")),
@@ -125,8 +125,8 @@ def case_of_pack(opened: OpenedPack, place: run_directory.RunDir, python: str) -
             path.parent.mkdir(parents=True, exist_ok=True)
             files.write_whole(path, data)
     if opened.kernel:
-        (place.path / KERNELS).mkdir(exist_ok=True)
-        files.write_whole(place.path / KERNELS / opened.kernel, opened.original)
+        (place.path / run_names.KERNELS_FOLDER).mkdir(exist_ok=True)
+        files.write_whole(place.path / run_names.KERNELS_FOLDER / opened.kernel, opened.original)
     return MinimizeCase(
         opened.verdict, opened.signature, opened.seen, place.path, python, opened.original, opened.is_training,
         gpu=opened.gpu,
@@ -142,15 +142,15 @@ def repack(opened: OpenedPack, found: MinimizeResult, place: run_directory.RunDi
     whole = reader.read_pack(opened.pack.path)
     if whole.manifest != opened.pack.manifest:
         raise BadInput(f"{opened.pack.path} was changed since it was opened")
-    gone = ("manifest.json", "README.md", REPRO, CANDIDATE, PROOF)
+    gone = (run_names.MANIFEST_FILE, "README.md", REPRO, CANDIDATE, PROOF)
     draft.files = {n: d for n, d in whole.files.items() if n not in gone}
     redactor = private_names.redactor()
     if opened.program:
         draft.files.setdefault(ORIGINAL, opened.program.encode())
     draft.add_repro(program, redactor)
-    draft.add_json("minimize.json", redactor.value(about_minimized(found)))
+    draft.add_json(run_names.MINIMIZE_FILE, redactor.value(about_minimized(found)))
     part = issue_text.program_section(program, issue_text.REPRO_CHARS).strip()
-    for name in ("issue.md", "issue/describe.md"):
+    for name in (run_names.ISSUE_FILE, "issue/describe.md"):
         if text := draft.files.get(name, b"").decode("utf-8", "replace"):
             draft.add_text(name, _with_program(text, part, opened.repro))
     readme = opened.pack.files.get("README.md", b"").decode("utf-8", "replace")

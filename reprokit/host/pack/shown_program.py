@@ -12,6 +12,7 @@ from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.reduce import assertions, readable
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.minimize import minimization, program_source, proof, proven
 from reprokit.host.minimize.minimize_result import MinimizeResult
@@ -62,7 +63,7 @@ def choose_program(
     except Exception as problem:  # the journal may hold anything
         script, missing = (
             program_source.ProgramScript(),
-            [Missing("candidate.py", f"it could not be made: {problem!r}")],
+            [Missing(run_names.CANDIDATE_FILE, f"it could not be made: {problem!r}")],
         )
     text = redactor.python(script.text)
     if verdict.kind == "ok":

@@ -14,6 +14,7 @@ from typing import Any
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared import gpus
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import from_json, hints
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.pack import reader
@@ -32,7 +33,7 @@ _SEEN = (
 
 def read_verdict(found: reader.PackFiles) -> Verdict:
     """``verdict.json``; its kind and party are single words."""
-    read: Verdict = _record(found, "verdict.json", Verdict)
+    read: Verdict = _record(found, run_names.VERDICT_FILE, Verdict)
     if not _KIND.fullmatch(read.kind) or not _PARTY.fullmatch(read.responsible):
         raise BadInput(f"{found.path} has a verdict.json that cannot be read: its kind or responsible is no word")
     return read
@@ -40,7 +41,7 @@ def read_verdict(found: reader.PackFiles) -> Verdict:
 
 def read_signature(found: reader.PackFiles) -> Signature:
     """``signature.json``."""
-    read: Signature = _record(found, "signature.json", Signature)
+    read: Signature = _record(found, run_names.SIGNATURE_FILE, Signature)
     if not _ID.fullmatch(read.id):
         raise BadInput(f"{found.path} has a signature.json that cannot be read: its id is no digest")
     return read
@@ -48,7 +49,7 @@ def read_signature(found: reader.PackFiles) -> Signature:
 
 def read_observation(found: reader.PackFiles, judged: Verdict) -> Observation:
     """The fields of ``observation.json`` that a reduction needs."""
-    told = found.json("observation.json")
+    told = found.json(run_names.OBSERVATION_FILE)
     kinds = hints(Observation)
     try:
         kept = {name: from_json(kinds[name], told[name]) for name in _SEEN if told.get(name) is not None}

@@ -15,6 +15,7 @@ from reprokit import __version__
 from reprokit.core.records.observation import Missing
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.shared import cuts
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import SCHEMA, to_json
 from reprokit.host.minimize.proven import PROOF, REPRO, Repro, Unproven
 from reprokit.host.pack import issue_text, placeholder_counts, tar_format
@@ -45,27 +46,27 @@ EVIDENCE = (
 """Folders of a run directory whose files enter a pack: with which endings, and cut to how many bytes each."""
 
 ABOUT = (
-    ("issue.md", "the whole issue, with the headings of PyTorch's form"),
+    (run_names.ISSUE_FILE, "the whole issue, with the headings of PyTorch's form"),
     ("issue/", "one file for each field of the form, and the short URL"),
-    ("report.html", "why, when and where, in pictures; opens in any browser, without a network"),
-    ("report.json", "the same as data; reprokit show prints it"),
-    ("evidence.json", "what the kernel said of each process at the end"),
-    ("repro.py", "the smallest program that was run alone and failed in the same way"),
-    ("proof.json", "what fresh processes said of repro.py, and the digest of the text that they ran"),
-    ("original.py", "the program that it was cut from"),
-    ("candidate.py", "a program that may show the failure; nothing has proved it, and the issue says why"),
-    ("minimize.json", "how the smallest program was found, and what fresh processes said of it"),
-    ("command.txt", "the command line that was captured"),
-    ("verdict.json", "kind, phase, cause, reason, evidence"),
-    ("signature.json", "the identity of the failure and how it was found"),
-    ("observation.json", "all that the rules judged"),
-    ("growth.json", "what the compile cost at each size, by phase and pass, and by which law it grows"),
-    ("run.json", "what was asked and how it ended"),
-    ("environment.json", "machine, packages, allow-listed variables, configuration"),
-    ("collect_env.txt", "PyTorch's own collect_env"),
-    ("kernels.json", "what became of each Triton kernel that was compiled alone"),
-    ("simulated.json", "where a simulation of the GPU disagrees with it"),
-    ("gpu.json", "the GPU that was simulated, for --gpu"),
+    (run_names.REPORT_FILE, "why, when and where, in pictures; opens in any browser, without a network"),
+    (run_names.REPORT_DATA_FILE, "the same as data; reprokit show prints it"),
+    (run_names.EVIDENCE_FILE, "what the kernel said of each process at the end"),
+    (run_names.REPRO_FILE, "the smallest program that was run alone and failed in the same way"),
+    (run_names.PROOF_FILE, "what fresh processes said of repro.py, and the digest of the text that they ran"),
+    (run_names.ORIGINAL_FILE, "the program that it was cut from"),
+    (run_names.CANDIDATE_FILE, "a program that may show the failure; nothing has proved it, and the issue says why"),
+    (run_names.MINIMIZE_FILE, "how the smallest program was found, and what fresh processes said of it"),
+    (run_names.COMMAND_FILE, "the command line that was captured"),
+    (run_names.VERDICT_FILE, "kind, phase, cause, reason, evidence"),
+    (run_names.SIGNATURE_FILE, "the identity of the failure and how it was found"),
+    (run_names.OBSERVATION_FILE, "all that the rules judged"),
+    (run_names.GROWTH_FILE, "what the compile cost at each size, by phase and pass, and by which law it grows"),
+    (run_names.RUN_FILE, "what was asked and how it ended"),
+    (run_names.ENVIRONMENT_FILE, "machine, packages, allow-listed variables, configuration"),
+    (run_names.COLLECT_ENV_FILE, "PyTorch's own collect_env"),
+    (run_names.KERNELS_FILE, "what became of each Triton kernel that was compiled alone"),
+    (run_names.SIMULATED_FILE, "where a simulation of the GPU disagrees with it"),
+    (run_names.GPU_FILE, "the GPU that was simulated, for --gpu"),
     ("logs/", "stdout, stderr, TORCH_LOGS, one file a process; MLIR reproducers of Triton"),
     ("stacks/", "stack dumps, one file a dump, tool and process"),
     (
@@ -77,7 +78,7 @@ ABOUT = (
     ("journal/", "what the agent saw, one JSON object a line"),
     ("eager/", "the same of the run without torch.compile"),
     ("escalate/", "logs and stacks of the shorter runs that asked what the first left open"),
-    ("samples.csv", "memory, processor time and state of each process, once a second"),
+    (run_names.SAMPLES_FILE, "memory, processor time and state of each process, once a second"),
 )
 
 
@@ -132,9 +133,9 @@ def gather_files(run_path: Path, redactor: Redactor) -> PackDraft:
                 path.suffix, redactor.text
             )
             draft.files[tar_format.canonical_header(name)] = redact(text).encode("utf-8", "replace")
-    if samples := files.read_text(run_path / "samples.csv"):
-        draft.add_text("samples.csv", redactor.text(samples))
-    for name in ("evidence.json", "kernels.json", "simulated.json"):
+    if samples := files.read_text(run_path / run_names.SAMPLES_FILE):
+        draft.add_text(run_names.SAMPLES_FILE, redactor.text(samples))
+    for name in (run_names.EVIDENCE_FILE, run_names.KERNELS_FILE, run_names.SIMULATED_FILE):
         if told := files.read_text(run_path / name):
             draft.add_text(name, redactor.json(told))
     return draft
@@ -156,7 +157,7 @@ def build_tarball(draft: PackDraft, readme: Readme, most_bytes: int = MOST_BYTES
     steps: list[Callable[[PackDraft], str]] = [
         _drop_chromium,
         _drop("trace/"),
-        _drop("samples.csv"),
+        _drop(run_names.SAMPLES_FILE),
         _shorten("journal/"),
         _shorten("logs/"),
         _keep_last_graphs,
@@ -199,8 +200,8 @@ def _tar(draft: PackDraft, readme: Readme) -> bytes:
         "redacted": draft.hidden,
         "files": {n: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in sorted(everything.items())},
     }
-    everything["manifest.json"] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
-    names = sorted(everything, key=lambda n: (n not in ("manifest.json", "README.md", "issue.md"), n))
+    everything[run_names.MANIFEST_FILE] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
+    names = sorted(everything, key=lambda n: (n not in (run_names.MANIFEST_FILE, "README.md", run_names.ISSUE_FILE), n))
     return tar_format.build_tar((name, everything[name]) for name in names)
 
 

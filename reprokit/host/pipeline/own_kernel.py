@@ -8,13 +8,13 @@ from pathlib import Path
 from reprokit.core.judge.stacks.phases import TRITON_STAGES
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import Process
 from reprokit.core.shared.source import triton_programs as programs
 from reprokit.host.experiments.kernel_checks import write_reproducer
 from reprokit.host.minimize import program_source
 from reprokit.host.request.run_request import Request
 from reprokit.host.run.observation_reader import Journals
-from reprokit.host.run.run_directory import KERNELS
 from reprokit.host.system import files
 
 
@@ -30,7 +30,7 @@ def isolate_own_kernel(request: Request, seen: Observation, journals: Journals, 
     if not programs.is_program(text):
         return seen
     name = f"{Path(request.target.command[-1]).stem[:80]}.py"
-    (run_path / KERNELS).mkdir(exist_ok=True)
-    files.write_whole(run_path / KERNELS / name, text)
+    (run_path / run_names.KERNELS_FOLDER).mkdir(exist_ok=True)
+    files.write_whole(run_path / run_names.KERNELS_FOLDER / name, text)
     write_reproducer(run_path, text, journals.last(Process).executable or request.python)
     return dataclasses.replace(seen, kernel=name, kernels=1)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import Process, TransformersModel, Weights
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.environment import machine_facts
@@ -158,7 +159,7 @@ COMPARE = Step(
 )  # fmt: skip
 COMPILE_KERNELS = Step(
     "kernels", run_steps.compile_kernels,
-    lambda s: run_steps.may_hide_more(s) and s.request.gpu is not None and s.request.kernels != "none", "kernels.json",
+    lambda s: run_steps.may_hide_more(s) and s.request.gpu is not None and s.request.kernels != "none", run_names.KERNELS_FILE,
     may=_may_run,
 )  # fmt: skip
 ISOLATE_KERNEL = Step(

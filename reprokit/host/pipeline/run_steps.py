@@ -8,6 +8,7 @@ from pathlib import Path
 
 from reprokit.core.judge import machine_limits
 from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import TargetRefused
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.experiments import compare_simulated, eager_vs_compiled, follow_up, kernel_checks
@@ -69,9 +70,9 @@ def refuse_bad_target(journals: observation_reader.Journals, run_path: Path) -> 
     if message := told.message:
         if told.has_run is False:
             raise run_directory.NothingRan(message)
-        raise BadInput(f"{message} (all of its output: {run_path / 'logs' / 'stderr.txt'})")
+        raise BadInput(f"{message} (all of its output: {run_path / run_names.LOGS_FOLDER / run_names.STDERR_FILE})")
     if not journals.by_pid:
-        said = files.read_tail(run_path / "logs" / "stderr.txt", 4_000).strip().splitlines()
+        said = files.read_tail(run_path / run_names.LOGS_FOLDER / run_names.STDERR_FILE, 4_000).strip().splitlines()
         spec = restore_run.read_run(run_path)
         if (
             spec.get("target", {}).get("kind") != "command"

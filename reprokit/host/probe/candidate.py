@@ -17,6 +17,7 @@ from reprokit.core.records import stalls
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.reduce import sized_program
+from reprokit.core.shared.contract import run_names
 from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import Target
 from reprokit.host.run import observation_reader, run_outcome
@@ -166,7 +167,7 @@ def _weigh(seen: Observation, wanted: Signature) -> tuple[str, Verdict, Signatur
 
 def in_role(role: str, run_path: Path) -> dict[str, str]:
     """Environment variables that make a program write down its results below ``run_path``."""
-    return {"REPROKIT_RESULTS": role, "REPROKIT_RESULTS_DIR": str(run_path / RESULTS)}
+    return {run_names.RESULTS_VARIABLE: role, run_names.RESULTS_DIR_VARIABLE: str(run_path / RESULTS)}
 
 
 def overrides_for(role: str, limits: ProbeLimits) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import psutil
 
 from reprokit.core.records.process_state import Evidence
 from reprokit.core.shared import cuts
+from reprokit.core.shared.contract import run_names
 from reprokit.host.probe.candidate import RESULTS, ProbeLimits
 from reprokit.host.request import run_request
 from reprokit.host.run import launch, run_directory
@@ -79,7 +80,7 @@ class ProbeServer:
         In a ``role`` it leaves its results in the folder ``RESULTS`` of the server's, for the next role to compare.
         """
         folder = self._make_folder()
-        file = files.write_whole(folder / "repro.py", text)
+        file = files.write_whole(folder / run_names.REPRO_FILE, text)
         asked = {"file": str(file), "target": None, "is_eager": is_eager, "overrides": dict(overrides or {})}
         return self._asked({**asked, "role": role}, folder, limits), folder
 
@@ -107,7 +108,7 @@ class ProbeServer:
         return folder
 
     def _asked(self, what: dict[str, Any], folder: Path, limits: ProbeLimits) -> RunOutcome:
-        compiler_cache.link_cache(self._cache, folder / "cache")
+        compiler_cache.link_cache(self._cache, folder / run_names.CACHE_FOLDER)
         memory = int(psutil.virtual_memory().available * MEMORY_SHARE)
         asked = {
             "id": self._number, "folder": str(folder), "stop": limits.stop,
@@ -117,7 +118,7 @@ class ProbeServer:
         try:
             return self._one({**what, **asked}, folder, limits)
         finally:
-            deletion.delete(folder / "cache", inside=self.folder)
+            deletion.delete(folder / run_names.CACHE_FOLDER, inside=self.folder)
             compiler_cache.fix_headers()
 
     def close(self) -> None:
@@ -145,7 +146,7 @@ class ProbeServer:
             self._stack.callback(guardian.dismiss)
         agent = self._stack.enter_context(launch.agent_folder(self.folder))
         environ = launch.users_environment()
-        environ.update(PYTHONPATH=launch.python_path(agent), **{process_tree.RUN_ID: self._run_id})
+        environ.update(PYTHONPATH=launch.python_path(agent), **{run_names.RUN_ID_VARIABLE: self._run_id})
         environ.update(REPROKIT_WATCHDOG_PID=str(os.getpid()), **launch.simulation_variables(self._gpu))
         environ.pop("TORCH_TRACE", None)
         environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's would be threads of the server; its children get the user's own

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from reprokit.core.records.finding import Signature
 from reprokit.core.shared import without_compile
+from reprokit.core.shared.contract import run_names
 from reprokit.host.probe.candidate import (
     RESULTS,
     CandidateResult,
@@ -58,7 +59,9 @@ def run_cold(
 
 
 def _variables(role: str, folder: Path, limits: ProbeLimits) -> dict[str, str]:
-    return {**in_role(role, folder), "REPROKIT_OVERRIDES": json.dumps(overrides_for(role, limits))} if role else {}
+    return (
+        {**in_role(role, folder), run_names.OVERRIDES_VARIABLE: json.dumps(overrides_for(role, limits))} if role else {}
+    )
 
 
 def _one(
@@ -67,19 +70,22 @@ def _one(
 ) -> CandidateResult:  # fmt: skip
     run_directory.make_folders(folder)
     place = None if file else folder  # what stands alone reads nothing that lies about
-    file = file or files.write_whole(folder / "repro.py", text)
+    file = file or files.write_whole(folder / run_names.REPRO_FILE, text)
     request = request_for(file, python, limits)
-    own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TRITON_CACHE_DIR": str(folder / "cache" / "triton")}
+    own = {
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / run_names.CACHE_FOLDER),
+        "TRITON_CACHE_DIR": str(folder / run_names.CACHE_FOLDER / "triton"),
+    }
     own |= {**launch.simulation_variables(limits.gpu), **variables}
     request = dataclasses.replace(request, stall_s=max(request.stall_s, LEAST_STALL_S), cwd=place, variables=own)
     if is_eager:
         command = Target("command", command=(python, "-c", without_compile.PRELUDE, str(file)))
         request = dataclasses.replace(request, target=command, variables={**own, **without_compile.VARIABLES})
     try:
-        compiler_cache.copy_cache(compiler_cache.kept_cache(python), folder / "cache")
+        compiler_cache.copy_cache(compiler_cache.kept_cache(python), folder / run_names.CACHE_FOLDER)
         outcome = supervise.run_target_once(request, folder)
     finally:
-        deletion.delete(folder / "cache", inside=folder)
+        deletion.delete(folder / run_names.CACHE_FOLDER, inside=folder)
     if outcome.is_interrupted:
         raise KeyboardInterrupt
     return judge_candidate(request, outcome, folder, wanted, bool(limits.sizes))

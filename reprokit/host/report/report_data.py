@@ -18,6 +18,7 @@ from reprokit.core.judge.stacks.recent_dumps import only_recent, stack_place, th
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared import cuts
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import SCHEMA
 from reprokit.host.report import flamegraph, timeline
 from reprokit.host.run.observation_reader import Journals
@@ -36,7 +37,7 @@ def make_report_data(
     """Gather the model; nothing in it is redacted yet."""
     began, ended = _times(journals, seen)
     names = {pid: f"rank {rank}" for rank, pid in seen.ranks.items()}
-    samples = files.read_text(run_path / "samples.csv")
+    samples = files.read_text(run_path / run_names.SAMPLES_FILE)
     return {
         "schema": SCHEMA,
         "title": signature.title,

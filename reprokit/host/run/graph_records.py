@@ -8,6 +8,7 @@ from pathlib import Path
 from reprokit.core.records import rank_graphs
 from reprokit.core.records.rank_graphs import CollectiveCall, GraphRecord
 from reprokit.core.shared import cuts
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import Graph, GraphDone
 from reprokit.host.system import files
 
@@ -29,7 +30,11 @@ def describe_difference(graphs: list[GraphRecord], run_path: Path) -> str:
     odd, usual = pair
     told = f"rank {odd.rank} compiled another graph {odd.cid} than rank {usual.rank}: {odd.nodes} nodes against {usual.nodes}"
     numbers = [next((h.number for h in graphs if h.digest == g.digest and h.number >= 0), -1) for g in pair]
-    texts = [files.read_text(run_path / "graphs" / f"{n:04d}" / "graph.py") for n in numbers if n >= 0]
+    texts = [
+        files.read_text(run_path / run_names.GRAPHS_FOLDER / f"{n:04d}" / run_names.GRAPH_FILE)
+        for n in numbers
+        if n >= 0
+    ]
     rows = [[r.split(";")[0].strip() for r in t.splitlines()[1:] if " = " in r] for t in texts]
     for one, two in zip(*rows, strict=False) if len(rows) == 2 else ():
         if one != two:

@@ -12,13 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.core.records.observation import Missing
+from reprokit.core.shared.contract import run_names
 from reprokit.host.request.run_request import Request, factory_spec, has_simulated_ranks
-from reprokit.host.system import compiler_cache, deletion, files, process_tree
-
-OURS = (
-    "REPROKIT_RUN_", "REPROKIT_WATCHDOG_", "REPROKIT_LOGS", "REPROKIT_RESULTS", "REPROKIT_OVERRIDES",
-)  # fmt: skip
-"""How the variables begin that reach the target's environment from here; others of that prefix are somebody else's."""
+from reprokit.host.system import compiler_cache, deletion, files
 
 
 @contextlib.contextmanager
@@ -33,7 +29,7 @@ def agent_folder(place: Path | None = None) -> Iterator[Path]:
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="reprokit-", ignore_cleanup_errors=True))
             )
         else:
-            folder = place / "agent"
+            folder = place / run_names.AGENT_FOLDER
             stack.callback(deletion.delete, folder, inside=place)
         package = folder / "_reprokit"
         deletion.delete(package, inside=folder)  # left by a reprokit that was killed
@@ -58,7 +54,7 @@ def copied_files(source: Path) -> list[Path]:
 
 def users_environment() -> dict[str, str]:
     """Our environment without what reprokit tells its own processes."""
-    return {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+    return {k: v for k, v in os.environ.items() if not k.startswith(run_names.OUR_VARIABLES)}
 
 
 def python_path(agent: Path) -> str:
@@ -70,8 +66,10 @@ def target_command(request: Request, run_path: Path) -> list[str]:
     """The command line: the user's own, or the agent with a spec of the factory target."""
     if request.target.kind == "command":
         return list(request.target.command)
-    files.write_json(run_path / "spec.json", {**factory_spec(request), "every_rank": has_simulated_ranks(request)})
-    agent = ["-m", "_reprokit.agent", "run", str(run_path / "spec.json")]
+    files.write_json(
+        run_path / run_names.SPEC_FILE, {**factory_spec(request), "every_rank": has_simulated_ranks(request)}
+    )
+    agent = ["-m", "_reprokit.agent", "run", str(run_path / run_names.SPEC_FILE)]
     if request.tensor_parallel and not has_simulated_ranks(request):
         count = str(request.tensor_parallel)
         return [request.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", count, *agent]
@@ -85,19 +83,19 @@ def target_environment(
     missing: list[Missing] = []
     environ = dict(os.environ)
     environ["PYTHONPATH"] = python_path(agent)
-    environ["REPROKIT_RUN_DIR"] = str(run_path)
-    environ["REPROKIT_WATCHDOG_PID"] = str(os.getpid())
-    environ[process_tree.RUN_ID] = run_id
-    environ["REPROKIT_LOGS"] = ",".join(request.logs)
+    environ[run_names.RUN_DIR_VARIABLE] = str(run_path)
+    environ[run_names.WATCHDOG_VARIABLE] = str(os.getpid())
+    environ[run_names.RUN_ID_VARIABLE] = run_id
+    environ[run_names.LOGS_VARIABLE] = ",".join(request.logs)
     environ.setdefault("PYTHONUNBUFFERED", "1")  # output that a crash would lose is evidence
     # A warm cache hides the compile that fails, and a killed compile poisons the cache it wrote to.
-    environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(run_path / "cache"))
+    environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(run_path / run_names.CACHE_FOLDER))
     if not request.has_trace:
         missing.append(Missing("TORCH_TRACE", "left out by --no-trace"))
     elif environ.get("TORCH_TRACE"):
         missing.append(Missing("TORCH_TRACE", f"the target's environment already sends it to {environ['TORCH_TRACE']}"))
     else:
-        environ["TORCH_TRACE"] = str(run_path / "trace")
+        environ["TORCH_TRACE"] = str(run_path / run_names.TRACE_FOLDER)
     if not request.compile_it:
         environ.pop("TORCH_TRACE", None)
     environ.update(simulation_variables(request.gpu))
@@ -113,4 +111,4 @@ def simulation_variables(gpu: Mapping[str, Any] | None) -> dict[str, str]:
     """The environment variable that has a process, and those it starts, compile for a GPU that is not there."""
     if gpu is None:
         return {}
-    return {"REPROKIT_RUN_GPU": json.dumps({"gpu": dict(gpu), "cache": str(compiler_cache.guard_folder())})}
+    return {run_names.GPU_VARIABLE: json.dumps({"gpu": dict(gpu), "cache": str(compiler_cache.guard_folder())})}

@@ -15,6 +15,7 @@ from reprokit.core.records import compiler_warnings, cudagraph_skips, recompiles
 from reprokit.core.records.dumps import Fault, Frame, Link, Raised
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared import cuts, result_comparison
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.event_reader import SomeEvent
 from reprokit.core.shared.contract.events import (
     AgentProblem,
@@ -53,7 +54,7 @@ STDERR_TAIL_BYTES = 64_000
 BEFORE_TAIL_BYTES = 64_000
 """Bytes before the tail that are also read and redacted, so that a secret that begins there is hidden."""
 MOST_JOURNAL_BYTES = 256 << 20
-GROWTH = "growth.json"
+GROWTH = run_names.GROWTH_FILE
 """In the run directory of the largest of several sizes: what they cost, and by which law."""
 
 
@@ -100,13 +101,13 @@ def read_journals(run_path: Path) -> Journals:
     """Read every ``journal/<pid>.jsonl``, cut at any byte or not."""
     by_pid: dict[int, list[Event]] = {}
     bad = 0
-    for path in sorted((run_path / "journal").glob("*.jsonl")):
+    for path in sorted((run_path / run_names.JOURNAL_FOLDER).glob("*.jsonl")):
         with contextlib.suppress(OSError, ValueError), files.open_plain(path) as file:
             events, wrong = decode_events(files.read_most(file, MOST_JOURNAL_BYTES))
             by_pid[int(path.stem)] = private_names.events_text(events)
             bad += wrong
     now = {}
-    for path in (run_path / "journal").glob("*.now"):
+    for path in (run_path / run_names.JOURNAL_FOLDER).glob("*.now"):
         with contextlib.suppress(OSError, ValueError), files.open_plain(path) as file:
             now[int(path.stem)] = decode_now(file.read(NOW_BYTES))
     return Journals(by_pid, bad, now)
@@ -117,7 +118,7 @@ def read_observation_of(request: Request, outcome: RunOutcome, run_path: Path, j
     if outcome.is_timed_out or outcome.is_interrupted:
         journals = journals.until(outcome.ended)  # what it did when it was asked to end is no evidence
     read_bytes = STDERR_TAIL_BYTES + BEFORE_TAIL_BYTES
-    stderr = run_path / "logs" / "stderr.txt"
+    stderr = run_path / run_names.LOGS_FOLDER / run_names.STDERR_FILE
     end = files.read_tail(stderr, read_bytes)
     gone = stderr.stat().st_size - read_bytes if end else 0
     stderr_tail = private_names.redacted_tail(end, STDERR_TAIL_BYTES, max(0, gone))
@@ -217,7 +218,7 @@ def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Mis
     dropped = sum(e.dropped for events in journals.by_pid.values() for e in events)
     if dropped:
         found.append(Missing("journal", f"{dropped} events could not be written (disk full?)"))
-    if text := files.read_text(run_path / "agent-problems.txt").strip():
+    if text := files.read_text(run_path / run_names.AGENT_PROBLEMS_FILE).strip():
         found.append(Missing("instrumentation", cuts.cut_head(text, 500)))
     if not journals.by_pid:
         why = "no process imported torch with the instrumentation on its path"
@@ -266,7 +267,7 @@ def _raised(event: ExceptionRaised | CompileFailed) -> Raised:
 
 def _faults(run_path: Path, stderr_tail: str) -> list[Fault]:
     found = []
-    for path in sorted((run_path / "stacks").glob("faulthandler-*.txt")):
+    for path in sorted((run_path / run_names.STACKS_FOLDER).glob("faulthandler-*.txt")):
         pid = path.stem.removeprefix("faulthandler-")
         fault = fr.parse_fatal(files.read_text(path), int(pid) if pid.isascii() and pid.isdigit() else 0)
         if fault:

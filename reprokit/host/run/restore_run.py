@@ -10,7 +10,7 @@ from typing import Any
 from reprokit.core.records.observation import Missing
 from reprokit.core.records.process_state import evidence_from_json
 from reprokit.core.records.stalls import Stall
-from reprokit.core.shared.contract import serialize
+from reprokit.core.shared.contract import run_names, serialize
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.request import run_request
 from reprokit.host.request.run_request import Request
@@ -22,7 +22,7 @@ from reprokit.host.watch.hang_evidence import EVIDENCE, HangStacks
 
 def read_run(run_path: Path) -> dict[str, Any]:
     """Read ``run.json`` back; empty when it is missing or broken."""
-    return files.read_object(run_path / "run.json")
+    return files.read_object(run_path / run_names.RUN_FILE)
 
 
 def restore_run(run_path: Path) -> tuple[Request, RunOutcome]:
@@ -35,7 +35,7 @@ def restore_run(run_path: Path) -> tuple[Request, RunOutcome]:
         raise BadInput(f"{run_path} is no run directory: it has no run.json that says what was run")
     request = run_request.request_from_json(told)
     was_cut = "ended" not in told
-    times = [p.lstat().st_mtime for p in (run_path / "journal").glob("*")] or [run_path.stat().st_mtime]
+    times = [p.lstat().st_mtime for p in (run_path / run_names.JOURNAL_FOLDER).glob("*")] or [run_path.stat().st_mtime]
     began = told["started"] if isinstance(told.get("started"), (int, float)) else min(times)
     end = told.get("end") if was_cut else ""
     blank = RunOutcome(

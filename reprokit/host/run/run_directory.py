@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.system import deletion
 
@@ -76,7 +77,7 @@ def create_run(output: Path | None, label: str) -> RunDir:
 
 def reopen_run(path: Path) -> RunDir:
     """Hold a run directory that an earlier capture left; raises BadInput for anything else."""
-    if not (path / "run.json").is_file():
+    if not (path / run_names.RUN_FILE).is_file():
         raise BadInput(f"{path} is no run directory: it has no run.json; name a run-NNN that reprokit capture made")
     path = path.resolve()
     try:
@@ -130,7 +131,3 @@ def _next_run(place: Path) -> Path:
             return path
         except FileExistsError:
             number += 1
-
-
-KERNELS = "kernels"
-"""Folder of a run directory with Triton kernels as programs."""

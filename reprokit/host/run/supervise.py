@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from reprokit.core.records import stalls
 from reprokit.core.records.observation import Missing
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.request import run_request
 from reprokit.host.request.run_request import Request
@@ -48,17 +49,17 @@ def run_target_once(
     with contextlib.ExitStack() as last, contextlib.ExitStack() as stack:
         argv = launch.target_command(request, run_path)
         asked = {**run_request.request_to_json(request), "argv": argv, "started": time.time(), "run_id": run_id}
-        files.write_json(run_path / "run.json", asked)  # first of all: with it, a run directory can be packed
+        files.write_json(run_path / run_names.RUN_FILE, asked)  # first of all: with it, a run directory can be packed
         agent = stack.enter_context(launch.agent_folder(run_path))
         environ, missing = launch.target_environment(request, run_path, agent, run_id)
         # The compiler's private cache can be hundreds of megabytes and proves nothing that the trace does not.
-        stack.callback(deletion.delete, run_path / "cache", inside=run_path)
+        stack.callback(deletion.delete, run_path / run_names.CACHE_FOLDER, inside=run_path)
 
         def start() -> guardian_client.GuardedProcess:
             is_command = request.target.kind == "command"
             child = guardian_client.start_guarded(
                 argv, environ, request.cwd, run_id, None if is_command else subprocess.DEVNULL,
-                (agent, run_path / "cache"), takes_inherited=is_command,
+                (agent, run_path / run_names.CACHE_FOLDER), takes_inherited=is_command,
             )  # fmt: skip
             last.callback(child.dismiss)  # it deletes the folders if reprokit is killed before it deletes them
             return child
@@ -68,7 +69,7 @@ def run_target_once(
     ending["seconds_to_stacks"] = outcome.stacks.seconds_to_stacks
     ending["seconds_to_verdict"] = outcome.stacks.seconds
     with contextlib.suppress(OSError):
-        files.write_json(run_path / "run.json", {**asked, **ending})
+        files.write_json(run_path / run_names.RUN_FILE, {**asked, **ending})
     return outcome
 
 
@@ -87,7 +88,7 @@ def _execute(
     child = start()
     try:
         _tell(run_path, main_pid=child.pid, started=started)
-        pumps = output.pump_streams(child.streams, run_path / "logs", echo)
+        pumps = output.pump_streams(child.streams, run_path / run_names.LOGS_FOLDER, echo)
         limit = request.quiet_limit_s
         lookout = Watchdog(
             run_path, child.pid, limit, request.line_repeats, lambda: max(pump.last_output for pump in pumps),
@@ -203,7 +204,7 @@ def _is_to_end(request: Request, lookout: Watchdog, run_path: Path, say: Say) ->
 def _tell(run_path: Path, **facts: Any) -> None:
     """Add to ``run.json`` what is known so far; a full disk must not end the watching."""
     with contextlib.suppress(OSError):
-        files.write_json(run_path / "run.json", {**read_run(run_path), **facts})
+        files.write_json(run_path / run_names.RUN_FILE, {**read_run(run_path), **facts})
 
 
 def _own_cpu_s() -> float:

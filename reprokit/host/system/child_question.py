@@ -10,7 +10,8 @@ import uuid
 from pathlib import Path
 
 from reprokit.core.shared import cuts
-from reprokit.host.system import guardian_client, process_tree
+from reprokit.core.shared.contract import run_names
+from reprokit.host.system import guardian_client
 
 
 class NoAnswer(Exception):
@@ -24,11 +25,13 @@ def ask_child(
     command: list[str], timeout_s: float, more: dict[str, str] | None = None, folders: tuple[Path, ...] = ()
 ) -> str:
     """The stdout of ``command``; a deadline ends its process group. If reprokit is killed, ``folders`` are deleted."""
-    environ = {k: v for k, v in os.environ.items() if k not in ("REPROKIT_RUN_DIR", "TORCH_TRACE", "TORCH_LOGS")}
+    environ = {
+        k: v for k, v in os.environ.items() if k not in (run_names.RUN_DIR_VARIABLE, "TORCH_TRACE", "TORCH_LOGS")
+    }
     run_id = uuid.uuid4().hex
     guardian = guardian_client.watch_run_id(run_id, folders)
     try:
-        return _answer_of(command, timeout_s, {**environ, **(more or {}), process_tree.RUN_ID: run_id})
+        return _answer_of(command, timeout_s, {**environ, **(more or {}), run_names.RUN_ID_VARIABLE: run_id})
     finally:
         if guardian is not None:
             guardian.dismiss()

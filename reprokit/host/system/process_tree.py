@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import psutil
 
+from reprokit.core.shared.contract import run_names
 from reprokit.host.system import guardian
 
-RUN_ID = "REPROKIT_RUN_ID"
 KILL_PATIENCE_S = 5.0
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 MOST_THREADS = 500
@@ -35,7 +35,7 @@ def marked_processes(run_id: str) -> list[psutil.Process]:
     The caller may kill them, so a text that is not a complete run id raises ValueError.
     """
     guardian.check_processes(run_id)
-    mark = f"{RUN_ID}={run_id}".encode()
+    mark = f"{run_names.RUN_ID_VARIABLE}={run_id}".encode()
     found = []
     for pid in psutil.pids():
         with contextlib.suppress(OSError, psutil.Error):

@@ -21,6 +21,7 @@ from reprokit.core.records.dumps import Dump
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import Evidence
 from reprokit.core.shared import cuts
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.system import files, process_tree
 from reprokit.host.watch import blocked_on, stacks
@@ -32,7 +33,7 @@ ROUNDS = 3
 GAP_S = 0.7
 LAST_GAP_S = 0.1
 """Between signals whose stacks only confirm what was seen from outside."""
-EVIDENCE = "evidence.json"
+EVIDENCE = run_names.EVIDENCE_FILE
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import IO
 import psutil
 
 from reprokit.core.records.process_state import BUSY_SHARE
+from reprokit.core.shared.contract import run_names
 from reprokit.host.system import process_tree
 from reprokit.host.watch import blocked_on
 from reprokit.host.watch.nvml import GpuFeed
@@ -65,7 +66,7 @@ class Sampler:
         self._before: dict[int, _Row] = {}
         self._began, self._next_row, self._gone_cpu_s = time.monotonic(), 0.0, 0.0
         self._gone: dict[int, float] = {}
-        self._journals = path.parent / "journal"
+        self._journals = path.parent / run_names.JOURNAL_FOLDER
         self._shares: dict[int, float] = {}
         self._io = self._io_before = 0
         self._file: IO[str] | None = None

@@ -26,6 +26,7 @@ from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.records.dumps import Dump, ThreadStack
 from reprokit.core.records.process_state import PYTHON
 from reprokit.core.shared import cuts
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.journal_format import STACKS_SIGNAL
 from reprokit.host.system import deletion, files
 from reprokit.host.watch import blocked_on
@@ -50,7 +51,7 @@ class StackDumper:
     """Takes numbered rounds of dumps into ``stacks/<n>-<tool>-<pid>.json|txt``."""
 
     def __init__(self, run_path: Path) -> None:
-        self._folder = run_path / "stacks"
+        self._folder = run_path / run_names.STACKS_FOLDER
         self._tool = run_py_spy()
         self._pool = ThreadPoolExecutor(max_workers=8)
         self.number = 0
@@ -169,7 +170,7 @@ def _above_python(frames: list[dict[str, Any]]) -> tuple[str, ...]:
 def read_dumps(run_path: Path, most_rounds: int = MOST_LOOKS_KEPT) -> list[Dump]:
     """The dumps that a run left on disk, of its last ``most_rounds`` rounds."""
     named = []
-    for path in (run_path / "stacks").glob("[0-9]*-*-*"):
+    for path in (run_path / run_names.STACKS_FOLDER).glob("[0-9]*-*-*"):
         if (words := _NAME.fullmatch(path.stem)) is not None:
             named.append((int(words["number"]), words["tool"], int(words["pid"]), path))
     rounds = sorted({number for number, *_ in named})[-most_rounds:]

@@ -22,6 +22,7 @@ from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import BUSY_SHARE, Evidence
 from reprokit.core.records.stalls import INSIDE, OUTSIDE, Stall
 from reprokit.core.shared import cuts
+from reprokit.core.shared.contract import run_names
 from reprokit.host.watch.hang_evidence import ROUNDS, Gatherer, HangStacks
 from reprokit.host.watch.journal_tail import JournalFollower
 from reprokit.host.watch.sampler import Sampler
@@ -59,8 +60,8 @@ class Watchdog:
         self._run_path, self._root, self._limit = run_path, root_pid, limit_s
         self._last_output, self._heard = last_output, 0.0
         self._look_every, self._sampled = look_every_s, 0.0
-        self.watch = Sampler(run_path / "samples.csv", root_pid)
-        self.follower = JournalFollower(run_path / "journal", line_repeats)
+        self.watch = Sampler(run_path / run_names.SAMPLES_FILE, root_pid)
+        self.follower = JournalFollower(run_path / run_names.JOURNAL_FOLDER, line_repeats)
         self._gatherer = Gatherer(run_path, root_pid, self.follower, self.watch)
         self._dumper = self._gatherer.dumper
         self._look: list[Dump] = []
