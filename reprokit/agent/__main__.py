@@ -11,6 +11,8 @@ import traceback
 from typing import Any
 
 from ..core.shared.contract import events
+from ..core.shared.contract.run_spec import RunSpec
+from ..core.shared.contract.serialize import from_json
 
 
 def main(argv: list[str]) -> int:
@@ -38,7 +40,7 @@ def main(argv: list[str]) -> int:
     if argv[0] in ("kernels", "launches"):
         return write_kernels(argv[1], argv[0] == "launches")
     with open(argv[1]) as file:
-        return run_factory(json.load(file))
+        return run_factory(from_json(RunSpec, json.load(file)))
 
 
 def inventory_gpus() -> list[dict[str, Any]]:
@@ -74,13 +76,13 @@ def write_kernels(path: str, runs_it: bool) -> int:
     return 0
 
 
-def run_factory(spec: dict[str, Any]) -> int:
+def run_factory(spec: RunSpec) -> int:
     """Run a factory target; gives its exit status."""
     from ..core.shared.errors import BadTarget, NoSuchTarget
     from . import run_target
     from .record import exceptions, journal
 
-    if spec["kind"] != "module" and sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
+    if spec.kind != "module" and sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
         del sys.path[0]  # -m put the working directory there; a folder torch/ in it must not shadow torch
     try:
         run_target.run_spec(spec)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import importlib
 import inspect
@@ -12,6 +13,7 @@ from typing import Any
 
 from ..core.shared import cuts, zoo
 from ..core.shared.contract import events
+from ..core.shared.contract.run_spec import RunSpec
 from ..core.shared.errors import BadTarget
 from . import simulate
 from .record import journal
@@ -26,33 +28,33 @@ FREE_SHARE = 0.8
 """Real weights are taken when they need less than this share of the free memory."""
 
 
-def run_spec(spec: dict[str, Any]) -> None:
-    """Run ``spec`` (the host's spec.json); raises BadTarget for what the user must mend."""
+def run_spec(spec: RunSpec) -> None:
+    """Run ``spec`` (the host's spec.json); raises BadTarget for what the user must change."""
     with _stage("import"):
         torch = _import_torch()
-        library = configuration.load_transformers() if spec["kind"] == "hf" else None
+        library = configuration.load_transformers() if spec.kind == "hf" else None
         gc.freeze()  # nothing here is the target's, and looking through it, at the end above all, costs a second
     if simulate.problem:
         raise BadTarget(simulate.problem)
-    if not spec["every_rank"] or tensor_parallel.is_real():
+    if not spec.every_rank or tensor_parallel.is_real():
         return _run(torch, library, spec)
-    with tensor_parallel.ranks(spec["tensor_parallel"]) as rank:
-        traced = {**spec["compile"], "backend": tensor_parallel.trace_only}
-        _run(torch, library, spec if rank == 0 else {**spec, "compile": traced})
+    with tensor_parallel.ranks(spec.tensor_parallel) as rank:
+        traced = {**spec.compile, "backend": tensor_parallel.trace_only}
+        _run(torch, library, spec if rank == 0 else dataclasses.replace(spec, compile=traced))
 
 
-def _run(torch: Any, library: Any, spec: dict[str, Any]) -> None:
-    count = spec["tensor_parallel"]
-    wanted = spec["device"] or ("cuda" if spec["gpu"] else None)
+def _run(torch: Any, library: Any, spec: RunSpec) -> None:
+    count = spec.tensor_parallel
+    wanted = spec.device or ("cuda" if spec.gpu else None)
     device = _device(torch, tensor_parallel.device_of(torch, wanted, count) if count else wanted)
-    plan = build_model.plan_model(library, spec["place"], spec["name"], _given(spec)) if library else None
+    plan = build_model.plan_model(library, spec.place, spec.name, spec.given) if library else None
     is_fake = _is_fake(torch, spec, device, plan)
     torch.manual_seed(0)
     with contextlib.ExitStack() as stack:
         mesh = tensor_parallel.join_group(torch, device or "cpu", count) if count else None
         if is_fake:
             result_recorder.discard_results()
-        if is_fake and not spec["gpu"]:  # which is simulated in fake tensors already
+        if is_fake and not spec.gpu:  # which is simulated in fake tensors already
             from torch._subclasses.fake_tensor import FakeTensorMode
 
             from .simulate import codegen_only
@@ -63,22 +65,22 @@ def _run(torch: Any, library: Any, spec: dict[str, Any]) -> None:
             try:
                 target = build_target(torch, spec, device, plan)
             except BadTarget as bad:
-                if not spec["gpu"]:
+                if not spec.gpu:
                     raise
                 if bad.__cause__ is not None and refuse_driver.is_gap(bad.__cause__):
                     raise bad.__cause__ from None
                 raise BadTarget(f"{bad}; {_NO_VALUES}") from bad.__cause__
             if mesh is not None:
                 tensor_parallel.split_model(torch, target.model, mesh)
-        _describe(torch, target, bool(spec["train"] or target.train))
-        compiled = _compile(torch, target, spec) if spec["compile_it"] or result_recorder.ROLE else target.model
-        is_train = bool(spec["train"] or target.train)
+        _describe(torch, target, bool(spec.train or target.train))
+        compiled = _compile(torch, target, spec) if spec.is_compiled or result_recorder.ROLE else target.model
+        is_train = bool(spec.train or target.train)
         # only --train demands gradients: a factory's ``train`` is a mode, and an eager run only shows whether it fails
-        must_train = bool(spec["train"]) and (spec["compile_it"] or bool(result_recorder.ROLE))
+        must_train = spec.train and (spec.is_compiled or bool(result_recorder.ROLE))
         if hasattr(target.model, "train"):
             target.model.train(is_train)
         for number, (args, kwargs) in enumerate(target.calls):
-            with _stage(f"call-{number}" if spec["compile_it"] else f"eager-{number}"):
+            with _stage(f"call-{number}" if spec.is_compiled else f"eager-{number}"):
                 try:
                     _call(torch, compiled, args, kwargs, is_train, must_train)
                 except Exception as error:
@@ -87,9 +89,9 @@ def _run(torch: Any, library: Any, spec: dict[str, Any]) -> None:
                             f"{operator} has no fake implementation, which --gpu and --weights fake need: give it one with torch.library.register_fake"
                         ) from error
                     raise
-        if spec.get("measure_s") and not is_fake:
+        if spec.measure_s and not is_fake:
             with _stage("measure"):
-                _measure(torch, target, compiled, is_train, float(spec["measure_s"]))
+                _measure(torch, target, compiled, is_train, spec.measure_s)
         if mesh is not None and tensor_parallel.is_real():
             tensor_parallel.leave_group()
 
@@ -106,16 +108,10 @@ def _without_fake(error: BaseException | None) -> str:
     return ""
 
 
-def _given(spec: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in spec["knobs"].items() if v is not None}
-
-
-def build_target(
-    torch: Any, spec: dict[str, Any], device: str | None, plan: build_model.ModelPlan | None
-) -> BuiltTarget:
+def build_target(torch: Any, spec: RunSpec, device: str | None, plan: build_model.ModelPlan | None) -> BuiltTarget:
     """Make the model and its arguments, on ``device`` and with the knobs that were given."""
-    kind, place, name = spec["kind"], spec["place"], spec["name"]
-    knobs = _given(spec)
+    kind, place, name = spec.kind, spec.place, spec.name
+    knobs = spec.given
     default_dtype = torch.get_default_dtype()
     with contextlib.ExitStack() as stack:
         if device:
@@ -171,18 +167,18 @@ def _device(torch: Any, wanted: str | None) -> str | None:
     return wanted
 
 
-def _is_fake(torch: Any, spec: dict[str, Any], device: str | None, plan: build_model.ModelPlan | None) -> bool:
+def _is_fake(torch: Any, spec: RunSpec, device: str | None, plan: build_model.ModelPlan | None) -> bool:
     """Decide between real and fake tensors, and say so in the journal."""
-    wanted = "fake" if spec["gpu"] else spec["weights"]
+    wanted = "fake" if spec.gpu else spec.weights
     if wanted != "auto":
-        why = "the GPU is simulated" if spec["gpu"] else f"--weights {wanted}"
+        why = "the GPU is simulated" if spec.gpu else f"--weights {wanted}"
         journal.write(events.Weights(kind=wanted, why=why))
         return bool(wanted == "fake")
     if plan is not None:
-        needed = build_model.needed_bytes(torch, plan, bool(spec["train"]))
-    elif spec["kind"] == "zoo":
-        entry = zoo.ZOO[spec["name"]]
-        needed = zoo.needed_bytes(entry, {**entry.knobs, **_given(spec)}, bool(spec["train"]))
+        needed = build_model.needed_bytes(torch, plan, spec.train)
+    elif spec.kind == "zoo":
+        entry = zoo.ZOO[spec.name]
+        needed = zoo.needed_bytes(entry, {**entry.knobs, **spec.given}, spec.train)
     else:
         journal.write(events.Weights(kind="real", why="the factory decides what it allocates"))
         return False
@@ -207,8 +203,8 @@ def _describe(torch: Any, target: BuiltTarget, is_train: bool) -> None:
     )
 
 
-def _compile(torch: Any, target: BuiltTarget, spec: dict[str, Any]) -> Any:
-    options = {**target.compile, **spec["compile"]}
+def _compile(torch: Any, target: BuiltTarget, spec: RunSpec) -> Any:
+    options = {**target.compile, **spec.compile}
     try:
         return torch.compile(target.model, **options)
     except Exception as problem:

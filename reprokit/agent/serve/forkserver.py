@@ -19,6 +19,8 @@ import sys
 import time
 from typing import Any
 
+from ...core.shared.contract.probe_messages import ProbeEnded, ProbeRequest, ProbeStarted, ServerReady, ServerSpec
+from ...core.shared.contract.serialize import from_json, to_json
 from .. import simulate
 from . import probe
 
@@ -28,18 +30,18 @@ GUARDIAN_S = 3.0
 """If the host ends, its guardian ends this server and all processes below it. Compilers first delete their files."""
 
 
-def main(spec: dict[str, Any]) -> int:
-    """Warm up to ``spec["depth"]`` (``triton``, which imports no torch; ``dynamo``, ``aot``, ``inductor`` or ``build``) with the cache directory ``spec["cache"]``, then serve until stdin ends."""
+def main(spec: ServerSpec) -> int:
+    """Warm up, then serve until stdin ends."""
     out = os.dup(1)
     os.dup2(2, 1)  # what torch prints must not stand between our lines
     with contextlib.suppress(OSError, AttributeError):
         # a grandchild that leaves its process group still comes to us when its parent dies
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = spec["cache"]
-    threads = _warm_up(spec["depth"])
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = spec.cache
+    threads = _warm_up(spec.depth)
     gc.collect()
     gc.freeze()  # or each child would copy the pages of every object that it looks at
-    _say(out, ready=True, threads=_threads(), cpu_s=round(time.process_time(), 2))
+    _say(out, ServerReady(ready=True, threads=_threads(), cpu_s=round(time.process_time(), 2)))
     if _threads() != 1:
         return 1
     return _serve(out, threads)
@@ -53,19 +55,19 @@ def _serve(out: int, threads: int) -> int:
             return 0
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
-            asked = json.loads(line)
+            asked = from_json(ProbeRequest, json.loads(line))
             if not _one(out, asked, threads):
                 return 0
 
 
-def _one(out: int, asked: dict[str, Any], threads: int) -> bool:
+def _one(out: int, asked: ProbeRequest, threads: int) -> bool:
     """Fork for one probe and tell its end; False when the host is gone."""
     pid = os.fork()
     if pid == 0:
         os.setsid()
         os.close(out)
         probe.run_probe(asked, threads)
-    _say(out, id=asked["id"], pid=pid)
+    _say(out, ProbeStarted(id=asked.id, pid=pid))
     is_heard = True
     poll = select.poll()  # of a pidfd would be neater, and kernels of clusters may be older than it
     poll.register(0, select.POLLHUP)
@@ -78,14 +80,11 @@ def _one(out: int, asked: dict[str, Any], threads: int) -> bool:
         os.killpg(pid, signal.SIGKILL)
     _, status, used = os.wait4(pid, 0)
     strays = _end_strays()
-    _say(
-        out,
-        id=asked["id"],
-        status=os.waitstatus_to_exitcode(status),
-        cpu_s=round(used.ru_utime + used.ru_stime, 4),
-        peak_rss_bytes=used.ru_maxrss * 1024,
-        strays=strays,
-    )
+    ended = ProbeEnded(
+        id=asked.id, status=os.waitstatus_to_exitcode(status), cpu_s=round(used.ru_utime + used.ru_stime, 4),
+        peak_rss_bytes=used.ru_maxrss * 1024, strays=strays,
+    )  # fmt: skip
+    _say(out, ended)
     return is_heard
 
 
@@ -187,10 +186,10 @@ def _threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def _say(out: int, **values: Any) -> None:
+def _say(out: int, message: ServerReady | ProbeStarted | ProbeEnded) -> None:
     with contextlib.suppress(OSError):  # a host that is gone is noticed at stdin
-        os.write(out, json.dumps(values).encode() + b"\n")
+        os.write(out, json.dumps(to_json(message)).encode() + b"\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main(json.loads(sys.argv[1])))
+    sys.exit(main(from_json(ServerSpec, json.loads(sys.argv[1]))))

@@ -14,10 +14,11 @@ import sys
 import tempfile
 import traceback
 import types
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ...core.shared import without_compile
 from ...core.shared.contract import events, run_names
+from ...core.shared.contract.probe_messages import ProbeRequest
 from .. import import_hook, install_hooks
 from ..__main__ import run_factory
 from ..experiments import overrides, stop_after_phase
@@ -28,16 +29,12 @@ NOT_RECORDED = 0
 """Graphs of a probe are the candidate itself."""
 
 
-def run_probe(spec: dict[str, Any], threads: int) -> NoReturn:
-    """Run ``spec["file"]``, or the factory ``spec["target"]``, in this freshly forked child; end with its exit status.
-
-    ``spec`` also has ``folder`` (a run directory), ``is_eager``, ``stop`` (a phase or None), ``is_backward``,
-    ``role`` and ``results`` (what to record, and the folder for it), ``memory_bytes`` above what the server holds, and ``file_bytes``.
-    """
+def run_probe(asked: ProbeRequest, threads: int) -> NoReturn:
+    """Run the program or the factory that was asked for in this freshly forked child; end with its exit status."""
     status = 70  # of a child that could not even begin
     try:
-        _settle(spec, threads)
-        status = _run(spec)
+        _settle(asked, threads)
+        status = _run(asked)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -45,9 +42,9 @@ def run_probe(spec: dict[str, Any], threads: int) -> NoReturn:
     raise AssertionError  # not reached
 
 
-def _settle(spec: dict[str, Any], threads: int) -> None:
+def _settle(asked: ProbeRequest, threads: int) -> None:
     process_start.end_with_parent()
-    folder = spec["folder"]
+    folder = asked.folder
     streams = (
         os.open(os.devnull, os.O_RDONLY),
         _create(folder, run_names.STDOUT_FILE),
@@ -60,16 +57,16 @@ def _settle(spec: dict[str, Any], threads: int) -> None:
     sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_FSIZE, int(spec["file_bytes"]))
-    _limit(resource.RLIMIT_AS, _address_space() + int(spec["memory_bytes"]))
+    _limit(resource.RLIMIT_FSIZE, asked.file_bytes)
+    _limit(resource.RLIMIT_AS, _address_space() + asked.memory_bytes)
     os.chdir(folder)
     journal.RUN_DIR = os.environ[run_names.RUN_DIR_VARIABLE] = folder
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, run_names.CACHE_FOLDER)
     os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, run_names.CACHE_FOLDER, "triton")
     graph_recorder.MAX_GRAPHS = NOT_RECORDED
     os.environ.pop("OPENBLAS_NUM_THREADS", None)
-    if spec["openblas_threads"] is not None:
-        os.environ["OPENBLAS_NUM_THREADS"] = spec["openblas_threads"]
+    if asked.openblas_threads is not None:
+        os.environ["OPENBLAS_NUM_THREADS"] = asked.openblas_threads
     process_start.introduce_process()
     import_hook.wait_for_torch()  # for processes that the program starts, and for an Inductor that is not imported yet
     if "torch" not in sys.modules:
@@ -79,30 +76,30 @@ def _settle(spec: dict[str, Any], threads: int) -> None:
 
     # The server has one thread, or forking it would not be safe; the program has as many as in a process of its own.
     torch.set_num_threads(threads)
-    overrides.install_overrides(spec["overrides"])
+    overrides.install_overrides(asked.overrides)
     install_hooks.watch_dynamo()
     if "torch._inductor.compile_fx" in sys.modules:
         install_hooks.watch_inductor()
-    if spec["is_eager"]:
+    if asked.is_eager:
         import torch._dynamo.config
 
         torch._dynamo.config.disable = True
-        if not spec["role"]:  # the recorder of a role leaves the compiler out itself
+        if not asked.role:  # the recorder of a role leaves the compiler out itself
             exec(without_compile.PATCH, {"torch": torch})  # noqa: S102 - our own text, the same that fresh processes get
-    elif spec["stop"]:
-        stop_after_phase.stop_after(spec["stop"], spec["is_backward"], lambda: _leave(0))
-    result_recorder.install_recorder(spec["role"], spec["results"])
-    if spec["target"]:
-        os.chdir(spec["target"]["cwd"])
+    elif asked.stop:
+        stop_after_phase.stop_after(asked.stop, asked.is_backward, lambda: _leave(0))
+    result_recorder.install_recorder(asked.role, asked.results)
+    if asked.target:
+        os.chdir(asked.target.cwd)
 
 
-def _run(spec: dict[str, Any]) -> int:
+def _run(asked: ProbeRequest) -> int:
     import linecache
 
-    if spec["target"]:
-        return run_factory(spec["target"])
+    if asked.target:
+        return run_factory(asked.target)
 
-    file = spec["file"]
+    file = asked.file
     with open(file, encoding="utf-8") as opened:
         text = opened.read()
     module = types.ModuleType("__main__")

@@ -8,6 +8,7 @@ it wanted, so that a busy machine changes no answer.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import select
@@ -23,6 +24,8 @@ import psutil
 from reprokit.core.records.process_state import Evidence
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.contract.probe_messages import ProbeEnded, ProbeRequest, ProbeStarted, ServerReady, ServerSpec
+from reprokit.core.shared.contract.serialize import from_json, to_json
 from reprokit.host.probe.candidate import RESULTS, ProbeLimits
 from reprokit.host.request import run_request
 from reprokit.host.run import launch, run_directory
@@ -81,8 +84,8 @@ class ProbeServer:
         """
         folder = self._make_folder()
         file = files.write_whole(folder / run_names.REPRO_FILE, text)
-        asked = {"file": str(file), "target": None, "is_eager": is_eager, "overrides": dict(overrides or {})}
-        return self._asked({**asked, "role": role}, folder, limits), folder
+        asked = self._request(folder, limits, is_eager, role, overrides)
+        return self._asked(dataclasses.replace(asked, file=str(file)), folder, limits), folder
 
     def run_target(
         self, request: run_request.Request, limits: ProbeLimits, is_eager: bool = False, role: str = "",
@@ -90,13 +93,18 @@ class ProbeServer:
     ) -> tuple[RunOutcome, Path]:  # fmt: skip
         """Run a factory target in a forked child, with other settings than its own; else as :meth:`run`."""
         folder = self._make_folder()
-        asked = {
-            "file": "",
-            "target": run_request.factory_spec(request),
-            "is_eager": is_eager,
-            "overrides": dict(overrides or {}),
-        }
-        return self._asked({**asked, "role": role}, folder, limits), folder
+        asked = self._request(folder, limits, is_eager, role, overrides)
+        return self._asked(dataclasses.replace(asked, target=run_request.factory_spec(request)), folder, limits), folder
+
+    def _request(
+        self, folder: Path, limits: ProbeLimits, is_eager: bool, role: str, overrides: Mapping[str, Any] | None
+    ) -> ProbeRequest:
+        return ProbeRequest(
+            id=self._number, folder=str(folder), is_eager=is_eager, overrides=dict(overrides or {}), role=role,
+            results=str(self.folder / RESULTS), stop=limits.stop, is_backward=limits.is_backward,
+            memory_bytes=int(psutil.virtual_memory().available * MEMORY_SHARE), file_bytes=FILE_BYTES,
+            openblas_threads=os.environ.get("OPENBLAS_NUM_THREADS"),
+        )  # fmt: skip
 
     def _make_folder(self) -> Path:
         if self._child is None:
@@ -107,16 +115,10 @@ class ProbeServer:
         run_directory.make_folders(folder)
         return folder
 
-    def _asked(self, what: dict[str, Any], folder: Path, limits: ProbeLimits) -> RunOutcome:
+    def _asked(self, asked: ProbeRequest, folder: Path, limits: ProbeLimits) -> RunOutcome:
         compiler_cache.link_cache(self._cache, folder / run_names.CACHE_FOLDER)
-        memory = int(psutil.virtual_memory().available * MEMORY_SHARE)
-        asked = {
-            "id": self._number, "folder": str(folder), "stop": limits.stop,
-            "is_backward": limits.is_backward, "results": str(self.folder / RESULTS), "memory_bytes": memory, "file_bytes": FILE_BYTES,
-            "openblas_threads": os.environ.get("OPENBLAS_NUM_THREADS"),
-        }  # fmt: skip
         try:
-            return self._one({**what, **asked}, folder, limits)
+            return self._one(asked, folder, limits)
         finally:
             deletion.delete(folder / run_names.CACHE_FOLDER, inside=self.folder)
             compiler_cache.fix_headers()
@@ -155,26 +157,26 @@ class ProbeServer:
         compiler_cache.fix_headers()
         kept = compiler_cache.kept_cache(self._python)
         compiler_cache.copy_cache(kept, self._cache)
-        spec = json.dumps({"depth": self._depth, "cache": str(self._cache)})
+        spec = json.dumps(to_json(ServerSpec(depth=self._depth, cache=str(self._cache))))
         log = self._stack.enter_context((self.folder / "server.txt").open("wb"))
         self._child = subprocess.Popen(
             [self._python, "-m", "_reprokit.agent.serve.forkserver", spec],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environ, start_new_session=True,
         )  # fmt: skip
-        ready = self._hear(START_DEADLINE_S)
-        if not ready.get("ready") or ready.get("threads") != 1:
+        ready: ServerReady = from_json(ServerReady, self._hear(START_DEADLINE_S))
+        if not ready.ready or ready.threads != 1:
             self.close()
-            raise ServerLost(f"it could not warm up: {ready or self._last_words()}")
+            raise ServerLost(f"it could not warm up: it has {ready.threads} threads; {self._last_words()}")
         compiler_cache.keep_cache(self._cache, kept)
 
-    def _one(self, asked: dict[str, Any], folder: Path, limits: ProbeLimits) -> RunOutcome:
+    def _one(self, asked: ProbeRequest, folder: Path, limits: ProbeLimits) -> RunOutcome:
         started = time.time()
         self._send(asked)
-        pid = int(self._hear(START_DEADLINE_S, asked["id"])["pid"])
+        pid = from_json(ProbeStarted, self._hear(START_DEADLINE_S, asked.id)).pid
         clock = _Clock(pid)
         end, stacks, said = "ended", HangStacks(), {}
         try:
-            while not (said := self._heard(POLL_S, asked["id"])):
+            while not (said := self._heard(POLL_S, asked.id)):
                 interrupts.raise_if_interrupted()
                 clock.tick()
                 if clock.served_s >= limits.deadline_s:
@@ -188,21 +190,21 @@ class ProbeServer:
                     pid, process_tree.family_of(pid)
                 )  # the server reaps it, so its pid stays its own until then
         if not said:
-            said = self._hear(REAP_S, asked["id"])
-        self.cpu_s += float(said["cpu_s"])
-        self._told_s += float(said["cpu_s"])
-        status = int(said["status"])
+            said = self._hear(REAP_S, asked.id)
+        ended: ProbeEnded = from_json(ProbeEnded, said)
+        self.cpu_s += ended.cpu_s
+        self._told_s += ended.cpu_s
         return RunOutcome(
-            exit_status=status if end == "ended" else None, is_timed_out=end == "deadline", is_stalled=False,
+            exit_status=ended.status if end == "ended" else None, is_timed_out=end == "deadline", is_stalled=False,
             is_interrupted=False, quiet_s=limits.deadline_s, last_progress="", seconds=round(time.time() - started, 3),
-            cpu_s=float(said["cpu_s"]), cpu_by_pid={}, peak_rss_bytes=int(said["peak_rss_bytes"]), started=started, ended=time.time(),
+            cpu_s=ended.cpu_s, cpu_by_pid={}, peak_rss_bytes=ended.peak_rss_bytes, started=started, ended=time.time(),
             main_pid=pid, stacks=stacks, oom_evidence="", watch_cpu_s=0.0, last_output=0.0, missing=(),
         )  # fmt: skip
 
-    def _send(self, asked: dict[str, Any]) -> None:
+    def _send(self, asked: ProbeRequest) -> None:
         assert self._child is not None and self._child.stdin is not None
         try:
-            self._child.stdin.write(json.dumps(asked).encode() + b"\n")
+            self._child.stdin.write(json.dumps(to_json(asked)).encode() + b"\n")
             self._child.stdin.flush()
         except OSError as problem:
             raise self._lost() from problem

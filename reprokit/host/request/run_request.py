@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reprokit.core.shared.contract.run_spec import RunSpec
 from reprokit.core.shared.contract.serialize import from_json, hints, to_json
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.request.target import Target
@@ -108,8 +109,11 @@ def has_simulated_ranks(request: Request) -> bool:
     return bool(request.tensor_parallel) and (request.gpu is not None or request.weights == "fake")
 
 
-def factory_spec(request: Request) -> dict[str, Any]:
+def factory_spec(request: Request) -> RunSpec:
     """A factory target as the agent runs it."""
     target = request.target
-    named = {"kind": target.kind, "place": target.place, "name": target.name}
-    return {**request_to_json(request), **named, "cwd": os.getcwd(), "every_rank": False}
+    return RunSpec(
+        kind=target.kind, place=target.place, name=target.name, cwd=os.getcwd(), knobs=request.knobs, compile=request.compile,
+        train=request.train, device=request.device, weights=request.weights, gpu=request.gpu,
+        tensor_parallel=request.tensor_parallel, is_compiled=request.compile_it, measure_s=request.measure_s,
+    )  # fmt: skip

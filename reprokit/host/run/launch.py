@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from typing import Any
 
 from reprokit.core.records.observation import Missing
 from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.request.run_request import Request, factory_spec, has_simulated_ranks
 from reprokit.host.system import compiler_cache, deletion, files
 
@@ -66,9 +68,8 @@ def target_command(request: Request, run_path: Path) -> list[str]:
     """The command line: the user's own, or the agent with a spec of the factory target."""
     if request.target.kind == "command":
         return list(request.target.command)
-    files.write_json(
-        run_path / run_names.SPEC_FILE, {**factory_spec(request), "every_rank": has_simulated_ranks(request)}
-    )
+    spec = dataclasses.replace(factory_spec(request), every_rank=has_simulated_ranks(request))
+    files.write_json(run_path / run_names.SPEC_FILE, to_json(spec))
     agent = ["-m", "_reprokit.agent", "run", str(run_path / run_names.SPEC_FILE)]
     if request.tensor_parallel and not has_simulated_ranks(request):
         count = str(request.tensor_parallel)
