@@ -2,9 +2,11 @@
 
 reprokit capture benchmarks/bugs.py:keyerror_buf --set host=block --set size=12
 
-A factory takes ``size`` (of the bug's own tensors, or the length of its chain) and ``host`` (the model around it: ``alone``,
-``mlp``, ``block``, ``conv``). In a host the bug is the step in the middle of one graph: it takes the hidden state, or tensors of
-its own beside it, and its result goes on through the model and out. The first word of a docstring is the label: a public issue, or what the cause is.
+A factory takes ``size`` (of the bug's own tensors, or the length of its chain) and ``host`` (the
+model around it: ``alone``, ``mlp``, ``block``, ``conv``). In a host the bug is the step in the
+middle of one graph: it takes the hidden state, or tensors of its own beside it, and its result goes
+on through the model and out. The first word of a docstring is the label: a public issue, or what
+the cause is.
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ class Mlp(nn.Module):
     def __init__(self, step):
         super().__init__()
         self.step, self.norm = step, nn.LayerNorm(24)
-        self.a, self.b, self.c, self.d = nn.Linear(16, 24), nn.Linear(24, 16), nn.Linear(16, 24), nn.Linear(24, 5)
+        self.a, self.b, self.c, self.d = (
+            nn.Linear(16, 24),
+            nn.Linear(24, 16),
+            nn.Linear(16, 24),
+            nn.Linear(24, 5),
+        )
 
     def forward(self, h, *args):
         h = self.b(F.silu(self.norm(self.a(h))))
@@ -47,7 +54,10 @@ class Block(nn.Module):
 
     def forward(self, h, *args):
         batch, tokens, d = h.shape
-        q, k, v = (t.view(batch, tokens, self.heads, -1).transpose(1, 2) for t in self.qkv(self.n1(h)).chunk(3, -1))
+        q, k, v = (
+            t.view(batch, tokens, self.heads, -1).transpose(1, 2)
+            for t in self.qkv(self.n1(h)).chunk(3, -1)
+        )
         a = torch.softmax(q @ k.transpose(-1, -2) * 0.35, -1)
         h = h + self.o((a @ v).transpose(1, 2).reshape(batch, tokens, d))
         h, *more = self.step(self.n2(h), *args)
@@ -76,8 +86,12 @@ class Conv(nn.Module):
 HOSTS = {"mlp": (Mlp, (4, 16)), "block": (Block, (2, 8, 16)), "conv": (Conv, (2, 3, 12, 12))}
 
 
-def within(host: str, bug: Any, args: tuple[Any, ...], is_fed: bool = False, steps: int = 1, **more: Any) -> Any:
-    """The bug, a function of ``args``, in ``host``; ``is_fed``: what the host computes goes into its first tensor."""
+def within(
+    host: str, bug: Any, args: tuple[Any, ...], is_fed: bool = False, steps: int = 1, **more: Any
+) -> Any:
+    """The bug, a function of ``args``, in ``host``; ``is_fed``: what the host computes goes into
+    its first tensor.
+    """
     torch.manual_seed(0)
     if host == "alone":
         return {"model": bug, "calls": [(args, {})] * steps, **more}
@@ -89,7 +103,11 @@ def within(host: str, bug: Any, args: tuple[Any, ...], is_fed: bool = False, ste
         return h + 0.01 * told.float().mean(), told
 
     kind, shape = HOSTS[host]
-    return {"model": kind(step).eval(), "calls": [((torch.randn(shape), *args), {})] * steps, **more}
+    return {
+        "model": kind(step).eval(),
+        "calls": [((torch.randn(shape), *args), {})] * steps,
+        **more,
+    }
 
 
 def inline(host: str, act: Any, size: int, **more: Any) -> Any:
@@ -98,7 +116,11 @@ def inline(host: str, act: Any, size: int, **more: Any) -> Any:
     if host == "alone":
         return {"model": act, "calls": [((torch.rand(size, size + 3),), {})], **more}
     kind, shape = HOSTS[host]
-    return {"model": kind(lambda h: (act(h),)).eval(), "calls": [((torch.randn(shape),), {})], **more}
+    return {
+        "model": kind(lambda h: (act(h),)).eval(),
+        "calls": [((torch.randn(shape),), {})],
+        **more,
+    }
 
 
 def healthy(size: int = 8, host: str = "mlp") -> Any:
@@ -122,12 +144,16 @@ def keyerror_buf(size: int = 8, host: str = "alone") -> Any:
 
 
 def jacfwd_half(size: int = 3, host: str = "alone") -> Any:
-    """pytorch#194706: the generated C++ of jacfwd of a product chain in half precision does not compile."""
+    """pytorch#194706: the generated C++ of jacfwd of a product chain in half precision does not
+    compile.
+    """
 
     def chain(x):
         return torch.sum(torch.mm(torch.mm(torch.prod(x) + x, torch.sum(x) + x), torch.sum(x) + x))
 
-    x = (torch.arange(1, size * size + 1, dtype=torch.float16) / (size * size + 1)).reshape(size, size)
+    x = (torch.arange(1, size * size + 1, dtype=torch.float16) / (size * size + 1)).reshape(
+        size, size
+    )
     return within(host, torch.func.jacfwd(chain), (x,))
 
 
@@ -210,7 +236,9 @@ def fake_raises(size: int = 8, host: str = "alone") -> Any:
 
 
 def constraint(size: int = 8, host: str = "alone") -> Any:
-    """made-constraint-violation: a size that is marked dynamic is made a constant by the program."""
+    """made-constraint-violation: a size that is marked dynamic is made a constant by the
+    program.
+    """
     x = torch.randn(size, 3)
     torch._dynamo.mark_dynamic(x, 0)
     return within(host, lambda x: x * 2 + torch.ones(size, 1), (x,))
@@ -221,7 +249,10 @@ def constraint(size: int = 8, host: str = "alone") -> Any:
 
 def jacfwd_trace(size: int = 3, host: str = "alone") -> Any:
     """pytorch#190856: the kernel of nested jacfwd of a trace term dies of SIGSEGV."""
-    x = torch.rand(size, size, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 0.1
+    x = (
+        torch.rand(size, size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        + 0.1
+    )
 
     def energy(t):
         return torch.mean(1.0 / (t + torch.trace(t) * torch.eye(size, dtype=t.dtype)))
@@ -278,7 +309,9 @@ def acosh_large(size: int = 20, host: str = "alone") -> Any:
 
 def hessian_trace(size: int = 3, host: str = "alone") -> Any:
     """pytorch#190855: a constant is added to almost every entry."""
-    x = torch.arange(1, size * size + 1, dtype=torch.float64).reshape(size, size) / (size * size + 1)
+    x = torch.arange(1, size * size + 1, dtype=torch.float64).reshape(size, size) / (
+        size * size + 1
+    )
 
     def energy(t):
         return torch.mean(1.0 / (t + torch.trace(t) * torch.eye(size, dtype=t.dtype)))
@@ -305,7 +338,9 @@ def dtype_view(size: int = 4, host: str = "alone") -> Any:
         x[:, 2:5] = 2
         return y.view(torch.int64)
 
-    return within(host, bug, (torch.arange(-12, 6 * size - 12, dtype=torch.int64).reshape(size, 6),))
+    return within(
+        host, bug, (torch.arange(-12, 6 * size - 12, dtype=torch.int64).reshape(size, 6),)
+    )
 
 
 def copy_then_mutate(size: int = 3, host: str = "alone") -> Any:
@@ -367,8 +402,20 @@ def early_exit(size: int = 4, host: str = "alone") -> Any:
 
 
 class Processing(nn.Module):
-    FUNCTIONS = (torch.sin, torch.cos, torch.tan, torch.tanh, torch.exp, torch.sigmoid, torch.relu, torch.abs, torch.neg,
-                 torch.square, torch.sinh, torch.cosh)  # fmt: skip
+    FUNCTIONS = (
+        torch.sin,
+        torch.cos,
+        torch.tan,
+        torch.tanh,
+        torch.exp,
+        torch.sigmoid,
+        torch.relu,
+        torch.abs,
+        torch.neg,
+        torch.square,
+        torch.sinh,
+        torch.cosh,
+    )
 
     def __init__(self, number, size):
         super().__init__()
@@ -379,7 +426,9 @@ class Processing(nn.Module):
 
 
 def processor_identity(size: int = 4, host: str = "alone") -> Any:
-    """pytorch#163329: one compiled function over many instances, each with a function of its own."""
+    """pytorch#163329: one compiled function over many instances, each with a function of its
+    own.
+    """
     torch.manual_seed(0)
     blocks = [Processing(i, size) for i in range(12)]
     if host == "alone":
@@ -420,7 +469,9 @@ class Cache(nn.Module):
 
 def kv_cache(size: int = 16, host: str = "alone") -> Any:
     """kv-cache-index: the index of a KV cache is one too, of another program."""
-    return within(host, Cache(size), (torch.randn(1, 8),), steps=12, compile={"backend": "aot_eager"})
+    return within(
+        host, Cache(size), (torch.randn(1, 8),), steps=12, compile={"backend": "aot_eager"}
+    )
 
 
 # hangs and slow compiles
@@ -456,7 +507,9 @@ def kernel_hangs(size: int = 8, host: str = "alone") -> Any:
 
 
 def where_chain(size: int = 16, host: str = "alone") -> Any:
-    """pytorch#192498: what is used twice is written out twice; a chain of ``size`` steps takes 2**size."""
+    """pytorch#192498: what is used twice is written out twice; a chain of ``size`` steps takes
+    2**size.
+    """
 
     def bug(x):
         y = x

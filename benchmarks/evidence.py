@@ -1,4 +1,6 @@
-"""What of an observation a signature is made of, small enough to keep: recorded runs can be signed again by new rules."""
+"""What of an observation a signature is made of, small enough to keep: recorded runs can be signed
+again by new rules.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,27 @@ def keep(verdict: Verdict, seen: Observation) -> dict[str, Any]:
         stacks = evidence.main_stacks(only_recent(seen))
         main = seen.main_pid or 1
         dumps = tuple(
-            Dump(n, "py-spy", main, (ThreadStack(main, "main", s[:FRAMES], is_main=True, tid=seen.working_tid),))
+            Dump(
+                n,
+                "py-spy",
+                main,
+                (ThreadStack(main, "main", s[:FRAMES], is_main=True, tid=seen.working_tid),),
+            )
             for n, s in enumerate(stacks, 1)
         )
     fault = evidence.fatal_fault(seen)
     small = dataclasses.replace(
-        seen, raised=_raised(seen.raised), compile_failures=tuple(map(_raised, seen.compile_failures[-1:])), dumps=dumps,  # type: ignore[arg-type]
-        faults=(dataclasses.replace(fault, frames=fr.normalise_frames(fault.frames)[:FRAMES]),) if fault else (), recompiled=seen.recompiled[:1],
-    )  # fmt: skip
+        seen,
+        raised=_raised(seen.raised),
+        compile_failures=tuple(map(_raised, seen.compile_failures[-1:])),
+        dumps=dumps,  # type: ignore[arg-type]
+        faults=(
+            (dataclasses.replace(fault, frames=fr.normalise_frames(fault.frames)[:FRAMES]),)
+            if fault
+            else ()
+        ),
+        recompiled=seen.recompiled[:1],
+    )
     told = {name: to_json(getattr(small, name)) for name in KEPT}
     told["stderr_tail"] = seen.stderr_tail[-1_500:] if verdict.kind == "crash" else ""
     about = {k: v for k, v in to_json(verdict).items() if k in ("kind", "phase", "cause", "work")}
@@ -65,7 +80,9 @@ def _raised(raised: Raised | None) -> Raised | None:
         return None
     links = [
         dataclasses.replace(
-            link, message=link.message[:MESSAGE_CHARS], frames=fr.normalise_frames(link.frames)[:FRAMES]
+            link,
+            message=link.message[:MESSAGE_CHARS],
+            frames=fr.normalise_frames(link.frames)[:FRAMES],
         )
         for link in raised.chain
     ]

@@ -1,4 +1,6 @@
-"""Failures with a known smallest program, for ``benchmarks/minimize.py``: each a script, its environment and its minimum."""
+"""Failures with a known smallest program, for ``benchmarks/minimize.py``: each a script, its
+environment and its minimum.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ def chain(act, length=10):
     return f
 """
 RUN = "with torch.no_grad():\n    torch.compile({model}{options})({inputs})\n"
-RELU_CPP = 'import torch._inductor.config\ntorch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "compile_error"\n'
+RELU_CPP = (
+    "import torch._inductor.config\ntorch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY ="
+    ' "compile_error"\n'
+)
 MLP_IN, STACK_IN, CHAIN_IN = "torch.randn(8, 16)", "torch.randn(2, 16, 32)", "torch.randn(20, 20)"
 
 
@@ -69,7 +74,9 @@ class Failure:
     is_hang: bool = False
 
 
-def _of(model: str, inputs: str, minimum: int = 1, setup: str = "", options: str = "", **more: object) -> Failure:
+def _of(
+    model: str, inputs: str, minimum: int = 1, setup: str = "", options: str = "", **more: object
+) -> Failure:
     script = MODELS + setup + RUN.format(model=model, inputs=inputs, options=options)
     return Failure(script, minimum, **more)  # type: ignore[arg-type]
 
@@ -131,23 +138,47 @@ net = nn.Sequential(Block(16, 2, torch.tanh), Block(16, 2, torch.tanh), Mixer(),
 TRAIN = MODELS + "torch.compile(MLP(torch.relu))(torch.randn(8, 16)).sum().backward()\n"
 
 FAILURES: dict[str, Failure] = {
-    "chain, backend raises": _of("chain(torch.relu)", CHAIN_IN, options=', backend="relu_compile_error_TESTING_ONLY"', after="dynamo"),
-    "8 blocks, backend raises": _of("stack(torch.relu)", STACK_IN, options=', backend="relu_compile_error_TESTING_ONLY"', after="dynamo"),
+    "chain, backend raises": _of(
+        "chain(torch.relu)",
+        CHAIN_IN,
+        options=', backend="relu_compile_error_TESTING_ONLY"',
+        after="dynamo",
+    ),
+    "8 blocks, backend raises": _of(
+        "stack(torch.relu)",
+        STACK_IN,
+        options=', backend="relu_compile_error_TESTING_ONLY"',
+        after="dynamo",
+    ),
     "mlp, C++ does not compile": _of("MLP(torch.relu).eval()", MLP_IN, setup=RELU_CPP),
     "8 blocks, C++ does not compile": _of("stack(torch.relu)", STACK_IN, setup=RELU_CPP),
     "8 blocks, lowering raises": _of("stack(torch.erf)", STACK_IN, bug={"BUG": "raise"}),
     "mlp, lowering hangs": _of("MLP(torch.erf).eval()", MLP_IN, bug={"BUG": "hang"}, is_hang=True),
     "mlp, lowering crashes": _of("MLP(torch.erf).eval()", MLP_IN, bug={"BUG": "segv"}),
-    "mlp, kernel aborts": _of("MLP(torch.erf).eval()", MLP_IN, bug={"BUG": "kernel-abort"}, level=3),
-    "mlp, kernel hangs": _of("MLP(torch.erf).eval()", MLP_IN, bug={"BUG": "kernel-hang"}, level=3, is_hang=True),
+    "mlp, kernel aborts": _of(
+        "MLP(torch.erf).eval()", MLP_IN, bug={"BUG": "kernel-abort"}, level=3
+    ),
+    "mlp, kernel hangs": _of(
+        "MLP(torch.erf).eval()", MLP_IN, bug={"BUG": "kernel-hang"}, level=3, is_hang=True
+    ),
     "two bugs": _of("two", CHAIN_IN, setup=TWO, bug={"BUG": "raise"}),
     "cond in the graph": _of("with_cond", CHAIN_IN, setup=COND, bug={"BUG": "raise"}),
     "custom pass raises": _of("MLP(torch.erf).eval()", MLP_IN, setup=PASS),
-    "custom backend raises": _of("MLP(torch.relu).eval()", MLP_IN, setup=BACKEND, options=", backend=picky", after="dynamo"),
-    "only with symbolic sizes": _of("MLP(torch.erf).eval()", "x", setup=DYNAMIC, bug={"BUG": "raise-symbolic"}),
+    "custom backend raises": _of(
+        "MLP(torch.relu).eval()", MLP_IN, setup=BACKEND, options=", backend=picky", after="dynamo"
+    ),
+    "only with symbolic sizes": _of(
+        "MLP(torch.erf).eval()", "x", setup=DYNAMIC, bug={"BUG": "raise-symbolic"}
+    ),
     "only in backward": Failure(TRAIN, 1, {"BUG": "raise", "BUG_OP": "le"}),
-    "only with options": _of("MLP(torch.relu).eval()", MLP_IN, options=', options={"cpp.inject_relu_bug_TESTING_ONLY": "compile_error"}'),
+    "only with options": _of(
+        "MLP(torch.relu).eval()",
+        MLP_IN,
+        options=', options={"cpp.inject_relu_bug_TESTING_ONLY": "compile_error"}',
+    ),
     "in half of the runs": _of("MLP(torch.erf).eval()", MLP_IN, bug={"BUG": "raise-half"}),
-    "three of 600 nodes": _of("scattered", CHAIN_IN, 3, setup=SCATTERED, bug={"BUG": "raise-three"}),
+    "three of 600 nodes": _of(
+        "scattered", CHAIN_IN, 3, setup=SCATTERED, bug={"BUG": "raise-three"}
+    ),
     "pytorch#196570, buried": _of("net", "torch.randn(2, 8, 16)", 6, setup=WINDOWED),
-}  # fmt: skip
+}

@@ -1,11 +1,13 @@
-"""How well signatures group sightings of one bug: pairwise precision and recall, beside two baselines.
+"""How well signatures group sightings of one bug: pairwise precision and recall, beside two
+baselines.
 
 python benchmarks/grouping.py [FILE ...]
 
-FILE (benchmarks/data/sightings.jsonl) is written by benchmarks/sightings.py; the label of a line is its true bug. Of all pairs
-of sightings, precision is the share of pairs in one group that are one bug, recall the share of pairs of one bug that are in
-one group. The baselines group by the exact message of the innermost exception, and by its three innermost frames; a sighting
-that has neither is alone.
+FILE (benchmarks/data/sightings.jsonl) is written by benchmarks/sightings.py; the label of a line is
+its true bug. Of all pairs of sightings, precision is the share of pairs in one group that are one
+bug, recall the share of pairs of one bug that are in one group. The baselines group by the exact
+message of the innermost exception, and by its three innermost frames; a sighting that has neither
+is alone.
 """
 
 from __future__ import annotations
@@ -40,9 +42,13 @@ SORTS = {
 
 
 def pairwise(
-    labels: Sequence[Hashable], groups: Sequence[Hashable], counts: Callable[[int, int], bool] = lambda i, j: True
+    labels: Sequence[Hashable],
+    groups: Sequence[Hashable],
+    counts: Callable[[int, int], bool] = lambda i, j: True,
 ) -> tuple[float, float]:
-    """Precision and recall over the pairs that count; 1 where there is no pair to be wrong about. An empty group is none."""
+    """Precision and recall over the pairs that count; 1 where there is no pair to be wrong about.
+    An empty group is none.
+    """
     together = same = both = 0
     for i, j in itertools.combinations(range(len(labels)), 2):
         if not counts(i, j):
@@ -64,12 +70,16 @@ def read(file: Path) -> list[Row]:
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """The table's lines: all pairs, those across versions of torch, and each sort of failure by itself."""
+    """The table's lines: all pairs, those across versions of torch, and each sort of failure by
+    itself.
+    """
     parts: list[tuple[str, Sequence[Row], bool]] = [
         ("all", rows, False),
         ("all, pairs across versions of torch", rows, True),
     ]
-    parts += [(name, [r for r in rows if r["kind"] in kinds], False) for name, kinds in SORTS.items()]
+    parts += [
+        (name, [r for r in rows if r["kind"] in kinds], False) for name, kinds in SORTS.items()
+    ]
     head = " | ".join(f"{name}: precision, recall" for name in METHODS)
     lines = [f"| sightings | number, bugs | {head} |", "| --- " * (2 + len(METHODS)) + "|"]
     for name, part, is_across in parts:
@@ -77,7 +87,9 @@ def table(rows: Sequence[Row]) -> list[str]:
         cells = []
         for method in METHODS.values():
 
-            def counts(i: int, j: int, part: Sequence[Row] = part, is_across: bool = is_across) -> bool:
+            def counts(
+                i: int, j: int, part: Sequence[Row] = part, is_across: bool = is_across
+            ) -> bool:
                 return not is_across or part[i]["torch"] != part[j]["torch"]
 
             precision, recall = pairwise(labels, [method(r) for r in part], counts)
@@ -110,7 +122,10 @@ def split_labels(rows: Sequence[Row]) -> list[str]:
         if len(titles) > 1:
             found.append(
                 label
-                + "".join(f"\n    {len(seen):3} {title}\n        {_where(seen)}" for title, seen in titles.items())
+                + "".join(
+                    f"\n    {len(seen):3} {title}\n        {_where(seen)}"
+                    for title, seen in titles.items()
+                )
             )
     return found
 
@@ -118,7 +133,8 @@ def split_labels(rows: Sequence[Row]) -> list[str]:
 def _where(seen: Sequence[Row]) -> str:
     versions = Counter(r["torch"] for r in seen)
     ways = Counter(
-        " ".join([r["target"].split(":")[-1], r["settings"]["host"], *r["settings"]["options"]]) for r in seen
+        " ".join([r["target"].split(":")[-1], r["settings"]["host"], *r["settings"]["options"]])
+        for r in seen
     )
     return "; ".join(", ".join(f"{n} {name}" for name, n in c.items()) for c in (versions, ways))
 
@@ -127,7 +143,9 @@ def main() -> None:
     """Print the tables of the files that the command line names."""
     if {"-h", "--help"} & set(sys.argv):
         sys.exit(print(__doc__))
-    files = [Path(a) for a in sys.argv[1:]] or [Path(__file__).resolve().parent / "data" / "sightings.jsonl"]
+    files = [Path(a) for a in sys.argv[1:]] or [
+        Path(__file__).resolve().parent / "data" / "sightings.jsonl"
+    ]
     rows = [row for file in files for row in read(file)]
     versions = Counter(r["torch"] for r in rows)
     told = ", ".join(f"{n} with torch {v}" for v, n in versions.items())

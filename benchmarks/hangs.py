@@ -1,10 +1,12 @@
-"""Run every hang of tests/hangs/kinds.py under capture, and the healthy slow compiles under overload.
+"""Run every hang of tests/hangs/kinds.py under capture, and the healthy slow compiles under
+overload.
 
 python benchmarks/hangs.py [KIND ...] [--stall 8] [--load 6] [--json FILE]
 
-For each kind: cause right, phase right, seconds from the decision to the first stacks and to the verdict, and the
-processes that survived. Then each healthy compile beside ``--load`` times as many spinning processes as there are
-processors: none may be called a hang. Seconds are of this machine; only the answers are to be compared.
+For each kind: cause right, phase right, seconds from the decision to the first stacks and to the
+verdict, and the processes that survived. Then each healthy compile beside ``--load`` times as many
+spinning processes as there are processors: none may be called a hang. Seconds are of this machine;
+only the answers are to be compared.
 """
 
 from __future__ import annotations
@@ -30,8 +32,13 @@ from tests.hangs.kinds import EXPECTED
 
 KINDS = ROOT / "tests" / "hangs" / "kinds.py"
 OUTSIDE = ("gloo_eager", "gloo_mismatch")
-"""Kinds that wait outside the compiler, where a stall of a command is only reported unless the user asks for more."""
-RANKS = "import os, subprocess, sys\nranks = [subprocess.Popen(sys.argv[1:], env={**os.environ, 'RANK': r}) for r in '01']\nsys.exit(max(r.wait() for r in ranks))"
+"""Kinds that wait outside the compiler, where a stall of a command is only reported unless the user
+asks for more.
+"""
+RANKS = (
+    "import os, subprocess, sys\nranks = [subprocess.Popen(sys.argv[1:], env={**os.environ, 'RANK':"
+    " r}) for r in '01']\nsys.exit(max(r.wait() for r in ranks))"
+)
 
 
 def capture(kind: str, stall_s: float, deadline_s: float, place: Path, mark: str) -> dict[str, Any]:
@@ -43,7 +50,15 @@ def capture(kind: str, stall_s: float, deadline_s: float, place: Path, mark: str
             port = str(free.getsockname()[1])
         environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
         target = [sys.executable, "-c", RANKS, *target]
-    words = ["capture", "--json", "--no-trace", "--stall", str(stall_s), "--timeout", str(deadline_s)]
+    words = [
+        "capture",
+        "--json",
+        "--no-trace",
+        "--stall",
+        str(stall_s),
+        "--timeout",
+        str(deadline_s),
+    ]
     words += ["--on-stall", "end"] * (kind in OUTSIDE)
     command = [sys.executable, "-m", "reprokit", *words, "--output-dir", str(place), "--", *target]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
@@ -57,7 +72,10 @@ def survivors(mark: str) -> int:
     found = 0
     for process in psutil.process_iter():
         try:
-            found += process.environ().get("HANGS_MARK") == mark and process.status() != psutil.STATUS_ZOMBIE
+            found += (
+                process.environ().get("HANGS_MARK") == mark
+                and process.status() != psutil.STATUS_ZOMBIE
+            )
         except psutil.Error:
             continue
     return found
@@ -71,7 +89,10 @@ def check(kind: str, stall_s: float, deadline_s: float) -> dict[str, Any]:
         began = time.monotonic()
         found = capture(kind, stall_s, deadline_s, Path(place), mark)
         whole_s = time.monotonic() - began
-        verdict, run = found["verdict"], json.loads((Path(found["run_dir"]) / "run.json").read_text())
+        verdict, run = (
+            found["verdict"],
+            json.loads((Path(found["run_dir"]) / "run.json").read_text()),
+        )
         return {
             "kind": kind,
             "verdict": verdict["kind"],
@@ -103,8 +124,9 @@ def main() -> None:
         rows.append(row)
         marks = ["ok " if row[k] else "BAD" for k in ("is_cause_right", "is_phase_right")]
         print(
-            f"{kind:<20} {row['verdict']:<13} cause {marks[0]} {row['cause']!s:<28} phase {marks[1]} {row['phase']!s:<13} "
-            f"stacks {row['to_stacks_s']:.2f} s, verdict {row['to_verdict_s']:.2f} s, {row['survivors']} left",
+            f"{kind:<20} {row['verdict']:<13} cause {marks[0]} {row['cause']!s:<28} phase"
+            f" {marks[1]} {row['phase']!s:<13} stacks {row['to_stacks_s']:.2f} s, verdict"
+            f" {row['to_verdict_s']:.2f} s, {row['survivors']} left",
             flush=True,
         )
         if "BAD" in marks:
@@ -117,10 +139,14 @@ def main() -> None:
     hangs = [r for r in rows if EXPECTED[r["kind"]][0]]
     if hangs:
         right = [sum(r[k] for r in hangs) for k in ("is_cause_right", "is_phase_right")]
-        stacks, verdicts = max(r["to_stacks_s"] for r in hangs), max(r["to_verdict_s"] for r in hangs)
+        stacks, verdicts = (
+            max(r["to_stacks_s"] for r in hangs),
+            max(r["to_verdict_s"] for r in hangs),
+        )
         print(
-            f"{len(hangs)} hangs: {right[0]} causes right, {right[1]} phases right, stacks within {stacks:.2f} s, verdict within "
-            f"{verdicts:.2f} s, {sum(r['survivors'] for r in hangs)} processes left"
+            f"{len(hangs)} hangs: {right[0]} causes right, {right[1]} phases right, stacks within"
+            f" {stacks:.2f} s, verdict within {verdicts:.2f} s,"
+            f" {sum(r['survivors'] for r in hangs)} processes left"
         )
 
 
@@ -134,11 +160,16 @@ def under_load(kinds: list[str], options: argparse.Namespace) -> list[dict[str, 
             row = check(kind, options.stall, 600)
             rows.append(row)
             false += row["verdict"] == "hang"
-            print(f"{kind:<20} {row['verdict']:<13} {row['whole_s']:.0f} s  {row['reason'][:100]}", flush=True)
+            print(
+                f"{kind:<20} {row['verdict']:<13} {row['whole_s']:.0f} s  {row['reason'][:100]}",
+                flush=True,
+            )
     finally:
         for process in load:
             process.kill()
-    print(f"{len(rows)} healthy compiles under {options.load} times the load: {false} called a hang")
+    print(
+        f"{len(rows)} healthy compiles under {options.load} times the load: {false} called a hang"
+    )
     return rows
 
 

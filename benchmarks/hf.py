@@ -1,10 +1,12 @@
-"""How many model types of transformers build and run from their configuration alone, and do popular ones compile?
+"""How many model types of transformers build and run from their configuration alone, and do popular
+ones compile?
 
 python benchmarks/hf.py [--only llama,bert] [--limit 100] [--budget 900] [--every 2] [--json FILE]
 python benchmarks/hf.py --compile [--only llama,bert] [--backend aot_eager] [--weights fake]
 
-Run it with an interpreter that has torch and transformers. Each type is built in a forked child with two layers, where
-its configuration counts layers, with real weights up to 0.6 GB and fake ones above, and runs one forward pass in eager.
+Run it with an interpreter that has torch and transformers. Each type is built in a forked child
+with two layers, where its configuration counts layers, with real weights up to 0.6 GB and fake ones
+above, and runs one forward pass in eager.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ sys.path.insert(0, str(ROOT))
 LIMIT_BYTES = 0.6e9
 DEADLINE_S = 60.0
 POPULAR = (
-    "llama mistral qwen2 qwen3 gemma gemma2 phi3 falcon mixtral gpt2 opt bert roberta distilbert deberta-v2 t5 bart vit "
-    "clip whisper wav2vec2"
+    "llama mistral qwen2 qwen3 gemma gemma2 phi3 falcon mixtral gpt2 opt bert roberta distilbert"
+    " deberta-v2 t5 bart vit clip whisper wav2vec2"
 ).split()
 
 
@@ -50,7 +52,9 @@ def build(name: str) -> dict[str, object]:
         except BadTarget as bad:
             if "--layers cannot" not in str(bad) and "cannot be made" not in str(bad):
                 raise
-            plan = build_model.plan_model(library, "", name, {})  # counts no layers, or insists on so many
+            plan = build_model.plan_model(
+                library, "", name, {}
+            )  # counts no layers, or insists on so many
         needed = build_model.needed_bytes(torch, plan, False)
         told["weights"] = "fake" if needed is None or needed > LIMIT_BYTES else "real"
         if told["weights"] == "fake":  # fake experts take no other type
@@ -64,7 +68,10 @@ def build(name: str) -> dict[str, object]:
                     try:
                         target.model(**target.calls[0][1])
                     except Exception as problem:
-                        told |= {"result": "built, fake tensors cannot run it", "why": type(problem).__name__}
+                        told |= {
+                            "result": "built, fake tensors cannot run it",
+                            "why": type(problem).__name__,
+                        }
         told["class"] = type(target.model).__name__
         told["inputs"] = {n: list(t.shape) for n, t in target.calls[0][1].items()}
     except BadTarget as bad:
@@ -76,7 +83,11 @@ def build(name: str) -> dict[str, object]:
 
 def result_of(line: str) -> str:
     """A row of the table for the line that a user would read."""
-    if "requires the" in line or "No module named" in line or "not found in your environment" in line:
+    if (
+        "requires the" in line
+        or "No module named" in line
+        or "not found in your environment" in line
+    ):
         return "needs another package"
     if "has no model for the type" in line:
         return "no model of its own"
@@ -137,13 +148,17 @@ def survey(names: list[str], budget_s: float, out: Path | None) -> None:
         print(f"| {result} | {count} |")
     for row in rows:
         if row["result"] != "ok":
-            print(f"{row['result']}: {row['type']}: {re.sub(r'^.*?tried: ', '', str(row['why']))[:220]}")
+            print(
+                f"{row['result']}: {row['type']}:"
+                f" {re.sub(r'^.*?tried: ', '', str(row['why']))[:220]}"
+            )
 
 
 def compile_them(names: list[str], backend: str, weights: str) -> None:
     """Capture each with two layers and small sizes; print verdict, graphs and cost."""
     sys.stdout.write(
-        "| type | verdict | class | weights | graphs | Dynamo nodes | CPU s |\n| --- | --- | --- | --- | --- | --- | --- |\n"
+        "| type | verdict | class | weights | graphs | Dynamo nodes | CPU s |\n| --- | --- | --- |"
+        " --- | --- | --- | --- |\n"
     )
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
@@ -159,27 +174,44 @@ def compile_them(names: list[str], backend: str, weights: str) -> None:
                 "--no-minimize",
                 "--no-trace",
             ]
-            words += ["--python", sys.executable, "--output-dir", folder, "--json", "--timeout", "300"]
+            words += [
+                "--python",
+                sys.executable,
+                "--output-dir",
+                folder,
+                "--json",
+                "--timeout",
+                "300",
+            ]
             host = os.environ.get("REPROKIT_PYTHON", sys.executable)
             done = subprocess.run(
-                [host, "-m", "reprokit", *words], capture_output=True, text=True, check=False,
+                [host, "-m", "reprokit", *words],
+                capture_output=True,
+                text=True,
+                check=False,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
-            )  # fmt: skip
+            )
             try:
                 told = json.loads(done.stdout)
             except ValueError:
                 told = {"verdict": {"kind": "no answer"}, "missing": [{"why": done.stderr[-200:]}]}
             kind = told["verdict"]["kind"] or told["missing"][0]["why"]
             events = [
-                json.loads(r) for p in Path(folder).glob("run-*/journal/*.jsonl") for r in p.read_text().splitlines()
+                json.loads(r)
+                for p in Path(folder).glob("run-*/journal/*.jsonl")
+                for r in p.read_text().splitlines()
             ]
             last = {e["ev"]: e for e in events}
             graphs = [e for e in events if e["ev"] == "graph" and e["level"] == "dynamo"]
             observed = Path(folder) / "run-001" / "observation.json"
             seen = json.loads(observed.read_text()) if observed.exists() else {}
             nodes = sum(g["nodes"] for g in graphs)
-            print(f"| {name} | {kind} | {last.get('hf', {}).get('kind', '')} | {last.get('weights', {}).get('kind', '')} | "
-                  f"{len(graphs)} | {nodes} | {seen.get('cpu_s', '')} |", flush=True)  # fmt: skip
+            print(
+                f"| {name} | {kind} | {last.get('hf', {}).get('kind', '')} |"
+                f" {last.get('weights', {}).get('kind', '')} | {len(graphs)} | {nodes} |"
+                f" {seen.get('cpu_s', '')} |",
+                flush=True,
+            )
 
 
 def main() -> None:
@@ -192,7 +224,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write all rows there")
     parser.add_argument("--compile", action="store_true", help="capture popular ones instead")
     parser.add_argument("--backend", default="inductor")
-    parser.add_argument("--weights", default="auto", help="fake: compile to the end of code generation and run nothing")
+    parser.add_argument(
+        "--weights",
+        default="auto",
+        help="fake: compile to the end of code generation and run nothing",
+    )
     given = parser.parse_args()
     if given.compile:
         compile_them(given.only.split(",") if given.only else POPULAR, given.backend, given.weights)

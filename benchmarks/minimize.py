@@ -1,14 +1,16 @@
 """reprokit minimize beside PyTorch's own minifier, on the same failures, in one run.
 
 python benchmarks/minimize.py [NAME ...] [--budget 300] [--modes isolate,in-process] [--json FILE]
-python benchmarks/minimize.py --table FILE.json ... prints the table of results that were kept with --json.
+python benchmarks/minimize.py --table FILE.json ... prints the table of results that were kept with
+--json.
 
-For each failure of benchmarks/failures.py: the capture's signature; then ``reprokit minimize``, and the minifier that
-TORCHDYNAMO_REPRO_AFTER leaves, each in its modes, under the same wall-clock budget. Solved means that the repro, run
-alone in a fresh process, has the same signature (``reprokit check``). Processor seconds are those of the reduction and
-all its children, without the capture and without the minifier's first run, which writes its launcher; what reprokit's
-proof and packing cost, which the minifier has not, is told beside it.
-``--growth`` prints probes and processor seconds over graphs of 100 to 5,000 nodes instead.
+For each failure of benchmarks/failures.py: the capture's signature; then ``reprokit minimize``, and
+the minifier that TORCHDYNAMO_REPRO_AFTER leaves, each in its modes, under the same wall-clock
+budget. Solved means that the repro, run alone in a fresh process, has the same signature
+(``reprokit check``). Processor seconds are those of the reduction and all its children, without the
+capture and without the minifier's first run, which writes its launcher; what reprokit's proof and
+packing cost, which the minifier has not, is told beside it. ``--growth`` prints probes and
+processor seconds over graphs of 100 to 5,000 nodes instead.
 """
 
 from __future__ import annotations
@@ -38,11 +40,18 @@ STAGE_S = 180.0
 
 
 def timed(command: list[str], environ: dict[str, str], cwd: Path, limit_s: float) -> dict[str, Any]:
-    """Run in a process group of its own: status (None when it was ended), output, seconds, processor seconds."""
+    """Run in a process group of its own: status (None when it was ended), output, seconds,
+    processor seconds.
+    """
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     with (cwd / "said.txt").open("wb") as said:
         child = subprocess.Popen(
-            command, cwd=cwd, env=environ, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            cwd=cwd,
+            env=environ,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         status: int | None
         try:
@@ -56,7 +65,12 @@ def timed(command: list[str], environ: dict[str, str], cwd: Path, limit_s: float
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     text = (cwd / "said.txt").read_text(errors="replace")
-    return {"status": status, "text": text, "seconds": round(time.monotonic() - began, 1), "cpu_s": round(cpu_s, 1)}
+    return {
+        "status": status,
+        "text": text,
+        "seconds": round(time.monotonic() - began, 1),
+        "cpu_s": round(cpu_s, 1),
+    }
 
 
 def environment(failure: Failure, place: Path) -> dict[str, str]:
@@ -76,9 +90,15 @@ def lines_of(text: str) -> int:
 def operators(text: str) -> int:
     """Calls and arithmetic inside the function or forward that is compiled."""
     tree = ast.parse(text)
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name in ("repro", "forward", "f")]
+    functions = [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.FunctionDef) and n.name in ("repro", "forward", "f")
+    ]
     kinds = (ast.Call, ast.BinOp, ast.Compare, ast.AugAssign)
-    return sum(isinstance(n, kinds) for f in functions for n in ast.walk(f)) or 1  # torch.compile(torch.erf)
+    return (
+        sum(isinstance(n, kinds) for f in functions for n in ast.walk(f)) or 1
+    )  # torch.compile(torch.erf)
 
 
 def is_same(file: Path, pack: str, environ: dict[str, str], cwd: Path, failure: Failure) -> bool:
@@ -101,9 +121,17 @@ def ours(
     run_dir: str, pack: str, failure: Failure, environ: dict[str, str], cwd: Path, budget_s: float
 ) -> dict[str, Any]:
     done = timed(
-        [*REPROKIT, "minimize", run_dir, "--json", "--budget", str(budget_s)], environ, cwd, budget_s + 2 * STAGE_S
+        [*REPROKIT, "minimize", run_dir, "--json", "--budget", str(budget_s)],
+        environ,
+        cwd,
+        budget_s + 2 * STAGE_S,
     )
-    row: dict[str, Any] = {"tool": "reprokit", "solved": False, "cpu_s": done["cpu_s"], "seconds": done["seconds"]}
+    row: dict[str, Any] = {
+        "tool": "reprokit",
+        "solved": False,
+        "cpu_s": done["cpu_s"],
+        "seconds": done["seconds"],
+    }
     try:
         told = json.loads(done["text"][done["text"].index("{\n") :])
     except ValueError:
@@ -117,16 +145,27 @@ def ours(
             "solved": is_same(Path(told["repro"]), pack, environ, cwd, failure),
         }
     whole = (
-        f"with packing and {(found.get('proof') or {}).get('runs', 0) + 2} fresh runs as proof {done['cpu_s']} CPU s"
+        f"with packing and {(found.get('proof') or {}).get('runs', 0) + 2} fresh runs as proof"
+        f" {done['cpu_s']} CPU s"
     )
     row["cpu_s"] = round(found.get("cpu_s") or done["cpu_s"], 1)
     return {**row, "probes": found.get("probes"), "notes": found.get("notes"), "said": whole}
 
 
 def theirs(
-    script: Path, pack: str, failure: Failure, environ: dict[str, str], cwd: Path, budget_s: float, mode: str
+    script: Path,
+    pack: str,
+    failure: Failure,
+    environ: dict[str, str],
+    cwd: Path,
+    budget_s: float,
+    mode: str,
 ) -> dict[str, Any]:
-    asked = {**environ, "TORCHDYNAMO_REPRO_AFTER": failure.after, "TORCHDYNAMO_REPRO_LEVEL": str(failure.level)}
+    asked = {
+        **environ,
+        "TORCHDYNAMO_REPRO_AFTER": failure.after,
+        "TORCHDYNAMO_REPRO_LEVEL": str(failure.level),
+    }
     asked["TORCHINDUCTOR_CACHE_DIR"] = str(cwd / "cache")
     row: dict[str, Any] = {"tool": f"minifier, {mode}", "solved": False}
     timed([sys.executable, str(script)], asked, cwd, 60 if failure.is_hang else STAGE_S)
@@ -134,11 +173,24 @@ def theirs(
     if not launchers:
         return {**row, "said": "no launcher"}
     environ = {**environ, "TORCHINDUCTOR_CACHE_DIR": str(cwd / "cache")}
-    words = [sys.executable, str(launchers[-1]), "minify", *(["--no-isolate"] if mode == "in-process" else [])]
+    words = [
+        sys.executable,
+        str(launchers[-1]),
+        "minify",
+        *(["--no-isolate"] if mode == "in-process" else []),
+    ]
     done = timed(words, environ, launchers[-1].parent, budget_s)
     probes = re.search(r"Made (\d+) queries", done["text"])
-    row |= {"cpu_s": done["cpu_s"], "seconds": done["seconds"], "probes": int(probes[1]) if probes else None}
-    row["said"] = "" if probes else ("budget ended" if done["status"] is None else f"exit status {done['status']}")
+    row |= {
+        "cpu_s": done["cpu_s"],
+        "seconds": done["seconds"],
+        "probes": int(probes[1]) if probes else None,
+    }
+    row["said"] = (
+        ""
+        if probes
+        else ("budget ended" if done["status"] is None else f"exit status {done['status']}")
+    )
     repro = launchers[-1].parent / "repro.py"
     if repro.exists():
         text = repro.read_text()
@@ -158,9 +210,20 @@ def compare(name: str, budget_s: float, modes: list[str]) -> list[dict[str, Any]
         script = place / "script.py"
         script.write_text(failure.script)
         environ = environment(failure, place)
-        words = ["capture", "--json", "--no-minimize", "--stall", "15", "--output-dir", str(place / "out"), "--"]
+        words = [
+            "capture",
+            "--json",
+            "--no-minimize",
+            "--stall",
+            "15",
+            "--output-dir",
+            str(place / "out"),
+            "--",
+        ]
         for _ in range(8):  # a flaky one may pass
-            captured = timed([*REPROKIT, *words, sys.executable, str(script)], environ, place, 2 * STAGE_S)
+            captured = timed(
+                [*REPROKIT, *words, sys.executable, str(script)], environ, place, 2 * STAGE_S
+            )
             told = json.loads(captured["text"][captured["text"].index("{\n") :])
             if told["verdict"]["kind"] != "ok":
                 break
@@ -173,7 +236,9 @@ def compare(name: str, budget_s: float, modes: list[str]) -> list[dict[str, Any]
 
 
 def growth(sizes: list[int]) -> None:
-    """Three scattered operators in ever larger graphs: questions grow with the logarithm, seconds with the size."""
+    """Three scattered operators in ever larger graphs: questions grow with the logarithm, seconds
+    with the size.
+    """
     print("nodes probes seconds cpu_s operators")
     for size in sizes:
         rows = f"""
@@ -185,7 +250,9 @@ def scattered(x):
             x = torch.sin(x)
     return x
 """
-        failure = Failure(MODELS + rows + "torch.compile(scattered)(torch.randn(8))\n", 3, {"BUG": "raise-three"})
+        failure = Failure(
+            MODELS + rows + "torch.compile(scattered)(torch.randn(8))\n", 3, {"BUG": "raise-three"}
+        )
         FAILURES["growth"] = failure
         (row,) = compare("growth", 3600, [])
         print(size, row["probes"], row["seconds"], row["cpu_s"], row.get("operators"), flush=True)
@@ -205,7 +272,9 @@ def line(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*")
     parser.add_argument("--budget", type=float, default=300)
     parser.add_argument("--modes", default="isolate,in-process")

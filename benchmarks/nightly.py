@@ -1,8 +1,10 @@
-"""Nights measured: throughput beside a bare loop, cores, a thousand nodes on paper, and a ledger of a million sightings.
+"""Nights measured: throughput beside a bare loop, cores, a thousand nodes on paper, and a ledger of
+a million sightings.
 
 python benchmarks/nightly.py [loop] [cores] [nodes] [ledger] [--runs 6] [--most 1000000]
 
-Everything is compared within one run of this program; the grouping of sightings is measured by benchmarks/grouping.py.
+Everything is compared within one run of this program; the grouping of sightings is measured by
+benchmarks/grouping.py.
 """
 
 from __future__ import annotations
@@ -28,12 +30,16 @@ from reprokit.host.nightly.ledger import add_result, bugs, ledger_file
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = (14.8, 9.1, 8.6, 38.0, 23.5, 61.0, 220.0, 12.0, 31.0, 47.0, 90.0, 600.0)
-"""Recorded run times of cells, in seconds: healthy small models to llama40b over eight ranks, and a hang at its deadline."""
+"""Recorded run times of cells, in seconds: healthy small models to llama40b over eight ranks, and a
+hang at its deadline.
+"""
 
 
 def suite_of(folder: Path, runs: int) -> Path:
     """A suite of ``runs`` cells that compile something small, none of which fails."""
-    text = f'[suite]\nname = "bench"\nretries = 0\n[environments.here]\npython = "{sys.executable}"\n'
+    text = (
+        f'[suite]\nname = "bench"\nretries = 0\n[environments.here]\npython = "{sys.executable}"\n'
+    )
     for number in range(runs):
         shutil.copy(ROOT / "samples" / "healthy.py", folder / f"healthy{number}.py")
         text += f'[[targets]]\ntarget = "healthy{number}.py:make"\n'
@@ -53,7 +59,11 @@ def night(folder: Path, cores: int) -> tuple[float, float]:
     began, before = time.monotonic(), spent()
     words = ["nightly", "run", "suite.toml", "--output-dir", "out", "--cores", str(cores), "--json"]
     done = subprocess.run(
-        [sys.executable, "-m", "reprokit", *words], cwd=folder, capture_output=True, check=False, env=ENVIRON
+        [sys.executable, "-m", "reprokit", *words],
+        cwd=folder,
+        capture_output=True,
+        check=False,
+        env=ENVIRON,
     )
     assert done.returncode == 0, done.stderr
     return time.monotonic() - began, spent() - before
@@ -70,10 +80,25 @@ def loop(folder: Path, runs: int) -> tuple[float, float]:
         cache.mkdir(parents=True)
         compiler_cache.copy_cache(compiler_cache.kept_cache(sys.executable), cache)
         target = f"healthy{number}.py:make"
-        words = ["capture", "--json", "--no-minimize", "--no-ablate", "--output-dir", f"loop/{number}", "--python", sys.executable, "--model", target]  # fmt: skip
+        words = [
+            "capture",
+            "--json",
+            "--no-minimize",
+            "--no-ablate",
+            "--output-dir",
+            f"loop/{number}",
+            "--python",
+            sys.executable,
+            "--model",
+            target,
+        ]
         environ = {**ENVIRON, "TORCHINDUCTOR_CACHE_DIR": str(cache)}
         subprocess.run(
-            [sys.executable, "-m", "reprokit", *words], cwd=folder, capture_output=True, check=True, env=environ
+            [sys.executable, "-m", "reprokit", *words],
+            cwd=folder,
+            capture_output=True,
+            check=True,
+            env=environ,
         )
         shutil.rmtree(cache)
     return time.monotonic() - began, spent() - before
@@ -95,7 +120,10 @@ def throughput(runs: int, is_cores: bool) -> None:
                 wall, cpu = measure()
                 rows.append((what, wall, cpu))
                 print(f"{what:<6} {runs} runs  {wall:7.1f} s  {cpu:7.1f} CPU-seconds")
-        of = {w: [statistics.median(r[i] for r in rows if r[0] == w) for i in (1, 2)] for w in ("loop", "night")}
+        of = {
+            w: [statistics.median(r[i] for r in rows if r[0] == w) for i in (1, 2)]
+            for w in ("loop", "night")
+        }
         ratios = [of["night"][i] / of["loop"][i] for i in (0, 1)]
         print(f"night over loop: {ratios[0]:.3f} of the time, {ratios[1]:.3f} of the processor")
         if is_cores:
@@ -104,7 +132,9 @@ def throughput(runs: int, is_cores: bool) -> None:
 
 
 def on_paper(nodes: int = 1000, jobs: int = 20_000) -> None:
-    """A thousand nodes on paper: recorded run times, the order that a night starts in, and what taking results in costs."""
+    """A thousand nodes on paper: recorded run times, the order that a night starts in, and what
+    taking results in costs.
+    """
     chance = random.Random(1)
     took = [chance.choice(SECONDS) * chance.uniform(0.8, 1.25) for _ in range(jobs)]
     expected = [t * chance.uniform(0.7, 1.4) for t in took]  # what it took the last time
@@ -117,7 +147,8 @@ def on_paper(nodes: int = 1000, jobs: int = 20_000) -> None:
             heapq.heappush(free, heapq.heappop(free) + took[place])
         least = max(sum(took) / nodes, max(took))
         print(
-            f"{nodes} nodes, {jobs} runs, {name}: {max(free) / 60:.1f} min, at best {least / 60:.1f} ({max(free) / least:.3f})"
+            f"{nodes} nodes, {jobs} runs, {name}: {max(free) / 60:.1f} min, at best"
+            f" {least / 60:.1f} ({max(free) / least:.3f})"
         )
     with tempfile.TemporaryDirectory() as folder:
         with ledger_file.open_ledger(Path(folder) / "l.sqlite", is_new_ok=True) as store:
@@ -130,7 +161,8 @@ def on_paper(nodes: int = 1000, jobs: int = 20_000) -> None:
             rate = 2000 / (time.monotonic() - began)
         need = nodes / statistics.mean(took)
         print(
-            f"results come at {need:.0f} a second; one ledger takes {rate:.0f} a second ({rate / need:.0f} times as many)"
+            f"results come at {need:.0f} a second; one ledger takes {rate:.0f} a second"
+            f" ({rate / need:.0f} times as many)"
         )
 
 
@@ -138,7 +170,13 @@ def made(which: int, night: int) -> dict[str, Any]:
     """A result: healthy where ``which`` is 0, else one of many bugs."""
     if not which:
         phases = {"codegen": 4.0, "lowering": 2.0}
-        attempt = {"verdict": {"kind": "ok"}, "signature": {}, "compile_s": 10.0 + night % 3 / 10, "peak_rss_bytes": 1e9, "phases": phases}  # fmt: skip
+        attempt = {
+            "verdict": {"kind": "ok"},
+            "signature": {},
+            "compile_s": 10.0 + night % 3 / 10,
+            "peak_rss_bytes": 1e9,
+            "phases": phases,
+        }
     else:
         frames = [f"torch/_inductor/{which % 37}.py:f{which}", "torch/_inductor/graph.py:run"]
         title = f"exception: codegen | Error{which % 97}: bug {which} @ {frames[0]}"
@@ -163,14 +201,22 @@ def made(which: int, night: int) -> dict[str, Any]:
 
 
 def at_scale(most: int) -> None:
-    """Ledgers of ten thousand to a million sightings: what an insert costs, what a night's end and a report take."""
+    """Ledgers of ten thousand to a million sightings: what an insert costs, what a night's end and
+    a report take.
+    """
     print(
-        f"{'sightings':>10} {'nights':>6} {'bugs':>6} {'a result':>10} {'a night ends':>13} {'report':>8} {'as files':>9} {'size':>9}"
+        f"{'sightings':>10} {'nights':>6} {'bugs':>6} {'a result':>10} {'a night ends':>13}"
+        f" {'report':>8} {'as files':>9} {'size':>9}"
     )
     for sightings in (n for n in (10_000, 100_000, 1_000_000) if n <= most):
         with tempfile.TemporaryDirectory() as folder:
             row = _one_ledger(Path(folder), sightings)
-        print("{:>10} {:>6} {:>6} {:>7.0f} µs {:>11.2f} s {:>6.2f} s {:>7.2f} s {:>6.0f} MB".format(*row), flush=True)
+        print(
+            "{:>10} {:>6} {:>6} {:>7.0f} µs {:>11.2f} s {:>6.2f} s {:>7.2f} s {:>6.0f} MB".format(
+                *row
+            ),
+            flush=True,
+        )
 
 
 def _one_ledger(folder: Path, sightings: int) -> tuple[Any, ...]:
@@ -181,7 +227,9 @@ def _one_ledger(folder: Path, sightings: int) -> tuple[Any, ...]:
     with ledger_file.open_ledger(folder / "ledger.sqlite", is_new_ok=True) as store:
         with store.change():
             ids = [
-                ledger_file.cell_id(store, f"cell {i}", f"model{i % (cells // 4)}", {"mode": str(i % 4)}, [])
+                ledger_file.cell_id(
+                    store, f"cell {i}", f"model{i % (cells // 4)}", {"mode": str(i % 4)}, []
+                )
                 for i in range(cells)
             ]
         while at < sightings:
@@ -207,12 +255,25 @@ def _one_ledger(folder: Path, sightings: int) -> tuple[Any, ...]:
         many = store.all("SELECT count(*) AS n FROM bug")[0]["n"]
         real = store.all("SELECT count(*) AS n FROM sighting")[0]["n"]
     size = (folder / "ledger.sqlite").stat().st_size
-    return real, nights, many, 1e6 * spent_s / (nights * cells), ends_s, report_s, files_s, size / 1e6
+    return (
+        real,
+        nights,
+        many,
+        1e6 * spent_s / (nights * cells),
+        ends_s,
+        report_s,
+        files_s,
+        size / 1e6,
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", default=[], help="loop, cores, nodes, ledger; all where none is named")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "what", nargs="*", default=[], help="loop, cores, nodes, ledger; all where none is named"
+    )
     parser.add_argument("--runs", type=int, default=6)
     parser.add_argument("--most", type=int, default=1_000_000)
     asked = parser.parse_args()

@@ -1,16 +1,19 @@
 """What redaction destroys: repros of programs whose code looks private, and harmless lines of logs.
 
-python benchmarks/redaction.py [--only NAME ...] [--jobs 2] [--json FILE] [--keep FOLDER]
-python benchmarks/redaction.py --lines prints only the part that needs no capture.
+python benchmarks/redaction.py [--only NAME ...] [--jobs 2] [--json FILE] [--keep FOLDER] python
+benchmarks/redaction.py --lines prints only the part that needs no capture.
 
-Each program of benchmarks/redaction_cases.py is captured and minimized in the environment that it names. ``repro.py`` is
-then taken out of the tarball, and the program under the heading "Repro" out of issue.md. Each is run with Python alone, in
-an empty folder and a plain environment. It fails the same way when the last exception of its traceback has the type and
-the message that the program's own has, where numbers and what the redactor replaces do not count. Where a
-pack has no repro the table says how the smallest program fails. Python files of packs that do not compile are counted too.
+Each program of benchmarks/redaction_cases.py is captured and minimized in the environment that it
+names. ``repro.py`` is then taken out of the tarball, and the program under the heading "Repro" out
+of issue.md. Each is run with Python alone, in an empty folder and a plain environment. It fails the
+same way when the last exception of its traceback has the type and the message that the program's
+own has, where numbers and what the redactor replaces do not count. Where a pack has no repro the
+table says how the smallest program fails. Python files of packs that do not compile are counted
+too.
 
-Each line of benchmarks/data/harmless_lines.txt is redacted in several environments. None of the lines holds anything
-private, except that a user, a host or a secret may be an English word that the line has too.
+Each line of benchmarks/data/harmless_lines.txt is redacted in several environments. None of the
+lines holds anything private, except that a user, a host or a secret may be an English word that the
+line has too.
 """
 
 from __future__ import annotations
@@ -58,7 +61,8 @@ VERSIONS = {
 }
 """Packages whose versions read like addresses, as environment.json has them."""
 _LAST = re.compile(
-    r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Failed|Unsupported|Interrupt|Exit))(?:: (?P<said>.*))?$"
+    r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Failed|Unsupported|Interrupt|Exit))(?::"
+    r" (?P<said>.*))?$"
 )
 
 
@@ -82,7 +86,9 @@ def redactor(environ: dict[str, str]) -> Redactor:
 
 
 def failure(text: str) -> tuple[str, str]:
-    """Type and message of the last exception that a traceback names, with its cause; empty where there is none."""
+    """Type and message of the last exception that a traceback names, with its cause; empty where
+    there is none.
+    """
     rows = text.splitlines()
     for number in range(len(rows) - 1, -1, -1):
         if found := _LAST.match(rows[number]):
@@ -105,7 +111,12 @@ def fails(text: str) -> tuple[str, str]:
         words = [sys.executable, "repro.py"]
         try:
             done = subprocess.run(
-                words, cwd=folder, env=plain(Path(folder)), capture_output=True, text=True, timeout=REPRO_S
+                words,
+                cwd=folder,
+                env=plain(Path(folder)),
+                capture_output=True,
+                text=True,
+                timeout=REPRO_S,
             )
         except subprocess.TimeoutExpired:
             return "", "it does not end"
@@ -124,7 +135,9 @@ def compiles(text: str) -> bool:
 def inline(issue: str) -> str:
     """The program under the heading "Repro" of an issue."""
     found = re.search(
-        r"^Repro \(.*?\):\n\n(?P<fence>`{3,})python\n(?P<text>.*?)^(?P=fence)$", issue, re.DOTALL | re.MULTILINE
+        r"^Repro \(.*?\):\n\n(?P<fence>`{3,})python\n(?P<text>.*?)^(?P=fence)$",
+        issue,
+        re.DOTALL | re.MULTILINE,
     )
     return found["text"] if found else ""
 
@@ -135,13 +148,31 @@ def judge(name: str, trap: Trap, place: Path) -> dict[str, Any]:
     place.mkdir()
     (place / "program.py").write_text(trap.script)
     environ = plain(place, PWD=str(place), **{"USER": "sam", "HOSTNAME": "box17", **trap.environ})
-    words = [sys.executable, "-m", "reprokit", "capture", *OPTIONS, "--output-dir", str(place / "out")]
-    row: dict[str, Any] = {"name": name, "what": trap.what, "is_same": False, "repro": "", "why": ""}
+    words = [
+        sys.executable,
+        "-m",
+        "reprokit",
+        "capture",
+        *OPTIONS,
+        "--output-dir",
+        str(place / "out"),
+    ]
+    row: dict[str, Any] = {
+        "name": name,
+        "what": trap.what,
+        "is_same": False,
+        "repro": "",
+        "why": "",
+    }
     try:
         done = subprocess.run(
             [*words, "--", sys.executable, "program.py"],
-            cwd=place, env={**environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=CAPTURE_S,
-        )  # fmt: skip
+            cwd=place,
+            env={**environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=CAPTURE_S,
+        )
         told = json.loads(done.stdout[done.stdout.index("{\n") :])
     except (subprocess.TimeoutExpired, ValueError) as problem:
         return {**row, "why": f"no capture: {problem}"}
@@ -159,7 +190,11 @@ def judge(name: str, trap: Trap, place: Path) -> dict[str, Any]:
 
     wanted = failure(stderr.read_text())
     with tarfile.open(told["pack"]) as pack:
-        files = {m.name: pack.extractfile(m) for m in pack.getmembers() if m.name.endswith((".py", ".md"))}
+        files = {
+            m.name: pack.extractfile(m)
+            for m in pack.getmembers()
+            if m.name.endswith((".py", ".md"))
+        }
         texts = {n: file.read().decode(errors="replace") for n, file in files.items() if file}
     row["repro"], row["seconds"] = texts.get("repro.py", ""), round(time.monotonic() - began, 1)
     row["wanted"] = f"{wanted[0]}: {wanted[1]}"
@@ -174,7 +209,10 @@ def judge(name: str, trap: Trap, place: Path) -> dict[str, Any]:
         row["unproven"] = told.get("unproven")
         row["left"] = best.read_text() if best.exists() else ""
         if not row["repro"]:
-            row["why"] += f"; the smallest program: {against(row['left']) if row['left'] else 'there is none'}"
+            row["why"] += (
+                "; the smallest program:"
+                f" {against(row['left']) if row['left'] else 'there is none'}"
+            )
     row["broken"] = [n for n in texts if n.endswith(".py") and not compiles(texts[n])]
     return row
 
@@ -185,34 +223,49 @@ def harmless() -> int:
     changed: dict[str, dict[str, str]] = {}
     for name, environ in ENVIRONMENTS.items():
         hide = redactor(
-            {"PATH": os.environ["PATH"], "HOME": "/home/sam", "USER": "sam", "HOSTNAME": "box17", **environ}
+            {
+                "PATH": os.environ["PATH"],
+                "HOME": "/home/sam",
+                "USER": "sam",
+                "HOSTNAME": "box17",
+                **environ,
+            }
         )
         for line in lines:
             if (now := hide.text(line)) != line:
                 changed.setdefault(line, {})[name] = now
     for name in ENVIRONMENTS:
-        print(f"{name}: {sum(name in told for told in changed.values())} of {len(lines)} lines change")
+        print(
+            f"{name}: {sum(name in told for told in changed.values())} of {len(lines)} lines change"
+        )
     for line, told in changed.items():
         print(f"\n- {line.strip()}")
         for now in dict.fromkeys(told.values()):
             print(f"+ {now.strip()}   [{' '.join(n for n, other in told.items() if other == now)}]")
     print(f"\n{len(changed)} of {len(lines)} harmless lines change in any environment")
-    hide = redactor({"PATH": os.environ["PATH"], "HOME": "/home/sam", "USER": "sam", "HOSTNAME": "box17"})
+    hide = redactor(
+        {"PATH": os.environ["PATH"], "HOME": "/home/sam", "USER": "sam", "HOSTNAME": "box17"}
+    )
     whole = hide.text("\n".join(lines)).split("\n")
     print(f"as one text: {sum(now != line for now, line in zip(whole, lines, strict=True))}")
     kept = hide.value({"packages": VERSIONS})["packages"]
     print(
-        f"as versions of packages in JSON: {sum(kept[n] != v for n, v in VERSIONS.items())} of {len(VERSIONS)} change"
+        f"as versions of packages in JSON: {sum(kept[n] != v for n, v in VERSIONS.items())} of"
+        f" {len(VERSIONS)} change"
     )
     return len(changed)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=sorted(TRAPS))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--keep", type=Path, help="keep the run directories in this folder, which must not exist")
+    parser.add_argument(
+        "--keep", type=Path, help="keep the run directories in this folder, which must not exist"
+    )
     parser.add_argument("--lines", action="store_true", help="only the harmless lines")
     args = parser.parse_args()
     if args.lines:
@@ -220,12 +273,16 @@ def main() -> None:
         return
     names = args.only or list(TRAPS)
     rows: list[dict[str, Any]] = []
-    print("| program | what looks private | same | s | why not |\n| --- | --- | --- | --- | --- |", flush=True)
+    print(
+        "| program | what looks private | same | s | why not |\n| --- | --- | --- | --- | --- |",
+        flush=True,
+    )
     with tempfile.TemporaryDirectory(prefix="redaction-") as folder:
         place = args.keep or Path(folder)
         place.mkdir(exist_ok=not args.keep)
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-            # mock.patch.dict is of the whole process, but the children get environments of their own
+            # mock.patch.dict is of the whole process, but the children get environments of their
+            # own
             for row in pool.map(lambda name: judge(name, TRAPS[name], place / name), names):
                 rows.append(row)
                 cells = [
@@ -235,7 +292,9 @@ def main() -> None:
                     row.get("seconds", ""),
                     row["why"],
                 ]
-                print("| " + " | ".join(str(c).replace("\n", " ") for c in cells) + " |", flush=True)
+                print(
+                    "| " + " | ".join(str(c).replace("\n", " ") for c in cells) + " |", flush=True
+                )
                 if args.json:
                     args.json.write_text(json.dumps(rows, indent=1))
     print(f"\n{sum(row['is_same'] for row in rows)} of {len(rows)} repros fail in the same way")

@@ -1,8 +1,10 @@
-"""Programs that fail in torch.compile and whose code looks private, for ``benchmarks/redaction.py``.
+"""Programs that fail in torch.compile and whose code looks private, for
+``benchmarks/redaction.py``.
 
-In each, the failure depends on the text that looks private: a repro in which that text was changed passes, or fails in
-another way. ``_traced`` programs fail while Dynamo traces them, so their repro is cut out of their source; those of
-``_backend`` fail in a backend of their own, which the repro carries, so it is cut out of a graph.
+In each, the failure depends on the text that looks private: a repro in which that text was changed
+passes, or fails in another way. ``_traced`` programs fail while Dynamo traces them, so their repro
+is cut out of their source; those of ``_backend`` fail in a backend of their own, which the repro
+carries, so it is cut out of a graph.
 """
 
 from __future__ import annotations
@@ -21,24 +23,39 @@ class Trap:
 
 
 BREAK = "getattr(torch._dynamo, {{True: 'graph_break'}}[{}])()"
-"""Dynamo traces a whole graph unless the condition holds; without it nothing is left that a reducer could keep."""
+"""Dynamo traces a whole graph unless the condition holds; without it nothing is left that a reducer
+could keep.
+"""
 
 
 def _traced(what: str, condition: str, top: str = "", before: str = "", **environ: str) -> Trap:
     """A function of which Dynamo refuses the whole graph where ``condition`` holds."""
     script = (
-        "import torch\n" + textwrap.dedent(top) + "def step(x):\n" + textwrap.indent(textwrap.dedent(before), "    ")
+        "import torch\n"
+        + textwrap.dedent(top)
+        + "def step(x):\n"
+        + textwrap.indent(textwrap.dedent(before), "    ")
     )
     script += f"    {BREAK.format(condition)}\n    return x + 1\n"
-    return Trap(what, script + "torch.compile(step, backend='eager', fullgraph=True)(torch.randn(4, 8))\n", environ)
+    return Trap(
+        what,
+        script + "torch.compile(step, backend='eager', fullgraph=True)(torch.randn(4, 8))\n",
+        environ,
+    )
 
 
-def _backend(what: str, condition: str, top: str = "", body: str = "torch.relu(x)", **environ: str) -> Trap:
-    """A backend of the program's own that raises where ``condition`` holds; ``targets`` are those of the graph's nodes."""
+def _backend(
+    what: str, condition: str, top: str = "", body: str = "torch.relu(x)", **environ: str
+) -> Trap:
+    """A backend of the program's own that raises where ``condition`` holds; ``targets`` are those
+    of the graph's nodes.
+    """
     script = "import torch\n" + textwrap.dedent(top) + "def picky(gm, inputs):\n"
     script += f"    targets = [n.target for n in gm.graph.nodes]\n    if {condition}:\n"
     script += "        raise RuntimeError('not supported')\n    return gm.forward\n"
-    script += f"def step(x):\n    return {body}\ntorch.compile(step, backend=picky)(torch.randn(4, 8))\n"
+    script += (
+        f"def step(x):\n    return {body}\ntorch.compile(step, backend=picky)(torch.randn(4, 8))\n"
+    )
     return Trap(what, script, environ)
 
 
@@ -92,92 +109,176 @@ def picky(gm, inputs):
     return gm.forward
 torch.compile(lambda x: torch.relu(x), backend=picky)(torch.randn(4))
 '''
-_BASE64 = "import base64, struct\nDATA = 'AACAPwAAAEAAAEBAAACAQAAAoEAAAMBAAADgQAAAAEEAABBBAAAgQQAAMEEAAEBB'\n"
+_BASE64 = (
+    "import base64, struct\nDATA ="
+    " 'AACAPwAAAEAAAEBAAACAQAAAoEAAAMBAAADgQAAAAEEAABBBAAAgQQAAMEEAAEBB'\n"
+)
 _HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 TRAPS: dict[str, Trap] = {
     # names of the program that are also a user, a host or a secret
     "user-alpha": _backend(
-        "USER=alpha and the keyword alpha=2", "any(2 in n.kwargs.values() for n in gm.graph.nodes)", body="torch.add(x, x, alpha=2)", USER="alpha"
+        "USER=alpha and the keyword alpha=2",
+        "any(2 in n.kwargs.values() for n in gm.graph.nodes)",
+        body="torch.add(x, x, alpha=2)",
+        USER="alpha",
     ),
-    "user-will": Trap("USER=will and a backend named will", "import torch" + _WILL, {"USER": "will"}),
-    "user-adam": _backend("USER=adam and torch.optim.adam", "callable(adam.Adam)", "from torch.optim import adam\n", USER="adam"),
-    "user-nodes": _backend("LOGNAME=nodes and graph.nodes", "torch.relu in targets", LOGNAME="nodes"),
+    "user-will": Trap(
+        "USER=will and a backend named will", "import torch" + _WILL, {"USER": "will"}
+    ),
+    "user-adam": _backend(
+        "USER=adam and torch.optim.adam",
+        "callable(adam.Adam)",
+        "from torch.optim import adam\n",
+        USER="adam",
+    ),
+    "user-nodes": _backend(
+        "LOGNAME=nodes and graph.nodes", "torch.relu in targets", LOGNAME="nodes"
+    ),
     "user-mean": _traced("USER=mean and x.mean", "x.mean(0).dim() == 1", USER="mean"),
-    "host-head": _backend("HOSTNAME=head and net.head", "Net().head == 7", "class Net:\n    head = 7\n", HOSTNAME="head"),
+    "host-head": _backend(
+        "HOSTNAME=head and net.head",
+        "Net().head == 7",
+        "class Net:\n    head = 7\n",
+        HOSTNAME="head",
+    ),
     "host-fake": _backend(
-        "HOSTNAME=fake and fake_tensor", "callable(fake_tensor.FakeTensor)", "from torch._subclasses import fake_tensor\n", HOSTNAME="fake"
+        "HOSTNAME=fake and fake_tensor",
+        "callable(fake_tensor.FakeTensor)",
+        "from torch._subclasses import fake_tensor\n",
+        HOSTNAME="fake",
     ),
     "host-worker": _backend(
-        "HOSTNAME=worker and worker=3", "part(worker=3) == 4", "def part(worker):\n    return worker + 1\n", HOSTNAME="worker"
+        "HOSTNAME=worker and worker=3",
+        "part(worker=3) == 4",
+        "def part(worker):\n    return worker + 1\n",
+        HOSTNAME="worker",
     ),
     "host-eager": _traced("HOSTNAME=eager and backend='eager'", "x.dim() == 2", HOSTNAME="eager"),
-    "host-mask": Trap("HOSTNAME=mask, in a failure of Inductor", "import torch" + _OUTER_LOOP, {"HOSTNAME": "mask"}),
-    "secret-linear": _backend(
-        "API_KEY=linear and F.linear", "torch.nn.functional.linear in targets", body="torch.nn.functional.linear(x, x)", API_KEY="linear"
+    "host-mask": Trap(
+        "HOSTNAME=mask, in a failure of Inductor",
+        "import torch" + _OUTER_LOOP,
+        {"HOSTNAME": "mask"},
     ),
-    "secret-forward": _backend("API_KEY=forward and gm.forward", "torch.relu in targets and gm.forward", API_KEY="forward"),
-    "secret-softmax": Trap("APP_SECRET=softmax, in a failure of Inductor", "import torch" + _OUTER_LOOP, {"APP_SECRET": "softmax"}),
-    "secret-exception": Trap("DB_PASSWORD=NotImplementedError, which is raised", "import torch" + _RAISES, {"DB_PASSWORD": "NotImplementedError"}),
+    "secret-linear": _backend(
+        "API_KEY=linear and F.linear",
+        "torch.nn.functional.linear in targets",
+        body="torch.nn.functional.linear(x, x)",
+        API_KEY="linear",
+    ),
+    "secret-forward": _backend(
+        "API_KEY=forward and gm.forward", "torch.relu in targets and gm.forward", API_KEY="forward"
+    ),
+    "secret-softmax": Trap(
+        "APP_SECRET=softmax, in a failure of Inductor",
+        "import torch" + _OUTER_LOOP,
+        {"APP_SECRET": "softmax"},
+    ),
+    "secret-exception": Trap(
+        "DB_PASSWORD=NotImplementedError, which is raised",
+        "import torch" + _RAISES,
+        {"DB_PASSWORD": "NotImplementedError"},
+    ),
     "secret-sigmoid": _backend(
-        "SECRET_TOKEN=sigmoid and getattr(torch, 'sigmoid')", "getattr(torch, 'sigmoid') in targets", body="torch.sigmoid(x)", SECRET_TOKEN="sigmoid"
+        "SECRET_TOKEN=sigmoid and getattr(torch, 'sigmoid')",
+        "getattr(torch, 'sigmoid') in targets",
+        body="torch.sigmoid(x)",
+        SECRET_TOKEN="sigmoid",
     ),
     # code that reads like an address or a token
     "matmul": _backend(
-        "x@layer.weight", "score(torch.ones(2, 8)).shape == (2, 3)",
+        "x@layer.weight",
+        "score(torch.ones(2, 8)).shape == (2, 3)",
         "class layer:\n    weight = torch.ones(8, 3)\ndef score(x):\n    return x@layer.weight\n",
     ),
     "matmul-dotted": _traced(
-        "batch.state@encoder.weight", "repr((batch.state@encoder.weight).shape[1] + 4) == '7'",
-        "from types import SimpleNamespace\nbatch, encoder = SimpleNamespace(state=torch.ones(2, 8)), SimpleNamespace(weight=torch.ones(8, 3))\n",
+        "batch.state@encoder.weight",
+        "repr((batch.state@encoder.weight).shape[1] + 4) == '7'",
+        "from types import SimpleNamespace\nbatch, encoder = SimpleNamespace(state=torch.ones(2,"
+        " 8)), SimpleNamespace(weight=torch.ones(8, 3))\n",
     ),
     "prefix-name": _backend(
-        "a function whose name begins like a token", "hf_AttentionHeadProjectionWeightsForAllLayers() == 3",
+        "a function whose name begins like a token",
+        "hf_AttentionHeadProjectionWeightsForAllLayers() == 3",
         "def hf_AttentionHeadProjectionWeightsForAllLayers():\n    return 3\n",
     ),
     # names that sound like secrets
-    "key-constant": _backend("KEY = 'conv2d_3x3'", "KEY.startswith('conv2d')", "KEY = 'conv2d_3x3'\n"),
+    "key-constant": _backend(
+        "KEY = 'conv2d_3x3'", "KEY.startswith('conv2d')", "KEY = 'conv2d_3x3'\n"
+    ),
     "password-item": _backend(
-        "password = features['secret']", "password_of({'secret': [6, 2]}) == [6, 2]",
+        "password = features['secret']",
+        "password_of({'secret': [6, 2]}) == [6, 2]",
         "def password_of(features):\n    password = features['secret']\n    return password\n",
     ),
     "dict-keys": _backend(
-        "the keys 'password' and 'token'", "batch['password'](-2) + batch['token'] == 4098",
+        "the keys 'password' and 'token'",
+        "batch['password'](-2) + batch['token'] == 4098",
         "batch = {'password': abs, 'token': 4096}\n",
     ),
     "attribute-token_emb": _backend(
-        "self.token_emb = make_token(key=8)", "Net().token_emb == 8",
-        "def make_token(key):\n    return key\nclass Net:\n    def __init__(self):\n        self.token_emb = make_token(key=8)\n",
+        "self.token_emb = make_token(key=8)",
+        "Net().token_emb == 8",
+        "def make_token(key):\n    return key\nclass Net:\n    def __init__(self):\n       "
+        " self.token_emb = make_token(key=8)\n",
     ),
     "attribute-secret": _backend(
-        "self.secret, self.auth = parts", "len(Net(['query', 'value_proj8']).secret) == 5",
+        "self.secret, self.auth = parts",
+        "len(Net(['query', 'value_proj8']).secret) == 5",
         "class Net:\n    def __init__(self, parts):\n        self.secret, self.auth = parts\n",
     ),
     "class-password": Trap("class Password", "import torch" + _PASSWORD),
     "getattr-api_key": Trap("getattr(self, 'api_key')", "import torch" + _GETATTR),
     "keyword-token": _backend(
-        "pick(token=names[1])", "pick(token=names[1]) == 'stage4'",
+        "pick(token=names[1])",
+        "pick(token=names[1]) == 'stage4'",
         "names = ['stem', 'stage4_block2']\ndef pick(token):\n    return token.split('_')[0]\n",
     ),
-    "fstring-token": _backend("f'token={name}'", "label('conv3x3')[6:] == 'conv3x3'", "def label(name):\n    return f'token={name}'\n"),
+    "fstring-token": _backend(
+        "f'token={name}'",
+        "label('conv3x3')[6:] == 'conv3x3'",
+        "def label(name):\n    return f'token={name}'\n",
+    ),
     "pass-settings": Trap("post_grad_custom_post_pass = token_pass", "import torch" + _PASS),
     "config-lines": _backend(
-        "lines of a configuration in a string", "options()['token'] == '4096'",
-        "TEXT = 'layers: 2\\ntoken: 4096\\nkey: bfloat16\\n'\ndef options():\n    return dict(row.split(': ') for row in TEXT.splitlines())\n",
+        "lines of a configuration in a string",
+        "options()['token'] == '4096'",
+        "TEXT = 'layers: 2\\ntoken: 4096\\nkey: bfloat16\\n'\ndef options():\n    return"
+        " dict(row.split(': ') for row in TEXT.splitlines())\n",
     ),
-    "flags": _backend("'--token-dim 4096 --key-dim 3200'", "FLAGS.split()[3] == '3200'", "FLAGS = '--token-dim 4096 --key-dim 3200'\n"),
-    "environ-token": _backend("os.environ.get('HF_TOKEN', '')", "os.environ.get('HF_TOKEN', '') == ''", "import os\n"),
+    "flags": _backend(
+        "'--token-dim 4096 --key-dim 3200'",
+        "FLAGS.split()[3] == '3200'",
+        "FLAGS = '--token-dim 4096 --key-dim 3200'\n",
+    ),
+    "environ-token": _backend(
+        "os.environ.get('HF_TOKEN', '')", "os.environ.get('HF_TOKEN', '') == ''", "import os\n"
+    ),
     "docstring": Trap("a docstring with an address", "import torch" + _DOCSTRING),
     # values that look like something else
-    "version": _backend("{'nvidia-cublas': '12.8.4.1'}", "PINS['nvidia-cublas'].split('.')[0] == '12'", "PINS = {'nvidia-cublas': '12.8.4.1'}\n"),
-    "dotted-numbers": _backend("KERNEL = '3.3.1.1'", "KERNEL.split('.')[1] == '3'", "KERNEL = '3.3.1.1'\n"),
+    "version": _backend(
+        "{'nvidia-cublas': '12.8.4.1'}",
+        "PINS['nvidia-cublas'].split('.')[0] == '12'",
+        "PINS = {'nvidia-cublas': '12.8.4.1'}\n",
+    ),
+    "dotted-numbers": _backend(
+        "KERNEL = '3.3.1.1'", "KERNEL.split('.')[1] == '3'", "KERNEL = '3.3.1.1'\n"
+    ),
     "digest": _backend("a hash", "DIGEST[:8] == '9f86d081'", f"DIGEST = '{_HASH}'\n"),
-    "base64": _backend("numbers in base64", "struct.unpack('<12f', base64.b64decode(DATA))[0] == 1.0", _BASE64),
-    "card-number": _backend("SEED = 4111111111111111", "SEED % 10 == 1", "SEED = 4111111111111111\n"),
-    "stages": _backend("'00:01:02:03:04:05'", "STAGES.split(':')[1] == '01'", "STAGES = '00:01:02:03:04:05'\n"),
+    "base64": _backend(
+        "numbers in base64", "struct.unpack('<12f', base64.b64decode(DATA))[0] == 1.0", _BASE64
+    ),
+    "card-number": _backend(
+        "SEED = 4111111111111111", "SEED % 10 == 1", "SEED = 4111111111111111\n"
+    ),
+    "stages": _backend(
+        "'00:01:02:03:04:05'", "STAGES.split(':')[1] == '01'", "STAGES = '00:01:02:03:04:05'\n"
+    ),
     "user-at-host": _traced("'user@host', which is split", "'user@host'.split('@')[1] == 'host'"),
     "home-path": _backend(
-        "a path below the home folder", "os.path.basename(urllib.parse.urlsplit(PATH).path) == 'tiny.pt'",
-        "import os, urllib.parse\nPATH = 'file:///home/sam/models/tiny.pt'\n", USER="sam",
+        "a path below the home folder",
+        "os.path.basename(urllib.parse.urlsplit(PATH).path) == 'tiny.pt'",
+        "import os, urllib.parse\nPATH = 'file:///home/sam/models/tiny.pt'\n",
+        USER="sam",
     ),
-}  # fmt: skip
+}

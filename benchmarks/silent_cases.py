@@ -1,4 +1,6 @@
-"""Public failures of torch 2.13 on CPU that stop no program, a factory each; for benchmarks/silent.py."""
+"""Public failures of torch 2.13 on CPU that stop no program, a factory each; for
+benchmarks/silent.py.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,9 @@ class Block(nn.Module):
 
     def forward(self, x):
         b, t, d = x.shape
-        q, k, v = (y.view(b, t, self.heads, -1).transpose(1, 2) for y in self.qkv(self.n1(x)).chunk(3, -1))
+        q, k, v = (
+            y.view(b, t, self.heads, -1).transpose(1, 2) for y in self.qkv(self.n1(x)).chunk(3, -1)
+        )
         a = torch.softmax(q @ k.transpose(-1, -2) * (d // self.heads) ** -0.5, -1)
         x = x + self.o((a @ v).transpose(1, 2).reshape(b, t, d))
         return x + self.f2(F.gelu(self.f1(self.n2(x))))
@@ -128,12 +132,28 @@ class Decoder(nn.Module):
 def copy_buried() -> Any:
     """pytorch#198131 in a transformer of five blocks."""
     torch.manual_seed(0)
-    return Decoder().eval(), (torch.randn(2, 8, 16), torch.zeros(3, 4), torch.arange(12.0).view(3, 4))
+    return Decoder().eval(), (
+        torch.randn(2, 8, 16),
+        torch.zeros(3, 4),
+        torch.arange(12.0).view(3, 4),
+    )
 
 
 class Processing(nn.Module):
-    FUNCTIONS = (torch.sin, torch.cos, torch.tan, torch.tanh, torch.exp, torch.sigmoid, torch.relu, torch.abs, torch.neg,
-                 torch.square, torch.sinh, torch.cosh)  # fmt: skip
+    FUNCTIONS = (
+        torch.sin,
+        torch.cos,
+        torch.tan,
+        torch.tanh,
+        torch.exp,
+        torch.sigmoid,
+        torch.relu,
+        torch.abs,
+        torch.neg,
+        torch.square,
+        torch.sinh,
+        torch.cosh,
+    )
 
     def __init__(self, number):
         super().__init__()
@@ -144,7 +164,9 @@ class Processing(nn.Module):
 
 
 def processor_identity() -> Any:
-    """pytorch#163329: one compiled function over many instances, each with a function of its own."""
+    """pytorch#163329: one compiled function over many instances, each with a function of its
+    own.
+    """
     torch.manual_seed(0)
     calls = [((Processing(i), torch.ones(2, 4)), {}) for i in range(12)]
     return {"model": lambda block, x: block(x), "calls": calls, "compile": {"backend": "eager"}}
@@ -162,7 +184,11 @@ class Counting(nn.Module):
 
 def counter() -> Any:
     """An integer attribute that grows in forward (cf. torchrec#4338)."""
-    return {"model": Counting(), "calls": [((torch.ones(3),), {})] * 12, "compile": {"backend": "eager"}}
+    return {
+        "model": Counting(),
+        "calls": [((torch.ones(3),), {})] * 12,
+        "compile": {"backend": "eager"},
+    }
 
 
 def local_class() -> Any:
@@ -192,4 +218,8 @@ def early_exit() -> Any:
                 break
         return x.sin()
 
-    return {"model": fn, "calls": [((torch.linspace(-1, 1, 8),), {})], "compile": {"backend": "eager"}}
+    return {
+        "model": fn,
+        "calls": [((torch.linspace(-1, 1, 8),), {})],
+        "compile": {"backend": "eager"},
+    }

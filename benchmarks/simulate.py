@@ -1,9 +1,11 @@
-"""Compile for GPUs that are not there: at what cost, how many kernels, and how it grows with the number of layers.
+"""Compile for GPUs that are not there: at what cost, how many kernels, and how it grows with the
+number of layers.
 
 python benchmarks/simulate.py [--gpus h100,b200] [--layers 2,8,24,48] [--train] [--json FILE]
 
-Each row is one ``reprokit capture --gpu`` with everything on but minimization. CPU seconds of the target are those to the
-end of code generation; the kernels are then compiled one by one (``--kernels all``).
+Each row is one ``reprokit capture --gpu`` with everything on but minimization. CPU seconds of the
+target are those to the end of code generation; the kernels are then compiled one by one
+(``--kernels all``).
 """
 
 from __future__ import annotations
@@ -17,21 +19,42 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-MODELS = ("llama-tiny", "llama-tiny --train", "llama-tiny --dynamic", "llama-decode", "convnet --layers 3")
+MODELS = (
+    "llama-tiny",
+    "llama-tiny --train",
+    "llama-tiny --dynamic",
+    "llama-decode",
+    "convnet --layers 3",
+)
 
 
 def measure(words: list[str]) -> dict[str, Any]:
     """One capture."""
     with tempfile.TemporaryDirectory() as place:
-        command = [sys.executable, "-m", "reprokit", "capture", "--json", "--no-minimize", "--no-ablate"]
+        command = [
+            sys.executable,
+            "-m",
+            "reprokit",
+            "capture",
+            "--json",
+            "--no-minimize",
+            "--no-ablate",
+        ]
         done = subprocess.run(
-            [*command, "--kernels", "all", "--output-dir", place, *words], capture_output=True, text=True, check=False
+            [*command, "--kernels", "all", "--output-dir", place, *words],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if not done.stdout.startswith("{") or not (told := json.loads(done.stdout))["run_dir"]:
             return {"verdict": done.stderr.strip()[-200:]}
         run = Path(told["run_dir"])
         seen = json.loads((run / "observation.json").read_text())
-        compiled = json.loads((run / "kernels.json").read_text()) if (run / "kernels.json").exists() else []
+        compiled = (
+            json.loads((run / "kernels.json").read_text())
+            if (run / "kernels.json").exists()
+            else []
+        )
         return {
             "verdict": told["verdict"]["kind"],
             "cpu_s": round(seen["cpu_s"], 1),
@@ -41,21 +64,30 @@ def measure(words: list[str]) -> dict[str, Any]:
             "programs": len(compiled),
             "compiled": sum(row["answer"] == "compiled" for row in compiled),
             "kernel_cpu_s": round(sum(row["cpu_s"] for row in compiled), 1),
-            "kernel_peak_mb": round(max((row["peak_rss_bytes"] for row in compiled), default=0) / 1e6),
+            "kernel_peak_mb": round(
+                max((row["peak_rss_bytes"] for row in compiled), default=0) / 1e6
+            ),
         }
 
 
 def main() -> None:
     """Print a row for each model and GPU, then the growth."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--gpus", default="h100,b200")
     parser.add_argument("--layers", default="2,8,24,48")
-    parser.add_argument("--train", action="store_true", help="the growth of training instead of inference")
+    parser.add_argument(
+        "--train", action="store_true", help="the growth of training instead of inference"
+    )
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     train = ["--train"] * asked.train
     rows = []
-    print("| model | GPU | verdict | CPU s | MB | Dynamo, ATen nodes | kernel programs, compiled | CPU s | MB |")
+    print(
+        "| model | GPU | verdict | CPU s | MB | Dynamo, ATen nodes | kernel programs, compiled |"
+        " CPU s | MB |"
+    )
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     layers = [int(n) for n in asked.layers.split(",")]
     wanted = [(m.split(), g) for m in MODELS for g in asked.gpus.split(",")]

@@ -1,4 +1,5 @@
-"""How fast the command line starts: whole processes, in turns, as a ratio to ``python -c "import click"``.
+"""How fast the command line starts: whole processes, in turns, as a ratio to ``python -c "import
+click"``.
 
 python benchmarks/startup.py [--rounds 30]
 """
@@ -41,7 +42,8 @@ def main() -> None:
     for name, rows in seen.items():
         cpu, wall = (statistics.median(v[i] for v in rows[2:]) for i in (0, 1))
         print(
-            f"{name:<28} {cpu * 1e3:6.0f} ms CPU ({cpu / base[0]:.2f} x), {wall * 1e3:6.0f} ms wall ({wall / base[1]:.2f} x)"
+            f"{name:<28} {cpu * 1e3:6.0f} ms CPU ({cpu / base[0]:.2f} x), {wall * 1e3:6.0f} ms wall"
+            f" ({wall / base[1]:.2f} x)"
         )
 
 

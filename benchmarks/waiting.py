@@ -1,9 +1,11 @@
-"""Run every healthy waiting program of tests/waits/kinds.py under capture, with all defaults but a short ``--stall``.
+"""Run every healthy waiting program of tests/waits/kinds.py under capture, with all defaults but a
+short ``--stall``.
 
 python benchmarks/waiting.py [KIND ...] [--stall 6] [--seconds 20] [--jobs 3] [--json FILE]
 
-Each kind is run after each of the ways to compile. A program is *ended* when it did not finish by itself with status
-0, and *called a hang* when the verdict says so. Both counts must be 0. ``kernel`` needs the package ipykernel.
+Each kind is run after each of the ways to compile. A program is *ended* when it did not finish by
+itself with status 0, and *called a hang* when the verdict says so. Both counts must be 0.
+``kernel`` needs the package ipykernel.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ sys.path.insert(0, str(ROOT))
 from tests.waits.kinds import COMPILED, KINDS
 
 PROGRAM = ROOT / "tests" / "waits" / "kinds.py"
-RANKS = "import os, subprocess, sys\nranks = [subprocess.Popen(sys.argv[1:], env={**os.environ, 'RANK': r}) for r in '01']\nsys.exit(max(r.wait() for r in ranks))"
+RANKS = (
+    "import os, subprocess, sys\nranks = [subprocess.Popen(sys.argv[1:], env={**os.environ, 'RANK':"
+    " r}) for r in '01']\nsys.exit(max(r.wait() for r in ranks))"
+)
 
 
 def check(kind: str, how: str, stall_s: float, seconds: float) -> dict[str, Any]:
@@ -41,7 +46,11 @@ def check(kind: str, how: str, stall_s: float, seconds: float) -> dict[str, Any]
     with tempfile.TemporaryDirectory() as place:
         words = ["capture", "--json", "--stall", str(stall_s), "--output-dir", place, "--", *target]
         done = subprocess.run(
-            [sys.executable, "-m", "reprokit", *words], env=environ, capture_output=True, text=True, check=False
+            [sys.executable, "-m", "reprokit", *words],
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if not done.stdout:
             raise SystemExit(f"{kind} {how}: {done.stderr}")
@@ -76,18 +85,27 @@ def main() -> None:
         chosen.remove("kernel")
     rows = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        jobs = [pool.submit(check, kind, how, options.stall, options.seconds) for kind in chosen for how in COMPILED]
+        jobs = [
+            pool.submit(check, kind, how, options.stall, options.seconds)
+            for kind in chosen
+            for how in COMPILED
+        ]
         for job in jobs:
             row = job.result()
             rows.append(row)
             mark = "BAD" if row["is_ended"] or row["is_hang"] else "ok "
             states = ", ".join(row["states"]) or "no stall"
-            print(f"{mark} {row['kind']:<11} {row['compiled']:<12} {row['verdict']:<8} {states:<18} {row['detail'][:90]}", flush=True)  # fmt: skip
+            print(
+                f"{mark} {row['kind']:<11} {row['compiled']:<12} {row['verdict']:<8} {states:<18}"
+                f" {row['detail'][:90]}",
+                flush=True,
+            )
     ended, hangs = sum(row["is_ended"] for row in rows), sum(row["is_hang"] for row in rows)
     idle = sum("idle" in row["states"] for row in rows)
     outside = sum("outside" in row["states"] and "idle" not in row["states"] for row in rows)
     print(
-        f"{len(rows)} healthy waiting programs: {ended} ended, {hangs} called a hang; {idle} reported as idle, {outside} as outside the compiler"
+        f"{len(rows)} healthy waiting programs: {ended} ended, {hangs} called a hang; {idle}"
+        f" reported as idle, {outside} as outside the compiler"
     )
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")

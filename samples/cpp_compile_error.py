@@ -1,4 +1,5 @@
-"""A compile error from the C++ compiler: jacfwd of an fp16 product chain (pytorch#194706, torch 2.13 CPU).
+"""A compile error from the C++ compiler: jacfwd of an fp16 product chain (pytorch#194706, torch
+2.13 CPU).
 
 reprokit capture samples/cpp_compile_error.py:make
 """
@@ -11,7 +12,9 @@ def chain(x):
 
 
 def make():
-    return torch.func.jacfwd(chain), ((torch.arange(1, 10, dtype=torch.float16) / 10).reshape(3, 3),)
+    return torch.func.jacfwd(chain), (
+        (torch.arange(1, 10, dtype=torch.float16) / 10).reshape(3, 3),
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""A crash: nested jacfwd of a trace term dies of SIGSEGV in the compiled kernel (pytorch#190856, torch 2.13 CPU).
+"""A crash: nested jacfwd of a trace term dies of SIGSEGV in the compiled kernel (pytorch#190856,
+torch 2.13 CPU).
 
 reprokit capture samples/crash.py:make
 """
@@ -12,7 +13,9 @@ def energy(t):
 
 def make():
     torch.manual_seed(0)
-    return torch.func.jacfwd(torch.func.jacfwd(energy)), (torch.rand(3, 3, dtype=torch.float64) + 0.1,)
+    return torch.func.jacfwd(torch.func.jacfwd(energy)), (
+        torch.rand(3, 3, dtype=torch.float64) + 0.1,
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""A compile inside the capture of a CUDA graph: the first call builds, allocates and synchronises, which a capture forbids.
+"""A compile inside the capture of a CUDA graph: the first call builds, allocates and synchronises,
+which a capture forbids.
 
-reprokit capture -- python samples/cuda_graph_capture.py             the first call stands inside the capture
-reprokit capture -- python samples/cuda_graph_capture.py --warm      cure: one call before it
-reprokit capture -- python samples/cuda_graph_capture.py --managed   cure: the compiler captures, mode="reduce-overhead"
+reprokit capture -- python samples/cuda_graph_capture.py             the first call stands inside
+the capture reprokit capture -- python samples/cuda_graph_capture.py --warm      cure: one call
+before it reprokit capture -- python samples/cuda_graph_capture.py --managed   cure: the compiler
+captures, mode="reduce-overhead"
 
 Needs a CUDA device; without one it says so.
 """

@@ -1,4 +1,5 @@
-"""An exception inside Inductor: outer-loop fusion in the C++ backend loses a buffer (pytorch#196570, torch 2.13 CPU).
+"""An exception inside Inductor: outer-loop fusion in the C++ backend loses a buffer
+(pytorch#196570, torch 2.13 CPU).
 
 reprokit capture samples/exception_inductor.py:make
 """

@@ -1,7 +1,8 @@
-"""An early exit on a value: Dynamo cannot know it while it traces, so the whole function runs without the compiler.
+"""An early exit on a value: Dynamo cannot know it while it traces, so the whole function runs
+without the compiler.
 
-reprokit capture samples/graph_break.py:make says: graph-break in dynamo-trace, nothing was compiled, with the line and the
-reason, although the program itself ends well.
+reprokit capture samples/graph_break.py:make says: graph-break in dynamo-trace, nothing was
+compiled, with the line and the reason, although the program itself ends well.
 """
 
 import torch

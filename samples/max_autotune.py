@@ -1,8 +1,9 @@
-"""Autotuning against a deadline: each size of matrix is tried with many kernels, and each kernel is a run of the C++
-compiler. A budget that is ample for the default mode ends in the middle.
+"""Autotuning against a deadline: each size of matrix is tried with many kernels, and each kernel is
+a run of the C++ compiler. A budget that is ample for the default mode ends in the middle.
 
-reprokit capture samples/max_autotune.py:make --timeout 30                  says slow-compile in cpp-build, and no hang
-reprokit capture samples/max_autotune.py:make --timeout 30 --mode default   says ok, after 24 s
+reprokit capture samples/max_autotune.py:make --timeout 30                  says slow-compile in
+cpp-build, and no hang reprokit capture samples/max_autotune.py:make --timeout 30 --mode default
+says ok, after 24 s
 """
 
 import itertools
@@ -18,7 +19,11 @@ def make(layers=24):
     )
     sizes = [64 + 16 * n for n in range(layers + 1)]
     model = nn.Sequential(*(nn.Linear(a, b) for a, b in itertools.pairwise(sizes)))
-    return {"model": model, "calls": [((torch.randn(32, 64),), {})], "compile": {"mode": "max-autotune"}}
+    return {
+        "model": model,
+        "calls": [((torch.randn(32, 64),), {})],
+        "compile": {"mode": "max-autotune"},
+    }
 
 
 if __name__ == "__main__":

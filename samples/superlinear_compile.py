@@ -1,5 +1,5 @@
-"""A compile that grows exponentially: where each value is used twice, Inductor writes the chain below it out for each use
-(root of pytorch#192498, torch 2.13 CPU).
+"""A compile that grows exponentially: where each value is used twice, Inductor writes the chain
+below it out for each use (root of pytorch#192498, torch 2.13 CPU).
 
 reprokit scale samples/superlinear_compile.py:make --set n=6,8,10,11 --at 12
 

@@ -2,8 +2,8 @@
 
 reprokit capture -- python samples/symmetric_memory.py
 
-says error-in-eager, since nothing was compiled yet; `reprokit env` and environment.json in the pack say under
-symmetric_memory which places this torch has.
+says error-in-eager, since nothing was compiled yet; `reprokit env` and environment.json in the pack
+say under symmetric_memory which places this torch has.
 """
 
 import torch

@@ -12,13 +12,22 @@ from pathlib import Path
 import pytest
 
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--hide-scrollbars",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
 
 
 def chromium() -> str:
-    """The browser; installs Debian's packages as root, and skips the test with a reason otherwise."""
+    """The browser; installs Debian's packages as root, and skips the test with a reason
+    otherwise.
+    """
     with open(Path(tempfile.gettempdir()) / "reprokit-tests-chromium.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not shutil.which("chromium") and os.geteuid() == 0 and shutil.which("apt-get"):
@@ -38,8 +47,11 @@ def open_page(page: Path, *words: str) -> str:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         done = subprocess.run(
             [chromium(), *FLAGS, f"--user-data-dir={profile}", *words, page.as_uri()],
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
     return done.stdout
 
 

@@ -32,7 +32,9 @@ CALL_TIMEOUT_S = 400
 SITE = ROOT / "tests" / "site"
 """Interpreters that find it on PYTHONPATH end quickly."""
 
-os.environ["PYTHONPATH"] = os.pathsep.join([str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])])
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 
 if "PYTEST_XDIST_WORKER" not in os.environ and sys.dont_write_bytecode:
     # else each of some thousand starts would compile all rooms again
@@ -40,16 +42,24 @@ if "PYTEST_XDIST_WORKER" not in os.environ and sys.dont_write_bytecode:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests stand first in the share of each worker: what is left at the end, for whoever has nothing to do, is quick."""
+    """Slow tests stand first in the share of each worker: what is left at the end, for whoever has
+    nothing to do, is quick.
+    """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     slow = [item for item in items if item.get_closest_marker("slow")]
     quick = [item for item in items if not item.get_closest_marker("slow")]
     shares = ((rows, number) for number in range(workers) for rows in (slow, quick))
-    items[:] = [row for rows, n in shares for row in rows[len(rows) * n // workers : len(rows) * (n + 1) // workers]]
+    items[:] = [
+        row
+        for rows, n in shares
+        for row in rows[len(rows) * n // workers : len(rows) * (n + 1) // workers]
+    ]
 
 
 def hear_signals() -> None:
-    """Undo in a child (``preexec_fn``) what a shell did to us: background jobs ignore SIGINT, and those of nohup SIGHUP."""
+    """Undo in a child (``preexec_fn``) what a shell did to us: background jobs ignore SIGINT, and
+    those of nohup SIGHUP.
+    """
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
@@ -86,7 +96,9 @@ _WARM_UP = "import torch; torch.compile(lambda x: x.sin() + 1)(torch.ones(4))"
 
 @functools.cache
 def _place() -> Path:
-    """A folder that is gone after the tests, with what Inductor asks the C++ compiler before it compiles anything."""
+    """A folder that is gone after the tests, with what Inductor asks the C++ compiler before it
+    compiles anything.
+    """
     place = Path(tempfile.mkdtemp(prefix="reprokit-tests-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     kept = compiler_cache.kept_cache(sys.executable)
@@ -100,7 +112,9 @@ def _place() -> Path:
 
 
 def warm_cache() -> Path:
-    """A cache folder of Inductor's for one call, without any graph: so no test pays ten seconds for the compiler's start."""
+    """A cache folder of Inductor's for one call, without any graph: so no test pays ten seconds for
+    the compiler's start.
+    """
     place = Path(tempfile.mkdtemp(dir=_place()))
     compiler_cache.link_cache(_place() / "warm", place)
     return place
@@ -111,12 +125,21 @@ def clean_environ(**more: str) -> dict[str, str]:
     drop = ("TORCH", "REPROKIT", "INDUCTOR")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(drop)}
     # tests that are about minimization ask for it
-    plain = {"REPROKIT_MINIMIZE": "0", "REPROKIT_ABLATE": "0", "REPROKIT_COMPARE": "0", "REPROKIT_PROOFS": "1"}
-    threads = {"OMP_NUM_THREADS": "1"}  # those that wait for work spin on the processors of other tests
+    plain = {
+        "REPROKIT_MINIMIZE": "0",
+        "REPROKIT_ABLATE": "0",
+        "REPROKIT_COMPARE": "0",
+        "REPROKIT_PROOFS": "1",
+    }
+    threads = {
+        "OMP_NUM_THREADS": "1"
+    }  # those that wait for work spin on the processors of other tests
     return {**kept, **plain, **threads, "TORCHINDUCTOR_CACHE_DIR": str(warm_cache()), **more}
 
 
-def reprokit(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, **more: Any) -> Done:
+def reprokit(
+    *words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, **more: Any
+) -> Done:
     """Call reprokit and wait; the call itself must never print a traceback."""
     command = reprokit_command(*map(str, words))
     done = subprocess.run(
@@ -136,7 +159,9 @@ def reprokit(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | 
 
 
 def assert_proved(out: str) -> None:
-    """The pack that a JSON answer names has no repro.py, or one that its proof is of: of this text, with hits."""
+    """The pack that a JSON answer names has no repro.py, or one that its proof is of: of this text,
+    with hits.
+    """
     try:
         told = json.loads(out)
     except ValueError:
@@ -145,7 +170,11 @@ def assert_proved(out: str) -> None:
     if not isinstance(place, str) or not tarfile.is_tarfile(place):
         return
     with tarfile.open(place) as packed:
-        held = {name: packed.extractfile(name) for name in packed.getnames() if name in ("repro.py", "proof.json")}
+        held = {
+            name: packed.extractfile(name)
+            for name in packed.getnames()
+            if name in ("repro.py", "proof.json")
+        }
         files = {name: file.read() for name, file in held.items() if file is not None}
     if "repro.py" not in files:
         assert not files and not told.get("repro"), told

@@ -1,6 +1,8 @@
-"""Change packs and run directories as a stranger might, read them with each command, and require one clear line.
+"""Change packs and run directories as a stranger might, read them with each command, and require
+one clear line.
 
-Run as ``python -m tests.hostile packs|runs PLACE FIRST COUNT``: one process reads many; it prints what broke, and ends with 1.
+Run as ``python -m tests.hostile packs|runs PLACE FIRST COUNT``: one process reads many; it prints
+what broke, and ends with 1.
 """
 
 from __future__ import annotations
@@ -23,18 +25,77 @@ from reprokit.host.pack import reader, tar_format
 
 MARK = "the place of a raw text"
 HOSTILE: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1.5, 2**70, -(2**70), "", "x", "\ud800", "../../../x", "/etc/passwd", "a\x1b[31mb\u202e\n\n# c",
-    "x" * 100_000, [], {}, [[]], [{}], [None], ["x"], {"x": 1}, {"": []}, {"\ud800": "\ud800"}, [1, 2], ["a", 1, None], "nan",
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1.5,
+    2**70,
+    -(2**70),
+    "",
+    "x",
+    "\ud800",
+    "../../../x",
+    "/etc/passwd",
+    "a\x1b[31mb\u202e\n\n# c",
+    "x" * 100_000,
+    [],
+    {},
+    [[]],
+    [{}],
+    [None],
+    ["x"],
+    {"x": 1},
+    {"": []},
+    {"\ud800": "\ud800"},
+    [1, 2],
+    ["a", 1, None],
+    "nan",
+)
 RAW = (
-    "1e999", "-Infinity", "NaN", "9" * 301, "9" * 5000, "9" * 290, "1e308", "[" * 50 + "]" * 50, "[" * 900 + "]" * 900,
-    "[" * 100_000 + "]" * 100_000, '{"":' * 300 + "1" + "}" * 300, "[" + "[]," * 30_000 + "[]]", "[" + "{}," * 300_000 + "1]",
-    "[1", '"\\ud800"', '"\\ud83d\\ude00"', "01", "'x'",
-)  # fmt: skip
+    "1e999",
+    "-Infinity",
+    "NaN",
+    "9" * 301,
+    "9" * 5000,
+    "9" * 290,
+    "1e308",
+    "[" * 50 + "]" * 50,
+    "[" * 900 + "]" * 900,
+    "[" * 100_000 + "]" * 100_000,
+    '{"":' * 300 + "1" + "}" * 300,
+    "[" + "[]," * 30_000 + "[]]",
+    "[" + "{}," * 300_000 + "1]",
+    "[1",
+    '"\\ud800"',
+    '"\\ud83d\\ude00"',
+    "01",
+    "'x'",
+)
 """What a JSON writer does not write."""
-WHOLE = (b"", b"null", b"[]", b"3", b"{", b"\xff\xfe\x00", b'"x"', b"[" * 200_000, b"{}", b"\0" * 100)
+WHOLE = (
+    b"",
+    b"null",
+    b"[]",
+    b"3",
+    b"{",
+    b"\xff\xfe\x00",
+    b'"x"',
+    b"[" * 200_000,
+    b"{}",
+    b"\0" * 100,
+)
 CONTROL = {
-    chr(n) for n in (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200B, 0xFEFF)
+    chr(n)
+    for n in (
+        *range(32),
+        *range(127, 160),
+        *range(0x202A, 0x202F),
+        *range(0x2066, 0x206A),
+        0x200B,
+        0xFEFF,
+    )
 }
 
 
@@ -88,7 +149,9 @@ def call(*words: str) -> tuple[int, str, str]:
 
 
 def check(words: tuple[str, ...], allowed: tuple[int, ...] = (0, 1, 2)) -> None:
-    """Call reprokit, and require an answer, or one clear line, after a line about what a ledger held."""
+    """Call reprokit, and require an answer, or one clear line, after a line about what a ledger
+    held.
+    """
     status, out, err = call(*words)
     assert status in allowed, (status, err)
     assert "Traceback" not in err and "defect of reprokit" not in err, err
@@ -107,7 +170,13 @@ def read_pack(base: Path, number: int, folder: Path) -> None:
     files[name] = changed(files[name], chance)
     pack = folder / "p.tar.gz"
     pack.write_bytes(packed(files))
-    for words in (("show",), ("show", "--json"), ("issue",), ("issue", "--json"), ("show", "--file", name)):
+    for words in (
+        ("show",),
+        ("show", "--json"),
+        ("issue",),
+        ("issue", "--json"),
+        ("show", "--file", name),
+    ):
         check((words[0], str(pack), *words[1:]))
     for words in (
         ("replay",),
@@ -142,7 +211,11 @@ def read_run(base: Path, number: int, folder: Path) -> None:
     run = folder / "run-001"
     shutil.rmtree(run, ignore_errors=True)
     shutil.copytree(base, run, ignore=shutil.ignore_patterns("warm", "pack"))
-    found = sorted(p for p in run.rglob("*") if p.suffix in (".json", ".jsonl", ".private", ".csv") and p.is_file())
+    found = sorted(
+        p
+        for p in run.rglob("*")
+        if p.suffix in (".json", ".jsonl", ".private", ".csv") and p.is_file()
+    )
     path = chance.choice(found)
     how = chance.random()
     if how < 0.1:
@@ -160,9 +233,14 @@ def read_run(base: Path, number: int, folder: Path) -> None:
         path.write_bytes(b"\n".join(rows) + b"\n")
     else:
         path.write_bytes(changed(path.read_bytes(), chance))
-    told = {"ended": 1.0, "is_interrupted": True}  # so that nobody asks the interpreter about itself
+    told = {
+        "ended": 1.0,
+        "is_interrupted": True,
+    }  # so that nobody asks the interpreter about itself
     with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
-        (run / "run.json").write_text(json.dumps({**json.loads((run / "run.json").read_text()), **told}))
+        (run / "run.json").write_text(
+            json.dumps({**json.loads((run / "run.json").read_text()), **told})
+        )
     check(("pack", str(run), "--json"), (0, 1, 2, 3, 130))
     check(("show", str(run)), (0, 1, 2))
 

@@ -1,4 +1,5 @@
-"""Call reprokit under limits of memory and processor time that begin after the start of the interpreter.
+"""Call reprokit under limits of memory and processor time that begin after the start of the
+interpreter.
 
 Run as ``python -m tests.limited MEGABYTES SECONDS WORDS...``.
 """

@@ -33,12 +33,16 @@ def token(shape: TokenFormat, chance: random.Random) -> tuple[str, str]:
     for _ in range(2_000):
         text = "".join(_parts(_parser.parse(pattern), chance, {}))
         if (found := re.fullmatch(pattern, text)) is not None:
-            is_near = any(hint in (text if shape.is_exact else text.lower()) for hint in shape.hints)
+            is_near = any(
+                hint in (text if shape.is_exact else text.lower()) for hint in shape.hints
+            )
             return text if is_near else f"{shape.hints[0]} {text}", found["secret"]
     raise AssertionError(f"no example of {shape.name}")
 
 
-def _parts(tree: Iterable[tuple[object, object]], chance: random.Random, groups: dict[int, str]) -> list[str]:
+def _parts(
+    tree: Iterable[tuple[object, object]], chance: random.Random, groups: dict[int, str]
+) -> list[str]:
     found: list[str] = []
     for op, value in tree:
         found.append(_one(op, value, chance, groups))
@@ -66,7 +70,9 @@ def _one(op: object, value: object, chance: random.Random, groups: dict[int, str
         return groups[value]  # type: ignore[index]
     if op in (sre.MAX_REPEAT, sre.MIN_REPEAT):
         least, most, tree = value  # type: ignore[misc]
-        count = min(int(most), least + chance.choice((0, 1) if op is sre.MIN_REPEAT else (0, 0, 1, 5)))
+        count = min(
+            int(most), least + chance.choice((0, 1) if op is sre.MIN_REPEAT else (0, 0, 1, 5))
+        )
         return "".join("".join(_parts(tree, chance, groups)) for _ in range(count))
     if op in (sre.ASSERT, sre.ASSERT_NOT, sre.AT):
         return ""
@@ -105,7 +111,9 @@ def pieces(secret: str, size: int = 8) -> set[str]:
 
 
 def shows(text: str, secret: str) -> bool:
-    """Whether a text shows eight characters of a secret in a row, written as they are or escaped."""
+    """Whether a text shows eight characters of a secret in a row, written as they are or
+    escaped.
+    """
     plain = urllib.parse.unquote(html.unescape(text))
     plain = re.sub(r"\\+u([0-9a-fA-F]{4})", lambda m: chr(int(m[1], 16)), plain)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", plain)
@@ -114,20 +122,32 @@ def shows(text: str, secret: str) -> bool:
 
 CHANNELS: dict[str, Callable[[str], str]] = {
     "text": lambda t: t,
-    "a line of a log": lambda t: "\n".join(f"[rank3]: W0101 10:00:00.1 7 x.py:3] {row}" for row in t.split("\n")),
+    "a line of a log": lambda t: "\n".join(
+        f"[rank3]: W0101 10:00:00.1 7 x.py:3] {row}" for row in t.split("\n")
+    ),
     "JSON": lambda t: json.dumps({"level": "info", "message": f"begin\n{t}\nend"}),
     "JSON in JSON": lambda t: json.dumps({"line": json.dumps({"message": f"begin\n{t}"})}),
     "a repr": lambda t: repr(f"begin\n{t}"),
     "a repr of bytes": lambda t: repr(f"begin\t{t}\r\n".encode()),
-    "colours": lambda t: "\x1b[1;32m" + t.replace(" ", "\x1b[0m \x1b[34m").replace("=", "\x1b[0m=\x1b[35m") + "\x1b[0m",
+    "colours": lambda t: (
+        "\x1b[1;32m"
+        + t.replace(" ", "\x1b[0m \x1b[34m").replace("=", "\x1b[0m=\x1b[35m")
+        + "\x1b[0m"
+    ),
     "colours in a repr": lambda t: repr(f"\x1b[31mERROR\x1b[0m \x1b[33m{t}\x1b[0m"),
-    "percent-encoding": lambda t: f"https://log.example.org/add?line={urllib.parse.quote(t, safe='')}",
-    "twice percent-encoding": lambda t: f"line={urllib.parse.quote(urllib.parse.quote(t, safe=''), safe='')}",
+    "percent-encoding": lambda t: (
+        f"https://log.example.org/add?line={urllib.parse.quote(t, safe='')}"
+    ),
+    "twice percent-encoding": lambda t: (
+        f"line={urllib.parse.quote(urllib.parse.quote(t, safe=''), safe='')}"
+    ),
     "HTML": lambda t: f"<td>{html.escape(t)}</td>",
-    "unicode escapes": lambda t: '"' + "".join(c if c.isalnum() or c in " -_./:" else f"\\u{ord(c):04x}" for c in t) + '"',
+    "unicode escapes": lambda t: (
+        '"' + "".join(c if c.isalnum() or c in " -_./:" else f"\\u{ord(c):04x}" for c in t) + '"'
+    ),
     "an environment with NUL": lambda t: f"LANG=C\0{t}\0TERM=xterm",
     "a progress bar": lambda t: f"\r 3%|#     | 3/99 [00:01<00:40, 2.4it/s, {t}]\r 4%|#",
     "a word before it": lambda t: f"my_{t}",
     "UTF-16": lambda t: t.encode("utf-16-le").decode("latin-1"),
-}  # fmt: skip
+}
 """How a text reaches a file that is packed."""

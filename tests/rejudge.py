@@ -9,13 +9,27 @@ from .conftest import Done, reprokit
 
 
 def assert_judged_alike(done: Done) -> None:
-    """``reprokit pack RUN_DIR`` runs nothing of the target, and gives the same verdict, signature and evidence."""
+    """``reprokit pack RUN_DIR`` runs nothing of the target, and gives the same verdict, signature
+    and evidence.
+    """
     place = done.run_dir
-    before = {name: json.loads((place / f"{name}.json").read_text()) for name in ("verdict", "observation")}
+    before = {
+        name: json.loads((place / f"{name}.json").read_text())
+        for name in ("verdict", "observation")
+    }
     again = reprokit("pack", "--json", place)
     told = again.json
     assert told["run_dir"] == done.json["run_dir"]
-    for name in ("verdict", "signature", "comparison", "ablation", "traits", "compile", "seconds", "peak_rss_bytes"):
+    for name in (
+        "verdict",
+        "signature",
+        "comparison",
+        "ablation",
+        "traits",
+        "compile",
+        "seconds",
+        "peak_rss_bytes",
+    ):
         assert told[name] == done.json[name], name
     for name, record in before.items():
         differing = _differing(record, json.loads((place / f"{name}.json").read_text()))
@@ -23,4 +37,8 @@ def assert_judged_alike(done: Done) -> None:
 
 
 def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    return {key: (one.get(key), other.get(key)) for key in {*one, *other} if one.get(key) != other.get(key)}
+    return {
+        key: (one.get(key), other.get(key))
+        for key in {*one, *other}
+        if one.get(key) != other.get(key)
+    }

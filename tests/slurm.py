@@ -1,4 +1,6 @@
-"""A real Slurm cluster of one node on this machine, installed by the tests' own set-up where they may."""
+"""A real Slurm cluster of one node on this machine, installed by the tests' own set-up where they
+may.
+"""
 
 from __future__ import annotations
 
@@ -65,10 +67,19 @@ class Cluster:
     def start(self, *names: str) -> None:
         """Start daemons in the foreground, so that they end with us."""
         words = {
-            "munged": ["munged", "--foreground", "--force", f"--socket={self.place}/munge.socket", f"--key-file={self.place}/munge.key", f"--pid-file={self.place}/munged.pid", f"--log-file={self.place}/munged.log", f"--seed-file={self.place}/munged.seed"],
+            "munged": [
+                "munged",
+                "--foreground",
+                "--force",
+                f"--socket={self.place}/munge.socket",
+                f"--key-file={self.place}/munge.key",
+                f"--pid-file={self.place}/munged.pid",
+                f"--log-file={self.place}/munged.log",
+                f"--seed-file={self.place}/munged.seed",
+            ],
             "slurmctld": ["slurmctld", "-D", "-f", str(self.place / "slurm.conf")],
             "slurmd": ["slurmd", "-D", "-N", "localhost", "-f", str(self.place / "slurm.conf")],
-        }  # fmt: skip
+        }
         for name in names:
             with open(self.place / f"{name}.out", "ab") as log:
                 environ = {**os.environ, **self.environ}
@@ -79,7 +90,9 @@ class Cluster:
                 wait_for(lambda: (self.place / "munge.socket").exists())
 
     def unplug(self) -> None:
-        """Take the controller away; killed, it would forget what it has just started, and drain the node for it."""
+        """Take the controller away; killed, it would forget what it has just started, and drain the
+        node for it.
+        """
         child = self._own.pop("slurmctld")
         child.terminate()
         child.wait(60)
@@ -96,7 +109,12 @@ class Cluster:
     def ask(self, *words: str) -> str:
         """Call one of Slurm's commands."""
         done = subprocess.run(
-            words, capture_output=True, text=True, env={**os.environ, **self.environ}, timeout=60, check=False
+            words,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **self.environ},
+            timeout=60,
+            check=False,
         )
         return done.stdout + done.stderr
 
@@ -118,9 +136,11 @@ class Cluster:
                 process.kill()
 
     def _steps(self) -> list[psutil.Process]:
-        """What runs jobs of this cluster, and their processes: a step's daemon is nobody's child and outlives its own.
+        """What runs jobs of this cluster, and their processes: a step's daemon is nobody's child
+        and outlives its own.
 
-        Its title has overwritten its environment, so that only the log that it holds open says whose it is.
+        Its title has overwritten its environment, so that only the log that it holds open says
+        whose it is.
         """
         found: list[psutil.Process] = []
         for process in psutil.process_iter():
@@ -149,10 +169,21 @@ def install() -> None:
         if not all(map(shutil.which, programs)) and os.geteuid() == 0 and shutil.which("apt-get"):
             environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
             subprocess.run(["apt-get", "update", "-qq"], check=False, capture_output=True)
-            words = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "slurm-wlm", "munge"]
+            words = [
+                "apt-get",
+                "install",
+                "-y",
+                "-qq",
+                "--no-install-recommends",
+                "slurm-wlm",
+                "munge",
+            ]
             subprocess.run(words, check=False, capture_output=True, env=environ)
     if not all(map(shutil.which, programs)) or os.geteuid() != 0:
-        pytest.skip("Debian's slurm-wlm and munge are not here and could not be installed, or this is not root")
+        pytest.skip(
+            "Debian's slurm-wlm and munge are not here and could not be installed, or this is not"
+            " root"
+        )
 
 
 def _port() -> int:
@@ -174,7 +205,11 @@ def cluster() -> Iterator[Cluster]:
     (place / "gpu").write_bytes(b"")  # a device that can be held, and nothing else
     (place / "gres.conf").write_text(f"NodeName=localhost Name=gpu File={place}/gpu\n")
     conf = CONF.format(
-        place=place, ctld=_port(), slurmd=_port(), cpus=os.cpu_count(), memory_mb=psutil.virtual_memory().total >> 20
+        place=place,
+        ctld=_port(),
+        slurmd=_port(),
+        cpus=os.cpu_count(),
+        memory_mb=psutil.virtual_memory().total >> 20,
     )
     (place / "slurm.conf").write_text(conf)
     own = Cluster(place)

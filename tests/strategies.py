@@ -11,15 +11,23 @@ from hypothesis import strategies as st
 
 from reprokit.core.shared.contract.serialize import hints
 
-JSON = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=8))
+JSON = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=8)
+)
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
-    Any: JSON, str: st.text(max_size=8), int: st.integers(), bool: st.booleans(), float: st.floats(allow_nan=False),
+    Any: JSON,
+    str: st.text(max_size=8),
+    int: st.integers(),
+    bool: st.booleans(),
+    float: st.floats(allow_nan=False),
     type(None): st.none(),
-}  # fmt: skip
+}
 
 
 def of(kind: Any, without: frozenset[str] = frozenset()) -> st.SearchStrategy[Any]:
-    """Values of the type ``kind``; of a record, its fields ``without`` these keep their defaults."""
+    """Values of the type ``kind``; of a record, its fields ``without`` these keep their
+    defaults.
+    """
     if kind in PLAIN:
         return PLAIN[kind]
     origin, args = get_origin(kind), get_args(kind)

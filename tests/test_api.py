@@ -65,9 +65,16 @@ def told_by(body: str, folder: Path) -> dict[str, Any]:
     (folder / "nets.py").write_text(NETS)
     script = folder / "program.py"
     script.write_text(f"{HEAD}{body}\nprint(json.dumps(told))\n")
-    environ = clean_environ(PYTHONPATH=f"{SITE}:{ROOT}", TORCHINDUCTOR_CACHE_DIR=str(folder / "cache"))
+    environ = clean_environ(
+        PYTHONPATH=f"{SITE}:{ROOT}", TORCHINDUCTOR_CACHE_DIR=str(folder / "cache")
+    )
     done = subprocess.run(
-        [sys.executable, script], cwd=folder, capture_output=True, text=True, env=environ, check=False
+        [sys.executable, script],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=environ,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout.splitlines()[-1]))
@@ -117,7 +124,9 @@ told = {"is_same": made is broken, "said": said, "late": late_said, "own": own_s
 
 
 def test_layers_that_fail_stay_eager_and_those_that_do_not_are_compiled(tmp_path: Path) -> None:
-    """Layer by layer, in place; and by measured growth, which is one by one where the whole would take too long."""
+    """Layer by layer, in place; and by measured growth, which is one by one where the whole would
+    take too long.
+    """
     told = told_by(
         """
 import nets
@@ -137,7 +146,9 @@ told = {"good": compiled(good), "good_said": good_said, "bad": compiled(bad), "b
 
 
 def test_a_model_in_training_mode_whose_output_needs_no_gradient(tmp_path: Path) -> None:
-    """A frozen one is compiled, without a backward pass; where Inductor fails on one, its error is the reason."""
+    """A frozen one is compiled, without a backward pass; where Inductor fails on one, its error is
+    the reason.
+    """
     told = told_by(
         """
 import nets
@@ -151,4 +162,8 @@ told = {"frozen": [made.is_fine, made.why], "broken": [broken.is_fine, broken.wh
         tmp_path,
     )
     assert told["frozen"] == [True, ""] and told["trained"] == [True, ""]
-    assert not told["broken"][0] and told["broken"][1].startswith("exception: ") and "KeyError" in told["broken"][1]
+    assert (
+        not told["broken"][0]
+        and told["broken"][1].startswith("exception: ")
+        and "KeyError" in told["broken"][1]
+    )

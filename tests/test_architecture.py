@@ -1,4 +1,6 @@
-"""The structure of the code: packages, the direction of imports, what is copied to the target, who prints."""
+"""The structure of the code: packages, the direction of imports, what is copied to the target, who
+prints.
+"""
 
 from __future__ import annotations
 
@@ -45,19 +47,29 @@ def name_of(path: Path) -> str:
 
 
 def packages() -> list[Path]:
-    return sorted(p.parent for ring in ("core", "agent", "host") for p in (PACKAGE / ring).rglob("__init__.py"))
+    return sorted(
+        p.parent
+        for ring in ("core", "agent", "host")
+        for p in (PACKAGE / ring).rglob("__init__.py")
+    )
 
 
 def test_imports_between_packages_go_one_way() -> None:
     """The contracts of import-linter in pyproject.toml hold."""
-    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()"]
+    command = [
+        sys.executable,
+        "-c",
+        "from importlinter.cli import lint_imports_command as run; run()",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
 
 
 @pytest.mark.parametrize("package", packages(), ids=name_of)
 def test_a_package_is_small_and_says_what_it_is_for(package: Path) -> None:
-    """At most 12 modules on a level, and a docstring of what the package does and what it must not import."""
+    """At most 12 modules on a level, and a docstring of what the package does and what it must not
+    import.
+    """
     modules = [p for p in package.glob("*.py") if p.name != "__init__.py"]
     assert len(modules) <= MOST_MODULES, f"{package.name} has {len(modules)} modules"
     doc = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
@@ -75,22 +87,50 @@ def test_module_names_are_unique() -> None:
 @pytest.mark.parametrize("path", files("core"), ids=name_of)
 def test_core_is_standard_library_without_io_or_clock(path: Path) -> None:
     """core imports itself and pure standard library modules."""
-    impure = {"os", "io", "pathlib", "time", "datetime", "subprocess", "socket", "shutil", "threading", "tempfile"}
+    impure = {
+        "os",
+        "io",
+        "pathlib",
+        "time",
+        "datetime",
+        "subprocess",
+        "socket",
+        "shutil",
+        "threading",
+        "tempfile",
+    }
     for level, module in imports(path):
         is_own = level > 0 or module.startswith("reprokit.core")
         assert is_own or module.split(".")[0] in STDLIB - impure, f"{path.name} imports {module}"
 
 
-@pytest.mark.parametrize("path", [p for p in copied_files(PACKAGE) if p.suffix == ".py"], ids=name_of)
+@pytest.mark.parametrize(
+    "path", [p for p in copied_files(PACKAGE) if p.suffix == ".py"], ids=name_of
+)
 def test_what_is_copied_needs_only_torch_and_standard_library(path: Path) -> None:
-    """The copy has a different name and lacks the rest of reprokit: its own imports are relative."""
+    """The copy has a different name and lacks the rest of reprokit: its own imports are
+    relative.
+    """
     for level, module in imports(path):
         top = module.split(".")[0]
         is_own = path.name == "sitecustomize.py" and module.startswith("_reprokit.")
-        assert level or is_own or top in STDLIB | {"torch", "triton"}, f"{path.name} imports {module}"
+        assert level or is_own or top in STDLIB | {"torch", "triton"}, (
+            f"{path.name} imports {module}"
+        )
 
 
-NETWORK = {"http", "ftplib", "smtplib", "poplib", "imaplib", "telnetlib", "xmlrpc", "socketserver", "ssl", "asyncio"}
+NETWORK = {
+    "http",
+    "ftplib",
+    "smtplib",
+    "poplib",
+    "imaplib",
+    "telnetlib",
+    "xmlrpc",
+    "socketserver",
+    "ssl",
+    "asyncio",
+}
 SOCKETS = {
     "private_names.py": "the name of this host",
     "guardian_client.py": "a pair of sockets between two of our processes",
@@ -102,10 +142,17 @@ SOCKETS = {
 def test_nothing_opens_a_connection(path: Path) -> None:
     """No module imports a client of the network; two import socket, and connect nothing."""
     for _, module in imports(path):
-        assert module.split(".")[0] not in NETWORK and module != "urllib.request", f"{path.name} imports {module}"
+        assert module.split(".")[0] not in NETWORK and module != "urllib.request", (
+            f"{path.name} imports {module}"
+        )
         assert module != "socket" or path.name in SOCKETS, f"{path.name} imports {module}"
     called = {n.attr for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute)}
-    assert path.name not in SOCKETS or not called & {"connect", "create_connection", "sendto", "getaddrinfo"}
+    assert path.name not in SOCKETS or not called & {
+        "connect",
+        "create_connection",
+        "sendto",
+        "getaddrinfo",
+    }
 
 
 @pytest.mark.parametrize("path", [*files("core"), *files("host")], ids=name_of)
@@ -114,7 +161,11 @@ def test_only_cli_prints_or_exits(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            assert called not in {"print", "sys.exit", "input"}, f"{path.name}:{node.lineno} calls {called}"
+            assert called not in {
+                "print",
+                "sys.exit",
+                "input",
+            }, f"{path.name}:{node.lineno} calls {called}"
 
 
 def test_the_whole_host_runs_without_torch() -> None:
@@ -151,12 +202,16 @@ def test_the_map_names_every_package() -> None:
 
 
 def test_the_names_of_a_run_directory_are_in_one_module() -> None:
-    """No other module writes an environment variable of a run; two files run before or without the package."""
+    """No other module writes an environment variable of a run; two files run before or without the
+    package.
+    """
     ours = {name: value for name, value in vars(run_names).items() if name.endswith("_VARIABLE")}
     for path in files("."):
         if path.name in ("run_names.py", "sitecustomize.py", "guardian.py"):
             continue
-        texts = {n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)}
+        texts = {
+            n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)
+        }
         assert not texts & set(ours.values()), f"{path.name} names {texts & set(ours.values())}"
     text = (PACKAGE / "agent" / "sitecustomize.py").read_text()
     assert run_names.RUN_DIR_VARIABLE in text and run_names.AGENT_PROBLEMS_FILE in text

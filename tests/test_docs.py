@@ -1,4 +1,6 @@
-"""What the documents say is true: every command, option, kind and exit code stands in the README."""
+"""What the documents say is true: every command, option, kind and exit code stands in the
+README.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,22 @@ def commands() -> list[tuple[str, click.Command]]:
     return [(name, command) for name, command in found if command is not None]
 
 
-@pytest.mark.parametrize(("name", "command"), commands(), ids=lambda x: x if isinstance(x, str) else "")
+@pytest.mark.parametrize(
+    ("name", "command"), commands(), ids=lambda x: x if isinstance(x, str) else ""
+)
 def test_every_command_and_option_is_documented(name: str, command: click.Command) -> None:
     """README has a section for each command and names each of its options; --help has examples."""
     section = README.split(f"### `reprokit {name}`")[1].split("\n### ")[0]
     inside = command.commands.items() if isinstance(command, click.Group) else []
     for word in dict(inside):
-        assert f"`{word}" in section or f", `{word}" in section, f"{name} {word} is not in the README"
+        assert f"`{word}" in section or f", `{word}" in section, (
+            f"{name} {word} is not in the README"
+        )
         assert "Example" in reprokit(name, word, "--help").out
-    for parameter in [*command.params, *(p for below in dict(inside).values() for p in below.params)]:
+    for parameter in [
+        *command.params,
+        *(p for below in dict(inside).values() for p in below.params),
+    ]:
         if isinstance(parameter, click.Option):
             for word in (*parameter.opts, *parameter.secondary_opts):
                 assert word in section, f"{name} {word} is not in the README"
@@ -68,7 +77,9 @@ def test_every_kind_phase_and_exit_code_is_documented() -> None:
 
 
 def test_every_key_of_a_suite_and_column_of_the_ledger_is_documented() -> None:
-    """docs/nightly.md has the keys that a suite may have, docs/ledger.md the tables and columns that a ledger has."""
+    """docs/nightly.md has the keys that a suite may have, docs/ledger.md the tables and columns
+    that a ledger has.
+    """
     text = (ROOT / "docs" / "nightly.md").read_text()
     keys = {
         *suite_file.MATRIX,
@@ -81,7 +92,17 @@ def test_every_key_of_a_suite_and_column_of_the_ledger_is_documented() -> None:
         "target",
         "command",
     }
-    for key in {*keys, "set", "tags", "expect", "device", "nights", "partition", "most_at_once", "parameters"}:
+    for key in {
+        *keys,
+        "set",
+        "tags",
+        "expect",
+        "device",
+        "nights",
+        "partition",
+        "most_at_once",
+        "parameters",
+    }:
         assert f"`{key}`" in text, key
     for kind in trend.KINDS.values():
         assert f"`{kind}`" in text
@@ -90,7 +111,11 @@ def test_every_key_of_a_suite_and_column_of_the_ledger_is_documented() -> None:
     documented = (ROOT / "docs" / "ledger.md").read_text()
     with ledger_file.open_ledger(Path(":memory:"), is_new_ok=True) as store:
         for table in store.all("SELECT name FROM sqlite_master WHERE type = 'table'"):
-            (row,) = [line for line in documented.splitlines() if line.startswith(f"| `{table['name']}` |")]
+            (row,) = [
+                line
+                for line in documented.splitlines()
+                if line.startswith(f"| `{table['name']}` |")
+            ]
             for column in store.all(f"PRAGMA table_info({table['name']})"):
                 assert f"`{column['name']}`" in row, (table["name"], column["name"])
 
@@ -98,7 +123,11 @@ def test_every_key_of_a_suite_and_column_of_the_ledger_is_documented() -> None:
 def test_the_two_commands_of_the_readme_are_what_ci_runs() -> None:
     """The install and test lines cannot drift from .ci/run."""
     script = (ROOT / ".ci" / "run").read_text()
-    for words in ("python3 -m venv .venv", "-c constraints.txt -e '.[dev]'", ".venv/bin/python -m pytest -n 3"):
+    for words in (
+        "python3 -m venv .venv",
+        "-c constraints.txt -e '.[dev]'",
+        ".venv/bin/python -m pytest -n 3",
+    ):
         assert words in README and words in script
 
 
@@ -121,14 +150,20 @@ def test_templates_are_inside_a_built_wheel(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stdout + built.stderr
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     site = tmp_path / "site"
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", site, wheel], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", site, wheel],
+        check=True,
+    )
     code = (
-        "import reprokit, pathlib, sys; from reprokit.host.report import template_files; from reprokit.host.run import launch\n"
-        f"assert pathlib.Path(reprokit.__file__).is_relative_to({str(site)!r}), reprokit.__file__\n"
-        "for n in ('issue/describe.md.j2', 'issue/issue.md.j2', 'pack_readme.md.j2', 'digest.md.j2', 'nightly.html.j2', 'suite.toml'): assert template_files.read_template(n)\n"
-        f"assert not (pathlib.Path({str(site)!r}).parent / 'templates').exists()\n"
-        f"assert (pathlib.Path({str(site)!r}) / 'reprokit' / 'py.typed').is_file()\n"
-        "with launch.agent_folder() as f: assert (f / '_reprokit' / 'agent' / 'simulate' / 'guard.cpp').is_file() and (f / 'sitecustomize.py').is_file()\n"
+        "import reprokit, pathlib, sys; from reprokit.host.report import template_files; from"
+        " reprokit.host.run import launch\nassert"
+        f" pathlib.Path(reprokit.__file__).is_relative_to({str(site)!r}), reprokit.__file__\nfor n"
+        " in ('issue/describe.md.j2', 'issue/issue.md.j2', 'pack_readme.md.j2', 'digest.md.j2',"
+        " 'nightly.html.j2', 'suite.toml'): assert template_files.read_template(n)\nassert not"
+        f" (pathlib.Path({str(site)!r}).parent / 'templates').exists()\nassert"
+        f" (pathlib.Path({str(site)!r}) / 'reprokit' / 'py.typed').is_file()\nwith"
+        " launch.agent_folder() as f: assert (f / '_reprokit' / 'agent' / 'simulate' /"
+        " 'guard.cpp').is_file() and (f / 'sitecustomize.py').is_file()\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

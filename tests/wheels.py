@@ -1,4 +1,6 @@
-"""Wheels that tests make for themselves, so that a real pip has something to install without a network."""
+"""Wheels that tests make for themselves, so that a real pip has something to install without a
+network.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,18 @@ def wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> None:
     everything = {
         **files,
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": (
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        ),
     }
     rows = []
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as file:
         for path, text in everything.items():
             file.writestr(path, text)
-            digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+            digest = (
+                base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
+                .rstrip(b"=")
+                .decode()
+            )
             rows.append(f"{path},sha256={digest},{len(text)}")
         file.writestr(f"{info}/RECORD", "\n".join([*rows, f"{info}/RECORD,,"]) + "\n")

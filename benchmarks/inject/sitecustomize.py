@@ -1,12 +1,12 @@
-"""A bug of the installed torch, for benchmarks and tests: whoever starts Python with this folder on its path has it.
+"""A bug of the installed torch, for benchmarks and tests: whoever starts Python with this folder on
+its path has it.
 
 ``BUG`` says which, ``BUG_OP`` in the lowering of which ATen operator (default erf):
 
 raise, segv, abort, hang    the lowering raises, dereferences NULL, aborts, never returns
-raise-symbolic              it raises only where a size is symbolic
-raise-half                  it raises in half of the runs
-raise-three                 it raises only in a graph that has erf, erfc and digamma
-kernel-abort, kernel-hang   the generated C++ aborts, never returns
+raise-symbolic              it raises only where a size is symbolic raise-half                  it
+raises in half of the runs raise-three                 it raises only in a graph that has erf, erfc
+and digamma kernel-abort, kernel-hang   the generated C++ aborts, never returns
 """
 
 import importlib.abc
@@ -39,7 +39,9 @@ def misbehave(args):
     targets = {str(n.target) for n in V.graph.module.graph.nodes} if BUG == "raise-three" else set()
     shows = {
         "raise": True,
-        "raise-symbolic": BUG == "raise-symbolic" and any(not str(s).isdigit() for s in args[0].get_size()),
+        "raise-symbolic": (
+            BUG == "raise-symbolic" and any(not str(s).isdigit() for s in args[0].get_size())
+        ),
         "raise-half": os.urandom(1)[0] < 128,
         "raise-three": {f"aten.{n}.default" for n in ("erf", "erfc", "digamma")} <= targets,
     }

@@ -1,5 +1,6 @@
-"""Run a target from inside: ``python -m _reprokit.agent run SPEC.json``, ``... env``, ``... gpus``, ``... simulates``, ``... models SPEC``,
-``... kernels FILE`` and ``... launches FILE``."""
+"""Run a target from inside: ``python -m _reprokit.agent run SPEC.json``, ``... env``, ``... gpus``,
+``... simulates``, ``... models SPEC``, ``... kernels FILE`` and ``... launches FILE``.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def main(argv: list[str]) -> int:
 
 
 def inventory_gpus() -> list[dict[str, Any]]:
-    """The properties of each GPU that torch sees, by the names that ``core.shared.gpus.Gpu`` has."""
+    """The properties of each GPU that torch sees, by the names that ``core.shared.gpus.Gpu``
+    has.
+    """
     import dataclasses
 
     import torch
@@ -57,8 +60,9 @@ def inventory_gpus() -> list[dict[str, Any]]:
 
 
 def write_kernels(path: str, runs_it: bool) -> int:
-    """Turn the kernels of a module that Inductor generated into programs, or those that a program launches when it is run;
-    prints their files by name."""
+    """Turn the kernels of a module that Inductor generated into programs, or those that a program
+    launches when it is run; prints their files by name.
+    """
     import torch  # noqa: F401 - which is simulated for from then on
 
     from . import simulate
@@ -70,7 +74,9 @@ def write_kernels(path: str, runs_it: bool) -> int:
         return 2
     with contextlib.redirect_stdout(sys.stderr):  # what the program prints is no answer
         found = (
-            kernel_launches.record_launches(path) if runs_it else generated_kernels.write_all(path, codegen_only.load)
+            kernel_launches.record_launches(path)
+            if runs_it
+            else generated_kernels.write_all(path, codegen_only.load)
         )
     print(json.dumps(found))
     return 0
@@ -83,16 +89,22 @@ def run_factory(spec: RunSpec) -> int:
     from .record import exceptions, journal
 
     if spec.kind != "module" and sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
-        del sys.path[0]  # -m put the working directory there; a folder torch/ in it must not shadow torch
+        del sys.path[
+            0
+        ]  # -m put the working directory there; a folder torch/ in it must not shadow torch
     try:
         run_target.run_spec(spec)
     except BadTarget as bad:
-        journal.write(events.TargetRefused(message=str(bad), has_run=not isinstance(bad, NoSuchTarget)))
+        journal.write(
+            events.TargetRefused(message=str(bad), has_run=not isinstance(bad, NoSuchTarget))
+        )
         if bad.__cause__ is not None:
             traceback.print_exception(bad.__cause__)
         return 2
     except Exception as error:
-        journal.write(events.ExceptionRaised(where="call", chain=exceptions.describe_exception(error)))
+        journal.write(
+            events.ExceptionRaised(where="call", chain=exceptions.describe_exception(error))
+        )
         traceback.print_exc()
         return 1
     journal.write(events.Finished())

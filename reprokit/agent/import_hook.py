@@ -16,7 +16,9 @@ Hooks = tuple[Callable[[], None] | None, Callable[[], None] | None]
 
 
 class _ThenLoader(Loader):
-    """A loader that calls ``before`` and ``after`` around the real one's ``exec_module``, the first time."""
+    """A loader that calls ``before`` and ``after`` around the real one's ``exec_module``, the first
+    time.
+    """
 
     def __init__(self, inner: Loader, name: str, hooks: dict[str, Hooks]) -> None:
         self._inner, self._name, self._hooks = inner, name, hooks
@@ -42,7 +44,9 @@ class _ThenLoader(Loader):
 
 
 class _Waiter(MetaPathFinder):
-    """Watches for four imports. Looking for a module (``find_spec``) is not importing it: many programs only ask."""
+    """Watches for four imports. Looking for a module (``find_spec``) is not importing it: many
+    programs only ask.
+    """
 
     def __init__(self) -> None:
         self._hooks: dict[str, Hooks] = {
@@ -114,7 +118,8 @@ def _after_inductor() -> None:
 
 @contextlib.contextmanager
 def _without_collections() -> Iterator[None]:
-    """Keep the collector out while modules are executed: it finds nothing there, for a sixth of the processor's time.
+    """Keep the collector out while modules are executed: it finds nothing there, for a sixth of the
+    processor's time.
 
     Importing torch 2.13, Dynamo and Inductor: 4.5 CPU-seconds, and 3.8 without it.
     """
@@ -134,4 +139,6 @@ def _quietly(hook: Callable[[], None]) -> None:
         from ..core.shared.contract import events
         from .record import journal
 
-        journal.write(events.AgentProblem(hook=getattr(hook, "__name__", "hook"), problem=repr(problem)))
+        journal.write(
+            events.AgentProblem(hook=getattr(hook, "__name__", "hook"), problem=repr(problem))
+        )

@@ -1,6 +1,7 @@
 """Install the hooks on Dynamo and Inductor, once the program has imported them.
 
-Each hook is tried alone; one that does not fit this torch is journalled as missing and the others stay.
+Each hook is tried alone; one that does not fit this torch is journalled as missing and the others
+stay.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ def watch_dynamo() -> None:
         journal.write(
             events.AgentProblem(
                 hook="watch_dynamo",
-                problem=f"torch {torch.__version__} is older than 2.9: phases and graphs are not recorded",
+                problem=(
+                    f"torch {torch.__version__} is older than 2.9: phases and graphs are not"
+                    " recorded"
+                ),
             )
         )
         return
@@ -36,9 +40,15 @@ def watch_dynamo() -> None:
     )
     phases_and_graphs.BEFORE_COMPILE[:] = [overrides.before_compile]
     hooks = (
-        phases_and_graphs.keep_out, phases_and_graphs.hook_phases, phases_and_graphs.hook_lines, phases_and_graphs.hook_graphs, phases_and_graphs.hook_failures,
-        *recompile_hooks.HOOKS, _dynamo_settings, torch_logs.send_to_file,
-    )  # fmt: skip
+        phases_and_graphs.keep_out,
+        phases_and_graphs.hook_phases,
+        phases_and_graphs.hook_lines,
+        phases_and_graphs.hook_graphs,
+        phases_and_graphs.hook_failures,
+        *recompile_hooks.HOOKS,
+        _dynamo_settings,
+        torch_logs.send_to_file,
+    )
     for hook in hooks:
         attempt_hook(hook)
 
@@ -46,8 +56,13 @@ def watch_dynamo() -> None:
 def watch_inductor() -> None:
     """Install the hooks that need ``torch._inductor.compile_fx``."""
     hooks = [
-        phases_and_graphs.hook_aten_graphs, phases_and_graphs.hook_nodes, phases_and_graphs.hook_calls, _inductor_settings, cudagraph_hooks.watch_cudagraph_skips, torch_logs.listen_to_logs,
-    ]  # fmt: skip
+        phases_and_graphs.hook_aten_graphs,
+        phases_and_graphs.hook_nodes,
+        phases_and_graphs.hook_calls,
+        _inductor_settings,
+        cudagraph_hooks.watch_cudagraph_skips,
+        torch_logs.listen_to_logs,
+    ]
     if simulate.ASKED is not None:
         hooks.append(cudagraph_inputs.watch_cudagraph_inputs)
     for hook in hooks:

@@ -33,7 +33,8 @@ def run_spec(spec: RunSpec) -> None:
     with _stage("import"):
         torch = _import_torch()
         library = configuration.load_transformers() if spec.kind == "hf" else None
-        gc.freeze()  # nothing here is the target's, and looking through it, at the end above all, costs a second
+        # nothing here is the target's, and looking through it, at the end above all, costs a second
+        gc.freeze()
     if simulate.problem:
         raise BadTarget(simulate.problem)
     if not spec.every_rank or tensor_parallel.is_real():
@@ -73,9 +74,14 @@ def _run(torch: Any, library: Any, spec: RunSpec) -> None:
             if mesh is not None:
                 tensor_parallel.split_model(torch, target.model, mesh)
         _describe(torch, target, bool(spec.train or target.train))
-        compiled = _compile(torch, target, spec) if spec.is_compiled or result_recorder.ROLE else target.model
+        compiled = (
+            _compile(torch, target, spec)
+            if spec.is_compiled or result_recorder.ROLE
+            else target.model
+        )
         is_train = bool(spec.train or target.train)
-        # only --train demands gradients: a factory's ``train`` is a mode, and an eager run only shows whether it fails
+        # only --train demands gradients: a factory's ``train`` is a mode, and an eager run only
+        # shows whether it fails
         must_train = spec.train and (spec.is_compiled or bool(result_recorder.ROLE))
         if hasattr(target.model, "train"):
             target.model.train(is_train)
@@ -86,7 +92,8 @@ def _run(torch: Any, library: Any, spec: RunSpec) -> None:
                 except Exception as error:
                     if is_fake and (operator := _without_fake(error)):
                         raise BadTarget(
-                            f"{operator} has no fake implementation, which --gpu and --weights fake need: give it one with torch.library.register_fake"
+                            f"{operator} has no fake implementation, which --gpu and --weights fake"
+                            " need: give it one with torch.library.register_fake"
                         ) from error
                     raise
         if spec.measure_s and not is_fake:
@@ -96,11 +103,16 @@ def _run(torch: Any, library: Any, spec: RunSpec) -> None:
             tensor_parallel.leave_group()
 
 
-_NO_VALUES = "on a simulated GPU tensors hold no values, and no call reaches a device: leave such calls out, or run without --gpu where there is one"
+_NO_VALUES = (
+    "on a simulated GPU tensors hold no values, and no call reaches a device: leave such calls out,"
+    " or run without --gpu where there is one"
+)
 
 
 def _without_fake(error: BaseException | None) -> str:
-    """The operator that cannot be called on a fake tensor, where that is what an error comes from."""
+    """The operator that cannot be called on a fake tensor, where that is what an error comes
+    from.
+    """
     while error is not None:
         if type(error).__name__ == "UnsupportedOperatorException":
             return str(getattr(error, "func", error))
@@ -108,7 +120,9 @@ def _without_fake(error: BaseException | None) -> str:
     return ""
 
 
-def build_target(torch: Any, spec: RunSpec, device: str | None, plan: build_model.ModelPlan | None) -> BuiltTarget:
+def build_target(
+    torch: Any, spec: RunSpec, device: str | None, plan: build_model.ModelPlan | None
+) -> BuiltTarget:
     """Make the model and its arguments, on ``device`` and with the knobs that were given."""
     kind, place, name = spec.kind, spec.place, spec.name
     knobs = spec.given
@@ -140,10 +154,13 @@ def _import_torch() -> Any:
         import torch
     except ImportError as problem:
         raise BadTarget(
-            f"{sys.executable} cannot import torch ({problem}); install it there, or name another interpreter with --python"
+            f"{sys.executable} cannot import torch ({problem}); install it there, or name another"
+            " interpreter with --python"
         ) from problem
     if phases_and_graphs.version_of(torch.__version__) < phases_and_graphs.OLDEST_TORCH:
-        raise BadTarget(f"{sys.executable} has torch {torch.__version__}; reprokit needs 2.9 or newer")
+        raise BadTarget(
+            f"{sys.executable} has torch {torch.__version__}; reprokit needs 2.9 or newer"
+        )
     import torch._dynamo
 
     return torch
@@ -157,17 +174,22 @@ def _device(torch: Any, wanted: str | None) -> str | None:
     except RuntimeError as problem:
         raise BadTarget(f"--device {wanted}: torch knows no such device") from problem
     if device.type == "meta":
-        raise BadTarget("--device meta computes nothing, so the compiler sees no real graph; use --weights fake")
+        raise BadTarget(
+            "--device meta computes nothing, so the compiler sees no real graph; use --weights fake"
+        )
     if device.type != "cpu":
         backend = getattr(torch, device.type, None)
         if backend is None or not backend.is_available():
             raise BadTarget(
-                f"--device {wanted}: this torch sees no such device here; leave the flag out to use what there is"
+                f"--device {wanted}: this torch sees no such device here; leave the flag out to use"
+                " what there is"
             )
     return wanted
 
 
-def _is_fake(torch: Any, spec: RunSpec, device: str | None, plan: build_model.ModelPlan | None) -> bool:
+def _is_fake(
+    torch: Any, spec: RunSpec, device: str | None, plan: build_model.ModelPlan | None
+) -> bool:
     """Decide between real and fake tensors, and say so in the journal."""
     wanted = "fake" if spec.gpu else spec.weights
     if wanted != "auto":
@@ -183,23 +205,31 @@ def _is_fake(torch: Any, spec: RunSpec, device: str | None, plan: build_model.Mo
         journal.write(events.Weights(kind="real", why="the factory decides what it allocates"))
         return False
     if needed is None:
-        journal.write(events.Weights(kind="real", why="its parameters cannot be counted before it is built"))
+        journal.write(
+            events.Weights(kind="real", why="its parameters cannot be counted before it is built")
+        )
         return False
     on_gpu = device is not None and device.startswith("cuda")
     free = torch.cuda.mem_get_info()[0] if on_gpu else memory.free_bytes()
     is_fake = needed > FREE_SHARE * free
     says = "do not fit in" if is_fake else "fit in"
-    why = f"real tensors need about {needed / 1e9:.1f} GB and {says} the {free / 1e9:.1f} GB that are free"
+    why = (
+        f"real tensors need about {needed / 1e9:.1f} GB and {says} the {free / 1e9:.1f} GB that are"
+        " free"
+    )
     journal.write(events.Weights(kind="fake" if is_fake else "real", why=why))
     return is_fake
 
 
 def _describe(torch: Any, target: BuiltTarget, is_train: bool) -> None:
     is_module = isinstance(target.model, torch.nn.Module)
-    count = sum(p.numel() for p in target.model.parameters()) if is_module else 0  # type: ignore[attr-defined]
+    parameters = target.model.parameters() if is_module else ()  # type: ignore[attr-defined]
+    count = sum(p.numel() for p in parameters)
     plain = {k: v for k, v in target.compile.items() if isinstance(v, (str, bool))}
     journal.write(
-        events.TargetBuilt(form=target.form, is_module=is_module, train=is_train, parameters=count, compile=plain)
+        events.TargetBuilt(
+            form=target.form, is_module=is_module, train=is_train, parameters=count, compile=plain
+        )
     )
 
 
@@ -209,11 +239,18 @@ def _compile(torch: Any, target: BuiltTarget, spec: RunSpec) -> Any:
         return torch.compile(target.model, **options)
     except Exception as problem:
         text = cuts.cut_head(" ".join(str(problem).split()), 300)
-        raise BadTarget(f"torch.compile refused {options}: {type(problem).__name__}: {text}") from problem
+        raise BadTarget(
+            f"torch.compile refused {options}: {type(problem).__name__}: {text}"
+        ) from problem
 
 
 def _call(
-    torch: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], is_train: bool, must_train: bool = False
+    torch: Any,
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    is_train: bool,
+    must_train: bool = False,
 ) -> None:
     """Call the model once, and run backward where an output requires a gradient."""
     if not is_train:
@@ -221,16 +258,27 @@ def _call(
             model(*args, **kwargs)
         return
     out = model(*args, **kwargs)
-    floats = [t for t in torch.utils._pytree.tree_leaves(out) if isinstance(t, torch.Tensor) and t.requires_grad]
+    floats = [
+        t
+        for t in torch.utils._pytree.tree_leaves(out)
+        if isinstance(t, torch.Tensor) and t.requires_grad
+    ]
     if not floats:
         if must_train:
-            raise BadTarget("--train: no output of the model requires a gradient, so there is nothing to run backward")
+            raise BadTarget(
+                "--train: no output of the model requires a gradient, so there is nothing to run"
+                " backward"
+            )
         return
-    loss = sum(t.float().pow(2).mean() if not t.is_complex() else t.abs().pow(2).mean() for t in floats)
+    loss = sum(
+        t.float().pow(2).mean() if not t.is_complex() else t.abs().pow(2).mean() for t in floats
+    )
     loss.backward()
 
 
-def _measure(torch: Any, target: BuiltTarget, compiled: Any, is_train: bool, budget_s: float) -> None:
+def _measure(
+    torch: Any, target: BuiltTarget, compiled: Any, is_train: bool, budget_s: float
+) -> None:
     """Time all calls, eager and compiled; what was recorded for a comparison is complete."""
     result_recorder.finish_recording()
 

@@ -1,7 +1,8 @@
-"""Enter someone else's Python through the environment: run the sitecustomize this one hides, then wait for torch.
+"""Enter someone else's Python through the environment: run the sitecustomize this one hides, then
+wait for torch.
 
-Copied to the top of the private folder. Nothing here may break, slow down or import into a program that
-has no torch.
+Copied to the top of the private folder. Nothing here may break, slow down or import into a program
+that has no torch.
 """
 
 
@@ -11,7 +12,9 @@ def _run_hidden() -> None:
     import os
     import sys
 
-    if getattr(sys, "_reprokit_was_here", False):  # a second one of ours, or of a tool that chains as we do
+    if getattr(
+        sys, "_reprokit_was_here", False
+    ):  # a second one of ours, or of a tool that chains as we do
         return
     sys._reprokit_was_here = True  # type: ignore[attr-defined]
     others = [p for p in sys.path if not os.path.isdir(os.path.join(p or ".", "_reprokit"))]
@@ -41,7 +44,9 @@ finally:
             _import_hook.wait_for_torch()
         except Exception as _problem:  # the target must run as if we were not there
             try:
-                with open(_os.path.join(_os.environ["REPROKIT_RUN_DIR"], "agent-problems.txt"), "a") as _f:
+                with open(
+                    _os.path.join(_os.environ["REPROKIT_RUN_DIR"], "agent-problems.txt"), "a"
+                ) as _f:
                     _f.write(f"pid {_os.getpid()}: {_problem!r}\n")
             except OSError:
                 pass

@@ -53,15 +53,17 @@ class _Lazy(click.Group):
 @click.group(
     cls=_Lazy,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 no failure, 1 a failure was captured, 2 wrong usage, 3 unknown, 130 interrupted.",
+    epilog=(
+        "Exit codes: 0 no failure, 1 a failure was captured, 2 wrong usage, 3 unknown, 130"
+        " interrupted."
+    ),
 )
 @click.version_option(__version__, prog_name="reprokit")
 def cli() -> None:
-    """Turn a failing, hanging or crashing torch.compile run into a reproduction pack for its maintainers.
+    """Turn a failing, hanging or crashing torch.compile run into a reproduction pack for its
+    maintainers.
 
-    \b
-    reprokit capture --model llama40b
-    reprokit capture model.py:make_model --mode max-autotune
+    \b reprokit capture --model llama40b reprokit capture model.py:make_model --mode max-autotune
     reprokit capture -- python train.py --steps 10
     """
 
@@ -71,11 +73,16 @@ def _keep_traceback() -> str:
     import traceback
 
     try:
-        with tempfile.NamedTemporaryFile("w", prefix="reprokit-defect-", suffix=".txt", delete=False) as file:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="reprokit-defect-", suffix=".txt", delete=False
+        ) as file:
             traceback.print_exc(file=file)
         return file.name
     except OSError as problem:  # no room even for that
-        return f"its last words, {traceback.format_exc().strip().splitlines()[-1]} ({problem.strerror})"
+        return (
+            f"its last words, {traceback.format_exc().strip().splitlines()[-1]}"
+            f" ({problem.strerror})"
+        )
 
 
 def main() -> None:
@@ -92,7 +99,9 @@ def main() -> None:
     except KeyboardInterrupt:
         status = 130
     except (click.UsageError, BadInput) as problem:
-        if type(problem).__name__ == "NoArgsIsHelpError":  # of click 8.2; before, click printed the help itself
+        if (
+            type(problem).__name__ == "NoArgsIsHelpError"
+        ):  # of click 8.2; before, click printed the help itself
             out.PROGRESS.text(problem.format_message() + "\n")  # type: ignore[union-attr]
             sys.exit(2)
         text = problem.format_message() if isinstance(problem, click.UsageError) else str(problem)
@@ -108,7 +117,9 @@ def main() -> None:
             status = 2
             out.print_line(f"cannot go on: {spent}")
         else:  # a defect of reprokit: keep the traceback, do not show it to the user
-            out.print_line(f"this is a defect of reprokit; please report it with {_keep_traceback()}")
+            out.print_line(
+                f"this is a defect of reprokit; please report it with {_keep_traceback()}"
+            )
     if interrupts.count > signals_before:
         status = 130
     if status in (2, 3) and sys.argv[1:2] == ["bisect"] and "--git" in sys.argv:

@@ -13,10 +13,18 @@ INF, NAN = float("inf"), float("nan")
 
 
 def row(value: Any, alias: str = "", is_random: bool = False) -> dict[str, Any]:
-    told: dict[str, Any] = {"call": 0, "name": "output", "alias": alias, "is_random": is_random, "tensor": None}
+    told: dict[str, Any] = {
+        "call": 0,
+        "name": "output",
+        "alias": alias,
+        "is_random": is_random,
+        "tensor": None,
+    }
     if not isinstance(value, torch.Tensor):
         return {**told, "value": repr(value)}
-    told.update(dtype=str(value.dtype), shape=list(value.shape), stride=list(value.stride()), tensor=value)
+    told.update(
+        dtype=str(value.dtype), shape=list(value.shape), stride=list(value.stride()), tensor=value
+    )
     return told
 
 
@@ -51,8 +59,18 @@ def wide(*values: float) -> torch.Tensor:
         (floats(1.0), floats(NAN), wide(1), ("nan", "compiled")),
         (floats(0.0), floats(-0.0), wide(0.0), ("signed-zero", "compiled")),
         (floats(0.0), floats(-0.0), wide(1e-300), None),
-        (torch.tensor([1, 2]), torch.tensor([1, 3]), torch.tensor([1, 2]), ("integers", "compiled")),
-        (torch.tensor([2**53 + 1]), torch.tensor([2**53]), torch.tensor([2**53 + 1]), ("integers", "compiled")),
+        (
+            torch.tensor([1, 2]),
+            torch.tensor([1, 3]),
+            torch.tensor([1, 2]),
+            ("integers", "compiled"),
+        ),
+        (
+            torch.tensor([2**53 + 1]),
+            torch.tensor([2**53]),
+            torch.tensor([2**53 + 1]),
+            ("integers", "compiled"),
+        ),
         (torch.tensor([1, 2]), torch.tensor([1, 3]), torch.tensor([4, 5]), None),
         (torch.tensor([True]), torch.tensor([False]), None, ("integers", "unknown")),
         (floats(1.0), floats(1.0, dtype=torch.float64), None, ("dtype", "unknown")),
@@ -62,13 +80,20 @@ def wide(*values: float) -> torch.Tensor:
         (3, 4, None, ("value", "unknown")),
         (0.1 + 0.2, 0.3, None, None),
         (torch.empty(0), torch.empty(0), None, None),
-        (floats(1.0, 2.0, dtype=torch.bfloat16), floats(1.0, 2.015625, dtype=torch.bfloat16), wide(1, 2), None),
+        (
+            floats(1.0, 2.0, dtype=torch.bfloat16),
+            floats(1.0, 2.015625, dtype=torch.bfloat16),
+            wide(1, 2),
+            None,
+        ),
     ],
-)  # fmt: skip
+)
 def test_each_kind_of_difference_is_named_with_the_side_that_is_wrong(
     eager: Any, compiled: Any, reference: Any, found: Any
 ) -> None:
-    """Numbers within tolerance, or as far from float64 as eager's, are no difference; integers are exact."""
+    """Numbers within tolerance, or as far from float64 as eager's, are no difference; integers are
+    exact.
+    """
     assert compared(eager, compiled, reference) == found
 
 
@@ -84,7 +109,9 @@ def test_one_wrong_element_in_a_million_is_found() -> None:
     compiled[123_456] += 0.1
     key = (0, "output")
     found = differences(torch, {key: row(eager)}, {key: row(compiled)}, {key: row(eager.double())})
-    assert found[0]["index"] == [123_456] and found[0]["count"] == 1 and found[0]["side"] == "compiled"
+    assert (
+        found[0]["index"] == [123_456] and found[0]["count"] == 1 and found[0]["side"] == "compiled"
+    )
     assert 0.09 < found[0]["max_abs"] < 0.11 and found[0]["mean_abs"] < 1e-6
 
 

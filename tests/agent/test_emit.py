@@ -19,7 +19,9 @@ def record(function: Any, *args: Any, **options: Any) -> str:
 
     def backend(gm: Any, inputs: Any) -> Any:
         scripts.append(
-            graph_source.standalone_program(gm, graph_source.describe_inputs(gm, inputs), level="dynamo", cid="0/0")
+            graph_source.standalone_program(
+                gm, graph_source.describe_inputs(gm, inputs), level="dynamo", cid="0/0"
+            )
         )
         return gm
 
@@ -35,7 +37,9 @@ def in_eager(script: str) -> str:
 def run(script: str, tmp_path: Path) -> str:
     path = tmp_path / "graph.py"
     path.write_text(in_eager(script))
-    done = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-I", str(path)], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stderr + script
     return done.stdout
 
@@ -64,10 +68,13 @@ CASES = {
     "gradient": (lambda x: x.exp().sum(), torch.randn(3, requires_grad=True)),
     "module with buffers": (Buffers(), torch.randn(2, 4)),
     "branches": (branch, torch.randn(3)),
-    "device and dtype names": (lambda x: torch.zeros(3, dtype=torch.bfloat16, device=x.device) + x.to(torch.float64), torch.randn(3)),
+    "device and dtype names": (
+        lambda x: torch.zeros(3, dtype=torch.bfloat16, device=x.device) + x.to(torch.float64),
+        torch.randn(3),
+    ),
     "empty": (lambda x: x + 1, torch.empty(0, 3)),
     "scalar": (lambda x: x * 3, torch.tensor(2.0)),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +87,13 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         assert "reprokit" not in script.split("import torch", 1)[1]
         paths.append(place / f"graph{number}.py")
         paths[-1].write_text(in_eager(script))
-    every = "import runpy, sys\nfor path in sys.argv[1:]:\n    runpy.run_path(path, run_name='__main__')\n    print('=' * 9)\n"
-    done = subprocess.run([sys.executable, "-I", "-c", every, *paths], capture_output=True, text=True, check=False)
+    every = (
+        "import runpy, sys\nfor path in sys.argv[1:]:\n    runpy.run_path(path,"
+        " run_name='__main__')\n    print('=' * 9)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", every, *paths], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return dict(zip(CASES, done.stdout.split("=" * 9), strict=False))
 

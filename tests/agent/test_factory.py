@@ -1,4 +1,6 @@
-"""What a factory may give, and the line for what it may not; the command line shows these lines as they are."""
+"""What a factory may give, and the line for what it may not; the command line shows these lines as
+they are.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ LINES = {
 
 
 def made(path: Path, name: str, **knobs: Any) -> factory.BuiltTarget:
-    return factory.call_factory(factory.find_factory("file", str(path), name), f"{path.name}:{name}", knobs)
+    return factory.call_factory(
+        factory.find_factory("file", str(path), name), f"{path.name}:{name}", knobs
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -58,13 +62,19 @@ def test_what_a_factory_may_not_give(name: str, write: Any) -> None:
 def test_a_factory_gets_the_knobs_that_it_takes(write: Any) -> None:
     """One that it does not take is named with the option that gave it."""
     path = write("factory_targets.py", TARGETS)
-    assert made(path, "good", layers=7).calls == [(([7],), {})] or made(path, "good", layers=7).calls == [((7,), {})]
+    assert made(path, "good", layers=7).calls == [(([7],), {})] or made(
+        path, "good", layers=7
+    ).calls == [((7,), {})]
     with pytest.raises(BadTarget, match="takes no batch_size, so --batch-size cannot be used"):
         made(path, "good", batch_size=3)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("def make(:\n", "SyntaxError"), ("import sys\nsys.exit(1)\n", "importing it called sys.exit")]
+    ("text", "says"),
+    [
+        ("def make(:\n", "SyntaxError"),
+        ("import sys\nsys.exit(1)\n", "importing it called sys.exit"),
+    ],
 )
 def test_a_file_that_cannot_be_imported(text: str, says: str, write: Any) -> None:
     """The file is named, and why."""

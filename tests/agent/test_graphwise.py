@@ -1,4 +1,6 @@
-"""Each graph is compared with eager by itself: which is the first that departs, and at which operator."""
+"""Each graph is compared with eager by itself: which is the first that departs, and at which
+operator.
+"""
 
 from __future__ import annotations
 
@@ -66,9 +68,15 @@ def departs(wrong: str, place: Path) -> list[dict[str, Any]]:
     file = place / "program.py"
     file.write_text(PROGRAM)
     environ = clean_environ(PLACE=str(place), WRONG=wrong, PYTHONPATH=f"{SITE}:{ROOT}")
-    done = subprocess.run([sys.executable, file], capture_output=True, text=True, env=environ, check=False)
+    done = subprocess.run(
+        [sys.executable, file], capture_output=True, text=True, env=environ, check=False
+    )
     assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for path in place.glob("journal/*.jsonl") for line in path.read_text().splitlines()]
+    rows = [
+        json.loads(line)
+        for path in place.glob("journal/*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
     assert not [r for r in rows if r["ev"] == "agent_problem"], rows
     return [r for r in rows if r["ev"] == "departs"]
 

@@ -1,4 +1,6 @@
-"""The recorder around ``torch.compile``: the program gets what it would get without it, and both sides record alike."""
+"""The recorder around ``torch.compile``: the program gets what it would get without it, and both
+sides record alike.
+"""
 
 from __future__ import annotations
 
@@ -77,26 +79,43 @@ print(json.dumps(told))
 
 @pytest.mark.slow
 def test_the_program_gets_what_it_would_get_and_both_sides_record_alike(tmp_path: Path) -> None:
-    """Modules, parents, copies, attributes, odd containers; a compiled helper inside a compiled function is a part of it."""
+    """Modules, parents, copies, attributes, odd containers; a compiled helper inside a compiled
+    function is a part of it.
+    """
     (tmp_path / "journal").mkdir()
     told = {}
     for role in ("eager", "compiled", "again", "float64"):
         environ = clean_environ(ROLE=role, PLACE=str(tmp_path), PYTHONPATH=f"{SITE}:{ROOT}")
-        done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environ, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            capture_output=True,
+            text=True,
+            env=environ,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         told[role] = json.loads(done.stdout.splitlines()[-1])
     first = told["eager"]
-    assert first["is_optimized"] and first["is_own_copy"] and first["tag"] == "kept" and first["length"] == 1
+    assert (
+        first["is_optimized"]
+        and first["is_own_copy"]
+        and first["tag"] == "kept"
+        and first["length"] == 1
+    )
     assert first["keys"] == ["_orig_mod.layers.0.weight"]
     assert all(one == first for one in told.values())
     assert [name for _, name in first["rows"]].count("gradient of model.layers.0.weight") == 1
     assert "buffer model.layers.1.running_mean" in [name for _, name in first["rows"]]
     assert "secret" not in json.dumps(first["values"])
     events = [
-        json.loads(line) for path in (tmp_path / "journal").glob("*.jsonl") for line in path.read_text().splitlines()
+        json.loads(line)
+        for path in (tmp_path / "journal").glob("*.jsonl")
+        for line in path.read_text().splitlines()
     ]
     compared = [e for e in events if e["ev"] == "compared"]
-    assert len(compared) == 3 and all(e["differences"] == [] and not e["unsteady"] for e in compared), compared
+    assert len(compared) == 3 and all(
+        e["differences"] == [] and not e["unsteady"] for e in compared
+    ), compared
     assert not [e for e in events if e["ev"] == "agent_problem"], events
 
 
@@ -125,10 +144,18 @@ print(told["skipped"]["tensors"])
 
 
 def test_inputs_that_are_held_for_their_gradients_do_not_pile_up(tmp_path: Path) -> None:
-    """A training loop makes new inputs all the time: no more of them stay than fit, and what is left out is told."""
+    """A training loop makes new inputs all the time: no more of them stay than fit, and what is
+    left out is told.
+    """
     (tmp_path / "journal").mkdir()
     environ = clean_environ(PLACE=str(tmp_path), PYTHONPATH=f"{SITE}:{ROOT}")
-    done = subprocess.run([sys.executable, "-c", MANY_INPUTS], capture_output=True, text=True, env=environ, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", MANY_INPUTS],
+        capture_output=True,
+        text=True,
+        env=environ,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     held, gradients, skipped = map(int, done.stdout.split())
     assert (held, gradients) == (3, 3) and skipped > 0, done.stdout

@@ -85,12 +85,16 @@ def test_what_has_no_text_is_left_out_and_told() -> None:
     json.dumps(found)
 
 
-@pytest.mark.parametrize(("value", "text"), [(my_pass, "my_pass"), (MyPass(), "MyPass()"), ([1, "a"], "[1, 'a']")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(my_pass, "my_pass"), (MyPass(), "MyPass()"), ([1, "a"], "[1, 'a']")]
+)
 def test_configuration_that_is_not_the_default_is_noted(value: Any, text: str) -> None:
     """Values, functions and plain objects."""
     import torch._inductor.config as config
 
-    key = "trace.log_url_for_graph_xform" if isinstance(value, list) else "post_grad_custom_post_pass"
+    key = (
+        "trace.log_url_for_graph_xform" if isinstance(value, list) else "post_grad_custom_post_pass"
+    )
     with config.patch({key: value}):
         found = described(torch.sin, backend="eager")
     assert ["torch._inductor.config", key, text] in found["configs"]
@@ -120,7 +124,9 @@ def test_an_object_that_cannot_be_looked_at_never_fails_the_compile() -> None:
     """The user's own pass may raise when it is shown: it is left out, and the rest is described."""
     import torch._inductor.config as config
 
-    with config.patch(post_grad_custom_post_pass=Shy()):  # what monkeypatch puts back stays hidden for good
+    with config.patch(
+        post_grad_custom_post_pass=Shy()
+    ):  # what monkeypatch puts back stays hidden for good
         found = described(torch.sin, backend="eager")
         assert "unreadable" in repr(compile_settings.as_text(compile_settings.changed_configs()))
     assert "post_grad_custom_post_pass" in " ".join(found["left_out"])

@@ -1,4 +1,6 @@
-"""The simulation of a GPU, with each of its replacements taken away: what is then missing is named as reprokit's own gap."""
+"""The simulation of a GPU, with each of its replacements taken away: what is then missing is named
+as reprokit's own gap.
+"""
 
 from __future__ import annotations
 
@@ -117,23 +119,36 @@ json.dump(answers, sys.stdout)
 """Import torch once and run the target in a forked child for each replacement, without it."""
 DEVICE = "NVIDIA H100, compute capability 9.0, is not there"
 NO_GAP = {
-    "torch.cuda.device_count": "the real one asks NVML, which is another library: the program sees other devices",
-    "AlgorithmSelectorCache.make_precompile_fn": "torch leaves out the choices that it cannot compile; Python 3.11.8 and older skip it",
+    "torch.cuda.device_count": (
+        "the real one asks NVML, which is another library: the program sees other devices"
+    ),
+    "AlgorithmSelectorCache.make_precompile_fn": (
+        "torch leaves out the choices that it cannot compile; Python 3.11.8 and older skip it"
+    ),
 }
 """Replacements without which no call reaches a driver of CUDA, and why they are there."""
 
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the target came to, by the replacement that was taken away; ``None`` is the whole simulation."""
+    """What the target came to, by the replacement that was taken away; ``None`` is the whole
+    simulation.
+    """
     place = tmp_path_factory.mktemp("gaps")
     (place / "journal").mkdir()
     (place / "target.py").write_text(TARGET)
     (place / "script.py").write_text(SCRIPT)
     gpu = dataclasses.asdict(gpus.GPUS["h100"])
-    told = {"REPROKIT_RUN_DIR": str(place), "OPENBLAS_NUM_THREADS": "1", "TORCHINDUCTOR_BENCHMARK_FUSION": "1"}
+    told = {
+        "REPROKIT_RUN_DIR": str(place),
+        "OPENBLAS_NUM_THREADS": "1",
+        "TORCHINDUCTOR_BENCHMARK_FUSION": "1",
+    }
     environ = clean_environ(
-        PYTHONPATH=str(ROOT), TORCHINDUCTOR_CACHE_DIR=str(place / "cache"), **told, **simulation_variables(gpu)
+        PYTHONPATH=str(ROOT),
+        TORCHINDUCTOR_CACHE_DIR=str(place / "cache"),
+        **told,
+        **simulation_variables(gpu),
     )
     words = [sys.executable, place / "script.py", place / "target.py"]
     done = subprocess.run(words, capture_output=True, text=True, env=environ, check=False)
@@ -145,32 +160,46 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def seen_of(answer: dict[str, Any]) -> Observation:
     """The observation of a factory target that ended so."""
-    links = [Link(r["type"], r["message"], tuple(Frame(*f) for f in r["frames"])) for r in answer["chain"]]
+    links = [
+        Link(r["type"], r["message"], tuple(Frame(*f) for f in r["frames"]))
+        for r in answer["chain"]
+    ]
     raised = Raised(tuple(links), "call") if links else None
-    return Observation(exit_status=1 if links else 0, has_finished=not links, simulated=(DEVICE,), raised=raised)
+    return Observation(
+        exit_status=1 if links else 0, has_finished=not links, simulated=(DEVICE,), raised=raised
+    )
 
 
 @pytest.mark.slow
 def test_each_replacement_is_needed_and_its_absence_is_one_line(answers: dict[str, Any]) -> None:
-    """Without any one of them the verdict names what is missing, blames reprokit, and offers nothing to file."""
+    """Without any one of them the verdict names what is missing, blames reprokit, and offers
+    nothing to file.
+    """
     assert judge(seen_of(answers.pop("None"))).kind == "ok"
     assert len(answers) > 20 and set(NO_GAP) <= set(answers)
     for name, answer in answers.items():
         if answer.get("problem"):  # seen before anything ran
-            assert name.rpartition(".")[2] in answer["problem"] and "cannot be simulated on" in answer["problem"], (
-                answer
-            )
+            assert (
+                name.rpartition(".")[2] in answer["problem"]
+                and "cannot be simulated on" in answer["problem"]
+            ), answer
             continue
         verdict = judge(seen_of(answer))
         if name in NO_GAP:
             assert verdict.cause != "simulation-gap", f"{name} is no exception any more: {verdict}"
             continue
-        assert (verdict.kind, verdict.cause, verdict.responsible) == ("unknown", "simulation-gap", "reprokit"), (
+        assert (verdict.kind, verdict.cause, verdict.responsible) == (
+            "unknown",
+            "simulation-gap",
+            "reprokit",
+        ), (
             name,
             answer,
         )
         assert verdict.responsible_place and verdict.responsible_place in verdict.reason, verdict
-        assert "\n" not in verdict.reason and why_not_filed(verdict).startswith("reprokit itself is responsible at")
+        assert "\n" not in verdict.reason and why_not_filed(verdict).startswith(
+            "reprokit itself is responsible at"
+        )
 
 
 @pytest.mark.slow

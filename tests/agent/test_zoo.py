@@ -29,7 +29,10 @@ def test_llama40b_is_what_its_docstring_says() -> None:
     assert model.parameters == 41_595_707_392
     source = importlib.import_module("reprokit.agent.models.llama")
     assert "41,595,707,392" in (source.__doc__ or "")
-    assert needed_bytes(model, model.knobs, is_train=True) > 2 * needed_bytes(model, model.knobs, is_train=False) * 0.8
+    assert (
+        needed_bytes(model, model.knobs, is_train=True)
+        > 2 * needed_bytes(model, model.knobs, is_train=False) * 0.8
+    )
 
 
 @pytest.mark.parametrize("name", ["llama-tiny", "convnet", "llama-decode"])

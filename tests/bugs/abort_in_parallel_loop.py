@@ -1,4 +1,6 @@
-"""Eager raises an IndexError that is caught; compiled code throws inside an OpenMP loop and aborts (two threads or more)."""
+"""Eager raises an IndexError that is caught; compiled code throws inside an OpenMP loop and aborts
+(two threads or more).
+"""
 
 import torch
 

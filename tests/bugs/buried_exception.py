@@ -16,8 +16,13 @@ class Block(nn.Module):
 
     def forward(self, x):
         batch, head = x.shape[0], WIDTH // HEADS
-        q, k, v = (t.view(batch, TOKENS, HEADS, head).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, -1))
-        weights = torch.softmax(q @ k.transpose(-1, -2) * head**-0.5 + x.new_zeros(TOKENS, TOKENS), -1)
+        q, k, v = (
+            t.view(batch, TOKENS, HEADS, head).transpose(1, 2)
+            for t in self.qkv(self.norm1(x)).chunk(3, -1)
+        )
+        weights = torch.softmax(
+            q @ k.transpose(-1, -2) * head**-0.5 + x.new_zeros(TOKENS, TOKENS), -1
+        )
         x = x + self.out((weights @ v).transpose(1, 2).reshape(batch, TOKENS, WIDTH))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 

@@ -1,4 +1,6 @@
-"""Bad input gets one clear line that says what was wrong and what to do, exit code 2, and no traceback."""
+"""Bad input gets one clear line that says what was wrong and what to do, exit code 2, and no
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ LINES = {
     ("--", "no-such-program"): "there is no program 'no-such-program'",
     ("--layers", "2", "--", "python", "x.py"): "--layers shapes a model",
     ("--no-such-option",): "No such option",
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +80,11 @@ def test_one_clear_line(words: tuple[str, ...], folder: Path) -> None:
     assert done.status == 2, done.out + done.err
     last = done.err.strip().splitlines()[-1]
     assert last.startswith("reprokit: ") and LINES[words] in last, done.err
-    told = [line for line in done.err.strip().splitlines() if not re.match(r"reprokit: (running|\d+ s,) ", line)]
+    told = [
+        line
+        for line in done.err.strip().splitlines()
+        if not re.match(r"reprokit: (running|\d+ s,) ", line)
+    ]
     assert len(told) == 1, done.err  # beside what is at work, which a slow machine tells
     assert done.out == ""
     assert survivors(env["BAD_MARK"]) == []
@@ -139,7 +145,8 @@ def test_an_unwritable_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("hard_exit", "unknown"), ("hard_exit_in_call", "unknown"), ("eager_fails", "error-in-eager")]
+    ("name", "kind"),
+    [("hard_exit", "unknown"), ("hard_exit_in_call", "unknown"), ("eager_fails", "error-in-eager")],
 )
 def test_targets_that_fail_by_themselves(name: str, kind: str, write: Any, tmp_path: Path) -> None:
     """Neither usage nor a compiler bug: a verdict, and a pack of what there is."""
@@ -154,19 +161,28 @@ def test_targets_that_fail_by_themselves(name: str, kind: str, write: Any, tmp_p
     assert Path(done.json["pack"]).is_file()
 
 
-def test_a_failed_compile_of_what_needs_no_gradient_is_no_failure_of_eager(write: Any, tmp_path: Path) -> None:
-    """With --train too: the run without torch.compile ends well, though it has nothing to run backward."""
+def test_a_failed_compile_of_what_needs_no_gradient_is_no_failure_of_eager(
+    write: Any, tmp_path: Path
+) -> None:
+    """With --train too: the run without torch.compile ends well, though it has nothing to run
+    backward.
+    """
     path = write(
         "t.py",
-        "import torch\ndef backend(graph, inputs): raise KeyError('buf0')\n"
-        "def make(): return {'model': torch.sin, 'calls': [((torch.zeros(2),), {})], 'compile': {'backend': backend}}\n",
+        "import torch\ndef backend(graph, inputs): raise KeyError('buf0')\ndef make(): return"
+        " {'model': torch.sin, 'calls': [((torch.zeros(2),), {})], 'compile': {'backend':"
+        " backend}}\n",
     )
-    done = reprokit("capture", f"{path}:make", "--train", "--output-dir", tmp_path / "out", "--json")
+    done = reprokit(
+        "capture", f"{path}:make", "--train", "--output-dir", tmp_path / "out", "--json"
+    )
     assert done.kind == "exception" and "KeyError" in done.json["verdict"]["reason"], done.err
 
 
 def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> None:
-    """Cut the journal of a real failure anywhere: the reader, the rules and the signature never break."""
+    """Cut the journal of a real failure anywhere: the reader, the rules and the signature never
+    break.
+    """
     from reprokit.core.judge.signature import sign
     from reprokit.core.judge.verdict import judge
     from reprokit.host.request.run_request import Request
@@ -176,9 +192,12 @@ def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> N
 
     path = write(
         "t.py",
-        "import torch\ndef backend(gm, i): raise ValueError('x')\ntorch.compile(lambda x: x + 1, backend=backend)(torch.zeros(2))\n",
+        "import torch\ndef backend(gm, i): raise ValueError('x')\ntorch.compile(lambda x: x + 1,"
+        " backend=backend)(torch.zeros(2))\n",
     )
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, path)
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, path
+    )
     journal = next((done.run_dir / "journal").glob("*.jsonl"))
     whole = journal.read_bytes()
     pid = int(journal.stem)
@@ -186,7 +205,10 @@ def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> N
     assert (outcome.exit_status, outcome.main_pid) == (1, pid)
     request = Request(Target("command", command=("python",)))
     stderr = done.run_dir / "logs" / "stderr.txt"
-    for expected in ({"exception"}, {"exception", "unknown"}):  # the traceback on stderr stands in for the journal
+    for expected in (
+        {"exception"},
+        {"exception", "unknown"},
+    ):  # the traceback on stderr stands in for the journal
         kinds = set()
         for cut in range(0, len(whole) + 1, max(1, len(whole) // 400)):
             journal.write_bytes(whole[:cut])
@@ -213,7 +235,9 @@ def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> N
         (("capture", "llama-tiny", "--graph-breaks", "-1"), "--graph-breaks"),
     ],
 )
-def test_commands_on_packs_and_targets_refuse_in_one_line(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+def test_commands_on_packs_and_targets_refuse_in_one_line(
+    words: tuple[str, ...], says: str, tmp_path: Path
+) -> None:
     """What was wrong and what to do; nothing is run."""
     done = reprokit(*words, cwd=tmp_path)
     assert done.status == 2 and says in done.err and done.err.count("\n") == 1, done.err

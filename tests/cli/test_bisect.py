@@ -1,4 +1,6 @@
-"""When did it start? Real torch in environments that say they are others, with a bug that some of them have."""
+"""When did it start? Real torch in environments that say they are others, with a bug that some of
+them have.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ from typing import Any
 import pytest
 import torch
 
-from ..conftest import ROOT, Done, clean_environ, reprokit, reprokit_command, shared, stragglers, wait_until
+from ..conftest import (
+    ROOT,
+    Done,
+    clean_environ,
+    reprokit,
+    reprokit_command,
+    shared,
+    stragglers,
+    wait_until,
+)
 from ..wheels import wheel
 
 SCRIPT = """
@@ -92,14 +103,20 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Done:
         return reprokit("capture", *words, place / "script.py")
 
     done = shared(tmp_path_factory, "bisected", make)
-    assert done.status == 1 and done.kind == "exception" and BUG in done.json["signature"]["title"], done.err
+    assert (
+        done.status == 1 and done.kind == "exception" and BUG in done.json["signature"]["title"]
+    ), done.err
     return done
 
 
 def pythons(captured: Done, *versions: str) -> list[str]:
     """``--interpreter`` of each version."""
     place = Path(captured.json["pack"]).parents[1]
-    return [word for version in versions for word in ("--interpreter", str(place / version / "bin" / "python"))]
+    return [
+        word
+        for version in versions
+        for word in ("--interpreter", str(place / version / "bin" / "python"))
+    ]
 
 
 def answers(done: Done) -> list[tuple[str, str]]:
@@ -108,12 +125,18 @@ def answers(done: Done) -> list[tuple[str, str]]:
 
 @pytest.mark.slow
 def test_it_started_here_and_is_not_asked_again(captured: Done, tmp_path: Path) -> None:
-    """Ends first, then the middle; what an interrupt cut short goes on where it stood, with more versions between."""
+    """Ends first, then the middle; what an interrupt cut short goes on where it stood, with more
+    versions between.
+    """
     ends = ["--good", "2.9.1", "--bad", "2.13.0", *pythons(captured, "2.13.0", "2.9.1")]
     words = ["bisect", captured.json["pack"], *ends, "--yes", "--output-dir", str(tmp_path / "out")]
     env = clean_environ(BISECT_MARK=uuid.uuid4().hex)
     child = subprocess.Popen(
-        reprokit_command(*words, "--json"), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        reprokit_command(*words, "--json"),
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     kept = tmp_path / "out" / "answers.jsonl"
     assert wait_until(lambda: kept.exists() and kept.read_text().count("\n") == 1)
@@ -134,7 +157,9 @@ def test_it_started_here_and_is_not_asked_again(captured: Done, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_it_was_fixed_here_and_others_are_stepped_around(captured: Done, tmp_path: Path) -> None:
-    """The good end is the newer one; another failure, a broken build and no torch are skipped, and said to be."""
+    """The good end is the newer one; another failure, a broken build and no torch are skipped, and
+    said to be.
+    """
     fixed = pretend(tmp_path / "fixed", "2.14.0", "")
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho 'libtorch_cpu.so: undefined symbol' >&2\nexit 1\n")
@@ -144,43 +169,71 @@ def test_it_was_fixed_here_and_others_are_stepped_around(captured: Done, tmp_pat
     ends = ["--good", str(fixed), "--bad", pythons(captured, "2.13.0")[1]]
     done = reprokit("bisect", captured.json["pack"], *ends, *words, "--yes", "--json", cwd=tmp_path)
     assert done.status == 3, done.err  # between the ends there is only one that cannot be told
-    assert answers(done) == [("", "skip"), ("2.13.0", "bad"), ("2.14.0", "good"), ("2.13.1", "skip")]
+    assert answers(done) == [
+        ("", "skip"),
+        ("2.13.0", "bad"),
+        ("2.14.0", "good"),
+        ("2.13.1", "skip"),
+    ]
     assert done.json["is_fix"] and done.json["range"] is None and done.json["skipped"] == ["2.13.1"]
     assert ANOTHER in done.json["steps"][3]["title"] and "undefined symbol" not in done.json["says"]
-    assert done.json["says"].startswith("It was fixed between 2.13.0, the last that fails, and 2.14.0")
+    assert done.json["says"].startswith(
+        "It was fixed between 2.13.0, the last that fails, and 2.14.0"
+    )
 
 
 @pytest.mark.slow
 def test_versions_are_built(captured: Done, tmp_path: Path) -> None:
-    """A wheel is installed and asked; an end that passes is told, and one that cannot be installed, with pip's own words."""
+    """A wheel is installed and asked; an end that passes is told, and one that cannot be installed,
+    with pip's own words.
+    """
     wheel(tmp_path, "torch", "2.11.0", pretending("2.11.0", ""))
     env = clean_environ(PIP_CONFIG_FILE=os.devnull, PYTHONPATH=f"{ROOT}:{tmp_path / 'torch'}")
     env.pop("PIP_FIND_LINKS", None)
-    words = ["--find-links", tmp_path, "--no-index", "--installer", "pip", "--cache", tmp_path / "cache", "--yes"]
+    words = [
+        "--find-links",
+        tmp_path,
+        "--no-index",
+        "--installer",
+        "pip",
+        "--cache",
+        tmp_path / "cache",
+        "--yes",
+    ]
     words = ["bisect", captured.json["pack"], *words, "--output-dir", tmp_path / "out"]
     done = reprokit(*words, "--good", "2.9.1", "--bad", "2.11.0", env=env)
-    assert done.status == 1 and "2.11.0 was told to be bad and does not show the failure" in done.out, done.err
+    assert (
+        done.status == 1 and "2.11.0 was told to be bad and does not show the failure" in done.out
+    ), done.err
     assert "building an environment with pip" in done.err and "2.9.1 " not in done.out
     (python,) = (tmp_path / "cache" / "environments").glob("torch-2.11.0-*/bin/python")
     assert done.out.startswith("2.11.0           good ") and f"  {python}\n" in done.out
     again = reprokit(*words, "--good", "2.11.0", "--bad", "2.13.0", env=env)
-    assert again.status == 3 and "No matching distribution found for torch==2.13.0" in again.out, again.err
+    assert again.status == 3 and "No matching distribution found for torch==2.13.0" in again.out, (
+        again.err
+    )
     assert "2.13.0, the bad end, could not be tried" in again.out
 
 
 @pytest.mark.slow
 def test_git_bisect_run(captured: Done, tmp_path: Path) -> None:
-    """git's own bisection over commits that change the interpreter: good, bad, a broken build and another failure."""
+    """git's own bisection over commits that change the interpreter: good, bad, a broken build and
+    another failure.
+    """
     place = Path(captured.json["pack"]).parents[1]
     repository = tmp_path / "repository"
     repository.mkdir()
 
     def git(*words: str) -> str:
         names = {
-            f"GIT_{who}_{what}": "test@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+            f"GIT_{who}_{what}": "test@example.org"
+            for who in ("AUTHOR", "COMMITTER")
+            for what in ("NAME", "EMAIL")
         }
         env = {**clean_environ(), **names, "GIT_CONFIG_GLOBAL": os.devnull}
-        done = subprocess.run(["git", *words], cwd=repository, env=env, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", *words], cwd=repository, env=env, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -194,15 +247,30 @@ def test_git_bisect_run(captured: Done, tmp_path: Path) -> None:
         git("commit", "-q", "-m", commit)
     git("bisect", "start", "HEAD", "HEAD~4")
     run = subprocess.run(
-        ["git", "bisect", "run", *reprokit_command("bisect", captured.json["pack"], "--git", "--python", "./python", "--yes")],
-        cwd=repository, env=clean_environ(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    said = run.stdout + run.stderr
-    assert "There are only 'skip'ped commits left to test" in said and "skip: " in said and "bad: exception" in said, (
-        said
+        [
+            "git",
+            "bisect",
+            "run",
+            *reprokit_command(
+                "bisect", captured.json["pack"], "--git", "--python", "./python", "--yes"
+            ),
+        ],
+        cwd=repository,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    said = run.stdout + run.stderr
+    assert (
+        "There are only 'skip'ped commits left to test" in said
+        and "skip: " in said
+        and "bad: exception" in said
+    ), said
     assert "good: it passes" in said, said
-    wrong = reprokit("bisect", captured.json["pack"], "--git", "--good", "2.9.1", "--versions", "2.10.0", "--yes")
+    wrong = reprokit(
+        "bisect", captured.json["pack"], "--git", "--good", "2.9.1", "--versions", "2.10.0", "--yes"
+    )
     assert wrong.status == 128 and "--good and --versions cannot be used with --git" in wrong.err
 
 
@@ -213,12 +281,23 @@ def test_git_bisect_run(captured: Done, tmp_path: Path) -> None:
         (("--good", "2.9.1"), "name both ends"),
         (("--good", "two", "--bad", "2.13.0"), "'two' is no version"),
         (("--good", "2.9.1", "--bad", "2.9.1", "--versions", "2.9.1"), "are both 2.9.1"),
-        (("--good", "/no/such/python", "--bad", "2.9.1"), "--good /no/such/python: there is no such program"),
-        (("--good", "2.9.1", "--bad", "2.10", "--interpreter", "/no/such"), "--interpreter /no/such"),
-        (("--good", "2.9.1", "--bad", "2.10", "--installer", "uv", "--versions", "2.9.2"), "there is no uv"),
+        (
+            ("--good", "/no/such/python", "--bad", "2.9.1"),
+            "--good /no/such/python: there is no such program",
+        ),
+        (
+            ("--good", "2.9.1", "--bad", "2.10", "--interpreter", "/no/such"),
+            "--interpreter /no/such",
+        ),
+        (
+            ("--good", "2.9.1", "--bad", "2.10", "--installer", "uv", "--versions", "2.9.2"),
+            "there is no uv",
+        ),
     ],
 )
-def test_wrong_usage_is_one_line(words: tuple[str, ...], says: str, captured: Done, tmp_path: Path) -> None:
+def test_wrong_usage_is_one_line(
+    words: tuple[str, ...], says: str, captured: Done, tmp_path: Path
+) -> None:
     """What was wrong and what to do; nothing is run."""
     env = clean_environ(PATH="/usr/bin:/bin")
     done = reprokit("bisect", captured.json["pack"], *words, "--yes", cwd=tmp_path, env=env)
@@ -229,5 +308,7 @@ def test_wrong_usage_is_one_line(words: tuple[str, ...], says: str, captured: Do
 
 def test_a_pack_is_a_strangers(captured: Done, tmp_path: Path, write: Any) -> None:
     """Without a terminal nothing of it is run before --yes."""
-    done = reprokit("bisect", captured.json["pack"], "--good", "2.9.1", "--bad", "2.13.0", cwd=tmp_path)
+    done = reprokit(
+        "bisect", captured.json["pack"], "--good", "2.9.1", "--bad", "2.13.0", cwd=tmp_path
+    )
     assert done.status == 2 and "--yes" in done.err and list(tmp_path.iterdir()) == []

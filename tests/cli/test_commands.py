@@ -22,43 +22,93 @@ print("value", float(f(torch.zeros(2)).sum()), sys.argv[1:])
 
 
 def journal(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for p in (run / "journal").glob("*.jsonl") for line in p.read_text().splitlines()]
+    return [
+        json.loads(line)
+        for p in (run / "journal").glob("*.jsonl")
+        for line in p.read_text().splitlines()
+    ]
 
 
 def test_arguments_output_and_graphs(write: Any, tmp_path: Path) -> None:
-    """Odd arguments arrive as they are, both streams come through live, graphs are recorded before compiling."""
-    script = write("train.py", COMPILES.format(backend="'aot_eager'") + "print('to stderr', file=sys.stderr)\n")
+    """Odd arguments arrive as they are, both streams come through live, graphs are recorded before
+    compiling.
+    """
+    script = write(
+        "train.py", COMPILES.format(backend="'aot_eager'") + "print('to stderr', file=sys.stderr)\n"
+    )
     words = ["--flag", "a b", "--", "$HOME", "-h"]
-    done = reprokit("capture", "--output-dir", tmp_path / "out", "--", sys.executable, script, *words, cwd=tmp_path)
+    done = reprokit(
+        "capture",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        sys.executable,
+        script,
+        *words,
+        cwd=tmp_path,
+    )
     assert done.status == 0, done.err
     assert f"value 2.0 {words}" in done.out
     assert "to stderr" in done.err
     run = tmp_path / "out" / "run-001"
     events = journal(run)
     names = [e["ev"] for e in events]
-    assert names.index("process") < names.index("graph") < names.index("graph_done") < names.index("exit")
+    assert (
+        names.index("process")
+        < names.index("graph")
+        < names.index("graph_done")
+        < names.index("exit")
+    )
     (graph,) = [e for e in events if e["ev"] == "graph"]
     assert graph["level"] == "dynamo" and graph["cid"] == "0/0"
-    assert "class Repro(torch.nn.Module):" in (run / "graphs" / f"{graph['n']:04d}" / "graph.py").read_text()
+    assert (
+        "class Repro(torch.nn.Module):"
+        in (run / "graphs" / f"{graph['n']:04d}" / "graph.py").read_text()
+    )
     facts = json.loads((run / "graphs" / f"{graph['n']:04d}" / "inputs.json").read_text())
     assert facts["inputs"][0]["shape"] == [2]
-    assert (run / "logs" / "stdout.txt").read_text() == done.out[: len((run / "logs" / "stdout.txt").read_text())]
+    assert (run / "logs" / "stdout.txt").read_text() == done.out[
+        : len((run / "logs" / "stdout.txt").read_text())
+    ]
     assert json.loads((run / "run.json").read_text())["argv"][2:] == words
 
 
 @pytest.mark.parametrize(
-    ("code", "status", "kind", "exit_code"), [("sys.exit(0)", 0, "ok", 0), ("sys.exit(7)", 7, "unknown", 3)]
+    ("code", "status", "kind", "exit_code"),
+    [("sys.exit(0)", 0, "ok", 0), ("sys.exit(7)", 7, "unknown", 3)],
 )
-def test_its_own_exit_status_is_kept(code: str, status: int, kind: str, exit_code: int, tmp_path: Path) -> None:
-    """A program that leaves by itself is no failure of the compiler; its status is in the report."""
-    done = reprokit("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", f"import sys; {code}")
+def test_its_own_exit_status_is_kept(
+    code: str, status: int, kind: str, exit_code: int, tmp_path: Path
+) -> None:
+    """A program that leaves by itself is no failure of the compiler; its status is in the
+    report.
+    """
+    done = reprokit(
+        "capture",
+        "--json",
+        "--output-dir",
+        tmp_path,
+        "--",
+        sys.executable,
+        "-c",
+        f"import sys; {code}",
+    )
     assert (done.status, done.kind) == (exit_code, kind)
     assert json.loads((done.run_dir / "run.json").read_text())["exit_status"] == status
 
 
 def test_json_keeps_stdout_for_the_object(tmp_path: Path) -> None:
     """The program's own stdout goes to stderr, so that a machine can read ours."""
-    done = reprokit("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", "print('chatter')")
+    done = reprokit(
+        "capture",
+        "--json",
+        "--output-dir",
+        tmp_path,
+        "--",
+        sys.executable,
+        "-c",
+        "print('chatter')",
+    )
     assert done.json["verdict"]["kind"] == "ok"
     assert "chatter" in done.err
 
@@ -66,8 +116,12 @@ def test_json_keeps_stdout_for_the_object(tmp_path: Path) -> None:
 def test_output_is_live(tmp_path: Path) -> None:
     """A line is shown when it is printed, not when the program ends."""
     code = "import time; print('first'); time.sleep(30)"
-    command = reprokit_command("capture", "--output-dir", str(tmp_path), "--", sys.executable, "-c", code)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=clean_environ()) as process:
+    command = reprokit_command(
+        "capture", "--output-dir", str(tmp_path), "--", sys.executable, "-c", code
+    )
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=clean_environ()
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"first\n"
         assert process.poll() is None
@@ -79,14 +133,24 @@ def test_the_hidden_sitecustomize_runs_first(write: Any, tmp_path: Path) -> None
     """A user's own sitecustomize keeps its effect, and stays the module of that name."""
     write("sitecustomize.py", "import os; os.environ['SEEN'] = 'yes'; MINE = 1\n")
     env = clean_environ(PYTHONPATH=str(tmp_path))
-    code = "import os, sitecustomize; print(os.environ['SEEN'], sitecustomize.MINE, sitecustomize.__file__)"
-    done = reprokit("capture", "--output-dir", tmp_path / "out", "--", sys.executable, "-c", code, env=env)
+    code = (
+        "import os, sitecustomize; print(os.environ['SEEN'], sitecustomize.MINE,"
+        " sitecustomize.__file__)"
+    )
+    done = reprokit(
+        "capture", "--output-dir", tmp_path / "out", "--", sys.executable, "-c", code, env=env
+    )
     assert f"yes 1 {tmp_path}/sitecustomize.py" in done.out
 
 
 def test_a_program_without_torch_is_left_alone(tmp_path: Path) -> None:
-    """Inert: no journal, no import of ours but the waiter, nothing changed that the program can trip over."""
-    code = "import sys; print(sorted(m for m in sys.modules if 'torch' in m), 'faulthandler' in sys.modules, sys.excepthook is sys.__excepthook__)"
+    """Inert: no journal, no import of ours but the waiter, nothing changed that the program can
+    trip over.
+    """
+    code = (
+        "import sys; print(sorted(m for m in sys.modules if 'torch' in m), 'faulthandler' in"
+        " sys.modules, sys.excepthook is sys.__excepthook__)"
+    )
     done = reprokit("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", code)
     assert "[] False True" in done.err
     assert not list((done.run_dir / "journal").iterdir())
@@ -98,10 +162,12 @@ def test_children_are_watched_too(write: Any, tmp_path: Path) -> None:
     worker = write("worker.py", COMPILES.format(backend="'eager'"))
     launcher = write(
         "launch.py",
-        "import os, subprocess, sys\n"
-        f"for r in '01': subprocess.run([sys.executable, {str(worker)!r}], env={{**os.environ, 'RANK': r, 'WORLD_SIZE': '2'}}, check=True)\n",
+        "import os, subprocess, sys\nfor r in '01': subprocess.run([sys.executable,"
+        f" {str(worker)!r}], env={{**os.environ, 'RANK': r, 'WORLD_SIZE': '2'}}, check=True)\n",
     )
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, launcher)
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, launcher
+    )
     ranks = {e["rank"] for e in journal(done.run_dir) if e["ev"] == "process"}
     assert ranks == {"0", "1"}
     assert len({e["pid"] for e in journal(done.run_dir) if e["ev"] == "graph"}) == 2
@@ -119,28 +185,42 @@ except Exception:
 
 
 @pytest.mark.parametrize("after", ["raise", "print('went on')"])
-def test_a_compile_that_fails_is_found_even_if_it_is_swallowed(after: str, write: Any, tmp_path: Path) -> None:
-    """Frameworks fall back to eager without a word; the verdict is the same, and so is the signature."""
+def test_a_compile_that_fails_is_found_even_if_it_is_swallowed(
+    after: str, write: Any, tmp_path: Path
+) -> None:
+    """Frameworks fall back to eager without a word; the verdict is the same, and so is the
+    signature.
+    """
     script = write("train.py", FAILS_TO_COMPILE.format(after=after))
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
+    )
     assert (done.status, done.kind) == (1, "exception"), done.out
     assert (
-        done.json["signature"]["title"] == "exception: backend | ValueError: no lowering for # nodes @ <user>:backend"
+        done.json["signature"]["title"]
+        == "exception: backend | ValueError: no lowering for # nodes @ <user>:backend"
     )
 
 
 def test_an_exception_elsewhere_is_no_compiler_bug(write: Any, tmp_path: Path) -> None:
     """FileNotFoundError in train.py is told as what it is."""
     script = write("train.py", COMPILES.format(backend="'eager'") + "open('/no/such/file')\n")
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
+    )
     assert (done.status, done.kind) == (1, "error-in-eager")
-    assert "the command ran once; it was not run without torch.compile" in done.json["verdict"]["reason"]
+    assert (
+        "the command ran once; it was not run without torch.compile"
+        in done.json["verdict"]["reason"]
+    )
 
 
 def test_a_crash_before_torch_is_no_compiler_bug(write: Any, tmp_path: Path) -> None:
     """A segmentation fault with no compiler in sight."""
     script = write("train.py", "import torch, ctypes\nctypes.string_at(0)\n")
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
+    )
     assert (done.status, done.kind) == (1, "error-in-eager"), done.out
 
 
@@ -152,14 +232,20 @@ def test_a_program_that_only_asks_for_torch_first(write: Any, tmp_path: Path) ->
         + COMPILES.format(backend="'eager'")
         + "raise ValueError('late')\n",
     )
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
+    )
     assert {"process", "torch", "graph", "exception"} <= {e["ev"] for e in journal(done.run_dir)}
 
 
 def test_a_program_that_clears_its_environment(write: Any, tmp_path: Path) -> None:
     """The journal goes on, and the compile does not notice."""
-    script = write("t.py", "import os, torch\nos.environ.clear()\n" + COMPILES.format(backend="'eager'"))
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    script = write(
+        "t.py", "import os, torch\nos.environ.clear()\n" + COMPILES.format(backend="'eager'")
+    )
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
+    )
     assert (done.status, done.kind) == (0, "ok"), done.out
     assert "graph" in {e["ev"] for e in journal(done.run_dir)}
 
@@ -167,16 +253,21 @@ def test_a_program_that_clears_its_environment(write: Any, tmp_path: Path) -> No
 def test_a_compile_failure_that_the_program_wraps(write: Any, tmp_path: Path) -> None:
     """The signature is that of what left the compiler."""
     script = write("train.py", FAILS_TO_COMPILE.format(after="raise RuntimeError('step 3 failed')"))
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
+    )
     assert (
-        done.json["signature"]["title"] == "exception: backend | ValueError: no lowering for # nodes @ <user>:backend"
+        done.json["signature"]["title"]
+        == "exception: backend | ValueError: no lowering for # nodes @ <user>:backend"
     )
 
 
 def test_a_failure_before_torch_is_told(write: Any, tmp_path: Path) -> None:
     """A typo above ``import torch`` is no unknown ending."""
     script = write("train.py", "import no_such_dependency\nimport torch\n")
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
+    )
     assert (done.status, done.kind) == (1, "error-in-eager"), done.out
     assert "ModuleNotFoundError" in done.json["verdict"]["reason"]
 
@@ -197,15 +288,20 @@ def test_reprokit_under_reprokit(tmp_path: Path) -> None:
 
 def test_an_interpreter_that_ignores_us_is_told(tmp_path: Path) -> None:
     """python -I keeps every PYTHONPATH out, and so the instrumentation: said, not hidden."""
-    done = reprokit("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-I", "-c", "pass")
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-I", "-c", "pass"
+    )
     assert any("-I" in m["why"] for m in done.json["missing"] if m["what"] == "journal")
 
 
 def test_logs_go_to_files_and_unknown_names_are_told(write: Any, tmp_path: Path) -> None:
-    """TORCH_LOGS that we want are not printed by the target; a name its torch does not have is said."""
+    """TORCH_LOGS that we want are not printed by the target; a name its torch does not have is
+    said.
+    """
     script = write(
         "train.py",
-        "import torch\nf = torch.compile(lambda x: x + 1, backend='eager')\nf(torch.zeros(2)); f(torch.zeros(3)); f(torch.zeros(2, 2))\n",
+        "import torch\nf = torch.compile(lambda x: x + 1, backend='eager')\nf(torch.zeros(2));"
+        " f(torch.zeros(3)); f(torch.zeros(2, 2))\n",
     )
     done = reprokit(
         "capture",
@@ -223,7 +319,11 @@ def test_logs_go_to_files_and_unknown_names_are_told(write: Any, tmp_path: Path)
     assert "recompiles" not in done.err and "guards" not in done.err
     assert any("no_such_log" in m["why"] for m in done.json["missing"])
     recompiles = [e for e in journal(done.run_dir) if e["ev"] == "recompile"]
-    assert len(recompiles) == 2 and recompiles[0]["function"] == "<lambda>" and recompiles[0]["reasons"]
+    assert (
+        len(recompiles) == 2
+        and recompiles[0]["function"] == "<lambda>"
+        and recompiles[0]["reasons"]
+    )
 
 
 @pytest.mark.slow
@@ -231,7 +331,9 @@ def test_the_targets_own_torch_logs_still_reach_its_stderr(write: Any, tmp_path:
     """What the user switched on stays where the user wants it."""
     script = write("train.py", COMPILES.format(backend="'eager'"))
     env = clean_environ(TORCH_LOGS="graph_code")
-    done = reprokit("capture", "--output-dir", tmp_path / "out", "--", sys.executable, script, env=env)
+    done = reprokit(
+        "capture", "--output-dir", tmp_path / "out", "--", sys.executable, script, env=env
+    )
     assert "__graph_code" in done.err
     assert "__recompiles" not in done.err and "INFO" not in done.err
 
@@ -241,11 +343,14 @@ def test_no_secret_enters_a_pack(write: Any, tmp_path: Path) -> None:
     token, home = "hf_" + "Q7" * 17, "/home/janedoe"
     script = write(
         "train.py",
-        f"import torch, warnings\nTOKEN = {token!r}\nwarnings.warn('mail jane@corp.example.com')\nprint(TOKEN, '{home}/data', '10.20.30.40')\n"
-        f"def backend(gm, i): raise ValueError('cannot read {home}/x with ' + TOKEN)\n"
-        "torch.compile(lambda x: x + 1, backend=backend)(torch.zeros(2))\n",
+        f"import torch, warnings\nTOKEN = {token!r}\nwarnings.warn('mail"
+        f" jane@corp.example.com')\nprint(TOKEN, '{home}/data', '10.20.30.40')\ndef backend(gm, i):"
+        f" raise ValueError('cannot read {home}/x with ' + TOKEN)\ntorch.compile(lambda x: x + 1,"
+        " backend=backend)(torch.zeros(2))\n",
     )
-    env = clean_environ(HF_TOKEN=token, MY_DB_PASSWORD="correcthorse", AWS_SECRET_ACCESS_KEY="x" * 40)
+    env = clean_environ(
+        HF_TOKEN=token, MY_DB_PASSWORD="correcthorse", AWS_SECRET_ACCESS_KEY="x" * 40
+    )
     done = reprokit(
         "capture",
         "--json",
@@ -264,7 +369,15 @@ def test_no_secret_enters_a_pack(write: Any, tmp_path: Path) -> None:
             import gzip
 
             data = gzip.decompress(data)
-        for secret in (token, "janedoe", "10.20.30.40", "jane@corp", "correcthorse", "x" * 40, "Zx81abcd9"):
+        for secret in (
+            token,
+            "janedoe",
+            "10.20.30.40",
+            "jane@corp",
+            "correcthorse",
+            "x" * 40,
+            "Zx81abcd9",
+        ):
             assert secret.encode() not in data, (name, secret)
     assert b"<token-1>" in pack.files["logs/stdout.txt"]
     # what stays on disk beside the run is what is in the pack
@@ -275,8 +388,12 @@ def test_no_secret_enters_a_pack(write: Any, tmp_path: Path) -> None:
 def test_compile_workers_are_no_surprise(write: Any, tmp_path: Path) -> None:
     """Inductor's own worker processes carry the instrumentation and leave nothing behind."""
     script = write("train.py", COMPILES.format(backend="'inductor'"))
-    env = clean_environ(TORCHINDUCTOR_COMPILE_THREADS="2", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"))
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script, env=env)
+    env = clean_environ(
+        TORCHINDUCTOR_COMPILE_THREADS="2", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache")
+    )
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script, env=env
+    )
     assert (done.status, done.kind) == (0, "ok"), done.out
     assert not (done.run_dir / "agent-problems.txt").exists()
     assert (tmp_path / "cache").is_dir(), "the user's cache directory is the user's"
@@ -285,7 +402,9 @@ def test_compile_workers_are_no_surprise(write: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_ranks_under_torchrun(write: Any, tmp_path: Path) -> None:
-    """torchrun starts two gloo ranks; each compiles, journals and is compared with itself in eager."""
+    """torchrun starts two gloo ranks; each compiles, journals and is compared with itself in
+    eager.
+    """
     script = write(
         "ranks.py",
         """
@@ -298,25 +417,51 @@ print(f(torch.ones(2)))
 dist.destroy_process_group()
 """,
     )
-    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", script]
+    words = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--standalone",
+        script,
+    ]
     done = reprokit(
-        "capture", "--compare", "--json", "--output-dir", tmp_path / "out", "--", *words,
+        "capture",
+        "--compare",
+        "--json",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        *words,
         env=clean_environ(),
-    )  # fmt: skip
+    )
     assert (done.status, done.kind) == (1, "wrong-result"), done.err
     assert "than eager on rank 1: output: values" in done.json["verdict"]["reason"]
     assert "eager gives 2.0, compiled code 3.0" in done.json["verdict"]["reason"]
-    assert {e["rank"] for e in journal(done.run_dir) if e["ev"] == "process" and e["rank"]} == {"0", "1"}
+    assert {e["rank"] for e in journal(done.run_dir) if e["ev"] == "process" and e["rank"]} == {
+        "0",
+        "1",
+    }
 
 
 @pytest.mark.slow
 def test_a_rank_that_fails_to_compile_under_torchrun(write: Any, tmp_path: Path) -> None:
     """The launcher's ChildFailedError only relays; the rank's own failure is the verdict."""
     script = write("rank.py", FAILS_TO_COMPILE.format(after="raise"))
-    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", script]
+    words = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--standalone",
+        script,
+    ]
     done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", *words)
     assert (
-        done.json["signature"]["title"] == "exception: backend | ValueError: no lowering for # nodes @ <user>:backend"
+        done.json["signature"]["title"]
+        == "exception: backend | ValueError: no lowering for # nodes @ <user>:backend"
     ), done.out
 
 
@@ -325,19 +470,44 @@ def test_a_rank_that_hangs_under_torchrun(write: Any, tmp_path: Path) -> None:
     """The launcher waits; the rank inside the compiler is the one whose story is told."""
     script = write(
         "rank.py",
-        "import torch\ndef backend(gm, i):\n    import time; time.sleep(1000)\ntorch.compile(lambda x: x + 1, backend=backend)(torch.zeros(2))\n",
+        "import torch\ndef backend(gm, i):\n    import time; time.sleep(1000)\ntorch.compile(lambda"
+        " x: x + 1, backend=backend)(torch.zeros(2))\n",
     )
-    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", script]
-    done = reprokit(  # ended by its silence: a deadline would meet what came before it on a busy machine
-        "capture", "--json", "--stall", "10", "--timeout", "200", "--output-dir", tmp_path / "out", "--", *words,
+    words = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--standalone",
+        script,
+    ]
+    # ended by its silence: a deadline would meet what came before it on a busy machine
+    done = reprokit(
+        "capture",
+        "--json",
+        "--stall",
+        "10",
+        "--timeout",
+        "200",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        *words,
         env=clean_environ(),
-    )  # fmt: skip
+    )
     assert done.json["signature"]["title"].startswith("hang: backend | <user>:backend"), done.out
 
 
 def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     """``reprokit show PACK | head -1`` ends quietly."""
-    done = reprokit("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", "pass")
-    command = " ".join([sys.executable, "-m", "reprokit", "show", done.json["pack"], "|", "head", "-1"])
-    piped = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=clean_environ(), check=False)
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", "pass"
+    )
+    command = " ".join(
+        [sys.executable, "-m", "reprokit", "show", done.json["pack"], "|", "head", "-1"]
+    )
+    piped = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, env=clean_environ(), check=False
+    )
     assert piped.returncode == 0 and "Traceback" not in piped.stderr

@@ -16,7 +16,15 @@ import pytest
 
 from reprokit.host.pack import reader
 
-from ..conftest import clean_environ, hear_signals, reprokit, reprokit_command, stragglers, survivors, wait_until
+from ..conftest import (
+    clean_environ,
+    hear_signals,
+    reprokit,
+    reprokit_command,
+    stragglers,
+    survivors,
+    wait_until,
+)
 
 HANGS_IN_BACKEND = """
 import os, subprocess, sys, torch
@@ -42,17 +50,30 @@ BODIES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("body", ["native code that holds the GIL", "stopped", "child"])
 def test_stacks_of_a_hang(body: str, write: Any, tmp_path: Path) -> None:
-    """py-spy and faulthandler say where it stands, also with the GIL held; then the whole tree is gone."""
+    """py-spy and faulthandler say where it stands, also with the GIL held; then the whole tree is
+    gone.
+    """
     mark, env = str(tmp_path / "mark"), clean_environ(HANG_MARK=uuid.uuid4().hex)
     script = write("hang.py", HANGS_IN_BACKEND.format(before="", mark=mark, body=BODIES[body]))
     done = reprokit(
-        "capture", "--json", "--stall", "5", "--output-dir", tmp_path / "out", "--", sys.executable, script, env=env
+        "capture",
+        "--json",
+        "--stall",
+        "5",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        sys.executable,
+        script,
+        env=env,
     )
     assert (done.status, done.kind) == (1, "hang"), done.out
     assert os.path.exists(mark)
     assert done.json["signature"]["title"].startswith("hang: backend | <user>:backend")
     pack = reader.read_pack(Path(done.json["pack"]))
-    dumps = {(d["tool"], d["number"]): d for d in pack.json("observation.json")["dumps"] if d["threads"]}
+    dumps = {
+        (d["tool"], d["number"]): d for d in pack.json("observation.json")["dumps"] if d["threads"]
+    }
     tools = [tool for tool, _ in dumps]
     assert tools.count("py-spy") >= 3
     if body != "stopped":
@@ -65,31 +86,51 @@ def test_stacks_of_a_hang(body: str, write: Any, tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_of_a_tree_that_tries_to_leave(write: Any, tmp_path: Path) -> None:
-    """Children in sessions of their own, orphans, and processes that ignore SIGTERM are ended too."""
+    """Children in sessions of their own, orphans, and processes that ignore SIGTERM are ended
+    too.
+    """
     before = (
-        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "subprocess.Popen(['sleep', '997'], start_new_session=True)\n"
-        "if os.fork() == 0:\n    os.setsid()\n    if os.fork(): os._exit(0)\n    import time; time.sleep(1000)\n"
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsubprocess.Popen(['sleep',"
+        " '997'], start_new_session=True)\nif os.fork() == 0:\n    os.setsid()\n    if os.fork():"
+        " os._exit(0)\n    import time; time.sleep(1000)\n"
     )
     env = clean_environ(HANG_MARK=uuid.uuid4().hex)
-    script = write("hang.py", HANGS_IN_BACKEND.format(before=before, mark=str(tmp_path / "m"), body=BODIES["sleep"]))
+    script = write(
+        "hang.py",
+        HANGS_IN_BACKEND.format(before=before, mark=str(tmp_path / "m"), body=BODIES["sleep"]),
+    )
     options = ("--json", "--stall", "5", "--timeout", "100", "--output-dir", tmp_path / "out")
     done = reprokit("capture", *options, "--", sys.executable, script, env=env)
     assert done.kind == "hang"
     assert survivors(env["HANG_MARK"]) == []
 
 
-def start_hang(tmp_path: Path, write: Any, env: dict[str, str], *words: str) -> subprocess.Popen[str]:
+def start_hang(
+    tmp_path: Path, write: Any, env: dict[str, str], *words: str
+) -> subprocess.Popen[str]:
     """Start a capture of a target that hangs, and wait until it does."""
     mark = tmp_path / "mark"
-    script = write("hang.py", HANGS_IN_BACKEND.format(before="", mark=str(mark), body=BODIES["sleep"]))
+    script = write(
+        "hang.py", HANGS_IN_BACKEND.format(before="", mark=str(mark), body=BODIES["sleep"])
+    )
     command = reprokit_command(
-        "capture", "--json", "--output-dir", str(tmp_path / "out"), *words, "--", sys.executable, str(script)
+        "capture",
+        "--json",
+        "--output-dir",
+        str(tmp_path / "out"),
+        *words,
+        "--",
+        sys.executable,
+        str(script),
     )
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
         preexec_fn=hear_signals,
-    )  # fmt: skip
+    )
     assert wait_until(mark.exists), "the target never came to its hang"
     return process
 
@@ -102,7 +143,9 @@ def test_an_interrupt_leaves_a_pack(number: signal.Signals, write: Any, tmp_path
     process.send_signal(number)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "reprokit/host" not in err and "reprokit/cli" not in err  # a traceback is the program's own
+    assert (
+        "reprokit/host" not in err and "reprokit/cli" not in err
+    )  # a traceback is the program's own
     found = json.loads(out)
     assert found["verdict"]["cause"] == "interrupted"
     assert found["verdict"]["phase"] == "backend"
@@ -119,11 +162,17 @@ def test_sigkill_of_reprokit_leaves_no_orphan_and_loses_nothing(write: Any, tmp_
     process.communicate(timeout=200)
     assert stragglers(env["HANG_MARK"]) == []
     run = tmp_path / "out" / "run-001"
-    events = [json.loads(line) for p in (run / "journal").glob("*.jsonl") for line in p.read_text().splitlines()]
+    events = [
+        json.loads(line)
+        for p in (run / "journal").glob("*.jsonl")
+        for line in p.read_text().splitlines()
+    ]
     assert "graph" in {e["ev"] for e in events}
     assert next((run / "graphs").glob("*/graph.py")).read_text()
     # and the directory can be used again
-    again = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, "-c", "pass")
+    again = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, "-c", "pass"
+    )
     assert again.run_dir.name == "run-002"
 
 
@@ -131,7 +180,9 @@ def test_a_run_directory_in_use_is_refused(write: Any, tmp_path: Path) -> None:
     """Two captures never mix; the second is told who holds the place, and the first goes on."""
     env = clean_environ(HANG_MARK=uuid.uuid4().hex)
     process = start_hang(tmp_path, write, env)
-    second = reprokit("capture", "--output-dir", tmp_path / "out", "--", sys.executable, "-c", "pass")
+    second = reprokit(
+        "capture", "--output-dir", tmp_path / "out", "--", sys.executable, "-c", "pass"
+    )
     assert second.status == 2
     assert f"in use by reprokit, process {process.pid}" in second.err
     assert process.poll() is None
@@ -144,11 +195,20 @@ def test_a_compile_that_advances_is_slow_not_hung(write: Any, tmp_path: Path) ->
     """New graphs until the deadline: slow-compile, with the phase it was in."""
     script = write(
         "slow.py",
-        "import torch\ni = 0\nwhile True:\n    i += 1\n    torch._dynamo.reset()\n    def f(x, c=i):\n"
-        "        for j in range(60): x = x.sin() + (c + j)\n        return x\n    torch.compile(f, backend='aot_eager')(torch.zeros(2))\n",
+        "import torch\ni = 0\nwhile True:\n    i += 1\n    torch._dynamo.reset()\n    def f(x,"
+        " c=i):\n        for j in range(60): x = x.sin() + (c + j)\n        return x\n   "
+        " torch.compile(f, backend='aot_eager')(torch.zeros(2))\n",
     )
     done = reprokit(
-        "capture", "--json", "--timeout", "15", "--output-dir", tmp_path / "out", "--", sys.executable, script
+        "capture",
+        "--json",
+        "--timeout",
+        "15",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        sys.executable,
+        script,
     )
     assert (done.status, done.kind) == (1, "slow-compile"), done.out
     assert done.json["verdict"]["phase"]
@@ -159,9 +219,20 @@ def test_a_program_that_runs_past_the_deadline_is_no_hang(write: Any, tmp_path: 
     functions = "".join(f"def f{i}(): sum(range(9999))\n" for i in range(20))
     loop = "import random\nall = [" + ", ".join(f"f{i}" for i in range(20)) + "]\n"
     loop += "while True:\n    f(torch.zeros(2)); random.choice(all)()\n"
-    script = write("train.py", "import torch\nf = torch.compile(lambda x: x + 1, backend='eager')\n" + functions + loop)
+    script = write(
+        "train.py",
+        "import torch\nf = torch.compile(lambda x: x + 1, backend='eager')\n" + functions + loop,
+    )
     done = reprokit(
-        "capture", "--json", "--timeout", "10", "--output-dir", tmp_path / "out", "--", sys.executable, script
+        "capture",
+        "--json",
+        "--timeout",
+        "10",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        sys.executable,
+        script,
     )
     assert done.kind == "unknown", done.out
     assert "--timeout" in done.json["verdict"]["reason"]
@@ -169,9 +240,15 @@ def test_a_program_that_runs_past_the_deadline_is_no_hang(write: Any, tmp_path: 
 
 def test_memory_that_runs_out_is_named(write: Any, tmp_path: Path) -> None:
     """A real MemoryError inside the compiler."""
-    script = write("oom.py", "import torch\ndef backend(gm, i):\n    bytearray(1 << 60)\ndef make():\n    return torch.nn.Identity(), (torch.zeros(2),)\n"
-                   "torch.compile(lambda x: x + 1, backend=backend)(torch.zeros(2))\n")  # fmt: skip
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    script = write(
+        "oom.py",
+        "import torch\ndef backend(gm, i):\n    bytearray(1 << 60)\ndef make():\n    return"
+        " torch.nn.Identity(), (torch.zeros(2),)\ntorch.compile(lambda x: x + 1,"
+        " backend=backend)(torch.zeros(2))\n",
+    )
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
+    )
     assert (done.status, done.kind) == (1, "oom")
     assert done.json["signature"]["title"] == "oom: backend | MemoryError @ <user>:backend"
 
@@ -179,7 +256,10 @@ def test_memory_that_runs_out_is_named(write: Any, tmp_path: Path) -> None:
 @pytest.fixture
 def small_memory() -> Any:
     """A control group of 600 MB; only root may make one."""
-    for top, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+    for top, limit in (
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        ("/sys/fs/cgroup", "memory.max"),
+    ):
         group = Path(top) / f"reprokit-test-{uuid.uuid4().hex[:8]}"
         try:
             group.mkdir()
@@ -192,14 +272,20 @@ def small_memory() -> Any:
         wait_until(lambda place=group: not (place / "cgroup.procs").read_text().strip(), 10)
         group.rmdir()
         return
-    pytest.skip("may not make a control group here; the rule itself is tested in tests/core/test_verdict.py")
+    pytest.skip(
+        "may not make a control group here; the rule itself is tested in tests/core/test_verdict.py"
+    )
 
 
 def test_the_killer_is_named(small_memory: Path, write: Any, tmp_path: Path) -> None:
     """The kernel's out-of-memory killer in a real control group."""
-    script = write("eat.py", "import torch, torch._dynamo\nx = [b'x' * (1 << 24) for _ in range(10000)]\n")
+    script = write(
+        "eat.py", "import torch, torch._dynamo\nx = [b'x' * (1 << 24) for _ in range(10000)]\n"
+    )
     command = f"echo $$ > {small_memory}/cgroup.procs; exec {sys.executable} {script}"
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", "sh", "-c", command)
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", "sh", "-c", command
+    )
     assert (done.status, done.kind) == (1, "oom"), done.out
     assert done.json["verdict"]["cause"] == "killer"
 
@@ -212,8 +298,19 @@ def limit_files() -> None:
 
 @pytest.mark.slow
 def test_files_that_cannot_grow(tmp_path: Path) -> None:
-    """A file-size limit in the middle of everything: a verdict, clear words, no traceback, what could be written is whole."""
-    words = ("capture", "--json", "--model", "llama-tiny", "--backend", "aot_eager", "--output-dir", tmp_path)
+    """A file-size limit in the middle of everything: a verdict, clear words, no traceback, what
+    could be written is whole.
+    """
+    words = (
+        "capture",
+        "--json",
+        "--model",
+        "llama-tiny",
+        "--backend",
+        "aot_eager",
+        "--output-dir",
+        tmp_path,
+    )
     done = reprokit(*words, preexec_fn=limit_files)
     assert done.status in (0, 1, 3)
     assert done.json["verdict"]["kind"] in ("ok", "unknown")
@@ -231,10 +328,14 @@ def small_disk(tmp_path: Path) -> Any:
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", place], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", place],
+        capture_output=True,
+        check=False,
     )
     if mounted.returncode:
-        pytest.skip("may not mount a tmpfs here; test_files_that_cannot_grow covers the same errors")
+        pytest.skip(
+            "may not mount a tmpfs here; test_files_that_cannot_grow covers the same errors"
+        )
     yield place
     subprocess.run(["umount", "-l", place], check=False)
 
@@ -242,10 +343,24 @@ def small_disk(tmp_path: Path) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("free_kb", [0, 150, 450])
 def test_a_full_disk(small_disk: Path, free_kb: int) -> None:
-    """Full from the start or in the middle: one clear line or a verdict that says it, never a traceback."""
+    """Full from the start or in the middle: one clear line or a verdict that says it, never a
+    traceback.
+    """
     ballast = (600 - free_kb) * 1024
-    (small_disk / "ballast").write_bytes(b"x" * max(0, ballast - 8192)) if free_kb else fill(small_disk / "ballast")
-    done = reprokit("capture", "--model", "llama-tiny", "--backend", "aot_eager", "--output-dir", small_disk / "out")
+    (
+        (small_disk / "ballast").write_bytes(b"x" * max(0, ballast - 8192))
+        if free_kb
+        else fill(small_disk / "ballast")
+    )
+    done = reprokit(
+        "capture",
+        "--model",
+        "llama-tiny",
+        "--backend",
+        "aot_eager",
+        "--output-dir",
+        small_disk / "out",
+    )
     assert done.status in (0, 1, 2, 3)
     if done.status == 2:
         assert done.err.strip().splitlines()[-1].startswith("reprokit: cannot")
@@ -256,7 +371,9 @@ def test_a_full_disk(small_disk: Path, free_kb: int) -> None:
 
 @pytest.mark.slow
 def test_a_disk_that_fills_up_before_the_dumps(write: Any, tmp_path: Path) -> None:
-    """Nothing can be written when the stall comes: the verdict is judged from memory, and what is missing is told."""
+    """Nothing can be written when the stall comes: the verdict is judged from memory, and what is
+    missing is told.
+    """
     place = tmp_path / "disk"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", place]
@@ -264,13 +381,29 @@ def test_a_disk_that_fills_up_before_the_dumps(write: Any, tmp_path: Path) -> No
         pytest.skip("may not mount a tmpfs here")
     try:
         body = (
-            f"file = open({str(place / 'ballast')!r}, 'wb', buffering=0)\n    try:\n        while True: file.write(b'x' * 512)\n"
-            "    except OSError: pass\n    import time; time.sleep(1000)"
+            f"file = open({str(place / 'ballast')!r}, 'wb', buffering=0)\n    try:\n        while"
+            " True: file.write(b'x' * 512)\n    except OSError: pass\n    import time;"
+            " time.sleep(1000)"
         )
-        script = write("hang.py", HANGS_IN_BACKEND.format(before="", mark=str(tmp_path / "mark"), body=body))
-        words = ("capture", "--json", "--stall", "5", "--timeout", "100", "--output-dir", place / "out")
+        script = write(
+            "hang.py", HANGS_IN_BACKEND.format(before="", mark=str(tmp_path / "mark"), body=body)
+        )
+        words = (
+            "capture",
+            "--json",
+            "--stall",
+            "5",
+            "--timeout",
+            "100",
+            "--output-dir",
+            place / "out",
+        )
         done = reprokit(*words, "--", sys.executable, script)
-        assert (done.status, done.kind, done.json["verdict"]["cause"]) == (1, "hang", "sleep"), done.out
+        assert (done.status, done.kind, done.json["verdict"]["cause"]) == (
+            1,
+            "hang",
+            "sleep",
+        ), done.out
         if done.json["pack"] is None:  # what the target's end freed may be just enough
             assert any(m["what"] == "pack" for m in done.json["missing"])
         else:
@@ -290,12 +423,18 @@ def fill(path: Path) -> None:
 
 
 def test_a_colon_in_the_path_keeps_nothing_out(write: Any, tmp_path: Path) -> None:
-    """PYTHONPATH cannot say a path with a colon; the agent goes elsewhere, and leaves nothing there."""
-    script = write("t.py", "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.zeros(2))\n")
+    """PYTHONPATH cannot say a path with a colon; the agent goes elsewhere, and leaves nothing
+    there.
+    """
+    script = write(
+        "t.py", "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.zeros(2))\n"
+    )
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     env = clean_environ(TMPDIR=str(scratch))
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "a:b", "--", sys.executable, script, env=env)
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "a:b", "--", sys.executable, script, env=env
+    )
     assert list((done.run_dir / "graphs").glob("*/graph.py"))
     assert not [p for p in scratch.iterdir() if p.name.startswith("reprokit-")]
 

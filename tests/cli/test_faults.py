@@ -1,4 +1,6 @@
-"""Nothing around a capture costs its pack: streams that are gone, limits, inherited signals, names, daemons."""
+"""Nothing around a capture costs its pack: streams that are gone, limits, inherited signals, names,
+daemons.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,15 @@ import pytest
 
 from reprokit.host.pack import reader
 
-from ..conftest import clean_environ, hear_signals, reprokit, reprokit_command, stragglers, survivors, wait_until
+from ..conftest import (
+    clean_environ,
+    hear_signals,
+    reprokit,
+    reprokit_command,
+    stragglers,
+    survivors,
+    wait_until,
+)
 
 PRINTS = """
 import os, sys
@@ -30,7 +40,9 @@ for number in (1, 2):
         except OSError: pass
 sys.exit(7)
 """
-"""A program that prints more than a pipe holds, and fails with a status of its own: the verdict is unknown, 3."""
+"""A program that prints more than a pipe holds, and fails with a status of its own: the verdict is
+unknown, 3.
+"""
 NAMING = "import torch\ndef make():\n    return (lambda x: x + 1), (torch.zeros(2),)\n"
 
 
@@ -53,17 +65,34 @@ def wait_for_end(process: subprocess.Popen[Any], limit_s: float = 120) -> int:
 @pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize(
     "redirection",
-    ["2>&1 | head -1", "2>/dev/full", ">/dev/full", "2>&-", ">&-", ">&- 2>&-", "<&- >&- 2>&-", "2>&1 | true"],
+    [
+        "2>&1 | head -1",
+        "2>/dev/full",
+        ">/dev/full",
+        "2>&-",
+        ">&-",
+        ">&- 2>&-",
+        "<&- >&- 2>&-",
+        "2>&1 | true",
+    ],
 )
-def test_a_stream_that_is_gone_does_not_cost_the_pack(redirection: str, as_json: bool, tmp_path: Path) -> None:
-    """Printing fails from the first line on, or in the middle: the program runs to its end, and its pack and status are the usual ones."""
+def test_a_stream_that_is_gone_does_not_cost_the_pack(
+    redirection: str, as_json: bool, tmp_path: Path
+) -> None:
+    """Printing fails from the first line on, or in the middle: the program runs to its end, and its
+    pack and status are the usual ones.
+    """
     status = tmp_path / "status"
-    words = reprokit_command("capture", *(["--json"] if as_json else []), "--output-dir", str(tmp_path / "out"))
+    words = reprokit_command(
+        "capture", *(["--json"] if as_json else []), "--output-dir", str(tmp_path / "out")
+    )
     line = f'{{ "$@"; echo $? 3>&- >{status}; }} {redirection}'
     shell = subprocess.Popen(
         ["bash", "-c", line, "bash", *words, "--", sys.executable, "-c", PRINTS],
-        env=clean_environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        env=clean_environ(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     shell.communicate(timeout=120)
     assert wait_until(lambda: status.exists() and status.read_text().strip(), 60)
     assert status.read_text().strip() == "3"
@@ -74,14 +103,19 @@ def test_a_stream_that_is_gone_does_not_cost_the_pack(redirection: str, as_json:
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_terminal_that_is_closed(as_json: bool, write: Any, tmp_path: Path) -> None:
-    """The other end of the terminal goes: SIGHUP and EIO; the program is asked to end, the pack is left, 130."""
+    """The other end of the terminal goes: SIGHUP and EIO; the program is asked to end, the pack is
+    left, 130.
+    """
     mark = tmp_path / "mark"
     env = clean_environ(FAULT_MARK=uuid.uuid4().hex, TERM="xterm")
     script = write(
         "waits.py",
-        f"import sys, time\nopen({str(mark)!r}, 'w').close()\nwhile True:\n    print('x'); time.sleep(0.05)\n",
+        f"import sys, time\nopen({str(mark)!r}, 'w').close()\nwhile True:\n    print('x');"
+        " time.sleep(0.05)\n",
     )
-    words = reprokit_command("capture", *(["--json"] if as_json else []), "--output-dir", str(tmp_path / "out"))
+    words = reprokit_command(
+        "capture", *(["--json"] if as_json else []), "--output-dir", str(tmp_path / "out")
+    )
     status = tmp_path / "status"
     pid, terminal = pty.fork()
     if pid == 0:
@@ -89,7 +123,8 @@ def test_a_terminal_that_is_closed(as_json: bool, write: Any, tmp_path: Path) ->
             hear_signals()
             os.setpgid(0, 0)
         finally:
-            # the terminal belongs to this process, as it would to a shell: SIGHUP comes from the kernel
+            # the terminal belongs to this process, as it would to a shell: SIGHUP comes from the
+            # kernel
             os.execvpe(words[0], [*words, "--", sys.executable, str(script)], env)
     assert wait_until(mark.exists)
     os.close(terminal)
@@ -109,7 +144,15 @@ def test_a_parent_that_ignores_sigchld(tmp_path: Path) -> None:
     """Exit statuses are still known; the program ignores SIGCHLD as it would without reprokit."""
     says = "import signal, sys; print(signal.getsignal(signal.SIGCHLD).name); sys.exit(7)"
     done = reprokit(
-        "capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", says, preexec_fn=ignore_children
+        "capture",
+        "--json",
+        "--output-dir",
+        tmp_path,
+        "--",
+        sys.executable,
+        "-c",
+        says,
+        preexec_fn=ignore_children,
     )
     assert done.status == 3 and len(packs(tmp_path)) == 1
     assert json.loads((done.run_dir / "run.json").read_text())["exit_status"] == 7
@@ -139,38 +182,68 @@ def limited(limit: str) -> Callable[[], None]:
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_a_limit_leaves_a_pack_or_a_clear_line(limit: str, write: Any, tmp_path: Path) -> None:
-    """Files, memory or file sizes that are limited: no traceback, no hang, no process that is left."""
+    """Files, memory or file sizes that are limited: no traceback, no hang, no process that is
+    left.
+    """
     env = clean_environ(FAULT_MARK=uuid.uuid4().hex)
-    script = write("t.py", "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.zeros(2))\n")
-    words = reprokit_command("capture", "--output-dir", str(tmp_path / "out"), "--", sys.executable, str(script))
+    script = write(
+        "t.py", "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.zeros(2))\n"
+    )
+    words = reprokit_command(
+        "capture", "--output-dir", str(tmp_path / "out"), "--", sys.executable, str(script)
+    )
     done = subprocess.run(
-        words, env=env, capture_output=True, text=True, timeout=200, preexec_fn=limited(limit), check=False
+        words,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        preexec_fn=limited(limit),
+        check=False,
     )
     ours = [row for row in done.stderr.splitlines() if row.startswith("reprokit: ")]
     assert done.returncode in (0, 1, 2, 3), done.stderr
     assert "reprokit/host" not in done.stderr and "reprokit/cli" not in done.stderr, done.stderr
     assert "defect" not in done.stdout + done.stderr, done.stdout + done.stderr
     is_said = "missing    pack: memory ran out" in done.stdout
-    assert packs(tmp_path) or is_said or (done.returncode in (2, 3) and ours), done.stdout + done.stderr
+    assert packs(tmp_path) or is_said or (done.returncode in (2, 3) and ours), (
+        done.stdout + done.stderr
+    )
     assert survivors(env["FAULT_MARK"]) == []
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 8])
 def test_a_limit_on_processes(most: int, tmp_path: Path) -> None:
-    """No process or thread may be started any more: a pack or a clear line, and nothing goes on unwatched."""
+    """No process or thread may be started any more: a pack or a clear line, and nothing goes on
+    unwatched.
+    """
     if os.getuid() or not shutil.which("setpriv"):
         pytest.skip("takes root, which starts processes as another user")
     tmp_path.chmod(0o777)
     env = clean_environ(FAULT_MARK=uuid.uuid4().hex)
-    words = reprokit_command("capture", "--output-dir", str(tmp_path / "out"), "--", "sh", "-c", "echo x; exit 7")
+    words = reprokit_command(
+        "capture", "--output-dir", str(tmp_path / "out"), "--", "sh", "-c", "echo x; exit 7"
+    )
     # a user without any other process, who may still read where the interpreter lies
-    user = ("setpriv", f"--reuid={65000 + most}", "--inh-caps=+dac_override", "--ambient-caps=+dac_override", "--")
+    user = (
+        "setpriv",
+        f"--reuid={65000 + most}",
+        "--inh-caps=+dac_override",
+        "--ambient-caps=+dac_override",
+        "--",
+    )
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
     done = subprocess.run(
-        [*user, *words], env=env, capture_output=True, text=True, timeout=120, preexec_fn=limit, check=False
+        [*user, *words],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=limit,
+        check=False,
     )
     ours = [row for row in done.stderr.splitlines() if row.startswith("reprokit: ")]
     assert "reprokit/host" not in done.stderr and "defect" not in done.stderr, done.stderr
@@ -179,15 +252,21 @@ def test_a_limit_on_processes(most: int, tmp_path: Path) -> None:
 
 
 def test_names_that_no_pack_can_hold(write: Any, tmp_path: Path) -> None:
-    """Newlines, bytes that are no text, and very long names in the run directory: the pack that is written can be read."""
+    """Newlines, bytes that are no text, and very long names in the run directory: the pack that is
+    written can be read.
+    """
     script = write(
         "names.py",
-        "import os\nplace = os.fsencode(os.environ['REPROKIT_RUN_DIR']) + b'/logs/'\n"
-        "names = [b'a\\nb.txt', b'\\xff\\xfe.txt', b'\\x1b[31mred.log', b'x' * 251 + b'.txt', 'e\\u0301\\u202e.txt'.encode(), b'back\\\\slash.txt', b' .txt', b'a\\tb.txt']\n"
-        "for name in names: open(place + name, 'wb').write(b'kept ' + str(len(name)).encode())\n"
-        "deep = place + b'/'.join([b'd' * 60] * 10)\nos.makedirs(deep)\nopen(deep + b'/deep.txt', 'w').write('kept deep')\n",
+        "import os\nplace = os.fsencode(os.environ['REPROKIT_RUN_DIR']) + b'/logs/'\nnames ="
+        " [b'a\\nb.txt', b'\\xff\\xfe.txt', b'\\x1b[31mred.log', b'x' * 251 + b'.txt',"
+        " 'e\\u0301\\u202e.txt'.encode(), b'back\\\\slash.txt', b' .txt', b'a\\tb.txt']\nfor name"
+        " in names: open(place + name, 'wb').write(b'kept ' + str(len(name)).encode())\ndeep ="
+        " place + b'/'.join([b'd' * 60] * 10)\nos.makedirs(deep)\nopen(deep + b'/deep.txt',"
+        " 'w').write('kept deep')\n",
     )
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
+    )
     pack = reader.read_pack(Path(done.json["pack"]))
     assert sum(data.startswith(b"kept ") for data in pack.files.values()) == 9
     assert reprokit("show", done.json["pack"]).status == 0
@@ -219,22 +298,38 @@ def sleepers(seconds: str) -> list[str]:
     return found
 
 
-def start_daemons(write: Any, tmp_path: Path, env: dict[str, str], wait_s: str) -> tuple[subprocess.Popen[bytes], str]:
+def start_daemons(
+    write: Any, tmp_path: Path, env: dict[str, str], wait_s: str
+) -> tuple[subprocess.Popen[bytes], str]:
     """Capture a program that leaves two daemons without any environment behind."""
     seconds, mark = f"1{uuid.uuid4().int % 10**9:09d}", tmp_path / "mark"
     script = write("daemon.py", DAEMON)
-    words = ("capture", "--output-dir", str(tmp_path / "out"), "--", sys.executable, str(script), seconds, str(mark))
+    words = (
+        "capture",
+        "--output-dir",
+        str(tmp_path / "out"),
+        "--",
+        sys.executable,
+        str(script),
+        seconds,
+        str(mark),
+    )
     process = subprocess.Popen(
-        [*reprokit_command(*words), wait_s], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        [*reprokit_command(*words), wait_s],
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         preexec_fn=hear_signals,
-    )  # fmt: skip
+    )
     assert wait_until(mark.exists) and wait_until(lambda: len(sleepers(seconds)) == 2)
     return process, seconds
 
 
 @pytest.mark.parametrize("end", ["by itself", "SIGINT", "SIGKILL"])
 def test_daemons_without_the_mark_are_ended(end: str, write: Any, tmp_path: Path) -> None:
-    """Two forks, a session of its own and an empty environment: it is ended with the run, however that ends."""
+    """Two forks, a session of its own and an empty environment: it is ended with the run, however
+    that ends.
+    """
     env = clean_environ(FAULT_MARK=uuid.uuid4().hex)
     process, seconds = start_daemons(write, tmp_path, env, "1" if end == "by itself" else "1000")
     if end != "by itself":
@@ -246,7 +341,9 @@ def test_daemons_without_the_mark_are_ended(end: str, write: Any, tmp_path: Path
 
 
 def test_sigkill_leaves_no_copy_of_the_agent(write: Any, tmp_path: Path) -> None:
-    """The guardian deletes what lay in the run directory for the run alone; what the program wrote stays."""
+    """The guardian deletes what lay in the run directory for the run alone; what the program wrote
+    stays.
+    """
     env = clean_environ(FAULT_MARK=uuid.uuid4().hex)
     process, _ = start_daemons(write, tmp_path, env, "1000")
     run = tmp_path / "out" / "run-001"
@@ -258,7 +355,9 @@ def test_sigkill_leaves_no_copy_of_the_agent(write: Any, tmp_path: Path) -> None
 
 
 def test_a_later_run_deletes_what_was_left(tmp_path: Path) -> None:
-    """Reprokit and its guardian were killed together: the next command in that folder deletes the copies of the agent."""
+    """Reprokit and its guardian were killed together: the next command in that folder deletes the
+    copies of the agent.
+    """
     left = tmp_path / "run-001" / "agent" / "_reprokit"
     left.mkdir(parents=True)
     results = tmp_path / "run-001" / "results" / "1"
@@ -268,7 +367,9 @@ def test_a_later_run_deletes_what_was_left(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere" / "agent" / "_reprokit"
     elsewhere.mkdir(parents=True)
     (tmp_path / "run-001" / "link").symlink_to(elsewhere.parent.parent)
-    done = reprokit("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", "pass")
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", "pass"
+    )
     assert done.run_dir.name == "run-002"
     assert elsewhere.exists()  # a link that the target made leads nowhere
     assert not left.parent.exists() and not results.parent.exists() and own.exists()
@@ -285,18 +386,36 @@ int main() { return value + F<800>::v; }
 
 
 @pytest.mark.parametrize("end", ["--timeout", "SIGINT", "SIGKILL"])
-def test_a_compiler_that_is_ended_leaves_no_temporary_files(end: str, write: Any, tmp_path: Path) -> None:
+def test_a_compiler_that_is_ended_leaves_no_temporary_files(
+    end: str, write: Any, tmp_path: Path
+) -> None:
     """g++ deletes its files in /tmp when SIGTERM ends it; SIGKILL would leave them for ever."""
     source, scratch = write("slow.cpp", SLOW_SOURCE), tmp_path / "scratch"
     scratch.mkdir()
     env = clean_environ(FAULT_MARK=uuid.uuid4().hex, TMPDIR=str(scratch))
-    compiles = ("g++", "-std=c++20", "-fconstexpr-ops-limit=99999999999", "-fconstexpr-loop-limit=2000000000")
-    build = f"import subprocess; subprocess.run({[*compiles, str(source), '-o', str(tmp_path / 'slow')]!r})"
-    words = ["capture", "--output-dir", str(tmp_path / "out"), *(["--timeout", "5"] if end == "--timeout" else [])]
+    compiles = (
+        "g++",
+        "-std=c++20",
+        "-fconstexpr-ops-limit=99999999999",
+        "-fconstexpr-loop-limit=2000000000",
+    )
+    build = (
+        "import subprocess;"
+        f" subprocess.run({[*compiles, str(source), '-o', str(tmp_path / 'slow')]!r})"
+    )
+    words = [
+        "capture",
+        "--output-dir",
+        str(tmp_path / "out"),
+        *(["--timeout", "5"] if end == "--timeout" else []),
+    ]
     process = subprocess.Popen(
-        reprokit_command(*words, "--", sys.executable, "-c", build), env=env, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, preexec_fn=hear_signals,
-    )  # fmt: skip
+        reprokit_command(*words, "--", sys.executable, "-c", build),
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=hear_signals,
+    )
     assert wait_until(lambda: list(scratch.glob("cc*.s")), 60)
     if end != "--timeout":
         process.send_signal(signal.Signals[end])

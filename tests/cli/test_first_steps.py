@@ -1,4 +1,6 @@
-"""What a new user meets first: help, a typing mistake, an isolated install, and the folder that a capture left."""
+"""What a new user meets first: help, a typing mistake, an isolated install, and the folder that a
+capture left.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import ROOT, SITE, clean_environ, hear_signals, reprokit, reprokit_command, wait_until
+from ..conftest import (
+    ROOT,
+    SITE,
+    clean_environ,
+    hear_signals,
+    reprokit,
+    reprokit_command,
+    wait_until,
+)
 
 
 @pytest.mark.parametrize("words", [(), ("nightly",)], ids=["reprokit", "nightly"])
@@ -29,7 +39,9 @@ def test_a_mistyped_target_leaves_no_folder(target: str, tmp_path: Path) -> None
     (tmp_path / "mine").mkdir()
     before = sorted(tmp_path.iterdir())
     for place in ((), ("--output-dir", "a/b"), ("--output-dir", "mine")):
-        done = reprokit("capture", target, *place, cwd=tmp_path, env=clean_environ(PYTHONDONTWRITEBYTECODE="1"))
+        done = reprokit(
+            "capture", target, *place, cwd=tmp_path, env=clean_environ(PYTHONDONTWRITEBYTECODE="1")
+        )
         assert done.status == 2 and "all of its output" not in done.err
         assert sorted(tmp_path.iterdir()) == before
     assert list((tmp_path / "mine").iterdir()) == []
@@ -50,11 +62,20 @@ def test_a_gpu_that_cannot_be_simulated_is_refused_before_anything_starts(tmp_pa
 
 
 def test_a_run_directory_names_its_pack(tmp_path: Path) -> None:
-    """For show and issue; of two packs in one folder it is its own, and without one the line says how to make it."""
+    """For show and issue; of two packs in one folder it is its own, and without one the line says
+    how to make it.
+    """
     made = []
     for word in ("one", "two"):
         done = reprokit(
-            "capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", f"print('{word}'); exit(3)"
+            "capture",
+            "--json",
+            "--output-dir",
+            tmp_path,
+            "--",
+            sys.executable,
+            "-c",
+            f"print('{word}'); exit(3)",
         )
         made.append(done.json)
         shutil.copy(done.json["pack"], tmp_path / f"{word}.tar.gz")
@@ -76,8 +97,12 @@ def test_an_interrupted_run_is_one_for_pack_too(tmp_path: Path) -> None:
     program = "import pathlib, time; pathlib.Path('began').touch(); time.sleep(600)"
     child = subprocess.Popen(
         reprokit_command("capture", "--output-dir", "out", "--", sys.executable, "-c", program),
-        cwd=tmp_path, env=clean_environ(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=hear_signals,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=clean_environ(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=hear_signals,
+    )
     assert wait_until((tmp_path / "began").exists)
     child.send_signal(signal.SIGINT)
     assert child.wait(120) == 130
@@ -94,7 +119,10 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if folder.name == "site-packages":
             for entry in folder.iterdir():
                 there = place / "packages" / entry.name
-                if not entry.name.startswith(("torch", "functorch", "triton", "nvidia")) and not there.exists():
+                if (
+                    not entry.name.startswith(("torch", "functorch", "triton", "nvidia"))
+                    and not there.exists()
+                ):
                     there.symlink_to(entry)
     site = next((place / "own").glob("lib/python3*/site-packages"))
     (site / "isolated.pth").write_text(f"{place / 'packages'}\n{ROOT}\n")
@@ -102,7 +130,9 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("where", ["VIRTUAL_ENV", ".venv"])
-def test_an_isolated_install_uses_the_environment_that_is_active(where: str, isolated: Path, tmp_path: Path) -> None:
+def test_an_isolated_install_uses_the_environment_that_is_active(
+    where: str, isolated: Path, tmp_path: Path
+) -> None:
     """One line says which interpreter; a target runs in it, and a new suite names it."""
     environ = clean_environ(PYTHONPATH=str(SITE), PYTHONDONTWRITEBYTECODE="1")
     environ.pop("VIRTUAL_ENV", None)
@@ -115,7 +145,9 @@ def test_an_isolated_install_uses_the_environment_that_is_active(where: str, iso
 
     def call(*words: str) -> subprocess.CompletedProcess[str]:
         command = [str(isolated), "-m", "reprokit", *words]
-        return subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+        )
 
     done = call("capture", "no_such_module:make")
     first, *_, last = done.stderr.splitlines()

@@ -17,11 +17,22 @@ import pytest
 
 from reprokit.host.pack import reader
 
-from ..conftest import Done, clean_environ, reprokit, reprokit_command, stragglers, survivors, wait_until
+from ..conftest import (
+    Done,
+    clean_environ,
+    reprokit,
+    reprokit_command,
+    stragglers,
+    survivors,
+    wait_until,
+)
 from ..hangs.kinds import EXPECTED
 
 KINDS = Path(__file__).resolve().parents[1] / "hangs" / "kinds.py"
-RANKS = "import os, subprocess, sys\nranks = [subprocess.Popen(sys.argv[1:], env={**os.environ, 'RANK': r}) for r in '01']\nsys.exit(max(r.wait() for r in ranks))"
+RANKS = (
+    "import os, subprocess, sys\nranks = [subprocess.Popen(sys.argv[1:], env={**os.environ, 'RANK':"
+    " r}) for r in '01']\nsys.exit(max(r.wait() for r in ranks))"
+)
 TESTED = (
     "native_spin",
     "native_lock",
@@ -39,16 +50,24 @@ TESTED = (
 """One of each sort; ``benchmarks/hangs.py`` runs them all."""
 
 
-def capture(kind: str, place: Path, *words: str, env: dict[str, str] | None = None, stall: str = "5") -> Done:
+def capture(
+    kind: str, place: Path, *words: str, env: dict[str, str] | None = None, stall: str = "5"
+) -> Done:
     """Capture one hang made to order."""
     environ = clean_environ(**(env or {}))
     command = [sys.executable, str(KINDS), kind]
     if kind.startswith("gloo_"):
         with socket.create_server(("127.0.0.1", 0)) as free:
-            environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+            environ |= {
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(free.getsockname()[1]),
+                "WORLD_SIZE": "2",
+            }
         command = [sys.executable, "-c", RANKS, *command]
     options = ("--json", "--no-trace", "--stall", stall, "--timeout", "200", "--output-dir", place)
-    words = ("--on-stall", "end", *words) if kind == "gloo_eager" else words  # its ranks wait outside the compiler
+    words = (
+        ("--on-stall", "end", *words) if kind == "gloo_eager" else words
+    )  # its ranks wait outside the compiler
     return reprokit("capture", *map(str, options), *words, "--", *command, env=environ)
 
 
@@ -64,7 +83,9 @@ def check(kind: str, done: Done) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", TESTED)
 def test_cause_and_phase(kind: str, tmp_path: Path) -> None:
-    """The stall ends the run; cause, phase, at least three dumps apart in time, and no process is left."""
+    """The stall ends the run; cause, phase, at least three dumps apart in time, and no process is
+    left.
+    """
     env = {"HANG_MARK": uuid.uuid4().hex}
     done = capture(kind, tmp_path, env=env)
     verdict = check(kind, done)
@@ -75,7 +96,9 @@ def test_cause_and_phase(kind: str, tmp_path: Path) -> None:
     assert {"report.html", "report.json", "evidence.json"} <= set(pack.files)
     assert survivors(env["HANG_MARK"]) == []
     if kind == "phase:bw_lowering":
-        assert verdict["work"]["direction"] == "backward" and verdict["work"]["node"].startswith("node ")
+        assert verdict["work"]["direction"] == "backward" and verdict["work"]["node"].startswith(
+            "node "
+        )
     if kind == "phase:first_run":
         assert "torch.ops.hangs.slow" in verdict["work"]["kernel"]
     if kind == "filelock":
@@ -95,7 +118,10 @@ def test_several_ranks(kind: str, tmp_path: Path) -> None:
     report = reader.read_pack(Path(done.json["pack"])).json("report.json")
     assert [s["who"] for s in report["stacks"]] == ["rank 1", "rank 0"]
     if kind == "gloo_compiled":
-        assert verdict["path"][0].startswith("rank 1 is elsewhere: sleep") and "rank 0 waits in" in verdict["path"][1]
+        assert (
+            verdict["path"][0].startswith("rank 1 is elsewhere: sleep")
+            and "rank 0 waits in" in verdict["path"][1]
+        )
     if kind == "gloo_eager":
         assert verdict["path"][0].startswith("rank 1 is elsewhere: sleep at kinds.py")
         assert "rank 0 waits in all_reduce" in verdict["path"][1]
@@ -103,12 +129,16 @@ def test_several_ranks(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_factory_that_hangs_is_asked_more(tmp_path: Path) -> None:
-    """Eager time, whether backend="eager" hangs: what maintainers ask first, in the issue; --no-escalate leaves it out."""
+    """Eager time, whether backend="eager" hangs: what maintainers ask first, in the issue;
+    --no-escalate leaves it out.
+    """
     sample = KINDS.parents[2] / "samples" / "hang.py"
     words = ("capture", "--json", "--stall", "5", "--model", f"{sample}:make")
     done = reprokit(*words, "--output-dir", tmp_path / "asked")
     issue = reader.read_pack(Path(done.json["pack"])).files["issue.md"].decode()
-    assert "cause `lock-deadlock`" in issue and "pass at work: `post_grad_custom_post_pass`" in issue
+    assert (
+        "cause `lock-deadlock`" in issue and "pass at work: `post_grad_custom_post_pass`" in issue
+    )
     assert "without `torch.compile`: it passed in" in issue
     assert 'with backend="eager": it ends well in' in issue
     assert "graph_transform_observer.py" in issue
@@ -118,7 +148,10 @@ def test_a_factory_that_hangs_is_asked_more(tmp_path: Path) -> None:
 
 
 FAULTS = {
-    "refused": "#!/bin/sh\necho 'Error: Permission Denied: Try running again with elevated permissions' >&2\nexit 1\n",
+    "refused": (
+        "#!/bin/sh\necho 'Error: Permission Denied: Try running again with elevated permissions'"
+        " >&2\nexit 1\n"
+    ),
     "hangs": "#!/bin/sh\nexec sleep 100\n",
 }
 
@@ -137,26 +170,43 @@ def test_py_spy_that_does_not_work(fault: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_target_with_a_thousand_threads_that_prints_and_turns_the_clock(write: Any, tmp_path: Path) -> None:
-    """Threads beyond what is read, output without end, a clock that jumps, another user: the verdict stands."""
+def test_a_target_with_a_thousand_threads_that_prints_and_turns_the_clock(
+    write: Any, tmp_path: Path
+) -> None:
+    """Threads beyond what is read, output without end, a clock that jumps, another user: the
+    verdict stands.
+    """
     script = write(
         "odd.py",
-        "import os, random, sys, threading, time, torch\n"
-        f"sys.path.insert(0, {str(KINDS.parents[2])!r})\nfrom tests.hangs.kinds import in_pass, hang_deadlock\n"
-        "threading.stack_size(1 << 16)\n"
-        "for _ in range(1100): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
-        "def chatter():\n    while True: os.write(1, b'x' * (1 << 20)); time.sleep(0.1)\n"
-        "def hang():\n    threading.Thread(target=chatter, daemon=True).start()\n"
-        "    time.time = lambda: random.random() * 4e9\n    if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
-        "    hang_deadlock()\n"
-        "in_pass(hang)\n",
+        "import os, random, sys, threading, time, torch\nsys.path.insert(0,"
+        f" {str(KINDS.parents[2])!r})\nfrom tests.hangs.kinds import in_pass,"
+        " hang_deadlock\nthreading.stack_size(1 << 16)\nfor _ in range(1100):"
+        " threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\ndef chatter():\n"
+        "    while True: os.write(1, b'x' * (1 << 20)); time.sleep(0.1)\ndef hang():\n   "
+        " threading.Thread(target=chatter, daemon=True).start()\n    time.time = lambda:"
+        " random.random() * 4e9\n    if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n   "
+        " hang_deadlock()\nin_pass(hang)\n",
     )
     tmp_path.chmod(0o777)
-    options = ("--json", "--no-trace", "--stall", "5", "--timeout", "200", "--output-dir", str(tmp_path / "out"))
+    options = (
+        "--json",
+        "--no-trace",
+        "--stall",
+        "5",
+        "--timeout",
+        "200",
+        "--output-dir",
+        str(tmp_path / "out"),
+    )
     command = reprokit_command("capture", *options, "--", sys.executable, str(script))
     environ = clean_environ(TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"), HOME=str(tmp_path))
     done = subprocess.run(
-        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=300, check=False
+        command,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        timeout=300,
+        check=False,
     )
     found = json.loads(done.stdout)
     assert (found["verdict"]["kind"], found["verdict"]["cause"]) == ("hang", "lock-deadlock"), found
@@ -166,8 +216,9 @@ def test_a_target_with_a_thousand_threads_that_prints_and_turns_the_clock(write:
 
 @pytest.mark.slow
 def test_reprokit_killed_in_a_hang_can_be_packed(write: Any, tmp_path: Path) -> None:
-    """SIGKILL of the watchdog: nothing of the run is left, setsid and stopped children included, and what was on
-    disk makes a pack."""
+    """SIGKILL of the watchdog: nothing of the run is left, setsid and stopped children included,
+    and what was on disk makes a pack.
+    """
     env = clean_environ(HANG_MARK=uuid.uuid4().hex)
     seconds = str(uuid.uuid4().int % 10**6 + 10**6)
     script = write(
@@ -182,8 +233,12 @@ def test_reprokit_killed_in_a_hang_can_be_packed(write: Any, tmp_path: Path) -> 
         "in_pass(hang)\n",
     )
     out = tmp_path / "out"
-    command = reprokit_command("capture", "--stall", "8", "--output-dir", str(out), "--", sys.executable, str(script))
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+    command = reprokit_command(
+        "capture", "--stall", "8", "--output-dir", str(out), "--", sys.executable, str(script)
+    )
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env
+    )
     assert wait_until((tmp_path / "mark").exists)
     looks = out / "run-001" / "stacks"  # those before the hang say where it was not
     assert wait_until(lambda: any('"hang"' in p.read_text() for p in looks.glob("*-py-spy-*.json")))
@@ -191,7 +246,14 @@ def test_reprokit_killed_in_a_hang_can_be_packed(write: Any, tmp_path: Path) -> 
     process.wait()
     assert stragglers(env["HANG_MARK"]) == []
     assert wait_until(
-        lambda: not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", seconds]], 30
+        lambda: (
+            not [
+                p
+                for p in psutil.process_iter(["cmdline"])
+                if p.info["cmdline"] == ["sleep", seconds]
+            ]
+        ),
+        30,
     )
     done = reprokit("pack", "--json", out / "run-001")
     assert (done.status, done.json["verdict"]["cause"]) == (130, "interrupted")
@@ -209,20 +271,29 @@ def test_a_finished_run_packs_to_the_same_verdict(tmp_path: Path) -> None:
     assert again.json["verdict"] == first.json["verdict"]
 
 
-def test_a_target_that_writes_nonsense_into_its_own_journal_leaves_a_pack(write: Any, tmp_path: Path) -> None:
-    """Events of any type, a pipe, a link, a broken dump: whatever lies in the run directory, there is a verdict."""
+def test_a_target_that_writes_nonsense_into_its_own_journal_leaves_a_pack(
+    write: Any, tmp_path: Path
+) -> None:
+    """Events of any type, a pipe, a link, a broken dump: whatever lies in the run directory, there
+    is a verdict.
+    """
     script = write(
         "odd.py",
-        "import os, torch\nimport torch._dynamo\nrun = os.environ['REPROKIT_RUN_DIR']\n"
-        'rows = [\'{"ev":"begin","tid":[1],"name":3}\', \'{"ev":"progress","count":"abc"}\', \'{"ev":"exception","chain":[5]}\',\n'
-        '        \'{"ev":"process","rank":"\\u00b2"}\', \'{"ev":"graph","nodes":"x"}\', \'[\' * 9999, \'{"ev":"config","changed":3}\',\n'
-        '        \'{"ev":"split","left_out":3,"plan":4}\', \'{"ev":"simulated_ranks"}\', \'{"ev":"graph","n":3,"calls":5}\']\n'
-        "open(f'{run}/journal/{os.getpid()}.jsonl', 'a').write('\\n'.join(rows) + '\\n')\n"
-        "os.mkfifo(f'{run}/journal/77.jsonl'); os.mkfifo(f'{run}/stacks/faulthandler-78.txt')\n"
-        "os.symlink('/dev/zero', f'{run}/journal/79.now'); open(f'{run}/stacks/1-py-spy-5.json', 'w').write('[1]')\n"
-        "torch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n",
+        "import os, torch\nimport torch._dynamo\nrun = os.environ['REPROKIT_RUN_DIR']\nrows ="
+        ' [\'{"ev":"begin","tid":[1],"name":3}\', \'{"ev":"progress","count":"abc"}\','
+        ' \'{"ev":"exception","chain":[5]}\',\n        \'{"ev":"process","rank":"\\u00b2"}\','
+        ' \'{"ev":"graph","nodes":"x"}\', \'[\' * 9999, \'{"ev":"config","changed":3}\',\n       '
+        ' \'{"ev":"split","left_out":3,"plan":4}\', \'{"ev":"simulated_ranks"}\','
+        ' \'{"ev":"graph","n":3,"calls":5}\']\nopen(f\'{run}/journal/{os.getpid()}.jsonl\','
+        " 'a').write('\\n'.join(rows) + '\\n')\nos.mkfifo(f'{run}/journal/77.jsonl');"
+        " os.mkfifo(f'{run}/stacks/faulthandler-78.txt')\nos.symlink('/dev/zero',"
+        " f'{run}/journal/79.now'); open(f'{run}/stacks/1-py-spy-5.json',"
+        " 'w').write('[1]')\ntorch.compile(lambda x: x + 1,"
+        " backend='eager')(torch.ones(2))\n",
     )
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
+    )
     assert (done.status, done.kind) == (0, "ok"), done.out + done.err
     assert "report.html" in reader.read_pack(Path(done.json["pack"])).files
     again = reprokit("pack", "--json", done.run_dir)
@@ -233,7 +304,9 @@ def test_a_target_that_writes_nonsense_into_its_own_journal_leaves_a_pack(write:
 def test_what_is_no_run_directory_is_refused(place: str, tmp_path: Path) -> None:
     """One line, exit code 2."""
     done = reprokit("pack", tmp_path / place)
-    assert done.status == 2 and "is no run directory" in done.err and len(done.err.splitlines()) == 1
+    assert (
+        done.status == 2 and "is no run directory" in done.err and len(done.err.splitlines()) == 1
+    )
 
 
 @pytest.mark.slow

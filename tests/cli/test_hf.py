@@ -1,4 +1,6 @@
-"""hf: targets: models of transformers from their configuration, in a child, without weights and without a network."""
+"""hf: targets: models of transformers from their configuration, in a child, without weights and
+without a network.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,18 @@ from .test_capture_models import events, graphs
 
 HAS_IT = importlib.util.find_spec("transformers") is not None
 needs_it = pytest.mark.skipif(not HAS_IT, reason=f"{sys.executable} has no transformers")
-TINY = ("--layers", "1", "--set", "hidden_size=16", "--set", "intermediate_size=32", "--set", "vocab_size=100",
-        "--set", "num_attention_heads=2")  # fmt: skip
+TINY = (
+    "--layers",
+    "1",
+    "--set",
+    "hidden_size=16",
+    "--set",
+    "intermediate_size=32",
+    "--set",
+    "vocab_size=100",
+    "--set",
+    "num_attention_heads=2",
+)
 EAGER = ("--backend", "eager")
 
 
@@ -34,9 +46,26 @@ def with_no_network(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.slow
 def test_a_model_type_is_built_from_its_defaults_and_compiled(tmp_path: Path) -> None:
     """Class and inputs are chosen, sizes are those that were set, and nobody asks the network."""
-    done = reprokit("capture", "hf:llama", *TINY, "--batch-size", "3", "--sequence-length", "5", "--dtype", "bfloat16",
-                    "--set", "num_key_value_heads=1", "--backend", "aot_eager", "--train", "--output-dir", tmp_path / "o",
-                    "--json", env=with_no_network(tmp_path))  # fmt: skip
+    done = reprokit(
+        "capture",
+        "hf:llama",
+        *TINY,
+        "--batch-size",
+        "3",
+        "--sequence-length",
+        "5",
+        "--dtype",
+        "bfloat16",
+        "--set",
+        "num_key_value_heads=1",
+        "--backend",
+        "aot_eager",
+        "--train",
+        "--output-dir",
+        tmp_path / "o",
+        "--json",
+        env=with_no_network(tmp_path),
+    )
     assert (done.status, done.kind) == (0, "ok"), done.out + done.err
     (made,) = events(done, "hf")
     assert (made["kind"], made["inputs"]) == ("LlamaForCausalLM", {"input_ids": [3, 5]})
@@ -46,10 +75,16 @@ def test_a_model_type_is_built_from_its_defaults_and_compiled(tmp_path: Path) ->
     assert {i["dtype"] for i in parameters} == {"torch.bfloat16"}
     assert [100, 16] in [i["shape"] for i in parameters], "vocabulary x hidden size"
     command = (done.run_dir / "pack" / "command.txt").read_text()
-    assert "--layers 1" in command and "--set hidden_size=16" in command and "--model hf:llama" in command
+    assert (
+        "--layers 1" in command
+        and "--set hidden_size=16" in command
+        and "--model hf:llama" in command
+    )
     # what the pack holds builds the same model without reprokit
     script = done.run_dir / "pack" / "original.py"
-    ran = subprocess.run([sys.executable, script], env=clean_environ(), capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, script], env=clean_environ(), capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr
 
 
@@ -62,17 +97,27 @@ def inputs_of(run_dir: Path, graph: dict[str, object]) -> str:
 @pytest.mark.parametrize(
     ("name", "more", "kind", "inputs"),
     [
-        ("vit", ("--set", "image_size=32", "--set", "patch_size=8"), "ViTForImageClassification",
-         {"pixel_values": [2, 3, 32, 32]}),
-        ("whisper", ("--set", "d_model=24", "--set", "max_source_positions=20"), "WhisperForConditionalGeneration",
-         {"input_features": [2, 80, 40], "decoder_input_ids": [2, 32]}),
+        (
+            "vit",
+            ("--set", "image_size=32", "--set", "patch_size=8"),
+            "ViTForImageClassification",
+            {"pixel_values": [2, 3, 32, 32]},
+        ),
+        (
+            "whisper",
+            ("--set", "d_model=24", "--set", "max_source_positions=20"),
+            "WhisperForConditionalGeneration",
+            {"input_features": [2, 80, 40], "decoder_input_ids": [2, 32]},
+        ),
     ],
-)  # fmt: skip
+)
 def test_images_and_sound(
     name: str, more: tuple[str, ...], kind: str, inputs: dict[str, list[int]], tmp_path: Path
 ) -> None:
     """Each kind of model gets the class and the inputs that a person would choose."""
-    done = reprokit("capture", f"hf:{name}", "--layers", "1", *more, *EAGER, "--output-dir", tmp_path, "--json")
+    done = reprokit(
+        "capture", f"hf:{name}", "--layers", "1", *more, *EAGER, "--output-dir", tmp_path, "--json"
+    )
     assert (done.status, done.kind) == (0, "ok"), done.out + done.err
     (made,) = events(done, "hf")
     assert (made["kind"], made["inputs"]) == (kind, inputs)
@@ -81,12 +126,29 @@ def test_images_and_sound(
 @needs_it
 @pytest.mark.slow
 def test_a_configuration_file_and_weights_that_do_not_fit(tmp_path: Path) -> None:
-    """A local config.json is taken as it is; what would not fit in memory is compiled on fake weights."""
-    told = {"model_type": "mistral", "hidden_size": 65536, "intermediate_size": 262144, "num_hidden_layers": 40,
-            "num_attention_heads": 64, "num_key_value_heads": 8, "dtype": "bfloat16"}  # fmt: skip
+    """A local config.json is taken as it is; what would not fit in memory is compiled on fake
+    weights.
+    """
+    told = {
+        "model_type": "mistral",
+        "hidden_size": 65536,
+        "intermediate_size": 262144,
+        "num_hidden_layers": 40,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "dtype": "bfloat16",
+    }
     (tmp_path / "config.json").write_text(json.dumps(told))
     done = reprokit(
-        "capture", f"hf:{tmp_path}", "--layers", "3", "--backend", "aot_eager", "--output-dir", tmp_path / "o", "--json"
+        "capture",
+        f"hf:{tmp_path}",
+        "--layers",
+        "3",
+        "--backend",
+        "aot_eager",
+        "--output-dir",
+        tmp_path / "o",
+        "--json",
     )
     assert (done.status, done.kind) == (0, "ok"), done.out + done.err
     (weights,) = events(done, "weights")
@@ -104,7 +166,11 @@ def test_models_tells_the_types_and_the_knobs(tmp_path: Path) -> None:
     found = reprokit("models", "hf:", "--json", env=env).json
     assert {"llama", "bert", "vit"} <= set(found["types"]) and len(found["types"]) > 200
     one = reprokit("models", "hf:gpt2", "--json", env=env).json
-    assert (one["class"], one["layers"], one["knobs"]["n_embd"]) == ("GPT2LMHeadModel", ["n_layer"], 768)
+    assert (one["class"], one["layers"], one["knobs"]["n_embd"]) == (
+        "GPT2LMHeadModel",
+        ["n_layer"],
+        768,
+    )
     assert 120e6 < one["parameters"] < 130e6 and one["inputs"] == {"input_ids": [2, 32]}
     text = reprokit("models", "hf:gpt2", env=env).out
     assert "--layers" in text and "sets n_layer" in text and "--set n_embd" in text
@@ -122,7 +188,9 @@ LINES = {
 @needs_it
 @pytest.mark.parametrize("words", LINES, ids=" ".join)
 def test_one_clear_line(words: tuple[str, ...], tmp_path: Path) -> None:
-    """Unknown types and fields, wrong values and files that are no configuration: one line, exit code 2."""
+    """Unknown types and fields, wrong values and files that are no configuration: one line, exit
+    code 2.
+    """
     (tmp_path / "no_type.json").write_text("{}")
     done = reprokit("capture", *words, cwd=tmp_path)
     assert done.status == 2, done.out + done.err
@@ -137,7 +205,11 @@ def test_an_interpreter_without_transformers(tmp_path: Path) -> None:
         "raise ModuleNotFoundError(\"No module named 'transformers'\", name='transformers')"
     )
     env = clean_environ(PYTHONPATH=f"{tmp_path / 'site'}:{ROOT}")
-    for words in (("capture", "hf:llama", "--output-dir", tmp_path / "o"), ("models", "hf:"), ("models", "hf:llama")):
+    for words in (
+        ("capture", "hf:llama", "--output-dir", tmp_path / "o"),
+        ("models", "hf:"),
+        ("models", "hf:llama"),
+    ):
         done = reprokit(*words, env=env)
         assert done.status == 2, done.err
         last = done.err.strip().splitlines()[-1]
@@ -147,10 +219,21 @@ def test_an_interpreter_without_transformers(tmp_path: Path) -> None:
 @needs_it
 @pytest.mark.slow
 def test_a_failure_is_cut_out_of_the_model(tmp_path: Path) -> None:
-    """A bug in the lowering of one operator is minimized from the recorded graph to a program without transformers."""
+    """A bug in the lowering of one operator is minimized from the recorded graph to a program
+    without transformers.
+    """
     env = clean_environ(BUG="raise", PYTHONPATH=f"{ROOT}:{ROOT / 'benchmarks' / 'inject'}")
     done = reprokit(
-        "capture", "hf:bert", *TINY, "--minimize", "--budget", "90", "--output-dir", tmp_path, "--json", env=env
+        "capture",
+        "hf:bert",
+        *TINY,
+        "--minimize",
+        "--budget",
+        "90",
+        "--output-dir",
+        tmp_path,
+        "--json",
+        env=env,
     )
     assert (done.status, done.kind) == (1, "exception"), done.out + done.err
     text = Path(done.json["repro"]).read_text()

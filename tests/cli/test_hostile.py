@@ -1,4 +1,6 @@
-"""What a stranger's pack, path or ledger says reaches no terminal as it is, and breaks no command."""
+"""What a stranger's pack, path or ledger says reaches no terminal as it is, and breaks no
+command.
+"""
 
 from __future__ import annotations
 
@@ -21,25 +23,53 @@ from ..host.triage.nights import failing, new_ledger, night, result
 from .test_strangers import SIGNATURE, VERDICT, packed
 
 TEXTS = st.text(
-    st.sampled_from("ab/.:=-_\x1b\x07\x9b\u202e\u200b\ufeff\udc80\n\r\t[31m]0;é漢") | st.characters(codec=None),
+    st.sampled_from("ab/.:=-_\x1b\x07\x9b\u202e\u200b\ufeff\udc80\n\r\t[31m]0;é漢")
+    | st.characters(codec=None),
     min_size=1,
     max_size=30,
 ).filter(lambda text: "\0" not in text and not text.startswith("-"))
 CALLS = (
-    ("show", "{}"), ("show", "{}", "--file", "{}"), ("show", "PACK", "--file", "{}"), ("show", "PACK", "--{}"), ("issue", "{}"),
-    ("issue", "PACK", "--output-dir", "/proc/{}"), ("replay", "{}"), ("replay", "PACK", "--python", "/no/{}"),
-    ("replay", "PACK", "--times", "{}"), ("minimize", "{}/x.tar.gz"), ("minimize", "PACK", "--budget", "{}"), ("ablate", "./{}/x"),
-    ("workarounds", "./{}/x"), ("bisect", "{}"), ("check", "{}", "--same-as", "{}", "--exit-zero-if", "bug"), ("pack", "{}"),
-    ("nightly", "run", "{}"), ("nightly", "report", "--output-dir", "{}"), ("nightly", "import", "{}"), ("nightly", "{}"),
-    ("nightly", "init", "/proc/{}"), ("nightly", "merge", "{}", "{}"), ("{}",), ("models", "{}"), ("kernel", "{}"),
-    ("env", "--python", "/no/{}"), ("capture", "/no/{}:make"), ("capture", "--gpu", "{}", "llama-tiny"),
-)  # fmt: skip
+    ("show", "{}"),
+    ("show", "{}", "--file", "{}"),
+    ("show", "PACK", "--file", "{}"),
+    ("show", "PACK", "--{}"),
+    ("issue", "{}"),
+    ("issue", "PACK", "--output-dir", "/proc/{}"),
+    ("replay", "{}"),
+    ("replay", "PACK", "--python", "/no/{}"),
+    ("replay", "PACK", "--times", "{}"),
+    ("minimize", "{}/x.tar.gz"),
+    ("minimize", "PACK", "--budget", "{}"),
+    ("ablate", "./{}/x"),
+    ("workarounds", "./{}/x"),
+    ("bisect", "{}"),
+    ("check", "{}", "--same-as", "{}", "--exit-zero-if", "bug"),
+    ("pack", "{}"),
+    ("nightly", "run", "{}"),
+    ("nightly", "report", "--output-dir", "{}"),
+    ("nightly", "import", "{}"),
+    ("nightly", "{}"),
+    ("nightly", "init", "/proc/{}"),
+    ("nightly", "merge", "{}", "{}"),
+    ("{}",),
+    ("models", "{}"),
+    ("kernel", "{}"),
+    ("env", "--python", "/no/{}"),
+    ("capture", "/no/{}:make"),
+    ("capture", "--gpu", "{}", "llama-tiny"),
+)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(text=TEXTS)
-def test_no_text_of_a_caller_acts_on_the_terminal(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path, an option or a name with marks in it is refused in one clean line by every command, click's own refusals included."""
+def test_no_text_of_a_caller_acts_on_the_terminal(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path, an option or a name with marks in it is refused in one clean line by every command,
+    click's own refusals included.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/no")
     pack = tmp_path / "p.tar.gz"
@@ -48,10 +78,16 @@ def test_no_text_of_a_caller_acts_on_the_terminal(text: str, tmp_path: Path, mon
         hostile.check(tuple(word.replace("{}", text).replace("PACK", str(pack)) for word in call))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(text=TEXTS)
-def test_no_text_of_a_ledger_acts_on_the_terminal(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """nightly report prints titles, reasons and targets of a ledger cleaned; its JSON is plain ASCII."""
+def test_no_text_of_a_ledger_acts_on_the_terminal(
+    text: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """nightly report prints titles, reasons and targets of a ledger cleaned; its JSON is plain
+    ASCII.
+    """
     place = tmp_path_factory.mktemp("nightly")
     text = text.encode("utf-8", "replace").decode()
     with new_ledger(place) as store:
@@ -76,22 +112,42 @@ def test_no_text_of_a_pack_acts_on_the_terminal(tmp_path: Path) -> None:
     }
     frames = {"who": marks, "told": marks, "frames": [{"function": marks, "place": marks}] * 20}
     told = {
-        "reason": marks, "explain": marks, "also": [marks], "not_filed": marks, "work": {marks: marks}, "answers": [row], "path": [marks],
-        "evidence": [marks], "growth": {"table": [marks]}, "ablation": {"sentence": marks}, "stacks": [frames],
+        "reason": marks,
+        "explain": marks,
+        "also": [marks],
+        "not_filed": marks,
+        "work": {marks: marks},
+        "answers": [row],
+        "path": [marks],
+        "evidence": [marks],
+        "growth": {"table": [marks]},
+        "ablation": {"sentence": marks},
+        "stacks": [frames],
         "timeline": {"phases": [row], "series": [row]},
-    }  # fmt: skip
+    }
     text = marks.encode("utf-8", "replace")
     pack = tmp_path / "p.tar.gz"
     pack.write_bytes(
         packed(
-            report__json=json.dumps(told).encode(), verdict__json=json.dumps({**VERDICT, "reason": marks, "work": {"op": marks}}).encode(),
-            signature__json=json.dumps({**SIGNATURE, "title": marks}).encode(), repro__py=text, **{"issue/describe__md": text},
+            report__json=json.dumps(told).encode(),
+            verdict__json=json.dumps({**VERDICT, "reason": marks, "work": {"op": marks}}).encode(),
+            signature__json=json.dumps({**SIGNATURE, "title": marks}).encode(),
+            repro__py=text,
+            **{"issue/describe__md": text},
         )
-    )  # fmt: skip
-    for words in (("show",), ("show", "--json"), ("show", "--file", "repro.py"), ("issue",), ("issue", "--json")):
+    )
+    for words in (
+        ("show",),
+        ("show", "--json"),
+        ("show", "--file", "repro.py"),
+        ("issue",),
+        ("issue", "--json"),
+    ):
         hostile.check((words[0], str(pack), *words[1:]))
     hostile.check(("issue", str(pack), "--output-dir", str(tmp_path / "texts")))
-    assert not (hostile.CONTROL - {"\n", "\t"}) & set((tmp_path / "texts" / "describe.md").read_text())
+    assert not (hostile.CONTROL - {"\n", "\t"}) & set(
+        (tmp_path / "texts" / "describe.md").read_text()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -105,29 +161,60 @@ def changed(what: str, place: Path, count: int) -> None:
     """Let another process read that many changed copies."""
     command = [sys.executable, "-m", "tests.hostile", what, str(place), "0", str(count)]
     done = subprocess.run(
-        command, cwd=ROOT, env=clean_environ(), capture_output=True, text=True, check=False, timeout=600
+        command,
+        cwd=ROOT,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
 def test_a_pack_with_one_changed_value_is_read_or_refused(captured: Done) -> None:
-    """Other types, deep nesting, huge numbers, surrogates and missing keys, anywhere in any JSON file: one line, no defect."""
+    """Other types, deep nesting, huge numbers, surrogates and missing keys, anywhere in any JSON
+    file: one line, no defect.
+    """
     changed("packs", Path(captured.json["pack"]), 150)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["superlinear-compile", "wrong-result", "hang", "kernel"])
-def test_other_kinds_of_packs_with_one_changed_value(kind: str, captured: Done, tmp_path: Path) -> None:
+def test_other_kinds_of_packs_with_one_changed_value(
+    kind: str, captured: Done, tmp_path: Path
+) -> None:
     """The same for what only some packs have: growth, a GPU, a kernel, an operator that departs."""
-    files = {n: d for n, d in reader.read_pack(Path(captured.json["pack"])).files.items() if n != "manifest.json"}
-    sizes = [{"size": n, "cpu_s": float(n), "is_used": True, "phases": {"codegen": float(n)}} for n in (1, 2, 4)]
+    files = {
+        n: d
+        for n, d in reader.read_pack(Path(captured.json["pack"])).files.items()
+        if n != "manifest.json"
+    }
+    sizes = [
+        {"size": n, "cpu_s": float(n), "is_used": True, "phases": {"codegen": float(n)}}
+        for n in (1, 2, 4)
+    ]
     told = {
-        "kernel": {"kernel": "k.py"}, "hang": {"quiet_s": 3.0, "endless_line": "x.py:3"}, "wrong-result": {"departs_in": "lowerings"},
-        "superlinear-compile": {"growth": {"knob": "layers", "at": 8, "sizes": sizes, "worst": {"phase": "codegen"}, "table": ["a"]}},
-    }[kind]  # fmt: skip
+        "kernel": {"kernel": "k.py"},
+        "hang": {"quiet_s": 3.0, "endless_line": "x.py:3"},
+        "wrong-result": {"departs_in": "lowerings"},
+        "superlinear-compile": {
+            "growth": {
+                "knob": "layers",
+                "at": 8,
+                "sizes": sizes,
+                "worst": {"phase": "codegen"},
+                "table": ["a"],
+            }
+        },
+    }[kind]
     verdict = {"work": {"op": "add"}, **({"kind": kind} if kind != "kernel" else {})}
-    more = {"observation.json": told, "verdict.json": verdict, "run.json": {"gpu": dataclasses.asdict(GPUS["h100"])}}
+    more = {
+        "observation.json": told,
+        "verdict.json": verdict,
+        "run.json": {"gpu": dataclasses.asdict(GPUS["h100"])},
+    }
     for name, values in more.items():
         files[name] = json.dumps({**json.loads(files[name]), **values}).encode()
     pack = tmp_path / "p.tar.gz"
@@ -137,7 +224,9 @@ def test_other_kinds_of_packs_with_one_changed_value(kind: str, captured: Done, 
 
 @pytest.mark.slow
 def test_a_run_directory_with_one_changed_file_is_packed_or_refused(captured: Done) -> None:
-    """The same for each JSON file and journal of a run directory; a file may be a folder, and a folder a file."""
+    """The same for each JSON file and journal of a run directory; a file may be a folder, and a
+    folder a file.
+    """
     changed("runs", captured.run_dir, 40)
 
 
@@ -145,9 +234,19 @@ def test_a_kind_that_is_a_path_names_no_folder(tmp_path: Path) -> None:
     """The folder that minimize works in is named after the kind: a path there is refused."""
     pack = tmp_path / "p.tar.gz"
     pack.write_bytes(
-        packed(verdict__json=json.dumps({**VERDICT, "kind": "../../../evil"}).encode(), repro__py=b"import torch\n")
+        packed(
+            verdict__json=json.dumps({**VERDICT, "kind": "../../../evil"}).encode(),
+            repro__py=b"import torch\n",
+        )
     )
-    for words in (("minimize",), ("ablate",), ("workarounds",), ("bisect", "--good", "2.9.0", "--bad", "2.10.0")):
-        done = reprokit(words[0], pack, *words[1:], "--yes", "--output-dir", tmp_path / "out", cwd=tmp_path)
+    for words in (
+        ("minimize",),
+        ("ablate",),
+        ("workarounds",),
+        ("bisect", "--good", "2.9.0", "--bad", "2.10.0"),
+    ):
+        done = reprokit(
+            words[0], pack, *words[1:], "--yes", "--output-dir", tmp_path / "out", cwd=tmp_path
+        )
         assert done.status == 2 and "its kind or responsible is no word" in done.err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["p.tar.gz"]

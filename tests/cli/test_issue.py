@@ -1,4 +1,6 @@
-"""What goes where when a pack becomes an issue: nothing is posted, and nothing of a stranger's pack is believed."""
+"""What goes where when a pack becomes an issue: nothing is posted, and nothing of a stranger's pack
+is believed.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,19 @@ TITLE = "exception: codegen | KeyError: 'buf#' @ torch/_inductor/loop_body.py:ge
 EVIL = "https://evil.example/"
 
 
-def make(path: Path, kind: str = "exception", title: str = TITLE, drop: str = "", **more: Any) -> Path:
+def make(
+    path: Path, kind: str = "exception", title: str = TITLE, drop: str = "", **more: Any
+) -> Path:
     """A pack as capture leaves it, with an address of its own in it."""
     draft = packing.PackDraft()
     party = "triton" if more.get("kernel") else "torch"
-    verdict = {"kind": kind, "phase": "codegen", "cause": None, "reason": "it was raised", "responsible": party}
+    verdict = {
+        "kind": kind,
+        "phase": "codegen",
+        "cause": None,
+        "reason": "it was raised",
+        "responsible": party,
+    }
     draft.add_json("verdict.json", verdict)
     draft.add_json("signature.json", {"id": "0" * 12, "title": title, "algorithm": ALGORITHM})
     draft.add_json("observation.json", more)
@@ -31,17 +41,23 @@ def make(path: Path, kind: str = "exception", title: str = TITLE, drop: str = ""
             draft.add_text(f"issue/{name}.md", f"the {name}\x1b[2J\u202e\n")
     draft.add_text("issue/url.txt", EVIL)
     return packing.write_tarball(
-        packing.build_tarball(draft, lambda contents, trimmed, hidden: "readme"), path, "pack.tar.gz"
+        packing.build_tarball(draft, lambda contents, trimmed, hidden: "readme"),
+        path,
+        "pack.tar.gz",
     )
 
 
 def test_where_everything_goes(tmp_path: Path) -> None:
-    """The form, a file for each field, the tarball with its size, and a search; the texts as files, safe to paste."""
+    """The form, a file for each field, the tarball with its size, and a search; the texts as files,
+    safe to paste.
+    """
     pack = make(tmp_path)
     done = reprokit("issue", pack, "--output-dir", tmp_path / "texts")
     assert done.status == 0 and EVIL not in done.out, done.err
     address = next(
-        word for word in done.out.split() if word.startswith("https://github.com/pytorch/pytorch/issues/new?")
+        word
+        for word in done.out.split()
+        if word.startswith("https://github.com/pytorch/pytorch/issues/new?")
     )
     assert parse_qs(urlsplit(address).query)["title"] == [f"[torch.compile] {TITLE}"]
     assert "repo:pytorch/pytorch is:issue get_read_expr KeyError" in done.out
@@ -56,10 +72,16 @@ def test_where_everything_goes(tmp_path: Path) -> None:
 
 def test_a_kernel_goes_to_tritons_form(tmp_path: Path) -> None:
     """Its form has two fields: the error belongs to the description."""
-    pack = make(tmp_path, title="exception: ptxas | ptxas: Value 'sm_101a' is not defined", kernel="softmax.py")
+    pack = make(
+        tmp_path,
+        title="exception: ptxas | ptxas: Value 'sm_101a' is not defined",
+        kernel="softmax.py",
+    )
     done = reprokit("issue", pack, "--json", "--output-dir", tmp_path / "texts")
     told = done.json
-    assert told["form"] == "triton" and told["url"].startswith("https://github.com/triton-lang/triton/issues/new?")
+    assert told["form"] == "triton" and told["url"].startswith(
+        "https://github.com/triton-lang/triton/issues/new?"
+    )
     assert [(row["field"], row["files"]) for row in told["fields"]] == [
         ("Describe the bug", ["issue/describe.md", "issue/error_logs.md"]),
         ("Environment details", ["issue/versions.md"]),
@@ -81,12 +103,20 @@ def test_what_is_no_bug_is_not_filed(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_strangers_pack(tmp_path: Path) -> None:
-    """Its title adds no qualifier, no line and no escape; a text that it lacks is told; a folder that is a file is refused."""
-    pack = make(tmp_path, title='exception: aot | E: x\n\x1b[2J" repo:evil/x is:open', drop="error_logs")
+    """Its title adds no qualifier, no line and no escape; a text that it lacks is told; a folder
+    that is a file is refused.
+    """
+    pack = make(
+        tmp_path, title='exception: aot | E: x\n\x1b[2J" repo:evil/x is:open', drop="error_logs"
+    )
     done = reprokit("issue", pack)
     assert done.status == 0 and "\x1b" not in done.out
     assert 'is:issue "E" "x 2J repo evil x is open"' in done.out and "repo:evil" not in done.out
     assert "Error logs           nothing: the pack has no text for it" in done.out
     refused = reprokit("issue", pack, "--output-dir", pack)
-    assert refused.status == 2 and refused.err.count("\n") == 1 and "name a writable --output-dir" in refused.err
+    assert (
+        refused.status == 2
+        and refused.err.count("\n") == 1
+        and "name a writable --output-dir" in refused.err
+    )
     assert reprokit("issue", tmp_path / "absent.tar.gz").status == 2

@@ -37,19 +37,30 @@ exit 255
 
 @pytest.mark.slow
 def test_the_matrix_says_what_compiles_and_what_helps(write: Any) -> None:
-    """An architecture that no ptxas knows, and one that an older ptxas does not know: the remedies are tried."""
+    """An architecture that no ptxas knows, and one that an older ptxas does not know: the remedies
+    are tried.
+    """
     old = write("ptxas", REFUSES)
     old.chmod(0o755)
     done = reprokit(
-        "kernel", ROOT / "samples" / "triton_architecture.py", "--arch", "80,sm_90,100,101", "--ptxas", old, "--json"
+        "kernel",
+        ROOT / "samples" / "triton_architecture.py",
+        "--arch",
+        "80,sm_90,100,101",
+        "--ptxas",
+        old,
+        "--json",
     )
     assert done.status == 1, done.err
     cells = {(c["arch"], bool(c["ptxas"])): c for c in done.json["cells"]}
-    assert [cells[a, False]["answer"] for a in ("sm_80", "sm_90", "sm_100a")] == ["compiled"] * 3, cells
+    assert [cells[a, False]["answer"] for a in ("sm_80", "sm_90", "sm_100a")] == ["compiled"] * 3, (
+        cells
+    )
     refused = cells["sm_101a", False]
-    assert (refused["answer"], refused["stage"]) == ("exception", "ptxas") and "'sm_101a' is not defined" in refused[
-        "said"
-    ]
+    assert (refused["answer"], refused["stage"]) == (
+        "exception",
+        "ptxas",
+    ) and "'sm_101a' is not defined" in refused["said"]
     assert cells["sm_100a", True]["stage"] == "ptxas"
     remedies = {(r["arch"], bool(r["ptxas"]), r["remedy"]): r for r in done.json["remedies"]}
     assert remedies["sm_100a", True, "use the ptxas in the package of Triton"]["works"]
@@ -61,7 +72,9 @@ def test_the_matrix_says_what_compiles_and_what_helps(write: Any) -> None:
 
 @pytest.mark.slow
 def test_a_kernel_that_aborts_takes_nothing_along(write: Any) -> None:
-    """LLVM ends the process for an architecture that it cannot select a product for; the other cells are told."""
+    """LLVM ends the process for an architecture that it cannot select a product for; the other
+    cells are told.
+    """
     done = reprokit("kernel", write("dot.py", DOT), "--arch", "80,101,90", "--json")
     answers = {c["arch"]: (c["answer"], c["stage"]) for c in done.json["cells"]}
     assert answers["sm_80"][0] == answers["sm_90a"][0] == "compiled", answers
@@ -78,10 +91,14 @@ exec sleep 1000
 
 @pytest.mark.slow
 def test_a_kernel_that_hangs_and_one_that_takes_all_memory(write: Any) -> None:
-    """The stage that hangs is named, and the next cell is not kept waiting for the child that sleeps."""
+    """The stage that hangs is named, and the next cell is not kept waiting for the child that
+    sleeps.
+    """
     slow = write("ptxas", SLEEPS)
     slow.chmod(0o755)
-    done = reprokit("kernel", write("add.py", ADD), "--arch", "80", "--ptxas", slow, "--timeout", "6", "--json")
+    done = reprokit(
+        "kernel", write("add.py", ADD), "--arch", "80", "--ptxas", slow, "--timeout", "6", "--json"
+    )
     cells = {bool(c["ptxas"]): (c["answer"], c["stage"]) for c in done.json["cells"]}
     assert done.status == 1 and cells == {False: ("compiled", None), True: ("hang", "ptxas")}, cells
     large = ADD.replace("source = ", "held = bytearray(1 << 46)\nsource = ")
@@ -116,26 +133,45 @@ assert torch.allclose(y, x * 2.5 + 3), "a simulated device computes nothing"
 
 @pytest.mark.slow
 def test_a_program_that_launches_its_own_kernels(write: Any) -> None:
-    """Each configuration of each kernel, with what it reads, is compiled alone; nothing is launched, no GPU is asked."""
+    """Each configuration of each kernel, with what it reads, is compiled alone; nothing is
+    launched, no GPU is asked.
+    """
     file = write("launches.py", LAUNCHES)
     done = reprokit("kernel", f"{file}:add", "--arch", "90", "--json")
     assert done.status == 0, done.out + done.err
     assert [c["answer"] for c in done.json["cells"]] == ["compiled"] * 2
     missing = reprokit("kernel", f"{file}:dot", "--arch", "90")
-    assert missing.status == 2 and "launches no kernel 'dot'; it launches add" in missing.err, missing.err
+    assert missing.status == 2 and "launches no kernel 'dot'; it launches add" in missing.err, (
+        missing.err
+    )
 
 
 @pytest.mark.slow
 def test_a_command_that_needs_triton_alone_is_made_small(write: Any, tmp_path: Path) -> None:
-    """What it compiles well goes, with all that the failure does not need; Triton's own form is filled in."""
+    """What it compiles well goes, with all that the failure does not need; Triton's own form is
+    filled in.
+    """
     text = ADD.replace(
         'triton.compile(source, target=GPUTarget("cuda", 101, 32)',
         'for arch in (80, 101): triton.compile(source, target=GPUTarget("cuda", arch, 32)',
     )
     assert text != ADD
-    words = ("--budget", "60", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, write("arch.py", text))
+    words = (
+        "--budget",
+        "60",
+        "--json",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        sys.executable,
+        write("arch.py", text),
+    )
     done = reprokit("capture", *words, env=clean_environ(REPROKIT_MINIMIZE="1"))
-    assert (done.status, done.kind, done.json["verdict"]["phase"]) == (1, "exception", "ptxas"), done.out
+    assert (done.status, done.kind, done.json["verdict"]["phase"]) == (
+        1,
+        "exception",
+        "ptxas",
+    ), done.out
     found, repro = done.json["minimized"], Path(done.json["repro"]).read_text()
     assert found["proof"]["hits"] == 1 and found["lines"] <= 10 and "80" not in repro, repro
     assert Path(done.json["issue"]).read_text().startswith("### Describe the bug")

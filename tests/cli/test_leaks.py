@@ -1,4 +1,6 @@
-"""Secrets planted in a real run are in nothing that leaves: tarball, its name, issue, and what reprokit prints."""
+"""Secrets planted in a real run are in nothing that leaves: tarball, its name, issue, and what
+reprokit prints.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ raise RuntimeError(f"cannot log in with {secrets[0][1]}")
 
 
 def test_planted_secrets_do_not_leave(tmp_path: Path) -> None:
-    """Tokens of every row, on stdout, stderr, in logs, children, argv, an exception, the script's name and a password."""
+    """Tokens of every row, on stdout, stderr, in logs, children, argv, an exception, the script's
+    name and a password.
+    """
     chance = random.Random(19)
     rows = [(shape.name, *planted.token(shape, chance)) for shape in token_formats.SHAPES]
     argument = planted.password(chance)
@@ -40,13 +44,36 @@ def test_planted_secrets_do_not_leave(tmp_path: Path) -> None:
     script.write_text(PROGRAM)
     out = tmp_path / "out"
     done = subprocess.run(
-        [sys.executable, "-m", "reprokit", "capture", "--json", "--no-trace", "--no-minimize", "--output-dir", str(out), "--", sys.executable, str(script), "--db-password", argument],
-        env={**os.environ, "PLANTED": json.dumps([(name, text) for name, text, _ in rows])}, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "reprokit",
+            "capture",
+            "--json",
+            "--no-trace",
+            "--no-minimize",
+            "--output-dir",
+            str(out),
+            "--",
+            sys.executable,
+            str(script),
+            "--db-password",
+            argument,
+        ],
+        env={**os.environ, "PLANTED": json.dumps([(name, text) for name, text, _ in rows])},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     told = json.loads(done.stdout)
     pack = Path(told["pack"])
     with tarfile.open(pack) as tar:
-        files = {m.name: tar.extractfile(m).read().decode("utf-8", "replace") for m in tar.getmembers() if m.isfile()}  # type: ignore[union-attr]
+        files = {
+            m.name: tar.extractfile(m).read().decode("utf-8", "replace")
+            for m in tar.getmembers()
+            if m.isfile()
+        }  # type: ignore[union-attr]
     assert "logs/stderr.txt" in files and "RuntimeError" in files["logs/stderr.txt"]
     leaves = {
         **files,
@@ -55,6 +82,15 @@ def test_planted_secrets_do_not_leave(tmp_path: Path) -> None:
         "title": told["signature"]["title"],
         "verdict": told["verdict"]["reason"],
     }
-    secrets = [*((name, secret) for name, _, secret in rows), ("argument", argument), ("file name", named)]
-    found = [(name, where) for name, secret in secrets for where, text in leaves.items() if planted.shows(text, secret)]
+    secrets = [
+        *((name, secret) for name, _, secret in rows),
+        ("argument", argument),
+        ("file name", named),
+    ]
+    found = [
+        (name, where)
+        for name, secret in secrets
+        for where, text in leaves.items()
+        if planted.shows(text, secret)
+    ]
     assert not found

@@ -1,4 +1,6 @@
-"""From a failure to the smallest program that shows it, as a user meets it: real captures, real repros, real replays."""
+"""From a failure to the smallest program that shows it, as a user meets it: real captures, real
+repros, real replays.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +162,15 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Done:
 
     def make(place: Path) -> Done:
         (place / "script.py").write_text(TWO_BUGS)
-        words = ("--proofs", "3", "--output-dir", place / "out", "--", sys.executable, place / "script.py")
+        words = (
+            "--proofs",
+            "3",
+            "--output-dir",
+            place / "out",
+            "--",
+            sys.executable,
+            place / "script.py",
+        )
         return capture(*words)
 
     done = shared(tmp_path_factory, "captured", make)
@@ -186,11 +196,17 @@ def test_a_command_is_reduced_to_one_operation(captured: Done) -> None:
     issue = Path(done.json["issue"]).read_text()
     assert text.strip() in issue and "of 3 fresh runs" in issue
     plain = subprocess.run(
-        [sys.executable, done.json["repro"]], capture_output=True, text=True, env=clean_environ(), check=False
+        [sys.executable, done.json["repro"]],
+        capture_output=True,
+        text=True,
+        env=clean_environ(),
+        check=False,
     )
     assert plain.returncode == 1 and "erf is too hard" in plain.stderr
     eager = subprocess.run(
-        [sys.executable, done.json["repro"]], env=clean_environ(TORCH_COMPILE_DISABLE="1"), check=False
+        [sys.executable, done.json["repro"]],
+        env=clean_environ(TORCH_COMPILE_DISABLE="1"),
+        check=False,
     )
     assert eager.returncode == 0
 
@@ -198,10 +214,17 @@ def test_a_command_is_reduced_to_one_operation(captured: Done) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "does"),
-    [("hang", "import threading; threading.Event().wait()"), ("crash", "import ctypes; ctypes.string_at(0)")],
+    [
+        ("hang", "import threading; threading.Event().wait()"),
+        ("crash", "import ctypes; ctypes.string_at(0)"),
+    ],
 )
-def test_hangs_and_crashes_are_reduced_too(kind: str, does: str, tmp_path: Path, write: Any) -> None:
-    """A probe that dies or never ends is an answer, with the signature of the capture; nothing is left running."""
+def test_hangs_and_crashes_are_reduced_too(
+    kind: str, does: str, tmp_path: Path, write: Any
+) -> None:
+    """A probe that dies or never ends is an answer, with the signature of the capture; nothing is
+    left running.
+    """
     mark = f"minimize-{kind}-{os.getpid()}"
     target = write("ends.py", SMALL.replace('raise NotImplementedError("erf is too hard")', does))
     done = capture(
@@ -224,11 +247,23 @@ def test_hangs_and_crashes_are_reduced_too(kind: str, does: str, tmp_path: Path,
 
 @pytest.mark.slow
 def test_a_compile_that_goes_on_and_on_is_reduced(tmp_path: Path, write: Any) -> None:
-    """It is called slow by the deadline of the capture, and by a shorter one in what is made of it."""
+    """It is called slow by the deadline of the capture, and by a shorter one in what is made of
+    it.
+    """
     working = "import time\n        while print('at work') is None: time.sleep(0.3)"
-    target = write("works.py", SMALL.replace('raise NotImplementedError("erf is too hard")', working))
+    target = write(
+        "works.py", SMALL.replace('raise NotImplementedError("erf is too hard")', working)
+    )
     done = capture(
-        f"{target}:make", "--timeout", "15", "--stall", "10", "--budget", "65", "--output-dir", tmp_path / "out"
+        f"{target}:make",
+        "--timeout",
+        "15",
+        "--stall",
+        "10",
+        "--budget",
+        "65",
+        "--output-dir",
+        tmp_path / "out",
     )
     found = done.json["minimized"]
     assert done.kind == "slow-compile" and found["proof"]["answer"] == "same", found
@@ -246,22 +281,47 @@ FLAKY = SMALL.replace("if any(", COUNTED)
 @pytest.mark.slow
 def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, write: Any) -> None:
     """It shows in two of three runs: a pass is not believed at once, and the pack says k of n."""
-    twice = "for _ in range(2):\n    torch._dynamo.reset()\n    torch.compile(f, backend=picky)(torch.randn(8, 16))\n"
+    twice = (
+        "for _ in range(2):\n    torch._dynamo.reset()\n    torch.compile(f,"
+        " backend=picky)(torch.randn(8, 16))\n"
+    )
     done = capture(
-        "--budget", "90", "--proofs", "3", "--output-dir", tmp_path / "out", "--", sys.executable, write("flaky.py", FLAKY + twice),
+        "--budget",
+        "90",
+        "--proofs",
+        "3",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        sys.executable,
+        write("flaky.py", FLAKY + twice),
         COUNT=str(tmp_path / "count"),
-    )  # fmt: skip
+    )
     found = done.json["minimized"]
     assert found["rate"] < 1.0 and 0 < found["proof"]["hits"] < found["proof"]["runs"], found
     assert "torch.erf(" in repro_of(done) and "os.environ" in repro_of(done)
 
 
 @pytest.mark.slow
-def test_the_script_of_a_command_is_reduced_where_there_is_no_graph(tmp_path: Path, write: Any) -> None:
+def test_the_script_of_a_command_is_reduced_where_there_is_no_graph(
+    tmp_path: Path, write: Any
+) -> None:
     """Classes, the command line, ``main`` and the loop go; what Dynamo cannot trace is left."""
-    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, write("train.py", TRAINING), "--steps", "3")
+    done = capture(
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        sys.executable,
+        write("train.py", TRAINING),
+        "--steps",
+        "3",
+    )
     text, found = repro_of(done), done.json["minimized"]
-    assert found["level"] == "source" and found["proof"]["answer"] == "same" and found["proof"]["eager"] == "passes"
+    assert (
+        found["level"] == "source"
+        and found["proof"]["answer"] == "same"
+        and found["proof"]["eager"] == "passes"
+    )
     assert found["lines"] <= 6, text
     assert "expert_%d" in text and not re.search(r"import argparse|^class |^ *for ", text, re.M)
 
@@ -271,10 +331,14 @@ def test_a_script_that_writes_is_never_run_again(tmp_path: Path, write: Any) -> 
     runs = tmp_path / "runs.txt"
     script = TRAINING + f'\nopen("{runs}", "a").write("x")\n'
     script = script.replace("if __name__", f'open("{runs}", "a").write("x")\nif __name__')
-    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, write("train.py", script))
+    done = capture(
+        "--output-dir", tmp_path / "out", "--", sys.executable, write("train.py", script)
+    )
     assert done.json["verdict"]["kind"] == "exception" and runs.read_text() == "x"
     assert done.json["repro"] is None
-    assert any("train.py are not run unasked: it uses .write" in row["why"] for row in done.json["missing"])
+    assert any(
+        "train.py are not run unasked: it uses .write" in row["why"] for row in done.json["missing"]
+    )
 
 
 @pytest.mark.slow
@@ -283,9 +347,14 @@ def test_values_stand_in_the_repro_where_they_matter(tmp_path: Path, write: Any)
 
     The script opens a file, so that its own source is no way out.
     """
-    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", INDEXED))
+    done = capture(
+        "--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", INDEXED)
+    )
     text = repro_of(done)
-    assert re.search(r"torch\.tensor\(\[[\d, ]*9", text) and done.json["minimized"]["proof"]["answer"] == "same"
+    assert (
+        re.search(r"torch\.tensor\(\[[\d, ]*9", text)
+        and done.json["minimized"]["proof"]["answer"] == "same"
+    )
     assert "torch.randn(" in text and "81.5" not in text and "72.25" not in text, text
     assert list((tmp_path / "out").glob("run-001/graphs/*/small.private"))
     with tarfile.open(done.json["pack"]) as pack:
@@ -294,13 +363,18 @@ def test_values_stand_in_the_repro_where_they_matter(tmp_path: Path, write: Any)
 
 @pytest.mark.slow
 def test_a_pack_is_replayed_and_checked(captured: Done, tmp_path: Path, write: Any) -> None:
-    """replay and check compare signatures; both polarities; another failure is not the bug; no answer is 125."""
+    """replay and check compare signatures; both polarities; another failure is not the bug; no
+    answer is 125.
+    """
     pack = captured.json["pack"]
     refused = reprokit("replay", pack)
     assert refused.status == 2 and "--yes" in refused.err
     done = reprokit("replay", pack, "--yes", "-n", "2", "--json")
     assert done.status == 0 and done.json["hits"] == 2 and done.json["answer"] == "same"
-    bug, good = write("bug.py", SCRIPT), write("good.py", SCRIPT.replace("torch.erf(y)", "torch.sin(y)"))
+    bug, good = (
+        write("bug.py", SCRIPT),
+        write("good.py", SCRIPT.replace("torch.erf(y)", "torch.sin(y)")),
+    )
     other = write("other.py", SCRIPT.replace("erf is too hard", "no space"))
     never = write("never.py", "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n")
     expected = {
@@ -316,20 +390,31 @@ def test_a_pack_is_replayed_and_checked(captured: Done, tmp_path: Path, write: A
     assert reprokit("check", unfinished, "--same-as", pack, "--exit-zero-if", "bug").status == 125
     broken = write("broken.py", "import no_such_module\n" + SCRIPT)
     for file in (never, broken, tmp_path / "absent.py"):
-        assert reprokit("check", file, "--same-as", pack, "--exit-zero-if", "good").status == 125, file
+        assert reprokit("check", file, "--same-as", pack, "--exit-zero-if", "good").status == 125, (
+            file
+        )
     unusable = ["--python", str(tmp_path / "no-python")]
-    assert reprokit("check", bug, "--same-as", pack, "--exit-zero-if", "good", *unusable).status == 125
+    assert (
+        reprokit("check", bug, "--same-as", pack, "--exit-zero-if", "good", *unusable).status == 125
+    )
 
 
 @pytest.fixture(scope="module")
 def unreduced(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """One capture that did not minimize, on a machine without the script; its backend is slow, and can be mended."""
+    """One capture that did not minimize, on a machine without the script; its backend is slow, and
+    can be mended.
+    """
 
     def make(place: Path) -> Done:
-        slow = "    import os, time\n    time.sleep(float(os.environ.get('SLOW', 0)))\n    if 'MENDED' not in os.environ and any("
+        slow = (
+            "    import os, time\n    time.sleep(float(os.environ.get('SLOW', 0)))\n    if 'MENDED'"
+            " not in os.environ and any("
+        )
         script = place / "script.py"
         script.write_text(SCRIPT.replace("    if any(", slow))
-        done = reprokit("capture", "--json", "--output-dir", place / "out", "--", sys.executable, script)
+        done = reprokit(
+            "capture", "--json", "--output-dir", place / "out", "--", sys.executable, script
+        )
         script.unlink()
         return done
 
@@ -340,11 +425,15 @@ def unreduced(tmp_path_factory: pytest.TempPathFactory) -> Done:
 
 @pytest.mark.slow
 def test_a_pack_that_no_longer_fails_is_told(unreduced: Done) -> None:
-    """Where the failure is mended, replay says not reproduced; where nothing is compiled, that nobody can tell."""
+    """Where the failure is mended, replay says not reproduced; where nothing is compiled, that
+    nobody can tell.
+    """
     pack = unreduced.json["pack"]
     done = reprokit("replay", pack, "--yes", "--json", env=clean_environ(MENDED="1"))
     assert done.status == 1 and done.json["answer"] == "passes"
-    assert reprokit("replay", pack, "--yes", env=clean_environ(TORCH_COMPILE_DISABLE="1")).status == 3
+    assert (
+        reprokit("replay", pack, "--yes", env=clean_environ(TORCH_COMPILE_DISABLE="1")).status == 3
+    )
 
 
 @pytest.mark.slow
@@ -371,8 +460,12 @@ def test_a_strangers_pack_is_shown_and_asked_about(captured: Done) -> None:
 
 @pytest.mark.slow
 def test_a_pack_is_minimized_where_it_was_not_made(unreduced: Done, tmp_path: Path) -> None:
-    """Of a capture that did not minimize, on a machine without the script: the graphs in the pack are enough."""
-    small = reprokit("minimize", unreduced.json["pack"], "--yes", "--json", "--output-dir", tmp_path / "again")
+    """Of a capture that did not minimize, on a machine without the script: the graphs in the pack
+    are enough.
+    """
+    small = reprokit(
+        "minimize", unreduced.json["pack"], "--yes", "--json", "--output-dir", tmp_path / "again"
+    )
     assert small.status == 0, small.err
     text = repro_of(small)
     assert operations(text) == 1
@@ -382,13 +475,19 @@ def test_a_pack_is_minimized_where_it_was_not_made(unreduced: Done, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_an_interrupted_reduction_keeps_the_best_and_goes_on(unreduced: Done, tmp_path: Path) -> None:
+def test_an_interrupted_reduction_keeps_the_best_and_goes_on(
+    unreduced: Done, tmp_path: Path
+) -> None:
     """Ctrl-C leaves a candidate that probes saw fail; --resume ends the work with fewer probes."""
     run_dir = str(shutil.copytree(unreduced.run_dir, tmp_path / "run"))
     child = subprocess.Popen(
-        reprokit_command("minimize", run_dir, "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=clean_environ(SLOW="0.5"), preexec_fn=hear_signals,
-    )  # fmt: skip
+        reprokit_command("minimize", run_dir, "--json"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environ(SLOW="0.5"),
+        preexec_fn=hear_signals,
+    )
     answers = Path(run_dir) / "minimize" / "probes.jsonl"
     assert wait_until(lambda: answers.exists() and answers.read_text().count("\n") >= 4)
     child.send_signal(signal.SIGINT)
@@ -407,7 +506,9 @@ def test_an_interrupted_reduction_keeps_the_best_and_goes_on(unreduced: Done, tm
 
 @pytest.mark.slow
 def test_a_reprokit_that_is_killed_leaves_nothing_running(unreduced: Done, tmp_path: Path) -> None:
-    """SIGKILL in the middle of a reduction: server, probe and all are gone, and the best so far is on disk."""
+    """SIGKILL in the middle of a reduction: server, probe and all are gone, and the best so far is
+    on disk.
+    """
     mark = f"killed-{os.getpid()}-{time.monotonic_ns()}"
     run_dir = shutil.copytree(unreduced.run_dir, tmp_path / "run")
     child = subprocess.Popen(
@@ -426,7 +527,9 @@ def test_a_reprokit_that_is_killed_leaves_nothing_running(unreduced: Done, tmp_p
 
 @pytest.mark.slow
 def test_what_a_pack_would_run_is_all_shown(captured: Done, tmp_path: Path) -> None:
-    """A pack whose metadata or older repro hides a program: it is shown, or refused, and never runs unseen."""
+    """A pack whose metadata or older repro hides a program: it is shown, or refused, and never runs
+    unseen.
+    """
     import gzip
     import hashlib
     import io
@@ -441,7 +544,9 @@ def test_what_a_pack_would_run_is_all_shown(captured: Done, tmp_path: Path) -> N
     evil = "cpu') if __import__('os').system('touch pwned') else torch.randn(1, device='cpu"
     for name in values:
         files[name] = files[name].replace(b'"cpu"', json.dumps(evil).encode())
-    files["original.py"] = b"import os\nos.system('touch pwned')\nimport torch\ntorch.compile(print)\n"
+    files["original.py"] = (
+        b"import os\nos.system('touch pwned')\nimport torch\ntorch.compile(print)\n"
+    )
     rows = {n: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in files.items()}
     files["manifest.json"] = json.dumps({"schema": 1, "files": rows}).encode()
     path = tmp_path / "evil.tar.gz"
@@ -458,14 +563,16 @@ def test_what_a_pack_would_run_is_all_shown(captured: Done, tmp_path: Path) -> N
 
 
 def test_numpy_in_the_targets_environment_is_no_obstacle(tmp_path: Path) -> None:
-    """Its linear algebra starts threads as soon as it is imported, and a process with threads must not be forked."""
+    """Its linear algebra starts threads as soon as it is imported, and a process with threads must
+    not be forked.
+    """
     from reprokit.host.probe import client
     from reprokit.host.probe.candidate import ProbeLimits
 
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(
-        "import os, threading, time\n"
-        "if os.environ.get('OPENBLAS_NUM_THREADS') != '1':\n    threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n"
+        "import os, threading, time\nif os.environ.get('OPENBLAS_NUM_THREADS') != '1':\n   "
+        " threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n"
     )
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(tmp_path / "site")
@@ -474,7 +581,10 @@ def test_numpy_in_the_targets_environment_is_no_obstacle(tmp_path: Path) -> None
             outcome, folder = server.run(
                 "import os\nprint(os.environ.get('OPENBLAS_NUM_THREADS'))\n", ProbeLimits(60.0)
             )
-            assert outcome.exit_status == 0 and (folder / "logs" / "stdout.txt").read_text().strip() == "None"
+            assert (
+                outcome.exit_status == 0
+                and (folder / "logs" / "stdout.txt").read_text().strip() == "None"
+            )
     finally:
         os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
 
@@ -489,14 +599,19 @@ def test_numpy_in_the_targets_environment_is_no_obstacle(tmp_path: Path) -> None
         (["replay", "README.md"], "readable .tar.gz"),
         (["minimize", "x.py:make", "--budget", "-1"], "above 0"),
         (["minimize", "x.py:make", "--resume"], "--resume"),
-        (["check", "README.md", "--same-as", "README.md", "--exit-zero-if", "bug"], "readable .tar.gz"),
+        (
+            ["check", "README.md", "--same-as", "README.md", "--exit-zero-if", "bug"],
+            "readable .tar.gz",
+        ),
         (["check", "README.md", "--same-as", "README.md"], "--exit-zero-if"),
     ],
 )
 def test_bad_input_gets_one_line(words: list[str], says: str) -> None:
     """What was wrong and what to do, exit code 2."""
     done = reprokit(*words, cwd=ROOT)
-    assert done.status == 2 and says in done.err and len(done.err.strip().splitlines()) == 1, done.err
+    assert done.status == 2 and says in done.err and len(done.err.strip().splitlines()) == 1, (
+        done.err
+    )
 
 
 def test_what_cannot_be_minimized_is_told(tmp_path: Path, write: Any) -> None:
@@ -504,16 +619,25 @@ def test_what_cannot_be_minimized_is_told(tmp_path: Path, write: Any) -> None:
     script = write("eager.py", "import torch\ntorch.compile\nraise ValueError('mine')\n")
     done = capture("--output-dir", tmp_path / "out", "--", sys.executable, script)
     assert done.json["minimized"] is None
-    assert any(m["what"] == "minimization" and "without torch.compile" in m["why"] for m in done.json["missing"]), (
-        done.json
-    )
+    assert any(
+        m["what"] == "minimization" and "without torch.compile" in m["why"]
+        for m in done.json["missing"]
+    ), done.json
 
 
 @pytest.mark.slow
 def test_the_budget_is_that_of_all_but_the_proof(tmp_path: Path, write: Any) -> None:
-    """The start of the server and the search for a first program are in it: at most that program is left, unreduced."""
-    done = capture(f"{write('short.py', SMALL)}:make", "--budget", "0.5", "--output-dir", tmp_path / "out")
+    """The start of the server and the search for a first program are in it: at most that program is
+    left, unreduced.
+    """
+    done = capture(
+        f"{write('short.py', SMALL)}:make", "--budget", "0.5", "--output-dir", tmp_path / "out"
+    )
     found = done.json["minimized"]
-    assert not found["is_complete"] and found["lines"] in (0, found["began_lines"]) and found["probes"] <= 2, found
+    assert (
+        not found["is_complete"]
+        and found["lines"] in (0, found["began_lines"])
+        and found["probes"] <= 2
+    ), found
     assert any(note.startswith("the budget ended") for note in found["notes"]), found
     assert re.fullmatch(r"budget 0.5 s: reduction \d+ s, proof \d+ s", found["spent"]), found

@@ -21,14 +21,20 @@ def test_models_lists_the_zoo() -> None:
         assert name in done.out
     assert "41.6 B" in done.out
     found = reprokit("models", "--json").json
-    assert {m["name"]: m["parameters"] for m in found["models"]} == {n: m.parameters for n, m in ZOO.items()}
+    assert {m["name"]: m["parameters"] for m in found["models"]} == {
+        n: m.parameters for n, m in ZOO.items()
+    }
 
 
 @pytest.mark.slow
 def test_env_tells_what_a_pack_would_say() -> None:
-    """The facts, the text of collect_env, and why something is missing; secrets and names redacted."""
+    """The facts, the text of collect_env, and why something is missing; secrets and names
+    redacted.
+    """
     env = clean_environ(
-        HF_TOKEN="hf_" + "a" * 34, TORCHINDUCTOR_CACHE_DIR="/home/janedoe/cache", CUDA_VISIBLE_DEVICES="0"
+        HF_TOKEN="hf_" + "a" * 34,
+        TORCHINDUCTOR_CACHE_DIR="/home/janedoe/cache",
+        CUDA_VISIBLE_DEVICES="0",
     )
     done = reprokit("env", "--json", env=env)
     assert done.status == 0
@@ -60,9 +66,13 @@ def test_env_with_an_interpreter_that_lacks_torch(tmp_path: Path) -> None:
 
 
 def test_show_prints_and_verifies(tmp_path: Path) -> None:
-    """The title, the reason, every file; one file on request; control characters never reach the terminal."""
+    """The title, the reason, every file; one file on request; control characters never reach the
+    terminal.
+    """
     program = r"print('\x1b[31mred'); raise SystemExit(3)"
-    made = reprokit("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", program).json
+    made = reprokit(
+        "capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", program
+    ).json
     done = reprokit("show", made["pack"])
     assert done.status == 0
     assert made["signature"]["id"] in done.out and "manifest.json" in done.out

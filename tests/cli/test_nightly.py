@@ -23,7 +23,15 @@ from reprokit.host.nightly.suite import suite_file
 from reprokit.host.pack import reader
 
 from ..browser import open_page, screenshot
-from ..conftest import Done, clean_environ, reprokit, reprokit_command, shared, stragglers, wait_until
+from ..conftest import (
+    Done,
+    clean_environ,
+    reprokit,
+    reprokit_command,
+    shared,
+    stragglers,
+    wait_until,
+)
 from ..host.triage.nights import failing, healthy, new_ledger, result
 from ..host.triage.nights import night as one_night
 from .test_minimize import SMALL
@@ -41,7 +49,9 @@ def marked(folder: Path, *jobs: tuple[str, float], head: str = "") -> Path:
     """A suite of commands that say when they ran, and sleep."""
     (folder / "mark.py").write_text(MARKED)
     (folder / "marks").mkdir(exist_ok=True)
-    rows = [f'[[targets]]\ncommand = ["{{python}}", "mark.py", "{name}", "{s}"]\n' for name, s in jobs]
+    rows = [
+        f'[[targets]]\ncommand = ["{{python}}", "mark.py", "{name}", "{s}"]\n' for name, s in jobs
+    ]
     place = folder / "suite.toml"
     place.write_text(f'{head}\n[suite]\nname = "t"\nretries = 0\n' + "\n".join(rows))
     return place
@@ -53,12 +63,13 @@ def marks(folder: Path) -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """One night with a bug in two cells, a healthy command, and an environment that is not there."""
+    """One night with a bug in two cells, a healthy command, and an environment that is not
+    there.
+    """
 
     def make(folder: Path) -> Done:
         (folder / "erf.py").write_text(SMALL)
-        (folder / "suite.toml").write_text(
-            """
+        (folder / "suite.toml").write_text("""
 [suite]
 name = "small"
 retries = 0
@@ -73,11 +84,17 @@ matrix = { dynamic = [false, "default"], environment = ["here"] }
 [[targets]]
 command = ["{python}", "-c", "print('healthy')"]
 matrix = { environment = ["here", "gone"] }
-"""
-        )
+""")
         path = f"{Path(reprokit_command()[0]).parent}:{os.environ['PATH']}"
         done = reprokit(
-            "nightly", "run", "suite.toml", "--json", "--cores", "1", cwd=folder, env=clean_environ(PATH=path)
+            "nightly",
+            "run",
+            "suite.toml",
+            "--json",
+            "--cores",
+            "1",
+            cwd=folder,
+            env=clean_environ(PATH=path),
         )
         return Done(done.status, done.out, str(folder))
 
@@ -90,15 +107,22 @@ def place_of(night: Done) -> Path:
 
 @pytest.mark.slow
 def test_a_night_says_what_is_new(night: Done) -> None:
-    """One bug in two cells, with a proved repro and a pack; the environment that is missing makes the night go wrong."""
+    """One bug in two cells, with a proved repro and a pack; the environment that is missing makes
+    the night go wrong.
+    """
     told = night.json
     assert night.status == 3
     (bug,) = told["groups"]["new"]
-    assert bug["title"].startswith("exception: backend | NotImplementedError: erf is too hard @ <user>:picky")
+    assert bug["title"].startswith(
+        "exception: backend | NotImplementedError: erf is too hard @ <user>:picky"
+    )
     assert (bug["tonight"], bug["hits"], bug["is_news"]) == (2, 2, True)
     assert "torch.compile(repro" in bug["repro"] and bug["repro_lines"] < 20, bug["repro"]
     assert (
-        reader.read_pack(place_of(night) / "reprokit-nightly" / bug["pack"]).json("verdict.json")["kind"] == "exception"
+        reader.read_pack(place_of(night) / "reprokit-nightly" / bug["pack"]).json("verdict.json")[
+            "kind"
+        ]
+        == "exception"
     )
     assert told["healthy"] == 1
     (lost,) = told["lost"]
@@ -121,7 +145,10 @@ def test_the_report_again_and_what_people_say(night: Done) -> None:
     assert str(where) not in digest
     muted = reprokit("nightly", "mute", "1", "--why", "known", "--json", cwd=where)
     assert muted.json == {"schema": 1, "bug": 1, "is_muted": True}
-    assert "muted" in reprokit("nightly", "report", "--json", cwd=where).json["groups"]["muted"][0]["status"]
+    assert (
+        "muted"
+        in reprokit("nightly", "report", "--json", cwd=where).json["groups"]["muted"][0]["status"]
+    )
     assert reprokit("nightly", "mute", "1", "--off", cwd=where).out == "bug 1 is no longer muted\n"
     refused = reprokit("nightly", "split", "1", "2", cwd=where)
     assert (refused.status, refused.err.count("\n")) == (2, 1)
@@ -129,16 +156,23 @@ def test_the_report_again_and_what_people_say(night: Done) -> None:
     exported = reprokit("nightly", "export", cwd=where).out
     assert json.loads(exported.splitlines()[0]) == {"type": "ledger", "schema": 1}
     (where / "ledger.jsonl").write_text(exported)
-    taken = reprokit("nightly", "import", "ledger.jsonl", "--ledger", "other.sqlite", "--json", cwd=where)
+    taken = reprokit(
+        "nightly", "import", "ledger.jsonl", "--ledger", "other.sqlite", "--json", cwd=where
+    )
     assert taken.json["added"]["sighting"] == 2
     again = reprokit("nightly", "import", "ledger.jsonl", "--ledger", "other.sqlite", cwd=where)
     assert again.out == "taken in: nothing that was not known\n"
-    assert reprokit("nightly", "prune", "suite.toml", "--dry-run", "--json", cwd=where).json["folders"] == 0
+    assert (
+        reprokit("nightly", "prune", "suite.toml", "--dry-run", "--json", cwd=where).json["folders"]
+        == 0
+    )
 
 
 @pytest.mark.slow
 def test_the_page_in_a_browser(night: Done, tmp_path: Path) -> None:
-    """A real Chromium runs the page from a file, without a network: search and filters hide what does not fit."""
+    """A real Chromium runs the page from a file, without a network: search and filters hide what
+    does not fit.
+    """
     where = place_of(night)
     reprokit("nightly", "report", cwd=where)
     page = tmp_path / "report.html"
@@ -163,7 +197,9 @@ def test_the_page_in_a_browser(night: Done, tmp_path: Path) -> None:
 def started(folder: Path, *more: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
     environ = clean_environ(MARKS=str(folder / "marks"), **variables)
     command = [*reprokit_command("nightly", "run", "suite.toml"), *more]
-    child = subprocess.Popen(command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen(
+        command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     try:
         yield child
     finally:
@@ -184,7 +220,12 @@ def test_a_killed_night_goes_on(tmp_path: Path) -> None:
     assert marks(folder) == {"a": 1, "b": 1, "c": 1}
     (folder / "mark.py").write_text(MARKED.replace("time.sleep(seconds)", ""))
     done = reprokit(
-        "nightly", "run", "suite.toml", "--json", cwd=folder, env=clean_environ(MARKS=str(folder / "marks"))
+        "nightly",
+        "run",
+        "suite.toml",
+        "--json",
+        cwd=folder,
+        env=clean_environ(MARKS=str(folder / "marks")),
     )
     assert (done.status, done.json["night"]["runs"]) == (0, 4)
     assert marks(folder) == {"a": 1, "b": 1, "c": 2, "d": 1}  # c was cut short
@@ -198,7 +239,9 @@ def test_an_interrupted_night_goes_on(tmp_path: Path) -> None:
     marked(folder, ("a", 0), ("b", 300))
     with started(folder, "--cores", "1", "--json", NIGHT_MARK=mark) as child:
         assert wait_until(lambda: "b" in marks(folder))
-        child.send_signal(signal.SIGTERM)  # heard as Ctrl-C is, which what runs in the background may not hear
+        child.send_signal(
+            signal.SIGTERM
+        )  # heard as Ctrl-C is, which what runs in the background may not hear
         out, _ = child.communicate(timeout=200)
         assert child.returncode == 130
         assert stragglers(mark) == []
@@ -215,14 +258,18 @@ def test_two_nights_at_once(tmp_path: Path) -> None:
         assert wait_until(lambda: marks(tmp_path))
         second = reprokit("nightly", "run", "suite.toml", cwd=tmp_path)
         assert second.status == 2
-        assert re.fullmatch(r"reprokit: \S+ is in use by process \d+ on \S+; wait for it, or .*\n", second.err)
+        assert re.fullmatch(
+            r"reprokit: \S+ is in use by process \d+ on \S+; wait for it, or .*\n", second.err
+        )
         report = reprokit("nightly", "report", "--json", cwd=tmp_path)
         assert report.json["lost"][0]["why"] == "not run yet"
 
 
 @pytest.mark.slow
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    """When the disk is full the night stops with one line; after there is room it goes on where it was."""
+    """When the disk is full the night stops with one line; after there is room it goes on where it
+    was.
+    """
     place = tmp_path / "small"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(place)]
@@ -231,7 +278,16 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     try:
         marked(tmp_path, ("a", 0), ("b", 0))
         environ = clean_environ(MARKS=str(tmp_path / "marks"))
-        words = ("nightly", "run", "suite.toml", "--output-dir", "small/out", "--ledger", "ledger.sqlite", "--json")
+        words = (
+            "nightly",
+            "run",
+            "suite.toml",
+            "--output-dir",
+            "small/out",
+            "--ledger",
+            "ledger.sqlite",
+            "--json",
+        )
         (place / "ballast").write_bytes(b"x" * (shutil.disk_usage(place).free - 60_000))
         first = reprokit(*words, cwd=tmp_path, env=environ)
         assert first.status == 3 or (first.status == 2 and "No space left" in first.err), first.err
@@ -247,7 +303,9 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_damaged_ledger_is_made_again(tmp_path: Path) -> None:
-    """A ledger that cannot be read stops the night with one line; with it moved away, the folders' results are taken in."""
+    """A ledger that cannot be read stops the night with one line; with it moved away, the folders'
+    results are taken in.
+    """
     marked(tmp_path, ("a", 0))
     environ = clean_environ(MARKS=str(tmp_path / "marks"))
     assert reprokit("nightly", "run", "suite.toml", cwd=tmp_path, env=environ).status == 0
@@ -268,31 +326,53 @@ def test_a_damaged_ledger_is_made_again(tmp_path: Path) -> None:
 
 
 def test_a_history_is_made_again_from_folders(tmp_path: Path) -> None:
-    """Twelve nights of one day, told apart by number and not by name: what was fixed and came back is back."""
+    """Twelve nights of one day, told apart by number and not by name: what was fixed and came back
+    is back.
+    """
     asked = suite_file.read_suite(marked(tmp_path, ("a", 0)))
     told = [failing("lost"), *[healthy()] * 10, failing("lost")]
 
-    def run(output: Path, ledger_path: Path, results: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    def run(
+        output: Path, ledger_path: Path, results: list[dict[str, Any]]
+    ) -> list[tuple[str, str]]:
         with ledger_file.open_ledger(ledger_path, is_new_ok=True) as store:
             for one in results:
-                work = nights_of.begin_jobs(asked, asked.cells, {"default": "python"}, {}, output, store, print)
+                work = nights_of.begin_jobs(
+                    asked, asked.cells, {"default": "python"}, {}, output, store, print
+                )
                 key = work.jobs[0].folder / "spec.json"
-                whole = {**result(one), "key": json.loads(key.read_text())["key"], "minimized": None}
+                whole = {
+                    **result(one),
+                    "key": json.loads(key.read_text())["key"],
+                    "minimized": None,
+                }
                 (work.jobs[0].folder / "result.json").write_text(json.dumps(whole))
                 nights_of.collect_results(work)
                 nights_of.end_night(work, is_complete=True)
             return [
-                tuple(r) for r in store.all("SELECT status, what FROM bug JOIN event ON bug = bug.id ORDER BY event.id")
+                tuple(r)
+                for r in store.all(
+                    "SELECT status, what FROM bug JOIN event ON bug = bug.id ORDER BY event.id"
+                )
             ]
 
     with nights_of.hold_night(tmp_path / "out") as output:
         first = run(output, tmp_path / "one.sqlite", told)
         assert [what for _, what in first] == ["new", "open", "fixed", "regressed"]
         with ledger_file.open_ledger(tmp_path / "two.sqlite", is_new_ok=True) as store:
-            nights_of.begin_jobs(asked, asked.cells, {"default": "python"}, {}, output, store, print)
-            again = [tuple(r) for r in store.all("SELECT status, what FROM bug JOIN event ON bug = bug.id ORDER BY event.id")]  # fmt: skip
+            nights_of.begin_jobs(
+                asked, asked.cells, {"default": "python"}, {}, output, store, print
+            )
+            again = [
+                tuple(r)
+                for r in store.all(
+                    "SELECT status, what FROM bug JOIN event ON bug = bug.id ORDER BY event.id"
+                )
+            ]
     assert again == first
-    with nights_of.hold_night(tmp_path / "other") as output:  # another folder's night of the same day is another night
+    with nights_of.hold_night(
+        tmp_path / "other"
+    ) as output:  # another folder's night of the same day is another night
         assert run(output, tmp_path / "one.sqlite", [healthy()])[-1][1] == "open"
     with ledger_file.open_ledger(tmp_path / "one.sqlite") as store:
         assert store.all("SELECT count(*) AS n FROM night")[0]["n"] == 13
@@ -332,7 +412,9 @@ for job in sorted(p for p in mine.parent.iterdir() if p != mine and not (p / "jo
 
 @pytest.mark.slow
 def test_a_target_that_lies_for_others(tmp_path: Path) -> None:
-    """Results, folders and pipes that it leaves for jobs that run later are put aside and reported; all jobs run, tonight and the next night."""
+    """Results, folders and pipes that it leaves for jobs that run later are put aside and reported;
+    all jobs run, tonight and the next night.
+    """
     place = marked(tmp_path, ("a", 0), ("b", 0))
     (tmp_path / "liar.py").write_text(LIAR)
     first, *others = place.read_text().partition("[[targets]]")
@@ -354,13 +436,20 @@ def test_a_target_that_lies_for_others(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_target_that_leaves_garbage(tmp_path: Path) -> None:
-    """What it wrote where results lie is no result; the night ends, and the others are as they were."""
+    """What it wrote where results lie is no result; the night ends, and the others are as they
+    were.
+    """
     place = marked(tmp_path, ("a", 0))
     (tmp_path / "garbage.py").write_text(GARBAGE)
     with place.open("a") as file:
         file.write('[[targets]]\ncommand = ["{python}", "garbage.py"]\n')
     done = reprokit(
-        "nightly", "run", "suite.toml", "--json", cwd=tmp_path, env=clean_environ(MARKS=str(tmp_path / "marks"))
+        "nightly",
+        "run",
+        "suite.toml",
+        "--json",
+        cwd=tmp_path,
+        env=clean_environ(MARKS=str(tmp_path / "marks")),
     )
     assert done.status in (0, 3), done.err
     assert done.json["night"]["runs"] == 2
@@ -389,7 +478,9 @@ def test_an_interrupt_leaves_no_daemon(tmp_path: Path) -> None:
     place.write_text('[suite]\nretries = 0\n[[targets]]\ncommand = ["{python}", "daemon.py"]\n')
     with started(tmp_path, NIGHT_MARK=mark) as child:
         assert wait_until(lambda: "daemon" in marks(tmp_path))
-        child.send_signal(signal.SIGTERM)  # heard as Ctrl-C is, which what runs in the background may not hear
+        child.send_signal(
+            signal.SIGTERM
+        )  # heard as Ctrl-C is, which what runs in the background may not hear
         child.communicate(timeout=200)
         assert stragglers(mark) == []
 
@@ -431,13 +522,20 @@ def test_nothing_is_pruned_of_open_bugs(tmp_path: Path) -> None:
 
 
 def test_nothing_in_a_report_is_markup(tmp_path: Path) -> None:
-    """What a target can choose (its version, its words, its repro) is neither HTML, Markdown, a mention nor a link."""
+    """What a target can choose (its version, its words, its repro) is neither HTML, Markdown, a
+    mention nor a link.
+    """
     from reprokit.host.nightly import night_report
 
     store = new_ledger(tmp_path)
     bad = "</pre><script>x</script> ![i](http://evil/x.png) @everyone #1 `a` **b** www.evil.org"
     told = {**failing(bad), "torch": f"2.13\n\n# {bad}"}
-    small = {"signature": told["signature"]["id"], "text": f"```\n{bad}\n```", "lines": 3, "pack": None}
+    small = {
+        "signature": told["signature"]["id"],
+        "text": f"```\n{bad}\n```",
+        "lines": 3,
+        "pack": None,
+    }
     one_night(store, a=result(told, minimized=small))
     report = night_report.make_report(store)
     assert "<script>x" not in night_report_files.page_text(report)
@@ -460,25 +558,64 @@ def test_nothing_in_a_report_is_markup(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("", "line 1, targets: there are no targets"),
-        ("[suite]\nname = 3\n[[targets]]\ntarget = 'llama-tiny'", "line 2, suite.name: 3 is not a name"),
-        ("[suite]\ntimeout_s = -1\n[[targets]]\ntarget = 'llama-tiny'", "line 2, suite.timeout_s: -1 is not a number"),
-        ("[suite]\nretries = true\n[[targets]]\ntarget = 'llama-tiny'", "line 2, suite.retries: True is not"),
-        ("[matrix]\nmode = []\n[[targets]]\ntarget = 'llama-tiny'", "line 2, matrix.mode: an empty list"),
-        ("[matrix]\nmodes = ['x']\n[[targets]]\ntarget = 'llama-tiny'", "line 2, matrix.modes: .* did you mean mode"),
+        (
+            "[suite]\nname = 3\n[[targets]]\ntarget = 'llama-tiny'",
+            "line 2, suite.name: 3 is not a name",
+        ),
+        (
+            "[suite]\ntimeout_s = -1\n[[targets]]\ntarget = 'llama-tiny'",
+            "line 2, suite.timeout_s: -1 is not a number",
+        ),
+        (
+            "[suite]\nretries = true\n[[targets]]\ntarget = 'llama-tiny'",
+            "line 2, suite.retries: True is not",
+        ),
+        (
+            "[matrix]\nmode = []\n[[targets]]\ntarget = 'llama-tiny'",
+            "line 2, matrix.mode: an empty list",
+        ),
+        (
+            "[matrix]\nmodes = ['x']\n[[targets]]\ntarget = 'llama-tiny'",
+            "line 2, matrix.modes: .* did you mean mode",
+        ),
         ("[matrix]\ngpu = ['h999']\n[[targets]]\ntarget = 'llama-tiny'", "line 2, matrix.gpu: "),
-        ("[matrix]\ndynamic = ['no']\n[[targets]]\ntarget = 'llama-tiny'", "line 2, matrix.dynamic: 'no' is neither"),
-        ("[matrix]\nenvironment = ['x']\n[[targets]]\ntarget = 'llama-tiny'", "line 2, matrix.environment: there is no"),
-        ("[environments.x]\n\n[[targets]]\ntarget = 'llama-tiny'", "line 1, environments.x: give it either python"),
-        ("[[targets]]\ntarget = 'llama-tiny'\n[[targets]]\ntarget = 'lama-tiny'", "line 4, targets.target: there is no model 'lama-tiny'; did you mean llama-tiny"),
+        (
+            "[matrix]\ndynamic = ['no']\n[[targets]]\ntarget = 'llama-tiny'",
+            "line 2, matrix.dynamic: 'no' is neither",
+        ),
+        (
+            "[matrix]\nenvironment = ['x']\n[[targets]]\ntarget = 'llama-tiny'",
+            "line 2, matrix.environment: there is no",
+        ),
+        (
+            "[environments.x]\n\n[[targets]]\ntarget = 'llama-tiny'",
+            "line 1, environments.x: give it either python",
+        ),
+        (
+            "[[targets]]\ntarget = 'llama-tiny'\n[[targets]]\ntarget = 'lama-tiny'",
+            "line 4, targets.target: there is no model 'lama-tiny'; did you mean llama-tiny",
+        ),
         ("[[targets]]\ntarget = 'nowhere.py:make'", "line 2, targets.target: there is no file"),
         ("[[targets]]\ntags = ['x']", "line 1, targets.target: give it either target"),
-        ("[[targets]]\ntarget = 'llama-tiny'\nexpect = ['hangs']", "line 3, targets.expect: 'hangs' is no verdict; did you mean hang"),
-        ("[[targets]]\ncommand = ['ls']\nmatrix = { mode = ['x'] }", "line 2, targets.command: mode shapes a model"),
-        ("[[targets]]\ntarget = 'llama-tiny'\n[[targets]]\ntarget = 'llama-tiny'", "line 4, targets.target: .*run twice"),
-        ("[[targets]]\ntarget = 'llama-tiny'\ngpu = 1", "line 3, targets.gpu: there is no such key"),
+        (
+            "[[targets]]\ntarget = 'llama-tiny'\nexpect = ['hangs']",
+            "line 3, targets.expect: 'hangs' is no verdict; did you mean hang",
+        ),
+        (
+            "[[targets]]\ncommand = ['ls']\nmatrix = { mode = ['x'] }",
+            "line 2, targets.command: mode shapes a model",
+        ),
+        (
+            "[[targets]]\ntarget = 'llama-tiny'\n[[targets]]\ntarget = 'llama-tiny'",
+            "line 4, targets.target: .*run twice",
+        ),
+        (
+            "[[targets]]\ntarget = 'llama-tiny'\ngpu = 1",
+            "line 3, targets.gpu: there is no such key",
+        ),
         ("[[targets]\ntarget = 'x'", "is no TOML: .*line 1"),
     ],
-)  # fmt: skip
+)
 def test_errors_in_a_suite_name_line_and_key(tmp_path: Path, text: str, words: str) -> None:
     """One line: the file, the line, the key, what is wrong, and what to do."""
     place = tmp_path / "suite.toml"

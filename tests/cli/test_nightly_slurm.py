@@ -1,4 +1,6 @@
-"""Nights on a real Slurm: a controller and a node on this machine, that lose jobs, preempt them and go away."""
+"""Nights on a real Slurm: a controller and a node on this machine, that lose jobs, preempt them and
+go away.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def slurm() -> Iterator[Cluster]:
 def run(slurm: Cluster, folder: Path, **variables: str) -> subprocess.Popen[bytes]:
     environ = clean_environ(MARKS=str(folder / "marks"), **slurm.environ, **variables)
     command = reprokit_command("nightly", "run", "suite.toml", "--engine", "slurm", "--json")
-    return subprocess.Popen(command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
 
 
 def quick(folder: Path) -> None:
@@ -51,7 +55,11 @@ def hurry(slurm: Cluster) -> None:
     """Slurm lets a requeued job wait for two minutes; a test need not."""
 
     def waiting() -> list[str]:
-        return [number for number in slurm.ask("squeue", "-h", "-t", "PD", "-o", "%i").split() if number.isdigit()]
+        return [
+            number
+            for number in slurm.ask("squeue", "-h", "-t", "PD", "-o", "%i").split()
+            if number.isdigit()
+        ]
 
     wait_for(waiting)
     for number in waiting():
@@ -59,7 +67,9 @@ def hurry(slurm: Cluster) -> None:
 
 
 def test_a_night_as_arrays(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Targets that want the same become one array, one with a GPU another; what no node can run is lost, and told."""
+    """Targets that want the same become one array, one with a GPU another; what no node can run is
+    lost, and told.
+    """
     place = marked(tmp_path, ("a", 0), ("b", 0))
     with place.open("a") as file:
         file.write('gpus = 1\n[[targets]]\ncommand = ["{python}", "mark.py", "c", "0"]\n')
@@ -71,7 +81,9 @@ def test_a_night_as_arrays(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.M
         ledger_file.open_ledger(tmp_path / "ledger.sqlite", is_new_ok=True) as store,
         night.hold_night(tmp_path / "out") as out,
     ):
-        work = night.begin_jobs(asked, asked.cells, {"default": sys.executable}, {}, out, store, print)
+        work = night.begin_jobs(
+            asked, asked.cells, {"default": sys.executable}, {}, out, store, print
+        )
         with interrupts.deferred():
             engine.run_on_slurm(work, lambda words: None, print, ask_s=0.5, grace_s=3)
         night.end_night(work, is_complete=True)
@@ -80,13 +92,18 @@ def test_a_night_as_arrays(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.M
     (lost,) = told["lost"]
     assert "PartitionConfig" in lost["why"]
     assert marks(tmp_path) == {"a": 1, "b": 1, "c": 1}
-    rows = [json.loads(line) for line in next(tmp_path.glob("out/nights/*/slurm.jsonl")).read_text().splitlines()]
+    rows = [
+        json.loads(line)
+        for line in next(tmp_path.glob("out/nights/*/slurm.jsonl")).read_text().splitlines()
+    ]
     assert sorted(len(r["ids"]) for r in rows if "ids" in r) == [1, 1, 2]
     assert any("_" in number for r in rows for number in r.get("ids", ()))
 
 
 def test_a_killed_runner_finds_its_jobs(slurm: Cluster, tmp_path: Path) -> None:
-    """SIGKILL of the runner leaves the jobs on the cluster; the next start submits nothing twice."""
+    """SIGKILL of the runner leaves the jobs on the cluster; the next start submits nothing
+    twice.
+    """
     marked(tmp_path, ("a", 6), ("b", 6))
     child = run(slurm, tmp_path)
     wait_for(lambda: marks(tmp_path))
@@ -117,7 +134,9 @@ def test_a_submission_that_was_not_noted_is_found(slurm: Cluster, tmp_path: Path
 
 
 def test_preempted_and_requeued(slurm: Cluster, tmp_path: Path) -> None:
-    """An urgent job takes the node: Slurm requeues ours, which runs again to its one result, and leaves no process."""
+    """An urgent job takes the node: Slurm requeues ours, which runs again to its one result, and
+    leaves no process.
+    """
     mark = uuid.uuid4().hex
     place = marked(tmp_path, ("a", 60))
     place.write_text(place.read_text().replace("retries = 0", "retries = 0\ncores = 2"))
@@ -135,7 +154,9 @@ def test_preempted_and_requeued(slurm: Cluster, tmp_path: Path) -> None:
 
 
 def test_a_node_that_fails(slurm: Cluster, tmp_path: Path) -> None:
-    """The node dies with all that runs on it; Slurm requeues the job when it is told down, and the result comes."""
+    """The node dies with all that runs on it; Slurm requeues the job when it is told down, and the
+    result comes.
+    """
     marked(tmp_path, ("a", 60))
     child = run(slurm, tmp_path)
     wait_for(lambda: marks(tmp_path))
@@ -148,7 +169,9 @@ def test_a_node_that_fails(slurm: Cluster, tmp_path: Path) -> None:
     out, err = child.communicate(timeout=240)
     assert child.returncode == 0, err
     assert json.loads(out)["healthy"] == 1
-    assert marks(tmp_path)["a"] >= 2  # Slurm may start it once more before it knows that the node is back
+    assert (
+        marks(tmp_path)["a"] >= 2
+    )  # Slurm may start it once more before it knows that the node is back
 
 
 @contextlib.contextmanager
@@ -159,7 +182,9 @@ def planned(folder: Path, *names: str) -> Iterator[night.Night]:
         ledger_file.open_ledger(folder / "ledger.sqlite", is_new_ok=True) as store,
         night.hold_night(folder / "out") as place,
     ):
-        yield night.begin_jobs(asked, asked.cells, {"default": sys.executable}, {}, place, store, print)
+        yield night.begin_jobs(
+            asked, asked.cells, {"default": sys.executable}, {}, place, store, print
+        )
 
 
 @pytest.fixture
@@ -198,7 +223,9 @@ def noted(work: night.Night) -> list[list[str]]:
 
 
 def test_more_than_an_array_may_have(slurm: Cluster, shell: None, tmp_path: Path) -> None:
-    """They go in pieces; what a night has on the cluster is taken back when it is given up, and as Ctrl-C tells."""
+    """They go in pieces; what a night has on the cluster is taken back when it is given up, and as
+    Ctrl-C tells.
+    """
 
     def is_empty() -> bool:
         return not slurm.ask("squeue", "--noheader")
@@ -217,8 +244,12 @@ def test_more_than_an_array_may_have(slurm: Cluster, shell: None, tmp_path: Path
         wait_for(is_empty)
 
 
-def test_taken_without_an_answer(slurm: Cluster, work: night.Night, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A submission whose answer was lost is found by its name; a line torn by a kill is passed over."""
+def test_taken_without_an_answer(
+    slurm: Cluster, work: night.Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A submission whose answer was lost is found by its name; a line torn by a kill is passed
+    over.
+    """
     submit = commands.submit_array
 
     def lose(*words: Any) -> list[str]:
@@ -233,15 +264,23 @@ def test_taken_without_an_answer(slurm: Cluster, work: night.Night, monkeypatch:
     wait_for(lambda: not slurm.ask("squeue", "--noheader"))
 
 
-def test_a_controller_that_goes_while_it_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where one array is noted and another is not, nothing is submitted before it is known what became of both."""
+def test_a_controller_that_goes_while_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one array is noted and another is not, nothing is submitted before it is known what
+    became of both.
+    """
     asked: list[list[str]] = []
 
     def ask(names: list[str]) -> dict[str, tuple[str, str, str]]:
         asked.append(names)
         if len(asked) < 3:
             raise commands.SlurmGone("no answer")
-        return {"7_0": ("p-0", "RUNNING", ""), "7_1": ("p-0", "RUNNING", ""), "9": ("p-2", "PENDING", "")}
+        return {
+            "7_0": ("p-0", "RUNNING", ""),
+            "7_1": ("p-0", "RUNNING", ""),
+            "9": ("p-2", "PENDING", ""),
+        }
 
     monkeypatch.setattr(commands, "ask_jobs", ask)
     monkeypatch.setattr(commands, "submit_array", lambda *words: pytest.fail("submitted twice"))
@@ -255,7 +294,9 @@ def test_a_controller_that_goes_while_it_is_asked(tmp_path: Path, monkeypatch: p
         (work.path / engine.JOURNAL).write_text("".join(json.dumps(row) + "\n" for row in rows))
         said = run_until(work, lambda words: "1 pending, 2 running" in words)
         assert asked == [["p-2"]] * 3 + [["p-0", "p-2"]]
-        assert said == ["the jobs stay on the cluster: start the night again to go on, or scancel 7 9"]
+        assert said == [
+            "the jobs stay on the cluster: start the night again to go on, or scancel 7 9"
+        ]
 
 
 @pytest.fixture
@@ -291,7 +332,9 @@ exit 1
         return words == "0 of 3 done, 3 pending"
 
     monkeypatch.setattr(
-        commands, "ask_jobs", lambda names: {n: ("", "PENDING", "") for array in noted(work) for n in array}
+        commands,
+        "ask_jobs",
+        lambda names: {n: ("", "PENDING", "") for array in noted(work) for n in array},
     )
     with planned(tmp_path, *"abc") as work:
         said = run_until(work, is_enough)
@@ -304,18 +347,37 @@ exit 1
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
-        ("sbatch: error: Batch job submission failed: Resource temporarily unavailable", commands.SlurmBusy),
+        (
+            "sbatch: error: Batch job submission failed: Resource temporarily unavailable",
+            commands.SlurmBusy,
+        ),
         ("sbatch: error: QOSMaxSubmitJobPerUserLimit", commands.SlurmBusy),
         ("sbatch: error: MaxSubmitJobsPerAccount", commands.SlurmBusy),
-        ("sbatch: error: QOSMaxWallDurationPerJobLimit\nsbatch: error: Job violates accounting/QOS policy", commands.SlurmRefused),
+        (
+            (
+                "sbatch: error: QOSMaxWallDurationPerJobLimit\nsbatch: error: Job violates"
+                " accounting/QOS policy"
+            ),
+            commands.SlurmRefused,
+        ),
         ("sbatch: error: invalid partition specified: nowhere", commands.SlurmRefused),
-        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", commands.SlurmGone),
-        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller", commands.SlurmGone),
+        (
+            "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+            commands.SlurmGone,
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Unable to contact slurm controller",
+            commands.SlurmGone,
+        ),
         ("", commands.SlurmGone),
     ],
-)  # fmt: skip
+)
 def test_what_sbatch_says(
-    sbatch: Path, tmp_path: Path, said: str, kind: type[Exception], capfd: pytest.CaptureFixture[str]
+    sbatch: Path,
+    tmp_path: Path,
+    said: str,
+    kind: type[Exception],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """A refusal is for ever, for now, or nobody knows; and none of it comes to the screen."""
     (tmp_path / "said").write_text(said)
@@ -344,7 +406,9 @@ def test_cancelled_by_somebody(slurm: Cluster, work: night.Night) -> None:
 
 
 def test_a_cluster_that_is_gone(slurm: Cluster, work: night.Night, tmp_path: Path) -> None:
-    """Without its controller the night waits, gives up with one line, and is gone on with when it is back."""
+    """Without its controller the night waits, gives up with one line, and is gone on with when it
+    is back.
+    """
     said: list[str] = []
     is_dead = False
 
@@ -374,7 +438,13 @@ def test_there_is_no_slurm(tmp_path: Path) -> None:
     """One line says what is missing."""
     marked(tmp_path, ("a", 0))
     done = reprokit(
-        "nightly", "run", "suite.toml", "--engine", "slurm", cwd=tmp_path, env=clean_environ(PATH="/nowhere")
+        "nightly",
+        "run",
+        "suite.toml",
+        "--engine",
+        "slurm",
+        cwd=tmp_path,
+        env=clean_environ(PATH="/nowhere"),
     )
     assert (done.status, done.err.count("\n")) == (2, 1)
     assert "sbatch, which is not on PATH" in done.err

@@ -1,4 +1,6 @@
-"""A run without a failure: what it says of itself, what it leaves, and what other commands say to its pack."""
+"""A run without a failure: what it says of itself, what it leaves, and what other commands say to
+its pack.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,19 @@ from ..conftest import reprokit
 
 @pytest.mark.slow
 def test_a_run_on_fake_weights_leaves_a_report_and_nothing_to_file(tmp_path: Path) -> None:
-    """It was compiled and not executed; no issue, no repro, and each command that needs one says so in one line."""
-    words = ("--model", "llama-tiny", "--layers", "1", "--weights", "fake", "--output-dir", tmp_path / "out")
+    """It was compiled and not executed; no issue, no repro, and each command that needs one says so
+    in one line.
+    """
+    words = (
+        "--model",
+        "llama-tiny",
+        "--layers",
+        "1",
+        "--weights",
+        "fake",
+        "--output-dir",
+        tmp_path / "out",
+    )
     done = reprokit("capture", *words)
     assert done.status == 0, done.out + done.err
     first, *rows = done.out.splitlines()
@@ -26,17 +39,31 @@ def test_a_run_on_fake_weights_leaves_a_report_and_nothing_to_file(tmp_path: Pat
     (pack,) = (tmp_path / "out").glob("*.tar.gz")
     held = reader.read_pack(pack).files
     told = ("issue.md", "repro.py", "issue/", "candidate.py")
-    left = [*held, *(p.relative_to(p.parents[1]).as_posix() for p in (tmp_path / "out").rglob("run-001/pack/**/*"))]
+    left = [
+        *held,
+        *(
+            p.relative_to(p.parents[1]).as_posix()
+            for p in (tmp_path / "out").rglob("run-001/pack/**/*")
+        ),
+    ]
     assert not [name for name in left if name.startswith(told)], left
     assert "There is nothing to file upstream: nothing failed." in held["README.md"].decode()
     for command in (
-        ("replay", pack, "--yes"), ("ablate", pack, "--yes"), ("minimize", pack, "--yes"), ("workarounds", pack, "--yes"),
+        ("replay", pack, "--yes"),
+        ("ablate", pack, "--yes"),
+        ("minimize", pack, "--yes"),
+        ("workarounds", pack, "--yes"),
         ("bisect", pack, "--yes", "--good", "2.9.1", "--bad", "2.13.0"),
-    ):  # fmt: skip
+    ):
         refused = reprokit(*command)
         assert refused.status == 2 and len(refused.err.splitlines()) == 1, (command, refused.err)
-        assert "nothing failed" in refused.err or "no failing program" in refused.err, (command, refused.err)
+        assert "nothing failed" in refused.err or "no failing program" in refused.err, (
+            command,
+            refused.err,
+        )
     issue = reprokit("issue", pack)
-    assert issue.status == 1 and issue.out.strip().endswith("is not a bug to file: nothing failed"), issue.out
+    assert issue.status == 1 and issue.out.strip().endswith(
+        "is not a bug to file: nothing failed"
+    ), issue.out
     shown = reprokit("show", pack)
     assert shown.status == 0 and "nothing was executed" in " ".join(shown.out.split()), shown.out

@@ -33,20 +33,33 @@ with open(sys.argv[1], "w") as file:
 
 @pytest.mark.parametrize("path", [p for p in CLI if p.name != "out.py"], ids=lambda p: p.name)
 def test_nothing_else_prints(path: Path) -> None:
-    """No other module of the command line prints, asks, names a standard output stream or opens a console."""
+    """No other module of the command line prints, asks, names a standard output stream or opens a
+    console.
+    """
     for node in ast.walk(ast.parse(path.read_text())):
         text = ast.unparse(node) if isinstance(node, (ast.Call, ast.Attribute)) else ""
         called = text.partition("(")[0]
-        assert called not in {"print", "click.echo", "click.secho", "click.confirm", "click.prompt", "Console"}, text
+        assert called not in {
+            "print",
+            "click.echo",
+            "click.secho",
+            "click.confirm",
+            "click.prompt",
+            "Console",
+        }, text
         assert text not in {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}, text
 
 
 @given(st.text(st.characters(codec=None), max_size=80))
 def test_no_text_reaches_the_terminal_with_a_character_that_acts(text: str) -> None:
-    """What is printed has no control, format, surrogate, private or unassigned character, and no separator but a space."""
+    """What is printed has no control, format, surrogate, private or unassigned character, and no
+    separator but a space.
+    """
     cleaned = out.clean_text(text)
     acting = [
-        c for c in cleaned if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") and c not in "\n\t"
+        c
+        for c in cleaned
+        if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") and c not in "\n\t"
     ]
     assert not acting
     assert out.clean_text(cleaned) == cleaned
@@ -61,12 +74,21 @@ def test_a_refusal_is_one_bounded_line(text: str, most: int) -> None:
 
 def test_coloured_text_keeps_its_words() -> None:
     """Escape sequences go as a whole; their parameters do not stay as rubbish."""
-    assert out.clean_text("\x1b[1;31mred\x1b[0m \x1b]0;title\x07after \x1b]8;;https://x\x1b\\link") == "red after link"
+    assert (
+        out.clean_text("\x1b[1;31mred\x1b[0m \x1b]0;title\x07after \x1b]8;;https://x\x1b\\link")
+        == "red after link"
+    )
 
 
-@given(st.recursive(st.text(st.characters(codec=None)) | st.none() | st.integers(), st.lists, max_leaves=5))
+@given(
+    st.recursive(
+        st.text(st.characters(codec=None)) | st.none() | st.integers(), st.lists, max_leaves=5
+    )
+)
 def test_json_is_plain_ascii(value: object) -> None:
-    """--json prints characters from space to tilde and line ends only, and they mean the same value."""
+    """--json prints characters from space to tilde and line ends only, and they mean the same
+    value.
+    """
     text = out.ascii_json(value, indent=1)
     assert all(c == "\n" or " " <= c <= "~" for c in text)
     assert json.loads(text) == value
@@ -84,9 +106,18 @@ def test_printing_never_raises(where: str, stream: str, tmp_path: Path) -> None:
     shell = f"exec {number}>&-; " if target is None else ""
     done = subprocess.run(
         ["/bin/sh", "-c", f'{shell}exec "$0" -c "$1" "$2"', sys.executable, PRINTS, str(told)],
-        cwd=ROOT, stdin=subprocess.DEVNULL, check=False,
-        **{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **({} if target is None else {stream: target})},
-    )  # fmt: skip
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        **{
+            "stdout": subprocess.DEVNULL,
+            "stderr": subprocess.DEVNULL,
+            **({} if target is None else {stream: target}),
+        },
+    )
     assert done.returncode == 0
     problems = dict(zip(("stdout", "stderr"), told.read_text().split(), strict=True))
-    assert problems[stream] == {"full": "OSError", "closed": "NoneType", "left": "BrokenPipeError"}[where]
+    assert (
+        problems[stream]
+        == {"full": "OSError", "closed": "NoneType", "left": "BrokenPipeError"}[where]
+    )

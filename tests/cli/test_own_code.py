@@ -72,12 +72,19 @@ def assert_not_filed(done: Done, place: str) -> dict[str, Any]:
     """The verdict names the place, and no text of the pack sends anybody to a repository."""
     told = done.json
     verdict = told["verdict"]
-    assert verdict["responsible"] == "user" and verdict["responsible_place"].endswith(place), verdict
+    assert verdict["responsible"] == "user" and verdict["responsible_place"].endswith(place), (
+        verdict
+    )
     pack = reader.read_pack(Path(told["pack"]))
     issue = pack.files["issue.md"].decode()
-    assert "> **This is not a bug of PyTorch:** the failure is in " in issue and "it is for" not in issue
+    assert (
+        "> **This is not a bug of PyTorch:** the failure is in " in issue
+        and "it is for" not in issue
+    )
     assert told["ablation"]["label"] == "" and "issue/url.txt" not in pack.files
-    assert "There is nothing to file upstream: the failure is in" in pack.files["README.md"].decode()
+    assert (
+        "There is nothing to file upstream: the failure is in" in pack.files["README.md"].decode()
+    )
     refused = reprokit("issue", told["pack"])
     assert refused.status == 1 and "the failure is in" in refused.out, refused.out
     ablation = told["ablation"]
@@ -90,17 +97,26 @@ def assert_not_filed(done: Done, place: str) -> dict[str, Any]:
     ("change", "kind", "line"),
     [
         ("graph.erase_node(node)", "exception", "    graph.erase_node(node)"),
-        ("node.target = torch.ops.aten.neg.default", "wrong-result", "    def __call__(self, graph):"),
+        (
+            "node.target = torch.ops.aten.neg.default",
+            "wrong-result",
+            "    def __call__(self, graph):",
+        ),
     ],
 )
-def test_a_pass_that_raises_or_rewrites_wrongly(change: str, kind: str, line: str, write: Any, tmp_path: Path) -> None:
+def test_a_pass_that_raises_or_rewrites_wrongly(
+    change: str, kind: str, line: str, write: Any, tmp_path: Path
+) -> None:
     """The stack names its line, or its absence cures the failure."""
     file = write("mine.py", PASS.format(change=change))
     number = next(n for n, row in enumerate(file.read_text().splitlines(), 1) if row.endswith(line))
     done = capture(f"{file}:make", "--output-dir", tmp_path / "out")
     assert (done.status, done.kind) == (1, kind), done.out
     ablation = assert_not_filed(done, f"mine.py:{number}")
-    assert ablation["own"] == "passes" and "it passes without the program's own passes" in ablation["sentence"]
+    assert (
+        ablation["own"] == "passes"
+        and "it passes without the program's own passes" in ablation["sentence"]
+    )
 
 
 @pytest.mark.slow
@@ -114,26 +130,63 @@ def test_a_pass_that_raises_or_rewrites_wrongly(change: str, kind: str, line: st
 def test_a_backend_of_its_own(make: str, kind: str, line: int, write: Any, tmp_path: Path) -> None:
     """It is an ablation step of its own; every backend of torch's passes."""
     script = write("train.py", BACKEND.format(make=make))
-    done = capture("--compare", "--output-dir", tmp_path / "out", "--", sys.executable, script, REPROKIT_MINIMIZE="1")
+    done = capture(
+        "--compare",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        sys.executable,
+        script,
+        REPROKIT_MINIMIZE="1",
+    )
     assert (done.status, done.kind) == (1, kind), done.out
     ablation = assert_not_filed(done, f"train.py:{line}")
-    assert ablation["own"] == "backend" and "It fails with the program's own backend and passes" in ablation["sentence"]
+    assert (
+        ablation["own"] == "backend"
+        and "It fails with the program's own backend and passes" in ablation["sentence"]
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("real", "fake", "kind", "phase", "says"),
     [
-        ("x.t().contiguous().t() + 1", "return torch.empty_like(x)", "exception", "kernel-run", "disagrees with its real result"),
-        ("x + 1", "raise ValueError('three dimensions')", "exception", "dynamo-trace", "raised on fake tensors"),
-        ("(x * 100).int()", "return torch.empty_like(x)", "wrong-result", "inductor", "says float32 [16, 8], and its result is int32 [16, 8]"),
-        ("x.add_(1).sum(0)", "return x.new_empty(8)", "wrong-result", "inductor", "changes its argument x, which its schema does not say"),
+        (
+            "x.t().contiguous().t() + 1",
+            "return torch.empty_like(x)",
+            "exception",
+            "kernel-run",
+            "disagrees with its real result",
+        ),
+        (
+            "x + 1",
+            "raise ValueError('three dimensions')",
+            "exception",
+            "dynamo-trace",
+            "raised on fake tensors",
+        ),
+        (
+            "(x * 100).int()",
+            "return torch.empty_like(x)",
+            "wrong-result",
+            "inductor",
+            "says float32 [16, 8], and its result is int32 [16, 8]",
+        ),
+        (
+            "x.add_(1).sum(0)",
+            "return x.new_empty(8)",
+            "wrong-result",
+            "inductor",
+            "changes its argument x, which its schema does not say",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_false_operator_is_named(
     real: str, fake: str, kind: str, phase: str, says: str, write: Any, tmp_path: Path
 ) -> None:
-    """Its result has other strides or another type than its fake kernel says, it raises, or it changes its argument."""
+    """Its result has other strides or another type than its fake kernel says, it raises, or it
+    changes its argument.
+    """
     file = write("op.py", OPERATOR.format(real=real, fake=fake))
     done = capture(f"{file}:make", "--output-dir", tmp_path / "out")
     assert (done.kind, done.json["verdict"]["phase"]) == (kind, phase), done.out
@@ -143,12 +196,23 @@ def test_a_false_operator_is_named(
 
 def test_a_backend_that_was_not_left_out_blames_nobody(write: Any, tmp_path: Path) -> None:
     """Without an ablation nothing says whether torch or the backend is wrong."""
-    script = write("train.py", BACKEND.format(make="return lambda *args: tuple(o + 1 for o in gm(*args))"))
+    script = write(
+        "train.py", BACKEND.format(make="return lambda *args: tuple(o + 1 for o in gm(*args))")
+    )
     done = capture(
-        "--compare", "--output-dir", tmp_path / "out", "--", sys.executable, script,
-        REPROKIT_MINIMIZE="0", REPROKIT_ABLATE="0",
-    )  # fmt: skip
+        "--compare",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        sys.executable,
+        script,
+        REPROKIT_MINIMIZE="0",
+        REPROKIT_ABLATE="0",
+    )
     assert (done.kind, done.json["verdict"]["responsible"]) == ("wrong-result", "unknown"), done.out
     issue = Path(done.json["issue"]).read_text()
     assert "Please do not file this" in issue
-    assert "without `torch.compile`: it ran; its results are what the compiled ones are compared with" in issue
+    assert (
+        "without `torch.compile`: it ran; its results are what the compiled ones are compared with"
+        in issue
+    )

@@ -1,4 +1,6 @@
-"""A program that is ended can clean up first: the user's signal reaches it, and so does SIGTERM at a deadline or a stall."""
+"""A program that is ended can clean up first: the user's signal reaches it, and so does SIGTERM at
+a deadline or a stall.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,19 @@ from typing import Any
 
 import pytest
 
-from ..conftest import clean_environ, hear_signals, reprokit, reprokit_command, stragglers, wait_until
+from ..conftest import (
+    clean_environ,
+    hear_signals,
+    reprokit,
+    reprokit_command,
+    stragglers,
+    wait_until,
+)
 
-COMPILES = "import signal, sys, time, torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n"
+COMPILES = (
+    "import signal, sys, time, torch\ntorch.compile(lambda x: x + 1,"
+    " backend='eager')(torch.ones(2))\n"
+)
 SAVES = """
 def save(*_):
     print("saving", flush=True)
@@ -46,24 +58,38 @@ def start(tmp_path: Path, script: Path, *words: str, **more: str) -> subprocess.
         "capture", "--output-dir", str(tmp_path / "out"), *words, "--", sys.executable, str(script)
     )
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environ(**more),
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environ(**more),
         preexec_fn=hear_signals,
-    )  # fmt: skip
+    )
     printed = tmp_path / "out" / "run-001" / "logs" / "stdout.txt"
-    assert wait_until(lambda: printed.exists() and "ready" in printed.read_text()), "the program never was ready"
+    assert wait_until(lambda: printed.exists() and "ready" in printed.read_text()), (
+        "the program never was ready"
+    )
     return process
 
 
 @pytest.mark.parametrize(
-    ("number", "says"), [(signal.SIGINT, ["cleaning", "clean"]), (signal.SIGTERM, ["saving", "saved"])]
+    ("number", "says"),
+    [(signal.SIGINT, ["cleaning", "clean"]), (signal.SIGTERM, ["saving", "saved"])],
 )
-def test_the_users_signal_reaches_the_program(number: int, says: list[str], write: Any, tmp_path: Path) -> None:
-    """``except KeyboardInterrupt`` and a SIGTERM handler run to their ends; the grace period is printed."""
+def test_the_users_signal_reaches_the_program(
+    number: int, says: list[str], write: Any, tmp_path: Path
+) -> None:
+    """``except KeyboardInterrupt`` and a SIGTERM handler run to their ends; the grace period is
+    printed.
+    """
     process = start(tmp_path, write("polite.py", COMPILES + SAVES + CLEANS))
     process.send_signal(number)
     out, err = process.communicate(timeout=180)
     assert process.returncode == 130, err
-    assert (tmp_path / "out" / "run-001" / "logs" / "stdout.txt").read_text().split() == ["ready", *says]
+    assert (tmp_path / "out" / "run-001" / "logs" / "stdout.txt").read_text().split() == [
+        "ready",
+        *says,
+    ]
     assert f"sent {signal.Signals(number).name} to the program; it has 10 s to end" in err
     assert "the command's own exit status was 0" in out
 
@@ -71,7 +97,9 @@ def test_the_users_signal_reaches_the_program(number: int, says: list[str], writ
 def test_a_second_ctrl_c_kills_at_once(write: Any, tmp_path: Path) -> None:
     """A program that ignores the first is not waited for: its grace of an hour is cut short."""
     mark = uuid.uuid4().hex
-    process = start(tmp_path, write("stubborn.py", COMPILES + IGNORES), "--grace", "3600", HANG_MARK=mark)
+    process = start(
+        tmp_path, write("stubborn.py", COMPILES + IGNORES), "--grace", "3600", HANG_MARK=mark
+    )
     printed = tmp_path / "out" / "run-001" / "logs" / "stdout.txt"
     process.send_signal(signal.SIGINT)
     assert wait_until(lambda: "ignored" in printed.read_text())
@@ -87,7 +115,10 @@ def test_the_grace_period_ends(write: Any, tmp_path: Path) -> None:
     process = start(tmp_path, write("stubborn.py", COMPILES + IGNORES), "--grace", "1")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=180)
-    assert process.returncode == 130 and "the program had not ended 1 s after SIGINT; killing it" in err, err
+    assert (
+        process.returncode == 130
+        and "the program had not ended 1 s after SIGINT; killing it" in err
+    ), err
 
 
 def test_a_program_behind_a_shell_gets_the_signal(write: Any, tmp_path: Path) -> None:
@@ -97,7 +128,9 @@ def test_a_program_behind_a_shell_gets_the_signal(write: Any, tmp_path: Path) ->
     command = reprokit_command(
         "capture", "--output-dir", str(out), "--", "sh", "-c", f"{sys.executable} {script}; true"
     )
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environ())
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environ()
+    )
     printed = out / "run-001" / "logs" / "stdout.txt"
     assert wait_until(lambda: printed.exists() and "ready" in printed.read_text())
     process.terminate()
@@ -108,12 +141,18 @@ def test_a_program_behind_a_shell_gets_the_signal(write: Any, tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["stall", "deadline"])
 def test_a_run_that_reprokit_ends_can_save_first(how: str, write: Any, tmp_path: Path) -> None:
-    """A hang inside the compiler whose main thread can still run Python: its SIGTERM handler runs, and what it does is
-    no part of the verdict."""
-    hang = "def backend(gm, i): time.sleep(1000)\ntorch.compile(lambda x: x + 2, backend=backend)(torch.ones(2))\n"
+    """A hang inside the compiler whose main thread can still run Python: its SIGTERM handler runs,
+    and what it does is no part of the verdict.
+    """
+    hang = (
+        "def backend(gm, i): time.sleep(1000)\ntorch.compile(lambda x: x + 2,"
+        " backend=backend)(torch.ones(2))\n"
+    )
     script = write("hang.py", COMPILES + SAVES + hang)
     words = ("--stall", "5") if how == "stall" else ("--timeout", "25", "--stall", "500")
-    done = reprokit("capture", "--json", *words, "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    done = reprokit(
+        "capture", "--json", *words, "--output-dir", tmp_path / "out", "--", sys.executable, script
+    )
     assert done.kind == "hang" and done.json["verdict"]["phase"] == "backend", done.out
     assert done.json["verdict"]["cause"] == "sleep"
     assert (done.run_dir / "logs" / "stdout.txt").read_text().split() == ["saving", "saved"]
@@ -122,10 +161,17 @@ def test_a_run_that_reprokit_ends_can_save_first(how: str, write: Any, tmp_path:
 @pytest.mark.slow
 def test_a_program_that_cannot_answer_is_not_waited_for(write: Any, tmp_path: Path) -> None:
     """Native code holds the GIL, so no handler can run: no grace is given, though one is set."""
-    hang = "def backend(gm, i):\n    import re; re.match('(a+)+$', 'a' * 64 + 'b')\ntorch.compile(lambda x: x + 2, backend=backend)(torch.ones(2))\n"
+    hang = (
+        "def backend(gm, i):\n    import re; re.match('(a+)+$', 'a' * 64 +"
+        " 'b')\ntorch.compile(lambda x: x + 2, backend=backend)(torch.ones(2))\n"
+    )
     script = write("hang.py", COMPILES + SAVES + hang)
     words = ("--stall", "5", "--grace", "3600")
-    done = reprokit("capture", "--json", *words, "--output-dir", tmp_path / "out", "--", sys.executable, script)
-    assert done.kind == "hang" and done.json["verdict"]["cause"] == "native-loop-holding-gil", done.out
+    done = reprokit(
+        "capture", "--json", *words, "--output-dir", tmp_path / "out", "--", sys.executable, script
+    )
+    assert done.kind == "hang" and done.json["verdict"]["cause"] == "native-loop-holding-gil", (
+        done.out
+    )
     assert "saving" not in (done.run_dir / "logs" / "stdout.txt").read_text()
     assert json.loads((done.run_dir / "run.json").read_text())["is_stalled"] is True

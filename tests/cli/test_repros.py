@@ -1,4 +1,6 @@
-"""What an issue calls a repro was run alone and failed in the same way; of everything else it says why it is none."""
+"""What an issue calls a repro was run alone and failed in the same way; of everything else it says
+why it is none.
+"""
 
 from __future__ import annotations
 
@@ -25,41 +27,65 @@ ONLY_ONCE = "open(__file__).close()\n"
 
 
 def capture(*words: str | Path, **more: str) -> Done:
-    return reprokit("capture", "--json", *words, env=clean_environ(**{"REPROKIT_MINIMIZE": "1", **more}))
+    return reprokit(
+        "capture", "--json", *words, env=clean_environ(**{"REPROKIT_MINIMIZE": "1", **more})
+    )
 
 
 def assert_candidate(done: Done, why: str) -> str:
-    """The pack has a candidate, and the issue says why it is no repro without showing it; gives its text."""
+    """The pack has a candidate, and the issue says why it is no repro without showing it; gives its
+    text.
+    """
     told = done.json
     assert told["repro"] is None and told["candidate"], told
     assert why in told["unproven"], told["unproven"]
     text, issue = Path(told["candidate"]).read_text(), Path(told["issue"]).read_text()
-    assert f"There is no proven repro: {told['unproven']}. `candidate.py` in the pack is " in issue, issue
+    assert (
+        f"There is no proven repro: {told['unproven']}. `candidate.py` in the pack is " in issue
+    ), issue
     assert "Repro (" not in issue and text.strip() not in issue
     return text
 
 
 def test_without_a_reduction_nothing_is_called_a_repro(write: Any, tmp_path: Path) -> None:
-    """The recorded program stays in the pack as a candidate, which replay takes; terminal and issue say why."""
-    words = ("--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", PICKY + CALLED))
+    """The recorded program stays in the pack as a candidate, which replay takes; terminal and issue
+    say why.
+    """
+    words = (
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        sys.executable,
+        write("script.py", PICKY + CALLED),
+    )
     done = reprokit("capture", "--no-minimize", "--json", *words)
     text = assert_candidate(done, "--no-minimize: no fresh process has run it")
     assert "erf" in text
     told = reprokit("pack", done.json["run_dir"])
-    assert "nothing proves one: --no-minimize: no fresh process has run it" in " ".join(told.out.split()), told.out
+    assert "nothing proves one: --no-minimize: no fresh process has run it" in " ".join(
+        told.out.split()
+    ), told.out
     assert "candidate" in told.out and "\nrepro " not in told.out
 
 
 @pytest.mark.slow
 def test_the_targets_own_files_stand_in_its_repro(write: Any, tmp_path: Path) -> None:
-    """A module beside the target is taken up into the program; one that is looked up when it runs is named as lacking."""
+    """A module beside the target is taken up into the program; one that is looked up when it runs
+    is named as lacking.
+    """
     write("helper.py", PICKY + "WIDTH = 8\n")
     asked = "\ndef f(x):\n    return x * len('expert_%d' % x.argmax().item())\n"
-    given = "{'model': f, 'calls': [((torch.randn(helper.WIDTH),), {})], 'compile': {'fullgraph': True}}"
-    joined = write("joined.py", f"import torch\nimport helper\n{asked}\ndef make():\n    return {given}\n")
+    given = (
+        "{'model': f, 'calls': [((torch.randn(helper.WIDTH),), {})], 'compile': {'fullgraph':"
+        " True}}"
+    )
+    joined = write(
+        "joined.py", f"import torch\nimport helper\n{asked}\ndef make():\n    return {given}\n"
+    )
     found = "helper = importlib.import_module('helper')"
     apart = write(
-        "apart.py", f"import importlib\nimport torch\n{asked}\ndef make():\n    {found}\n    return {given}\n"
+        "apart.py",
+        f"import importlib\nimport torch\n{asked}\ndef make():\n    {found}\n    return {given}\n",
     )
     done = capture(f"{joined}:make", "--budget", "10", "--output-dir", tmp_path / "a")
     assert done.json["repro"] and done.json["unproven"] is None, done.out
@@ -68,27 +94,47 @@ def test_the_targets_own_files_stand_in_its_repro(write: Any, tmp_path: Path) ->
     file = alone / "repro.py"
     file.write_bytes(Path(done.json["repro"]).read_bytes())
     ran = subprocess.run(
-        [sys.executable, file], cwd=alone, env=clean_environ(), capture_output=True, text=True, check=False
+        [sys.executable, file],
+        cwd=alone,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 1 and "item" in ran.stderr, ran.stderr
     done = capture(f"{apart}:make", "--budget", "10", "--output-dir", tmp_path / "b")
-    text = assert_candidate(done, "it is not self-contained: it imports helper, which is not in the pack")
+    text = assert_candidate(
+        done, "it is not self-contained: it imports helper, which is not in the pack"
+    )
     assert found in text
 
 
 @pytest.mark.slow
-def test_a_program_that_ran_alone_is_a_repro_though_nothing_smaller_was_found(write: Any, tmp_path: Path) -> None:
-    """No probe can be forked, because each interpreter has a thread here; the target's own source is run as it is."""
+def test_a_program_that_ran_alone_is_a_repro_though_nothing_smaller_was_found(
+    write: Any, tmp_path: Path
+) -> None:
+    """No probe can be forked, because each interpreter has a thread here; the target's own source
+    is run as it is.
+    """
     (tmp_path / "site").mkdir()
-    thread = "import threading, time\nthreading.Thread(target=time.sleep, args=(999,), daemon=True).start()\n"
+    thread = (
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(999,),"
+        " daemon=True).start()\n"
+    )
     (tmp_path / "site" / "sitecustomize.py").write_text(thread)
-    call = "{'model': lambda x: torch.erf(x), 'calls': [((torch.ones(3),), {})], 'compile': {'backend': picky}}"
+    call = (
+        "{'model': lambda x: torch.erf(x), 'calls': [((torch.ones(3),), {})], 'compile':"
+        " {'backend': picky}}"
+    )
     file = write("target.py", f"{PICKY}\ndef make():\n    return {call}\n")
     words = ("--budget", "5", "--output-dir", tmp_path / "out")
     done = capture(f"{file}:make", *words, PYTHONPATH=str(tmp_path / "site"))
     assert done.json["minimized"]["lines"] == 0 and done.json["repro"], done.out
     text, issue = Path(done.json["repro"]).read_text(), Path(done.json["issue"]).read_text()
-    said = "Repro (the target's own source, with the call that failed; the same failure in 1 of 1 fresh runs, eager passes):"
+    said = (
+        "Repro (the target's own source, with the call that failed; the same failure in 1 of 1"
+        " fresh runs, eager passes):"
+    )
     assert said in issue and text.strip() in issue and "def make():" in text
 
 
@@ -97,11 +143,26 @@ def test_a_hang_in_a_backend_that_no_graph_carries_is_no_repro(write: Any, tmp_p
     """The graph alone is compiled with another backend and passes, so it does not show the hang."""
     mark = f"unproven-hang-{tmp_path.name}"
     write("other.py", "SECONDS = 600\n")
-    write("backends.py", "import time\nimport other\ndef waits(gm, inputs):\n    time.sleep(other.SECONDS)\n    return gm.forward\n")  # fmt: skip
-    script = (
-        "import torch\nimport backends\ntorch.compile(lambda x: x.sin() + 1, backend=backends.waits)(torch.ones(3))\n"
+    write(
+        "backends.py",
+        "import time\nimport other\ndef waits(gm, inputs):\n    time.sleep(other.SECONDS)\n   "
+        " return gm.forward\n",
     )
-    words = ("--stall", "8", "--budget", "5", "--no-escalate", "--output-dir", tmp_path / "out", "--", sys.executable)
+    script = (
+        "import torch\nimport backends\ntorch.compile(lambda x: x.sin() + 1,"
+        " backend=backends.waits)(torch.ones(3))\n"
+    )
+    words = (
+        "--stall",
+        "8",
+        "--budget",
+        "5",
+        "--no-escalate",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        sys.executable,
+    )
     done = capture(*words, write("script.py", ONLY_ONCE + script), MARK=mark)
     assert done.kind == "hang", done.out
     text = assert_candidate(done, "run alone in a fresh process it passes")
@@ -130,11 +191,17 @@ torch.compile(lambda x: scale(x.sin()) + 1, backend=picky)(torch.randn(8))
 
 
 @pytest.mark.slow
-def test_a_graph_with_an_operator_that_nothing_defines_is_no_repro(write: Any, tmp_path: Path) -> None:
-    """The operator is the script's own, and the script is not run again: the graph alone cannot show the failure."""
+def test_a_graph_with_an_operator_that_nothing_defines_is_no_repro(
+    write: Any, tmp_path: Path
+) -> None:
+    """The operator is the script's own, and the script is not run again: the graph alone cannot
+    show the failure.
+    """
     file = write("script.py", ONLY_ONCE + CUSTOM)
     done = capture("--budget", "10", "--output-dir", tmp_path / "out", "--", sys.executable, file)
-    assert done.kind == "exception" and "scale is too hard" in done.json["signature"]["title"], done.out
+    assert done.kind == "exception" and "scale is too hard" in done.json["signature"]["title"], (
+        done.out
+    )
     assert_candidate(done, "run alone in a fresh process it")
 
 
@@ -148,11 +215,15 @@ torch.compile(lambda x: (x + 1).var(1))(x)
 
 @pytest.mark.slow
 def test_a_wrong_result_of_some_values_alone_is_no_repro(write: Any, tmp_path: Path) -> None:
-    """The variance of 1e30 everywhere is infinite in torch 2.13 (0 in eager); that of the inputs made anew is right."""
+    """The variance of 1e30 everywhere is infinite in torch 2.13 (0 in eager); that of the inputs
+    made anew is right.
+    """
     data = tmp_path / "data.txt"
     data.write_text("1e30")
     words = ("--budget", "20", "--output-dir", tmp_path / "out", "--compare", "--", sys.executable)
     done = capture(*words, write("script.py", VALUES.format(data=data)))
     assert done.kind == "wrong-result", done.out
-    text = assert_candidate(done, "the failure depends on the values of the inputs, which the program does not have")
+    text = assert_candidate(
+        done, "the failure depends on the values of the inputs, which the program does not have"
+    )
     assert "torch.randn(2, 128)" in text and "assert_close" in text, text

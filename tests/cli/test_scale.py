@@ -1,4 +1,6 @@
-"""``reprokit scale`` as a user calls it: what grows is named, what does not is healthy, and no size is lost silently."""
+"""``reprokit scale`` as a user calls it: what grows is named, what does not is healthy, and no size
+is lost silently.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,10 @@ from reprokit.host.pack import reader
 from ..conftest import ROOT, Done, clean_environ, reprokit
 from ..rejudge import assert_judged_alike
 
-# A backend with a known number of units of work, so that the law is known. A unit is large enough that the smallest
-# size of the exponential one stands out of the noise on a fast machine too: otherwise a power fits as well.
+# A backend with a known number of units of work, so that the law is known. A unit is large enough
+# that the smallest
+# size of the exponential one stands out of the noise on a fast machine too: otherwise a power fits
+# as well.
 TARGET = """
 import time, torch
 def make(n=1, units=1):
@@ -51,7 +55,7 @@ LINES = {
     ("--layers", "1,2,4"): "no target was given",
     ("--layers", "1,2,4", "--", "python", "x.py"): "a command has no size",
     ("target.py:line", "--set", "depth=1,2,4"): "takes no depth",
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -78,21 +82,44 @@ def shown(done: Done) -> str:
 
 
 @pytest.mark.slow
-def test_an_exponential_compile_is_named_and_a_deadline_is_told(target: Path, tmp_path: Path) -> None:
-    """Phase, law and frame; the size that met its deadline is left out of the fit and is where the stacks are from."""
+def test_an_exponential_compile_is_named_and_a_deadline_is_told(
+    target: Path, tmp_path: Path
+) -> None:
+    """Phase, law and frame; the size that met its deadline is left out of the fit and is where the
+    stacks are from.
+    """
     done = reprokit(
-        "scale", f"{target}:steep", "--set", "n=3,6,9,20", "--at", "20", "--timeout", "45", "--budget", "70", "--output-dir", tmp_path / "out", "--json",
+        "scale",
+        f"{target}:steep",
+        "--set",
+        "n=3,6,9,20",
+        "--at",
+        "20",
+        "--timeout",
+        "45",
+        "--budget",
+        "70",
+        "--output-dir",
+        tmp_path / "out",
+        "--json",
         env=clean_environ(REPROKIT_MINIMIZE="1"),
-    )  # fmt: skip
+    )
     found = done.json
     assert (done.status, done.kind) == (1, "superlinear-compile"), done.out + done.err
-    assert found["signature"]["title"].startswith("superlinear-compile: backend | exponential @ torch/_dynamo/")
+    assert found["signature"]["title"].startswith(
+        "superlinear-compile: backend | exponential @ torch/_dynamo/"
+    )
     growth = found["growth"]
     assert [row["verdict"] for row in growth["sizes"]] == ["ok"] * 3 + ["slow-compile"]
     assert growth["left_out"] == ["n=20 ended as slow-compile and is left out of the fit"]
-    assert growth["worst"]["phase"] == "backend" and found["verdict"]["cause"].startswith("exponential, x")
-    # no C++ was compiled: what Python did to take itself down, and the killed one to its end, is none of its time
-    assert all(row["phases"].get("cpp-build", 0.0) < 0.5 for row in growth["sizes"]), growth["sizes"]
+    assert growth["worst"]["phase"] == "backend" and found["verdict"]["cause"].startswith(
+        "exponential, x"
+    )
+    # no C++ was compiled: what Python did to take itself down, and the killed one to its end, is
+    # none of its time
+    assert all(row["phases"].get("cpp-build", 0.0) < 0.5 for row in growth["sizes"]), growth[
+        "sizes"
+    ]
     pack = reader.read_pack(Path(found["pack"]))
     assert pack.json("growth.json")["sizes"][0]["nodes"] == {"dynamo": 3}
     assert "reprokit scale --at 20 --set n=3,6,9,20" in pack.files["command.txt"].decode()
@@ -115,7 +142,9 @@ def test_an_exponential_compile_is_named_and_a_deadline_is_told(target: Path, tm
 @pytest.mark.slow
 def test_a_linear_compile_is_healthy(target: Path, tmp_path: Path) -> None:
     """Exit code 0, the law in the sentence; on the terminal a row for each size."""
-    done = reprokit("scale", f"{target}:line", "--set", "n=2,4,8,16", "--output-dir", tmp_path / "out")
+    done = reprokit(
+        "scale", f"{target}:line", "--set", "n=2,4,8,16", "--output-dir", tmp_path / "out"
+    )
     assert done.status == 0, done.out + done.err
     assert "n=4, " in done.err and "at 64" in done.out and "Compile time over 4 sizes" in done.out
     row = next(line for line in done.out.splitlines() if line.startswith("backend"))
@@ -126,24 +155,48 @@ def test_a_linear_compile_is_healthy(target: Path, tmp_path: Path) -> None:
 def test_too_few_sizes_that_run_give_no_law(target: Path, tmp_path: Path) -> None:
     """What failed is the verdict then, and it says how many sizes there were."""
     done = reprokit(
-        "scale", f"{target}:picky", "--set", "n=1,2,3", "--set", "layers=2", "--output-dir", tmp_path / "out", "--json"
+        "scale",
+        f"{target}:picky",
+        "--set",
+        "n=1,2,3",
+        "--set",
+        "layers=2",
+        "--output-dir",
+        tmp_path / "out",
+        "--json",
     )
     assert (done.status, done.kind) == (1, "oom"), done.out + done.err
     assert done.json["growth"]["says"] == "2 of 3 sizes ran through, and a law needs 3"
-    assert {"what": "size", "why": "n=3 ended as oom and is left out of the fit"} in done.json["missing"]
+    assert {"what": "size", "why": "n=3 ended as oom and is left out of the fit"} in done.json[
+        "missing"
+    ]
 
 
 @pytest.mark.slow
 def test_the_chain_of_the_samples_is_exponential(tmp_path: Path) -> None:
     """Each value used twice: Inductor on torch 2.13 writes the whole chain out for each of them."""
     sample = ROOT / "samples" / "superlinear_compile.py"
-    done = reprokit("scale", f"{sample}:make", "--set", "n=4,7,10", "--at", "11", "--output-dir", tmp_path, "--json")
+    done = reprokit(
+        "scale",
+        f"{sample}:make",
+        "--set",
+        "n=4,7,10",
+        "--at",
+        "11",
+        "--output-dir",
+        tmp_path,
+        "--json",
+    )
     assert (done.status, done.kind) == (1, "superlinear-compile"), done.out + done.err
     # which function of the recursion a few samples meet most is chance
     title = done.json["signature"]["title"]
-    assert title.startswith("superlinear-compile: codegen | exponential @ torch/_inductor/codegen/"), title
+    assert title.startswith(
+        "superlinear-compile: codegen | exponential @ torch/_inductor/codegen/"
+    ), title
     assert (
-        subprocess.run(["tar", "tzf", done.json["pack"]], capture_output=True, check=True).stdout.count(b"growth.json")
+        subprocess.run(
+            ["tar", "tzf", done.json["pack"]], capture_output=True, check=True
+        ).stdout.count(b"growth.json")
         == 1
     )
     assert_judged_alike(done)

@@ -18,7 +18,9 @@ SAMPLES = ROOT / "samples"
 
 
 def capture(*words: str | Path, **more: str) -> Done:
-    return reprokit("capture", "--json", *words, env=clean_environ(**{"REPROKIT_COMPARE": "1", **more}))
+    return reprokit(
+        "capture", "--json", *words, env=clean_environ(**{"REPROKIT_COMPARE": "1", **more})
+    )
 
 
 @pytest.fixture(scope="module")
@@ -26,23 +28,35 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Done:
     """One capture of a wrong result, with all that follows it, for all workers."""
     words = (SAMPLES / "wrong_result.py:make", "--budget", "100", "--output-dir")
     environ = {"REPROKIT_MINIMIZE": "1", "REPROKIT_ABLATE": "1"}
-    return shared(tmp_path_factory, "wrong", lambda place: capture(*words, place / "out", **environ))
+    return shared(
+        tmp_path_factory, "wrong", lambda place: capture(*words, place / "out", **environ)
+    )
 
 
 @pytest.mark.slow
 def test_a_wrong_result_says_which_side_is_wrong_where_and_by_how_much(wrong: Done) -> None:
     """float64 is the judge; the part of the compiler and the pass are in the name."""
     assert (wrong.status, wrong.kind) == (1, "wrong-result")
-    assert wrong.json["signature"]["title"] == "wrong-result: inductor | numbers @ reinplace_inplaceable_ops"
+    assert (
+        wrong.json["signature"]["title"]
+        == "wrong-result: inductor | numbers @ reinplace_inplaceable_ops"
+    )
     first = wrong.json["comparison"]["differences"][0]
     assert first["side"] == "compiled" and first["what"] == "values" and first["name"] == "output"
     assert (
-        0 < first["count"] < first["total"] == 24 and first["max_abs"] > 1 and 0 < first["mean_abs"] < first["max_abs"]
+        0 < first["count"] < first["total"] == 24
+        and first["max_abs"] > 1
+        and 0 < first["mean_abs"] < first["max_abs"]
     )
     assert {d["name"] for d in wrong.json["comparison"]["differences"]} == {"output", "argument[0]"}
     assert wrong.json["verdict"]["work"] == {"op": "reinplace_inplaceable_ops"}
-    line = (SAMPLES / "wrong_result.py").read_text().splitlines().index("    x[1:] = x[:-1].clone()") + 1
-    departs = f"the first graph that departs from eager by itself is 0/0 (3 operators), and the first operator in it is `setitem` at wrong_result.py:{line} in shift"
+    line = (SAMPLES / "wrong_result.py").read_text().splitlines().index(
+        "    x[1:] = x[:-1].clone()"
+    ) + 1
+    departs = (
+        "the first graph that departs from eager by itself is 0/0 (3 operators), and the first"
+        f" operator in it is `setitem` at wrong_result.py:{line} in shift"
+    )
     assert departs in (wrong.run_dir / "verdict.json").read_text()
 
 
@@ -51,7 +65,10 @@ def test_the_ladder_of_a_wrong_result_is_in_the_issue(wrong: Done) -> None:
     """As a sentence with its evidence, and the maintainers' label."""
     assert wrong.json["ablation"]["label"] == "module: inductor"
     issue = Path(wrong.json["issue"]).read_text()
-    assert 'fails with backend="inductor" and passes with no torch.compile' in issue and "`module: inductor`" in issue
+    assert (
+        'fails with backend="inductor" and passes with no torch.compile' in issue
+        and "`module: inductor`" in issue
+    )
     assert '| backend="aot_eager" | passes |' in issue
 
 
@@ -59,7 +76,9 @@ def test_the_ladder_of_a_wrong_result_is_in_the_issue(wrong: Done) -> None:
 def test_the_repro_of_a_wrong_result_fails_by_itself(wrong: Done) -> None:
     """A few lines that need only torch: both runs, and an assertion that says what differs."""
     found = wrong.json["minimized"]
-    assert found["proof"]["answer"] == "same" and found["proof"]["hits"] == found["proof"]["runs"] == 1, found
+    assert (
+        found["proof"]["answer"] == "same" and found["proof"]["hits"] == found["proof"]["runs"] == 1
+    ), found
     assert found["proof"]["eager"] == "passes" and found["lines"] <= 14
     repro = Path(wrong.json["repro"])
     assert ".clone()" in repro.read_text() and "assert_close" in repro.read_text()
@@ -84,8 +103,13 @@ def test_a_comparison_and_where_it_begins_are_read_back(wrong: Done) -> None:
 @pytest.mark.slow
 def test_what_was_not_compared_is_said(write: Any, tmp_path: Path) -> None:
     """Calls beyond those that are kept: a partial comparison does not look complete."""
-    text = "import torch\ndef make():\n    return {'model': torch.sin, 'calls': [((torch.ones(3),), {})] * 203}\n"
-    done = capture(f"{write('many.py', text)}:make", "--backend", "eager", "--output-dir", tmp_path / "out")
+    text = (
+        "import torch\ndef make():\n    return {'model': torch.sin, 'calls': [((torch.ones(3),),"
+        " {})] * 203}\n"
+    )
+    done = capture(
+        f"{write('many.py', text)}:make", "--backend", "eager", "--output-dir", tmp_path / "out"
+    )
     assert (done.status, done.kind) == (0, "ok"), done.out + done.err
     assert done.json["comparison"]["skipped_calls"] == 3
     assert "3 calls were not compared" in (done.run_dir / "verdict.json").read_text()
@@ -96,18 +120,29 @@ def test_what_was_not_compared_is_said(write: Any, tmp_path: Path) -> None:
 
 
 FAIR = {
-    "random": ("inductor", "return torch.nn.functional.dropout(x, 0.5, training=True)", "eager's within tolerance"),
-    "eager is wrong": (  # it overflows in half precision, in which compiled code keeps nothing between
-        "inductor", "h = x.half() * 300; return h * h / h", "which is the side that departs: output: inf at [",
-    ),
-    "uninitialised": (  # it is filled with what gives it away; a program that changes by itself is told likewise
-        "aot_eager", "return torch.empty(64) + x[0]", "Eager itself gives another output each time",
-    ),
-    "odd": (  # changes its argument and a global, works once, gives more than tensors
-        "aot_eager", "x.add_(1); SEEN.append(ONCE.pop()); return x * len(SEEN), x.shape[0], 'two', None, object",
+    "random": (
+        "inductor",
+        "return torch.nn.functional.dropout(x, 0.5, training=True)",
         "eager's within tolerance",
     ),
-}  # fmt: skip
+    # it overflows in half precision, in which compiled code keeps nothing between
+    "eager is wrong": (
+        "inductor",
+        "h = x.half() * 300; return h * h / h",
+        "which is the side that departs: output: inf at [",
+    ),
+    # it is filled with what gives it away; a program that changes by itself is told likewise
+    "uninitialised": (
+        "aot_eager",
+        "return torch.empty(64) + x[0]",
+        "Eager itself gives another output each time",
+    ),
+    "odd": (  # changes its argument and a global, works once, gives more than tensors
+        "aot_eager",
+        "x.add_(1); SEEN.append(ONCE.pop()); return x * len(SEEN), x.shape[0], 'two', None, object",
+        "eager's within tolerance",
+    ),
+}
 FAIR_TEXT = """
 import torch
 
@@ -123,8 +158,12 @@ def make():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAIR)
-def test_a_program_that_only_looks_wrong_gets_a_clear_statement(name: str, write: Any, tmp_path: Path) -> None:
-    """Random, uninitialised, mutating, without tensors, wrong in eager: no verdict against the compiler."""
+def test_a_program_that_only_looks_wrong_gets_a_clear_statement(
+    name: str, write: Any, tmp_path: Path
+) -> None:
+    """Random, uninitialised, mutating, without tensors, wrong in eager: no verdict against the
+    compiler.
+    """
     backend, body, says = FAIR[name]
     file = write("target.py", FAIR_TEXT.format(body=body))
     done = capture(f"{file}:make", "--backend", backend, "--output-dir", tmp_path / "out")
@@ -178,8 +217,12 @@ def make():
 
 @pytest.mark.slow
 def test_an_integer_of_a_cache_is_the_guard_that_fails(tmp_path: Path) -> None:
-    """The function, the guard, the value that changes, the user's line; with the index in a tensor all is well."""
-    done = capture(SAMPLES / "kv_cache.py:make", "--output-dir", tmp_path / "broken", REPROKIT_COMPARE="0")
+    """The function, the guard, the value that changes, the user's line; with the index in a tensor
+    all is well.
+    """
+    done = capture(
+        SAMPLES / "kv_cache.py:make", "--output-dir", tmp_path / "broken", REPROKIT_COMPARE="0"
+    )
     assert (done.status, done.kind) == (1, "recompile-limit"), done.out
     assert done.json["signature"]["title"] == "recompile-limit: guards | <input>._current_idx == #"
     assert "what changes is self._current_idx == " in done.json["verdict"]["reason"]
@@ -206,26 +249,45 @@ class Net(torch.nn.Module):
 @pytest.mark.slow
 def test_recompiles_are_reduced_to_the_attribute_that_changes(write: Any, tmp_path: Path) -> None:
     """What is left recompiles for the same reason, and fails by itself."""
-    made = '{"model": Net(), "calls": [((torch.ones(3),), {})] * 7, "compile": {"backend": "eager"}}'
-    file = write("steps.py", f"{COUNTING}\ntorch._dynamo.config.recompile_limit = 64\ndef make(): return {made}\n")
+    made = (
+        '{"model": Net(), "calls": [((torch.ones(3),), {})] * 7, "compile": {"backend": "eager"}}'
+    )
+    file = write(
+        "steps.py",
+        f"{COUNTING}\ntorch._dynamo.config.recompile_limit = 64\ndef make(): return {made}\n",
+    )
     words = ("--budget", "100", "--output-dir", tmp_path / "out")
     done = capture(f"{file}:make", *words, REPROKIT_COMPARE="0", REPROKIT_MINIMIZE="1")
     assert done.kind == "recompile-storm"
     found = done.json["minimized"]
-    assert found["proof"]["answer"] == "same" and found["proof"]["hits"] == found["proof"]["runs"], found
+    assert (
+        found["proof"]["answer"] == "same" and found["proof"]["hits"] == found["proof"]["runs"]
+    ), found
     text = Path(done.json["repro"]).read_text()
     assert "steps" in text and "'compiled again and again'" in text and found["lines"] <= 18, text
 
 
 @pytest.mark.slow
-def test_a_recompile_limit_that_a_repro_makes_an_error_is_the_same_failure(write: Any, tmp_path: Path) -> None:
+def test_a_recompile_limit_that_a_repro_makes_an_error_is_the_same_failure(
+    write: Any, tmp_path: Path
+) -> None:
     """torch's own error, which ends the program, has the name of the limit that was only passed."""
-    text = f"{COUNTING}\nnet = torch.compile(Net(), backend='eager')\nfor _ in range(3):\n    net(torch.ones(3))\n"
-    text = text.replace("import torch\n", "import torch\ntorch._dynamo.config.recompile_limit = 2\n", 1)
+    text = (
+        f"{COUNTING}\nnet = torch.compile(Net(), backend='eager')\nfor _ in range(3):\n   "
+        " net(torch.ones(3))\n"
+    )
+    text = text.replace(
+        "import torch\n", "import torch\ntorch._dynamo.config.recompile_limit = 2\n", 1
+    )
     loud = assertions.fail_loudly(text, "recompile-limit")
     seen = [
         capture(
-            "--output-dir", tmp_path / name, "--", sys.executable, write(f"{name}.py", source), REPROKIT_COMPARE="0"
+            "--output-dir",
+            tmp_path / name,
+            "--",
+            sys.executable,
+            write(f"{name}.py", source),
+            REPROKIT_COMPARE="0",
         )
         for name, source in (("still", text), ("loud", loud))
     ]
@@ -235,24 +297,47 @@ def test_a_recompile_limit_that_a_repro_makes_an_error_is_the_same_failure(write
 
 @pytest.mark.slow
 def test_graph_breaks_fail_when_they_are_not_wanted(write: Any, tmp_path: Path) -> None:
-    """With fullgraph, beyond a budget, and when nothing was compiled at all; else they are only told."""
-    broken = "import torch\ndef f(x):\n    y = x.sin()\n    torch._dynamo.graph_break()\n    return y.cos()\ndef make():\n    return f, (torch.ones(3),)\n"
+    """With fullgraph, beyond a budget, and when nothing was compiled at all; else they are only
+    told.
+    """
+    broken = (
+        "import torch\ndef f(x):\n    y = x.sin()\n    torch._dynamo.graph_break()\n    return"
+        " y.cos()\ndef make():\n    return f, (torch.ones(3),)\n"
+    )
     file = write("breaks.py", broken)
     words = (f"{file}:make", "--backend", "eager")
     allowed = capture(*words, "--output-dir", tmp_path / "a", REPROKIT_COMPARE="0")
-    assert allowed.kind == "ok" and "graph break at" in (allowed.run_dir / "verdict.json").read_text()
-    counted = capture(*words, "--graph-breaks", "0", "--output-dir", tmp_path / "b", REPROKIT_COMPARE="0")
+    assert (
+        allowed.kind == "ok" and "graph break at" in (allowed.run_dir / "verdict.json").read_text()
+    )
+    counted = capture(
+        *words, "--graph-breaks", "0", "--output-dir", tmp_path / "b", REPROKIT_COMPARE="0"
+    )
     whole = capture(*words, "--fullgraph", "--output-dir", tmp_path / "c", REPROKIT_COMPARE="0")
-    assert (counted.status, counted.kind, whole.status, whole.kind) == (1, "graph-break", 1, "graph-break")
+    assert (counted.status, counted.kind, whole.status, whole.kind) == (
+        1,
+        "graph-break",
+        1,
+        "graph-break",
+    )
     assert counted.json["signature"] == whole.json["signature"]
     assert "breaks.py:4" in counted.json["verdict"]["reason"]
-    given_up = capture(SAMPLES / "graph_break.py:make", "--output-dir", tmp_path / "d", REPROKIT_COMPARE="0")
-    assert given_up.kind == "graph-break" and "nothing was compiled" in given_up.json["verdict"]["reason"].lower()
-    assert "graph_break.py:" in given_up.json["verdict"]["reason"] and "item()" in given_up.json["signature"]["title"]
+    given_up = capture(
+        SAMPLES / "graph_break.py:make", "--output-dir", tmp_path / "d", REPROKIT_COMPARE="0"
+    )
+    assert (
+        given_up.kind == "graph-break"
+        and "nothing was compiled" in given_up.json["verdict"]["reason"].lower()
+    )
+    assert (
+        "graph_break.py:" in given_up.json["verdict"]["reason"]
+        and "item()" in given_up.json["signature"]["title"]
+    )
     assert_judged_alike(given_up)
     # with a whole graph it is another failure, so its repro looks at what Dynamo counted
     text = (
-        'import torch\ndef f(x):\n    return x if x.item() else -x\ntorch.compile(f, backend="eager")(torch.ones(1))\n'
+        "import torch\ndef f(x):\n    return x if x.item() else -x\ntorch.compile(f,"
+        ' backend="eager")(torch.ones(1))\n'
     )
     told = reprokit(
         "capture",
@@ -263,7 +348,10 @@ def test_graph_breaks_fail_when_they_are_not_wanted(write: Any, tmp_path: Path) 
         sys.executable,
         write("told.py", assertions.assert_unbroken(text)),
     )
-    assert (told.kind, told.json["signature"]) == ("graph-break", given_up.json["signature"]), told.out
+    assert (told.kind, told.json["signature"]) == (
+        "graph-break",
+        given_up.json["signature"],
+    ), told.out
 
 
 @pytest.mark.slow
@@ -271,7 +359,9 @@ def test_a_command_is_compared_when_it_is_asked_to_be(write: Any, tmp_path: Path
     """Its own process has the results, not the launcher that imports torch too."""
     child = SAMPLES / "wrong_result.py"
     launcher = write(
-        "launch.py", f"import subprocess, sys, torch\nsubprocess.run([sys.executable, {str(child)!r}], check=True)\n"
+        "launch.py",
+        f"import subprocess, sys, torch\nsubprocess.run([sys.executable, {str(child)!r}],"
+        " check=True)\n",
     )
     done = capture("--compare", "--output-dir", tmp_path / "out", "--", sys.executable, launcher)
     assert (done.status, done.kind) == (1, "wrong-result"), done.out

@@ -84,8 +84,14 @@ def make():
     tensors = torch.randn(1, 16), torch.zeros(8, 16), torch.zeros(1, dtype=torch.long)
     return {"model": f, "calls": [(tensors, {})], "compile": {"mode": "reduce-overhead"}}
 """
-THOR = {"name": "NVIDIA Thor", "major": 10, "minor": 1, "multi_processor_count": 20, "total_memory": 1 << 37,
-        "L2_cache_size": 1 << 25}  # fmt: skip
+THOR = {
+    "name": "NVIDIA Thor",
+    "major": 10,
+    "minor": 1,
+    "multi_processor_count": 20,
+    "total_memory": 1 << 37,
+    "L2_cache_size": 1 << 25,
+}
 
 
 def capture(*words: str | Path, **environ: str) -> Done:
@@ -101,9 +107,18 @@ def test_a_model_is_compiled_for_a_gpu_that_is_not_there(write: Any, tmp_path: P
     told = first.json["verdict"]["simulated"]
     assert told[0].startswith("NVIDIA L40S, compute capability 8.9") and len(told) > 4
     compiled = json.loads((first.run_dir / "kernels.json").read_text())
-    assert len(compiled) >= 4 and {row["answer"] for row in compiled} <= {"compiled", "known"}, compiled
-    says = f"{len(compiled)} of {len(compiled)} Triton kernels were compiled, each alone; nothing was executed"
-    assert says in first.json["verdict"]["reason"] and first.json["issue"] is first.json["repro"] is None
+    assert len(compiled) >= 4 and {row["answer"] for row in compiled} <= {
+        "compiled",
+        "known",
+    }, compiled
+    says = (
+        f"{len(compiled)} of {len(compiled)} Triton kernels were compiled, each alone; nothing was"
+        " executed"
+    )
+    assert (
+        says in first.json["verdict"]["reason"]
+        and first.json["issue"] is first.json["repro"] is None
+    )
     programs = sorted((first.run_dir / "kernels").glob("*.py"))
     assert len(programs) == len(compiled) and all("torch" not in p.read_text() for p in programs)
     code = "".join(p.read_text() for p in (first.run_dir / "graphs").glob("*/compiled.py"))
@@ -112,19 +127,47 @@ def test_a_model_is_compiled_for_a_gpu_that_is_not_there(write: Any, tmp_path: P
 
 @pytest.mark.slow
 def test_modes_that_would_time_or_record_something_do_not(tmp_path: Path) -> None:
-    """Nothing can be timed and nothing recorded, and the code is generated all the same, from Triton's templates."""
-    words = ("--model", "llama-tiny", "--layers", "1", "--gpu", "h100", "--kernels", "none", "--dtype", "float16")
+    """Nothing can be timed and nothing recorded, and the code is generated all the same, from
+    Triton's templates.
+    """
+    words = (
+        "--model",
+        "llama-tiny",
+        "--layers",
+        "1",
+        "--gpu",
+        "h100",
+        "--kernels",
+        "none",
+        "--dtype",
+        "float16",
+    )
     done = capture(*words, "--mode", "max-autotune", "--output-dir", tmp_path / "out")
     assert (done.status, done.kind) == (0, "ok"), done.out + done.err
-    assert not (done.run_dir / "kernels.json").exists() and list((done.run_dir / "kernels").glob("triton_tem_*.py"))
+    assert not (done.run_dir / "kernels.json").exists() and list(
+        (done.run_dir / "kernels").glob("triton_tem_*.py")
+    )
 
 
 @pytest.mark.slow
 def test_a_failure_on_a_simulated_gpu_is_made_small_on_it(write: Any, tmp_path: Path) -> None:
     """The probes and the proof simulate the GPU too."""
     target = f"{write('refusing.py', REFUSING)}:make"
-    done = capture(target, "--gpu", "a100", "--budget", "75", "--output-dir", tmp_path / "out", REPROKIT_MINIMIZE="1")
-    assert (done.status, done.kind, done.json["verdict"]["phase"]) == (1, "exception", "lowering"), done.out + done.err
+    done = capture(
+        target,
+        "--gpu",
+        "a100",
+        "--budget",
+        "75",
+        "--output-dir",
+        tmp_path / "out",
+        REPROKIT_MINIMIZE="1",
+    )
+    assert (done.status, done.kind, done.json["verdict"]["phase"]) == (
+        1,
+        "exception",
+        "lowering",
+    ), done.out + done.err
     found = done.json["minimized"]
     assert found["proof"]["hits"] == 1 and found["lines"] <= 16, found
     issue = Path(done.json["issue"]).read_text()
@@ -132,35 +175,68 @@ def test_a_failure_on_a_simulated_gpu_is_made_small_on_it(write: Any, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_kernel_that_ptxas_refuses_is_made_small_without_torch(write: Any, tmp_path: Path) -> None:
+def test_a_kernel_that_ptxas_refuses_is_made_small_without_torch(
+    write: Any, tmp_path: Path
+) -> None:
     """The story of the seeds: an architecture that the ptxas at hand does not know."""
     gpu = write("thor.json", json.dumps(THOR))
     target = f"{write('add.py', ADD)}:make"
-    done = capture(target, "--gpu", gpu, "--budget", "60", "--output-dir", tmp_path / "out", REPROKIT_MINIMIZE="1")
-    assert (done.status, done.kind, done.json["verdict"]["phase"]) == (1, "exception", "ptxas"), done.out + done.err
+    done = capture(
+        target,
+        "--gpu",
+        gpu,
+        "--budget",
+        "60",
+        "--output-dir",
+        tmp_path / "out",
+        REPROKIT_MINIMIZE="1",
+    )
+    assert (done.status, done.kind, done.json["verdict"]["phase"]) == (1, "exception", "ptxas"), (
+        done.out + done.err
+    )
     assert "Value 'sm_101a' is not defined" in done.json["signature"]["title"]
     found, text = done.json["minimized"], Path(done.json["repro"]).read_text()
     assert found["proof"]["hits"] == 1 and found["lines"] <= 12 and "torch" not in text, text
     assert_judged_alike(done)
     smaller = reprokit("minimize", done.run_dir, "--budget", "5", "--json")
-    assert (smaller.status, smaller.json["signature"]) == (0, done.json["signature"]), smaller.out + smaller.err
+    assert (smaller.status, smaller.json["signature"]) == (0, done.json["signature"]), (
+        smaller.out + smaller.err
+    )
     issue = Path(done.json["issue"]).read_text()
     assert issue.startswith("### Describe the bug") and "### Environment details" in issue
-    assert "triton-lang/triton/issues/new" in (Path(done.json["issue"]).parent / "issue" / "url.txt").read_text()
+    assert (
+        "triton-lang/triton/issues/new"
+        in (Path(done.json["issue"]).parent / "issue" / "url.txt").read_text()
+    )
     names = reader.read_pack(Path(done.json["pack"])).files
-    assert {"gpu.json", "kernels.json"} <= set(names) and json.loads(names["gpu.json"])["minor"] == 1
+    assert {"gpu.json", "kernels.json"} <= set(names) and json.loads(names["gpu.json"])[
+        "minor"
+    ] == 1
     refused = reprokit("workarounds", done.json["pack"], "--yes")
     assert refused.status == 2 and "reprokit kernel tries its repro.py" in refused.err
     again = reprokit(
-        "minimize", done.json["pack"], "--yes", "--budget", "45", "--json", "--output-dir", tmp_path / "again"
+        "minimize",
+        done.json["pack"],
+        "--yes",
+        "--budget",
+        "45",
+        "--json",
+        "--output-dir",
+        tmp_path / "again",
     )
-    assert again.status == 0 and "GPUTarget" in Path(again.json["repro"]).read_text(), again.out + again.err
-    assert any(re.fullmatch(r"logs/triton.*\.mlir", n) for n in names) and any(n.startswith("kernels/") for n in names)
+    assert again.status == 0 and "GPUTarget" in Path(again.json["repro"]).read_text(), (
+        again.out + again.err
+    )
+    assert any(re.fullmatch(r"logs/triton.*\.mlir", n) for n in names) and any(
+        n.startswith("kernels/") for n in names
+    )
 
 
 @pytest.mark.slow
 def test_why_no_cuda_graph_is_made(write: Any, tmp_path: Path) -> None:
-    """A cache that the graph changes; so says torch's own error, which a repro asks for; a static address is fine."""
+    """A cache that the graph changes; so says torch's own error, which a repro asks for; a static
+    address is fine.
+    """
     target = f"{write('cache.py', CACHE)}:make"
     words = ("--gpu", "h100", "--kernels", "none")
     done = capture(target, "--mode", "reduce-overhead", *words, "--output-dir", tmp_path / "a")
@@ -169,9 +245,19 @@ def test_why_no_cuda_graph_is_made(write: Any, tmp_path: Path) -> None:
     assert "cache.py:5 in f" in done.json["verdict"]["reason"]
     loud = assertions.fail_loudly(LOUD, "cudagraph-skip")
     told = capture(f"{write('loud.py', loud + MAKE)}:make", *words, "--output-dir", tmp_path / "b")
-    assert (told.kind, told.json["signature"]) == ("cudagraph-skip", done.json["signature"]), told.out
+    assert (told.kind, told.json["signature"]) == (
+        "cudagraph-skip",
+        done.json["signature"],
+    ), told.out
     static = capture(
-        target, "--mode", "reduce-overhead", "--set", "is_static=true", *words, "--output-dir", tmp_path / "c"
+        target,
+        "--mode",
+        "reduce-overhead",
+        "--set",
+        "is_static=true",
+        *words,
+        "--output-dir",
+        tmp_path / "c",
     )
     assert static.kind == "ok", static.out
 
@@ -185,8 +271,14 @@ def test_a_gpu_that_cannot_be_simulated_is_refused(write: Any, tmp_path: Path) -
         (("--model", "llama-tiny", "--gpu", tmp_path / "none.json"), "No such file"),
         (("--model", "llama-tiny", "--gpu", bad), "is not JSON"),
         (("--model", "llama-tiny", "--gpu", empty), "has no name"),
-        (("--model", "llama-tiny", "--gpu", "h100", "--weights", "real"), "cannot be used with --gpu"),
-        (("--model", "llama-tiny", "--gpu", "h100", "--device", "cpu"), "cannot be used with --gpu"),
+        (
+            ("--model", "llama-tiny", "--gpu", "h100", "--weights", "real"),
+            "cannot be used with --gpu",
+        ),
+        (
+            ("--model", "llama-tiny", "--gpu", "h100", "--device", "cpu"),
+            "cannot be used with --gpu",
+        ),
         (("--gpu", "h100", "--", "python", "x.py"), "--gpu shapes a model"),
     ):
         done = reprokit("capture", *words)
@@ -201,11 +293,17 @@ def test_what_simulation_needs_is_named_where_it_is_missing(write: Any, tmp_path
     folder.mkdir()
     (folder / "triton.py").write_text("raise ImportError('not installed')\n")
     words = ("capture", "--model", "llama-tiny", "--gpu", "h100")
-    done = reprokit(*words, "--output-dir", tmp_path / "a", env=clean_environ(PYTHONPATH=str(folder)))
-    assert done.status == 2 and "--gpu needs triton in the target's interpreter" in done.err, done.err
+    done = reprokit(
+        *words, "--output-dir", tmp_path / "a", env=clean_environ(PYTHONPATH=str(folder))
+    )
+    assert done.status == 2 and "--gpu needs triton in the target's interpreter" in done.err, (
+        done.err
+    )
     elsewhere = clean_environ(XDG_CACHE_HOME=str(tmp_path / "cache"), CXX="no-such-compiler")
     done = reprokit(*words, "--output-dir", tmp_path / "b", env=elsewhere)
-    assert done.status == 2 and "no-such-compiler" in done.err and "install a C++ compiler" in done.err, done.err
+    assert (
+        done.status == 2 and "no-such-compiler" in done.err and "install a C++ compiler" in done.err
+    ), done.err
 
 
 STREAM = """
@@ -235,27 +333,50 @@ def calls():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "symbol"), [("builds", "torch._C._cuda_getCurrentStream"), ("calls", "torch.cuda.Stream")]
+    ("name", "symbol"),
+    [("builds", "torch._C._cuda_getCurrentStream"), ("calls", "torch.cuda.Stream")],
 )
-def test_a_call_that_would_reach_a_driver_is_our_gap(name: str, symbol: str, write: Any, tmp_path: Path) -> None:
-    """One line names it, reprokit is responsible, nothing is minimized, and there is nothing to file."""
+def test_a_call_that_would_reach_a_driver_is_our_gap(
+    name: str, symbol: str, write: Any, tmp_path: Path
+) -> None:
+    """One line names it, reprokit is responsible, nothing is minimized, and there is nothing to
+    file.
+    """
     target = f"{write('stream.py', STREAM)}:{name}"
     done = capture(target, "--gpu", "h100", "--kernels", "none", "--output-dir", tmp_path / "out")
     verdict = done.json["verdict"]
-    assert (done.status, done.kind, verdict["cause"]) == (3, "unknown", "simulation-gap"), done.out + done.err
+    assert (done.status, done.kind, verdict["cause"]) == (3, "unknown", "simulation-gap"), (
+        done.out + done.err
+    )
     assert (verdict["responsible"], verdict["responsible_place"]) == ("reprokit", symbol), verdict
-    assert verdict["reason"] == f"A gap in reprokit's simulation of a GPU: {symbol} is not simulated."
+    assert (
+        verdict["reason"] == f"A gap in reprokit's simulation of a GPU: {symbol} is not simulated."
+    )
     assert done.json["issue"] is done.json["minimized"] is done.json["ablation"] is None
     told = reprokit("issue", done.json["pack"])
-    assert told.status == 1 and told.out.strip().endswith(f"reprokit itself is responsible at {symbol}"), told.out
-    assert "reprokit itself is responsible" in reader.read_pack(Path(done.json["pack"])).files["README.md"].decode()
+    assert told.status == 1 and told.out.strip().endswith(
+        f"reprokit itself is responsible at {symbol}"
+    ), told.out
+    assert (
+        "reprokit itself is responsible"
+        in reader.read_pack(Path(done.json["pack"])).files["README.md"].decode()
+    )
 
 
 @pytest.mark.slow
 def test_a_gap_that_the_program_goes_on_from_is_none(write: Any, tmp_path: Path) -> None:
     """A caught exception is no failure."""
     target = f"{write('stream.py', STREAM)}:swallows"
-    words = ("--gpu", "h100", "--kernels", "none", "--backend", "eager", "--output-dir", tmp_path / "out")
+    words = (
+        "--gpu",
+        "h100",
+        "--kernels",
+        "none",
+        "--backend",
+        "eager",
+        "--output-dir",
+        tmp_path / "out",
+    )
     done = capture(target, *words)
     assert (done.status, done.kind) == (0, "ok"), done.out + done.err
 
@@ -274,11 +395,15 @@ def calls():
 
 @pytest.mark.slow
 def test_what_needs_a_device_is_one_line(write: Any, tmp_path: Path) -> None:
-    """A model that reads device memory while it is built, and an operator of an extension that only a device can run."""
+    """A model that reads device memory while it is built, and an operator of an extension that only
+    a device can run.
+    """
     file = write("needs.py", NO_VALUES)
     for name, says in (
         ("reads", "on a simulated GPU tensors hold no values"),
         ("calls", "mine.op.default has no fake implementation"),
     ):
-        done = reprokit("capture", f"{file}:{name}", "--gpu", "h100", "--output-dir", tmp_path / name)
+        done = reprokit(
+            "capture", f"{file}:{name}", "--gpu", "h100", "--output-dir", tmp_path / name
+        )
         assert done.status == 2 and says in done.err.strip().splitlines()[-1], done.err

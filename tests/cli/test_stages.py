@@ -1,4 +1,6 @@
-"""A signal at any stage of a capture: what was asked for is given up, the pack is left, the exit status is 130."""
+"""A signal at any stage of a capture: what was asked for is given up, the pack is left, the exit
+status is 130.
+"""
 
 from __future__ import annotations
 
@@ -48,22 +50,30 @@ STAGES: dict[str, tuple[str, str, dict[str, str]]] = {
     "environment": ("collecting the environment", "raises", {}),
     "packing": ("packing", "raises", {}),
 }
-"""Each stage: the line that begins it, how the backend of the program fails, and what is asked for."""
+"""Each stage: the line that begins it, how the backend of the program fails, and what is asked
+for.
+"""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def interrupted_at(
     stage: str, number: signal.Signals, delay_s: float, write: Any, place: Path
 ) -> tuple[int, str, dict[str, str]]:
-    """Capture until a stage begins, and send the signal; gives the status, all that was said, and the environment."""
+    """Capture until a stage begins, and send the signal; gives the status, all that was said, and
+    the environment.
+    """
     line, body, asked = STAGES[stage]
     env = clean_environ(FAULT_MARK=uuid.uuid4().hex, **asked)
     program = write("program.py", RAISES.format(body=BODIES[body]))
     words = ("--backend", "broken", "--stall", "5", "--budget", "60", "--output-dir", str(place))
     process = subprocess.Popen(
         reprokit_command("capture", *words, "--model", f"{program}:make"),
-        env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=hear_signals,
-    )  # fmt: skip
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hear_signals,
+    )
     guard = threading.Timer(240, process.kill)
     guard.start()
     said: list[str] = []
@@ -84,8 +94,12 @@ def interrupted_at(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("stage", "number"), [(s, SIGNALS[n % 3]) for n, s in enumerate(STAGES)])
-def test_an_interrupt_at_any_stage(stage: str, number: signal.Signals, write: Any, tmp_path: Path) -> None:
-    """Each stage with one of the signals, which are handled alike: 130, one pack that can be read, nothing that runs on."""
+def test_an_interrupt_at_any_stage(
+    stage: str, number: signal.Signals, write: Any, tmp_path: Path
+) -> None:
+    """Each stage with one of the signals, which are handled alike: 130, one pack that can be read,
+    nothing that runs on.
+    """
     status, said, env = interrupted_at(stage, number, 0.0, write, tmp_path / "out")
     assert status == 130, said
     (pack,) = (tmp_path / "out").glob("*.tar.gz")

@@ -1,4 +1,6 @@
-"""A stall: outside the compiler it is reported and the program goes on, inside it ends the run, and it is never missed."""
+"""A stall: outside the compiler it is reported and the program goes on, inside it ends the run, and
+it is never missed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from ..conftest import Done, clean_environ, reprokit
 from ..waits.kinds import KINDS
 
 WAITS = Path(__file__).resolve().parents[1] / "waits" / "kinds.py"
-RANKS = "import os, subprocess, sys\nranks = [subprocess.Popen(sys.argv[1:], env={**os.environ, 'RANK': r}) for r in '01']\nsys.exit(max(r.wait() for r in ranks))"
+RANKS = (
+    "import os, subprocess, sys\nranks = [subprocess.Popen(sys.argv[1:], env={**os.environ, 'RANK':"
+    " r}) for r in '01']\nsys.exit(max(r.wait() for r in ranks))"
+)
 STALL_S = "4"
 WAITED_S = "25"
 """Longer than the stall and the looks at it, also on a busy machine."""
@@ -35,8 +40,12 @@ def stalls(done: Done) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [k for k in KINDS if k != "kernel"])
-def test_a_healthy_program_that_waits_is_neither_ended_nor_called_a_hang(kind: str, tmp_path: Path) -> None:
-    """It prints its last line and exits with status 0; the wait is reported with its place and length."""
+def test_a_healthy_program_that_waits_is_neither_ended_nor_called_a_hang(
+    kind: str, tmp_path: Path
+) -> None:
+    """It prints its last line and exits with status 0; the wait is reported with its place and
+    length.
+    """
     command, env = [sys.executable, str(WAITS), kind, "aot_eager", WAITED_S], {}
     if kind == "barrier":
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -46,11 +55,15 @@ def test_a_healthy_program_that_waits_is_neither_ended_nor_called_a_hang(kind: s
     done = capture(tmp_path, command, **env)
     assert (done.status, done.kind) == (0, "ok"), done.out
     # two ranks may write their words and their line ends in turns
-    assert (done.run_dir / "logs" / "stdout.txt").read_text().count("done") == (2 if kind == "barrier" else 1)
+    assert (done.run_dir / "logs" / "stdout.txt").read_text().count("done") == (
+        2 if kind == "barrier" else 1
+    )
     found = stalls(done)
     assert found and found[-1]["state"] in ("idle", "outside"), found
     assert max(stall["seconds"] for stall in found) >= float(STALL_S)
-    assert any("idle for" in row.lower() or "outside the compiler" in row for row in issue_evidence(done))
+    assert any(
+        "idle for" in row.lower() or "outside the compiler" in row for row in issue_evidence(done)
+    )
 
 
 def issue_evidence(done: Done) -> list[str]:
@@ -58,22 +71,31 @@ def issue_evidence(done: Done) -> list[str]:
     return list(verdict["evidence"])
 
 
-SLEEPS = "import time, torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\ntime.sleep({s})\nprint('done')\n"
+SLEEPS = (
+    "import time, torch\ntorch.compile(lambda x: x + 1,"
+    " backend='eager')(torch.ones(2))\ntime.sleep({s})\nprint('done')\n"
+)
 
 
-def test_a_stall_outside_the_compiler_is_printed_once_with_its_stack(write: Any, tmp_path: Path) -> None:
+def test_a_stall_outside_the_compiler_is_printed_once_with_its_stack(
+    write: Any, tmp_path: Path
+) -> None:
     """One line and the stack on stderr; the program's own output is its own."""
     script = write("waits.py", SLEEPS.format(s=WAITED_S))
     words = ("capture", "--no-trace", "--stall", STALL_S, "--output-dir", tmp_path / "out", "--")
     done = reprokit(*words, sys.executable, script)
     assert done.status == 0, done.out
     rows = [row for row in done.err.splitlines() if "idle for" in row]
-    assert len(rows) == 1 and "waits.py:3 in <module>" in rows[0] and "this is not a hang" in rows[0], done.err
+    assert (
+        len(rows) == 1 and "waits.py:3 in <module>" in rows[0] and "this is not a hang" in rows[0]
+    ), done.err
     assert f"    {script}:3 in <module>" in done.err
 
 
 @pytest.mark.slow
-def test_on_stall_end_ends_a_program_that_waits_outside_the_compiler(write: Any, tmp_path: Path) -> None:
+def test_on_stall_end_ends_a_program_that_waits_outside_the_compiler(
+    write: Any, tmp_path: Path
+) -> None:
     """The user says that silence is a failure: a hang, with its cause."""
     script = write("waits.py", SLEEPS.format(s=1000))
     done = capture(tmp_path / "out", [sys.executable, str(script)], "--on-stall", "end")
@@ -92,7 +114,9 @@ print("went on", flush=True)
 
 @pytest.mark.slow
 def test_on_stall_report_lets_a_compile_go_on(write: Any, tmp_path: Path) -> None:
-    """A custom backend that sleeps: reported as inside the compiler, and its program ends by itself."""
+    """A custom backend that sleeps: reported as inside the compiler, and its program ends by
+    itself.
+    """
     script = write("sleeps.py", HANGS.format(body=f"time.sleep({WAITED_S})"))
     done = capture(tmp_path / "out", [sys.executable, str(script)], "--on-stall", "report")
     assert (done.status, done.kind) == (0, "ok"), done.out
@@ -103,11 +127,18 @@ def test_on_stall_report_lets_a_compile_go_on(write: Any, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", ["", os.devnull])
-def test_a_native_sleep_that_a_signal_would_end_is_still_a_hang(tool: str, write: Any, tmp_path: Path) -> None:
-    """libc's sleep holds the GIL, and any signal ends it: the verdict names the place and the time, with py-spy and
-    with faulthandler's signal alone."""
+def test_a_native_sleep_that_a_signal_would_end_is_still_a_hang(
+    tool: str, write: Any, tmp_path: Path
+) -> None:
+    """libc's sleep holds the GIL, and any signal ends it: the verdict names the place and the time,
+    with py-spy and with faulthandler's signal alone.
+    """
     script = write("native.py", HANGS.format(body="import ctypes; ctypes.PyDLL(None).sleep(1000)"))
-    done = capture(tmp_path / "out", [sys.executable, str(script)], **({"REPROKIT_PY_SPY": tool} if tool else {}))
+    done = capture(
+        tmp_path / "out",
+        [sys.executable, str(script)],
+        **({"REPROKIT_PY_SPY": tool} if tool else {}),
+    )
     assert (done.status, done.kind) == (1, "hang"), done.out
     verdict = done.json["verdict"]
     assert verdict["phase"] == "backend" and verdict["cause"] == "gil-blocked", verdict
@@ -119,13 +150,19 @@ def test_an_idle_program_at_its_deadline_is_no_hang(write: Any, tmp_path: Path) 
     """The user gave a deadline and the program sleeps: unknown, idle."""
     script = write("waits.py", SLEEPS.format(s=1000))
     done = capture(tmp_path / "out", [sys.executable, str(script)], "--timeout", "20")
-    assert (done.status, done.kind, done.json["verdict"]["cause"]) == (3, "unknown", "idle"), done.out
+    assert (done.status, done.kind, done.json["verdict"]["cause"]) == (
+        3,
+        "unknown",
+        "idle",
+    ), done.out
     assert "no hang of the compiler" in done.json["verdict"]["reason"]
 
 
 @pytest.mark.slow
 def test_looks_before_the_hang_mark_nothing_as_moved(write: Any, tmp_path: Path) -> None:
-    """A look during the import, long before the hang: report, terminal and signature agree that nothing moved since."""
+    """A look during the import, long before the hang: report, terminal and signature agree that
+    nothing moved since.
+    """
     body = "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()"
     script = write("hang.py", "import time\ntime.sleep(3)\n" + HANGS.format(body=body))
     done = capture(tmp_path / "out", [sys.executable, str(script)])
@@ -135,7 +172,9 @@ def test_looks_before_the_hang_mark_nothing_as_moved(write: Any, tmp_path: Path)
     (main,) = (s for s in model["stacks"] if s["who"] == "thread MainThread")
     assert main["frames"] and not any(frame["has_moved"] for frame in main["frames"])
     signed = json.loads((pack / "signature.json").read_text())
-    still = next(row for row in signed["explain"] if row.endswith("frames did not move between the dumps"))
+    still = next(
+        row for row in signed["explain"] if row.endswith("frames did not move between the dumps")
+    )
     assert int(still.split()[0]) >= len(main["frames"]) or len(main["frames"]) == 40
     assert "(moved)" not in reprokit("show", done.json["pack"]).out
     assert any("nothing moved" in row for row in issue_evidence(done))

@@ -1,4 +1,6 @@
-"""A file from a stranger costs a reader a second and 200 MB at most, and gets an answer or one clear line."""
+"""A file from a stranger costs a reader a second and 200 MB at most, and gets an answer or one
+clear line.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ from ..conftest import ROOT, Done, clean_environ
 
 SHOW_MB, SHOW_S = 200, 1.0
 OTHER_MB, OTHER_S = 400, 3.0
-VERDICT = {"kind": "exception", "phase": "codegen", "cause": None, "reason": "it was raised", "responsible": "torch"}
+VERDICT = {
+    "kind": "exception",
+    "phase": "codegen",
+    "cause": None,
+    "reason": "it was raised",
+    "responsible": "torch",
+}
 SIGNATURE = {"id": "0" * 12, "title": "exception: codegen | KeyError", "algorithm": ALGORITHM}
 
 
@@ -47,7 +55,10 @@ def filled(data: bytes) -> bytes:
 def packed(**more: bytes) -> bytes:
     """A pack with these files, ``__`` in a name for a dot."""
     rows = {name.replace("__", "."): data for name, data in more.items()}
-    told = {"verdict.json": json.dumps(VERDICT).encode(), "signature.json": json.dumps(SIGNATURE).encode()}
+    told = {
+        "verdict.json": json.dumps(VERDICT).encode(),
+        "signature.json": json.dumps(SIGNATURE).encode(),
+    }
     return hostile.packed({**told, **rows})
 
 
@@ -96,32 +107,45 @@ STREAMS: dict[str, Callable[[], bytes]] = {
     "global pax header": lambda: zipped(pax(100, 1, b"g")),
     "many pax headers": lambda: zipped(pax(10, 5000)),
     "GNU long name": lambda: zipped(header(b"././@LongLink", 4 << 30, b"L") + bytes(50 << 20)),
-    "GNU long names in a row": lambda: zipped((header(b"././@LongLink", 2, b"L") + filled(b"a\0")) * 5000),
+    "GNU long names in a row": lambda: zipped(
+        (header(b"././@LongLink", 2, b"L") + filled(b"a\0")) * 5000
+    ),
     "sparse": lambda: zipped(header(b"a", 512, b"S") + bytes(512)),
-    "size of a terabyte in base 256": lambda: zipped(header(b"a", 1, size_text=b"\x80" + struct.pack(">3xQ", 1 << 40))),
+    "size of a terabyte in base 256": lambda: zipped(
+        header(b"a", 1, size_text=b"\x80" + struct.pack(">3xQ", 1 << 40))
+    ),
     "negative size": lambda: zipped(header(b"a", 1, size_text=b"\xff" * 12)),
     "size that is no number": lambda: zipped(header(b"a", 1, size_text=b"        -1 \0")),
     "bomb": lambda: zeros(1000),
     "nearly a bomb": lambda: zeros(190),
     "60,000 empty files": lambda: many(60_000, lambda n: b"%d" % n),
     "one name 60,000 times": lambda: many(60_000, lambda n: b"a"),
-    "names of folders in folders": lambda: many(19_000, lambda n: b"/".join([b"%d" % n, *[b"a"] * 14])),
+    "names of folders in folders": lambda: many(
+        19_000, lambda n: b"/".join([b"%d" % n, *[b"a"] * 14])
+    ),
     "19,000 long names": lambda: long_names(19_000),
     "a million gzip members": lambda: gzip.compress(b"", 9, mtime=0) * 1_000_000,
     "empty deflate blocks": lambda: b"\x1f\x8b\x08\0\0\0\0\0\0\3" + b"\0\0\0\xff\xff" * 6_000_000,
     "long gzip name": lambda: b"\x1f\x8b\x08\x08\0\0\0\0\0\3" + b"a" * (30 << 20),
     "random": lambda: random.Random(1).randbytes(20 << 20),
-    "random, stored": lambda: gzip.compress(header(b"a", 50 << 20) + random.Random(1).randbytes(50 << 20), 0),
+    "random, stored": lambda: gzip.compress(
+        header(b"a", 50 << 20) + random.Random(1).randbytes(50 << 20), 0
+    ),
     "something after the end": lambda: zipped(header(b"a", 0) + bytes(1024) + b"x" * 512),
     "zeros after the end": lambda: zipped(bytes(100 << 20)),
     "19,000 files": lambda: files(19_000),
     "a name with marks": lambda: zipped(header(b"a\x1b[31m", 0)),
     "manifest of 300,000 values": lambda: zipped(
-        header(b"manifest.json", len(text := b'{"files":{},"trimmed":[' + b'"",' * 300_000 + b'""]}')) + filled(text)
+        header(
+            b"manifest.json", len(text := b'{"files":{},"trimmed":[' + b'"",' * 300_000 + b'""]}')
+        )
+        + filled(text)
     ),
     "300,000 rows of evidence": lambda: report(evidence=["x"] * 300_000),
     "150,000 rows of evidence": lambda: report(evidence=["x"] * 150_000),
-    "rows of marks": lambda: report(evidence=["\u202e\x1b[31m" * 5_000] * 100, path=["é\u200b" * 10_000] * 100),
+    "rows of marks": lambda: report(
+        evidence=["\u202e\x1b[31m" * 5_000] * 100, path=["é\u200b" * 10_000] * 100
+    ),
     "one long row": lambda: report(reason="\u202ea" * 1_000_000),
     "points": lambda: report(timeline={"series": [{"name": "a", "points": [[1, 2]] * 50_000}]}),
     "deep": lambda: packed(report__json=b'{"reason":' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}"),
@@ -137,21 +161,35 @@ def limited(*words: object, megabytes: int, seconds: float) -> Done:
     """Call reprokit under limits that begin after the start of the interpreter."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.limited", str(megabytes), str(seconds), *map(str, words)],
-        cwd=ROOT, env=clean_environ(), capture_output=True, text=True, check=False, timeout=300, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+    )
     assert "Traceback" not in done.stderr and "defect" not in done.stderr, done.stderr
     assert done.returncode in (0, 1, 2), (done.returncode, done.stderr)
-    assert done.returncode != 2 or (done.stderr.count("\n") == 1 and len(done.stderr) < 1_200), done.stderr
+    assert done.returncode != 2 or (done.stderr.count("\n") == 1 and len(done.stderr) < 1_200), (
+        done.stderr
+    )
     assert not (hostile.CONTROL - {"\n", "\t"}) & set(done.stdout + done.stderr)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_any_file_costs_a_second_and_little_memory(name: str, tmp_path: Path) -> None:
-    """show needs at most a second of processor time and 200 MB, and prints at most some megabytes; issue and replay are bounded too."""
+    """show needs at most a second of processor time and 200 MB, and prints at most some megabytes;
+    issue and replay are bounded too.
+    """
     pack = tmp_path / "p.tar.gz"
     pack.write_bytes(STREAMS[name]())
-    for words in (("show", pack), ("show", pack, "--json"), ("show", pack, "--file", "report.json")):
+    for words in (
+        ("show", pack),
+        ("show", pack, "--json"),
+        ("show", pack, "--file", "report.json"),
+    ):
         assert len(limited(*words, megabytes=SHOW_MB, seconds=SHOW_S).out) < 30_000_000
     for words in (("issue", pack), ("replay", pack, "--python", "/no/such")):
         assert len(limited(*words, megabytes=OTHER_MB, seconds=OTHER_S).out) < 100_000

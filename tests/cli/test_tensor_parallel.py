@@ -51,21 +51,41 @@ def capture(*words: str | Path, **more: str) -> Done:
 
 @pytest.mark.slow
 def test_a_rank_that_skips_a_collective_is_named(write: Any, tmp_path: Path) -> None:
-    """All ranks' graphs from one machine, without a rank that could wait for another; the program says how it is launched."""
+    """All ranks' graphs from one machine, without a rank that could wait for another; the program
+    says how it is launched.
+    """
     file = write("net.py", NET)
     words = ("--tensor-parallel-gpus", "4", "--weights", "fake", "--backend", "aot_eager")
-    done = capture(f"{file}:make", "--set", "odd=1", *words, "--output-dir", tmp_path / "out", REPROKIT_MINIMIZE="1")
+    done = capture(
+        f"{file}:make",
+        "--set",
+        "odd=1",
+        *words,
+        "--output-dir",
+        tmp_path / "out",
+        REPROKIT_MINIMIZE="1",
+    )
     assert (done.status, done.kind) == (1, "rank-mismatch"), done.out + done.err
     verdict = done.json["verdict"]
-    line = NET.splitlines().index('            x = funcol.all_reduce(x, "sum", dist.group.WORLD)') + 1
+    line = (
+        NET.splitlines().index('            x = funcol.all_reduce(x, "sum", dist.group.WORLD)') + 1
+    )
     assert f"Rank 1 skips all_reduce of f32[4, 8] at {file}:{line} in forward" in verdict["reason"]
     assert "which ranks 0, 2 and 3 call" in verdict["reason"]
-    assert "rank 1 compiled another graph 0/0 than rank 0" in (done.run_dir / "verdict.json").read_text()
+    assert (
+        "rank 1 compiled another graph 0/0 than rank 0"
+        in (done.run_dir / "verdict.json").read_text()
+    )
     assert done.json["signature"]["title"] == "rank-mismatch: dynamo-trace | skips all_reduce"
     assert verdict["simulated"][0].startswith("rank 0 of 4 in a fake process group")
-    assert any(m["what"] == "minimization" and "several ranks" in m["why"] for m in done.json["missing"])
+    assert any(
+        m["what"] == "minimization" and "several ranks" in m["why"] for m in done.json["missing"]
+    )
     text = Path(done.json["candidate"]).read_text()
-    assert "# torchrun --standalone --nproc-per-node 4 THIS_FILE" in text and "FakeTensorMode" not in text
+    assert (
+        "# torchrun --standalone --nproc-per-node 4 THIS_FILE" in text
+        and "FakeTensorMode" not in text
+    )
     assert "it takes several ranks to show" in done.json["unproven"]
     pack = reader.read_pack(Path(done.json["pack"]))
     assert "--tensor-parallel-gpus 4" in pack.files["command.txt"].decode()
@@ -75,19 +95,35 @@ def test_a_rank_that_skips_a_collective_is_named(write: Any, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_a_failure_of_one_rank_is_made_small_in_one_process(write: Any, tmp_path: Path) -> None:
     """A fake process group and distributed tensors stand in the repro; it needs no launcher."""
-    words = ("--tensor-parallel-gpus", "2", "--weights", "fake", "--budget", "60", "--output-dir", tmp_path / "out")
+    words = (
+        "--tensor-parallel-gpus",
+        "2",
+        "--weights",
+        "fake",
+        "--budget",
+        "60",
+        "--output-dir",
+        tmp_path / "out",
+    )
     done = capture(f"{write('net.py', NET)}:refused", *words, REPROKIT_MINIMIZE="1")
     assert (done.status, done.kind) == (1, "exception"), done.out + done.err
     found, text = done.json["minimized"], Path(done.json["repro"]).read_text()
     assert found["proof"]["answer"] == "same" and found["proof"]["eager"] == "passes", found
-    assert "init_process_group('fake'" in text and ".redistribute(" in text and "class Net" not in text, text
+    assert (
+        "init_process_group('fake'" in text and ".redistribute(" in text and "class Net" not in text
+    ), text
 
 
 @pytest.mark.slow
 def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
-    """Each has a journal, its part of the weights and the same results; the program of a failure is launched in the same way."""
+    """Each has a journal, its part of the weights and the same results; the program of a failure is
+    launched in the same way.
+    """
     # in one write, for both ranks say it at once
-    says = "import atexit, os\natexit.register(lambda: os.write(1, b'is in: %d;' % dist.is_initialized()))\n"
+    says = (
+        "import atexit, os\natexit.register(lambda: os.write(1, b'is in: %d;' %"
+        " dist.is_initialized()))\n"
+    )
     file = write("net.py", f"{NET}\n{says}")
     words = (
         "--tensor-parallel-gpus",
@@ -104,9 +140,15 @@ def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
     said = (done.run_dir / "logs" / "stdout.txt").read_text()
     assert said.count("is in: 0;") == 2, said  # or Gloo may abort them at their end
     assert "on 2 ranks" in done.json["verdict"]["reason"] and not done.json["verdict"]["simulated"]
-    rows = [json.loads(r) for p in (done.run_dir / "journal").glob("*.jsonl") for r in p.read_text().splitlines()]
+    rows = [
+        json.loads(r)
+        for p in (done.run_dir / "journal").glob("*.jsonl")
+        for r in p.read_text().splitlines()
+    ]
     assert {r["rank"] for r in rows if r["ev"] == "process" and r["rank"]} == {"0", "1"}
-    assert [r["plan"] for r in rows if r["ev"] == "split"] == [{"up": "colwise", "down": "rowwise"}] * 2
+    assert [r["plan"] for r in rows if r["ev"] == "split"] == [
+        {"up": "colwise", "down": "rowwise"}
+    ] * 2
     launch = [
         sys.executable,
         "-m",
@@ -124,16 +166,34 @@ def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_cannot_be_split_is_one_line(write: Any, tmp_path: Path) -> None:
     """Too few GPUs, a command, one rank; a model without a plan runs and is told."""
-    (tmp_path / "plain.py").write_text("import torch\ndef make(): return torch.nn.Linear(2, 2), (torch.ones(1, 2),)\n")
+    (tmp_path / "plain.py").write_text(
+        "import torch\ndef make(): return torch.nn.Linear(2, 2), (torch.ones(1, 2),)\n"
+    )
     split = ("--tensor-parallel-gpus", "2")
     for words, says in (
-        (("--model", "llama-tiny", *split, "--device", "cuda"), "needs 2 GPUs, and torch sees 0 here"),
+        (
+            ("--model", "llama-tiny", *split, "--device", "cuda"),
+            "needs 2 GPUs, and torch sees 0 here",
+        ),
         ((*split, "--", "python", "x.py"), "--tensor-parallel-gpus shapes a model"),
         (("--model", "llama-tiny", "--tensor-parallel-gpus", "1"), "x>=2"),
     ):
         done = reprokit("capture", *words, cwd=tmp_path)
         assert done.status == 2 and says in done.err.splitlines()[-1], done.err
-    words = ("plain.py:make", *split, "--weights", "fake", "--backend", "eager", "--json", "--output-dir", "out")
+    words = (
+        "plain.py:make",
+        *split,
+        "--weights",
+        "fake",
+        "--backend",
+        "eager",
+        "--json",
+        "--output-dir",
+        "out",
+    )
     done = reprokit("capture", *words, cwd=tmp_path)
     assert done.kind == "ok", done.out
-    assert any(m["what"] == "tensor parallel" and "has no tp_plan" in m["why"] for m in done.json["missing"])
+    assert any(
+        m["what"] == "tensor parallel" and "has no tp_plan" in m["why"]
+        for m in done.json["missing"]
+    )

@@ -159,23 +159,33 @@ def test_with_a_level(caplog):
 
 
 def normal(text: str, cache: str) -> list[str]:
-    """The lines of ``text`` without what differs between any two runs: times, ids, addresses, the cache's folder."""
+    """The lines of ``text`` without what differs between any two runs: times, ids, addresses, the
+    cache's folder.
+    """
     text = text.replace(cache, "CACHE")
     text = re.sub(r"(?m)\b([VIWEC])\d{4} \d\d:\d\d:\d\d\.\d+ \d+ ", r"\1 ", text)
     text = re.sub(r"0x[0-9a-f]{6,}|\b\d{12,}\b", "ADDRESS", text)
-    text = re.sub(r'(?m)^( - leaked \w+) ".*"$', r"\1", text)  # ten of some hundred names, in any order
+    text = re.sub(
+        r'(?m)^( - leaked \w+) ".*"$', r"\1", text
+    )  # ten of some hundred names, in any order
     text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UUID", text)
     text = re.sub(r"=====+", "=====", text)  # pytest fills a line whose times are longer or shorter
     return re.sub(r"\b\d+\.\d{2,}s?\b", "SECONDS", text).splitlines()
 
 
-def alone(command: list[str], place: Path, environ: dict[str, str]) -> tuple[int, list[str], list[str]]:
-    done = subprocess.run(command, cwd=place, env=environ, capture_output=True, text=True, check=False)
+def alone(
+    command: list[str], place: Path, environ: dict[str, str]
+) -> tuple[int, list[str], list[str]]:
+    done = subprocess.run(
+        command, cwd=place, env=environ, capture_output=True, text=True, check=False
+    )
     cache = environ["TORCHINDUCTOR_CACHE_DIR"]
     return done.returncode, normal(done.stdout, cache), normal(done.stderr, cache)
 
 
-def watched(command: list[str], place: Path, environ: dict[str, str], out: Path) -> tuple[int, list[str], list[str]]:
+def watched(
+    command: list[str], place: Path, environ: dict[str, str], out: Path
+) -> tuple[int, list[str], list[str]]:
     done = reprokit("capture", "--output-dir", out, "--", *command, cwd=place, env=environ)
     assert done.status in (0, 1), done.err
     logs, cache = out / "run-001" / "logs", environ["TORCHINDUCTOR_CACHE_DIR"]
@@ -190,19 +200,37 @@ def watched(command: list[str], place: Path, environ: dict[str, str], out: Path)
     ("text", "words", "variables"),
     [
         (PROGRAM, (), {}),
-        (PROGRAM, ("-W", "error::UserWarning", "-X", "dev"), {"TORCH_LOGS": "inductor,recompiles,+torch._dynamo.guards"}),
-        (TESTS, ("-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist", "--color=no"), {}),
-        (TESTS, ("-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist", "--color=no"), {"TORCH_LOGS": "dynamo,inductor,recompiles,graph_breaks"}),
+        (
+            PROGRAM,
+            ("-W", "error::UserWarning", "-X", "dev"),
+            {"TORCH_LOGS": "inductor,recompiles,+torch._dynamo.guards"},
+        ),
+        (
+            TESTS,
+            ("-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist", "--color=no"),
+            {},
+        ),
+        (
+            TESTS,
+            ("-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist", "--color=no"),
+            {"TORCH_LOGS": "dynamo,inductor,recompiles,graph_breaks"},
+        ),
     ],
     ids=["script", "script-with-torch-logs", "pytest", "pytest-with-torch-logs"],
-)  # fmt: skip
-def test_nothing_of_ours_is_seen(text: str, words: tuple[str, ...], variables: dict[str, str], tmp_path: Path) -> None:
-    """Both streams are the same byte for byte, and in them each record, level, handler, warning and traceback."""
+)
+def test_nothing_of_ours_is_seen(
+    text: str, words: tuple[str, ...], variables: dict[str, str], tmp_path: Path
+) -> None:
+    """Both streams are the same byte for byte, and in them each record, level, handler, warning and
+    traceback.
+    """
     (tmp_path / "test_program.py").write_text(text)
     command = [sys.executable, *words, "test_program.py"]
     runs = []
     for number in range(3):
-        environ = clean_environ(**variables, PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1", PYTHONHASHSEED="0")
+        environ = clean_environ(
+            **variables, PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1", PYTHONHASHSEED="0"
+        )
         if number < 2:
             runs.append(alone(command, tmp_path, environ))
         else:
@@ -213,7 +241,9 @@ def test_nothing_of_ours_is_seen(text: str, words: tuple[str, ...], variables: d
     assert difference(first, ours) == []
 
 
-def difference(one: tuple[int, list[str], list[str]], other: tuple[int, list[str], list[str]]) -> list[str]:
+def difference(
+    one: tuple[int, list[str], list[str]], other: tuple[int, list[str], list[str]]
+) -> list[str]:
     """The lines that only one of two runs printed, and both exit statuses where they differ."""
     found = [] if one[0] == other[0] else [f"exit status {one[0]} and {other[0]}"]
     for mine, theirs in zip(one[1:], other[1:], strict=True):

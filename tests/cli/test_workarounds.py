@@ -29,7 +29,13 @@ def test_a_lowering_is_left_out_as_a_lowering(write: Any, tmp_path: Path) -> Non
     done = reprokit("workarounds", target, "--json", "--output-dir", tmp_path / "out", env=environ)
     tried = {row["name"]: row for row in done.json["tried"]}
     assert tried["without the lowering of relu"]["answer"] == "passes", done.json
-    assert "make_fallback(torch.ops.aten.relu.default)" in tried["without the lowering of relu"]["code"]
+    assert (
+        "make_fallback(torch.ops.aten.relu.default)"
+        in tried["without the lowering of relu"]["code"]
+    )
     assert not {"without the pass relu", "graph break at relu"} & set(tried)
-    assert tried["layer by layer"]["answer"] == "" and "no repeated layers" in tried["layer by layer"]["why"]
+    assert (
+        tried["layer by layer"]["answer"] == ""
+        and "no repeated layers" in tried["layer by layer"]["why"]
+    )
     assert all(row["answer"] == "passes" or not row["code"] for row in tried.values())

@@ -65,7 +65,9 @@ if __name__ == "__main__":
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BEGINS)
 def test_a_factory_and_a_command_have_one_signature(name: str, write: Any, tmp_path: Path) -> None:
-    """A wrong backend, a wrong pass of the program and a wrong pass of Inductor are three bugs, however they are run."""
+    """A wrong backend, a wrong pass of the program and a wrong pass of Inductor are three bugs,
+    however they are run.
+    """
     text, title = BEGINS[name]
     file = write("wrong.py", text)
     environ = clean_environ(REPROKIT_COMPARE="1", REPROKIT_ABLATE="1")
@@ -81,14 +83,28 @@ def test_a_factory_and_a_command_have_one_signature(name: str, write: Any, tmp_p
 def test_of_two_wrong_operators_the_repro_has_the_signed_one(write: Any, tmp_path: Path) -> None:
     """What is signed, what is left in the repro, and what replay says of it are one failure."""
     environ = clean_environ(REPROKIT_COMPARE="1", REPROKIT_MINIMIZE="1", REPROKIT_ABLATE="1")
-    words = ("--budget", "60", "--output-dir", tmp_path / "out", "--", sys.executable, write("two.py", TWO))
+    words = (
+        "--budget",
+        "60",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        sys.executable,
+        write("two.py", TWO),
+    )
     done = reprokit("capture", "--json", *words, env=environ)
     signature, found = done.json["signature"], done.json["minimized"]
     wanted, other = "clone()", "view("
-    assert signature["title"] == "wrong-result: inductor | numbers @ reinplace_inplaceable_ops", done.out + done.err
-    assert found["proof"]["answer"] == "same" and found["proof"]["signature"] == signature["id"], found
+    assert signature["title"] == "wrong-result: inductor | numbers @ reinplace_inplaceable_ops", (
+        done.out + done.err
+    )
+    assert found["proof"]["answer"] == "same" and found["proof"]["signature"] == signature["id"], (
+        found
+    )
     repro = Path(done.json["repro"]).read_text()
     assert wanted in repro and other not in repro, repro
     again = reprokit("replay", done.json["pack"], "--yes", "--json")
     assert (again.status, again.json["answer"]) == (0, "same"), again.out + again.err
-    assert [row["title"] for row in again.json["details"]] == [signature["title"]] * len(again.json["details"])
+    assert [row["title"] for row in again.json["details"]] == [signature["title"]] * len(
+        again.json["details"]
+    )

@@ -13,9 +13,13 @@ BACKENDS = [r for r in ablation.VARIANTS if r.group == "backends"]
 
 def climbed(failing_from: int, **others: str) -> Ablation:
     steps = [
-        AblationStep(r.name, r.group, "same" if i >= failing_from else "passes", "", "") for i, r in enumerate(BACKENDS)
+        AblationStep(r.name, r.group, "same" if i >= failing_from else "passes", "", "")
+        for i, r in enumerate(BACKENDS)
     ]
-    steps += [AblationStep(name.replace("_", "="), "switches", answer, "", "") for name, answer in others.items()]
+    steps += [
+        AblationStep(name.replace("_", "="), "switches", answer, "", "")
+        for name, answer in others.items()
+    ]
     return Ablation(tuple(steps))
 
 
@@ -30,7 +34,9 @@ def climbed(failing_from: int, **others: str) -> Ablation:
         (5, ""),
     ],
 )
-def test_the_first_backend_that_fails_gives_the_maintainers_label(failing_from: int, label: str) -> None:
+def test_the_first_backend_that_fails_gives_the_maintainers_label(
+    failing_from: int, label: str
+) -> None:
     """Their rubric: inductor, not aot_eager; aot_eager, not eager; while tracing."""
     found = climbed(failing_from)
     assert found.label == label
@@ -57,7 +63,12 @@ def test_it_comes_back_from_its_file() -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [{"steps": [{"name": 1}]}, {"steps": [dict.fromkeys(AblationStep.__annotations__, 1)]}, {"steps": 5}]
+    "told",
+    [
+        {"steps": [{"name": 1}]},
+        {"steps": [dict.fromkeys(AblationStep.__annotations__, 1)]},
+        {"steps": 5},
+    ],
 )
 def test_a_damaged_file_is_refused(told: dict[str, object]) -> None:
     """Rather than told as if it were a ladder."""
@@ -74,19 +85,27 @@ def test_the_programs_own_passes_are_a_step() -> None:
     """What passes without them is not torch's: no label, and no cure."""
     found = with_own((ablation.OWN_PASSES, "passes"), failing_from=4)
     assert (found.own, found.label, found.cures) == ("passes", "", ())
-    assert "it passes without the program's own passes" in found.sentence and "it is for" not in found.sentence
+    assert (
+        "it passes without the program's own passes" in found.sentence
+        and "it is for" not in found.sentence
+    )
     assert with_own((ablation.OWN_PASSES, "same"), failing_from=4).label == "module: inductor"
     needs = [
-        with_own((ablation.OWN_PASSES, answer), failing_from=4).needs for answer in ("passes", "same", "unresolved")
+        with_own((ablation.OWN_PASSES, answer), failing_from=4).needs
+        for answer in ("passes", "same", "unresolved")
     ]
     assert needs == ["passes", "torch", ""]
 
 
 def test_the_programs_own_backend_is_a_step() -> None:
-    """What fails with it alone is that backend's; what fails with one of torch's, too, is that one's."""
+    """What fails with it alone is that backend's; what fails with one of torch's, too, is that
+    one's.
+    """
     found = with_own((ablation.OWN_BACKEND, "same"), failing_from=5)
     assert (found.own, found.label) == ("backend", "")
-    assert found.sentence.startswith("It fails with the program's own backend and passes with no torch.compile, ")
+    assert found.sentence.startswith(
+        "It fails with the program's own backend and passes with no torch.compile, "
+    )
     assert with_own((ablation.OWN_BACKEND, "same"), failing_from=4).label == "module: inductor"
 
 

@@ -1,4 +1,6 @@
-"""Secrets that an independent attack found, and harmless text that it changed: one example of each class."""
+"""Secrets that an independent attack found, and harmless text that it changed: one example of each
+class.
+"""
 
 from __future__ import annotations
 
@@ -13,38 +15,90 @@ from hypothesis import strategies as st
 from reprokit.core.redaction.redactor import Redactor
 
 SECRET = "Xk39" + "fjQ2mmZ1"
-BODY = "\n".join(f"[rank0]: {row * 4}" for row in ("Ab3/Xy9+Qw8ErT2z", "Zx7cVb6nMq5wEr4t", "Ty1uIo2pLk3jHg4f"))
+BODY = "\n".join(
+    f"[rank0]: {row * 4}" for row in ("Ab3/Xy9+Qw8ErT2z", "Zx7cVb6nMq5wEr4t", "Ty1uIo2pLk3jHg4f")
+)
 
 
-@pytest.mark.parametrize("text", [
-    "-postgresql://bob:{s}@db/x", "-vault login {s}", "ipmitool -H x -U ADMIN -P {s} power status", "psexec -u bob -p {s} cmd", "netexec smb h -u bob -p '{s}'",
-    "etcdctl --user root:{s} get x", "impacket-psexec dom/bob:{s}@h", "echo '{s}' | kinit bob", "kinit bob <<< {s}", "ssh-keygen -t rsa -N '{s}' -f k",
-    "keytool -storepass {s} -list", "htpasswd -nb bob {s}", "cargo login {s}", "-Dsonar.login={s}", "--conf spark.hadoop.fs.s3a.secret.key={s} x.py",
-    "tacacs-server key {s}", "error: argument --api-key: invalid value: '{s}'", "INSERT INTO users (name, password) VALUES ('bob', '{s}');", "WITH PASSWORD = N'{s}'",
-    "PASSWORD+={s}", "HF_TOKEN ?= {s}", "hmac_key <- \"{s}\"", 'char id_token[] = "{s}";', 'std::string api_key{"{s}"};', 'Dim secret_key As String = "{s}"',
-    'const PGPASSWORD: &str = "{s}";', "db_password : constant String := \"{s}\";", "**passwd**: {s}", "| api_key | {s} |", "bindpw={s}", "trustStorePass = '{s}'",
-    '{"data":{"createKey":{"secret":"{s}"}}}', '{"service_password": {"value": "{s}"}}', '{"Name":"totp_secret","Value":"{s}"}', '<entry key="client_secret">{s}</entry>',
-    "<property><name>api_secret</name><value>{s}</value></property>", "<key>DB_PASSWORD</key>\n<string>{s}</string>", "assert '{s}' == config.password",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-postgresql://bob:{s}@db/x",
+        "-vault login {s}",
+        "ipmitool -H x -U ADMIN -P {s} power status",
+        "psexec -u bob -p {s} cmd",
+        "netexec smb h -u bob -p '{s}'",
+        "etcdctl --user root:{s} get x",
+        "impacket-psexec dom/bob:{s}@h",
+        "echo '{s}' | kinit bob",
+        "kinit bob <<< {s}",
+        "ssh-keygen -t rsa -N '{s}' -f k",
+        "keytool -storepass {s} -list",
+        "htpasswd -nb bob {s}",
+        "cargo login {s}",
+        "-Dsonar.login={s}",
+        "--conf spark.hadoop.fs.s3a.secret.key={s} x.py",
+        "tacacs-server key {s}",
+        "error: argument --api-key: invalid value: '{s}'",
+        "INSERT INTO users (name, password) VALUES ('bob', '{s}');",
+        "WITH PASSWORD = N'{s}'",
+        "PASSWORD+={s}",
+        "HF_TOKEN ?= {s}",
+        'hmac_key <- "{s}"',
+        'char id_token[] = "{s}";',
+        'std::string api_key{"{s}"};',
+        'Dim secret_key As String = "{s}"',
+        'const PGPASSWORD: &str = "{s}";',
+        'db_password : constant String := "{s}";',
+        "**passwd**: {s}",
+        "| api_key | {s} |",
+        "bindpw={s}",
+        "trustStorePass = '{s}'",
+        '{"data":{"createKey":{"secret":"{s}"}}}',
+        '{"service_password": {"value": "{s}"}}',
+        '{"Name":"totp_secret","Value":"{s}"}',
+        '<entry key="client_secret">{s}</entry>',
+        "<property><name>api_secret</name><value>{s}</value></property>",
+        "<key>DB_PASSWORD</key>\n<string>{s}</string>",
+        "assert '{s}' == config.password",
+    ],
+)
 def test_a_secret_is_hidden(text: str) -> None:
-    """Commands, assignments of other languages, mappings, tables and elements that hold a secret."""
+    """Commands, assignments of other languages, mappings, tables and elements that hold a
+    secret.
+    """
     found = Redactor().text(text.replace("{s}", SECRET))
     assert SECRET not in found, found
 
 
-@pytest.mark.parametrize("value", [
-    {"password": {"value": SECRET}}, {"credentials": {"a": {"b": SECRET}}}, ["mysql", "-uroot", f"-p{SECRET}"], ["curl", "-u", f"bob:{SECRET}", "https://x"],
-    ["sshpass", "-p", SECRET, "ssh", "h"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"password": {"value": SECRET}},
+        {"credentials": {"a": {"b": SECRET}}},
+        ["mysql", "-uroot", f"-p{SECRET}"],
+        ["curl", "-u", f"bob:{SECRET}", "https://x"],
+        ["sshpass", "-p", SECRET, "ssh", "h"],
+    ],
+)
 def test_structure_shows_a_secret(value: Any) -> None:
     """What is below a name that holds secrets, and the words of a command line, in JSON."""
     assert SECRET not in str(Redactor().value(value))
 
 
-@pytest.mark.parametrize("text", [
-    "p.add_argument('--password', default='{s}')", "user, password = 'bob', '{s}'", "password = 'abc' + '{s}'", "password = p or '{s}'",
-    "log.info('password=%s', '{s}')", "def get_password():\n    return '{s}'\n", "password: str = field(default='{s}')", "x = 'token={}'.format('{s}')",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "p.add_argument('--password', default='{s}')",
+        "user, password = 'bob', '{s}'",
+        "password = 'abc' + '{s}'",
+        "password = p or '{s}'",
+        "log.info('password=%s', '{s}')",
+        "def get_password():\n    return '{s}'\n",
+        "password: str = field(default='{s}')",
+        "x = 'token={}'.format('{s}')",
+    ],
+)
 def test_a_program_shows_a_secret(text: str) -> None:
     """What the syntax tree gives to a name that holds secrets."""
     assert SECRET not in Redactor().python(text.replace("{s}", SECRET))
@@ -64,21 +118,43 @@ def test_a_secret_is_learned() -> None:
 
 def test_a_file_name_with_a_name_and_a_secret() -> None:
     """The value behind a name in the name of a file."""
-    assert "Q4DksWzWIe" not in Redactor().file_name("model_token=Q4DksWzWIe7662xB6wWhn6Va_epoch3.pt")
+    assert "Q4DksWzWIe" not in Redactor().file_name(
+        "model_token=Q4DksWzWIe7662xB6wWhn6Va_epoch3.pt"
+    )
 
 
-@pytest.mark.parametrize("text", [
-    "PyJWT==2.8.0", "Linux version 5.15.0-105-generic", "password: !vault |", "credentials: same-origin", "cookie: none", "authorization: none", "curl -u https://x",
-    "PASS tests/test_token.py", "pass through", "docker run -u 1000:1000 -p 8080:80 x", "echo step1234 | tee log", "image: repo/name:tag123456@sha256:0a1b",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PyJWT==2.8.0",
+        "Linux version 5.15.0-105-generic",
+        "password: !vault |",
+        "credentials: same-origin",
+        "cookie: none",
+        "authorization: none",
+        "curl -u https://x",
+        "PASS tests/test_token.py",
+        "pass through",
+        "docker run -u 1000:1000 -p 8080:80 x",
+        "echo step1234 | tee log",
+        "image: repo/name:tag123456@sha256:0a1b",
+    ],
+)
 def test_harmless_text_stays(text: str) -> None:
     """Versions, tags, settings and ports are no secrets."""
     assert Redactor().text(text) == text
 
 
-@pytest.mark.parametrize("text", [
-    'headers = {"Authorization": f"Bearer {token}"}', 'headers = {"Authorization": "Bearer " + token}', 'PASSWORD = "password"', 'csrf_header = "X-CSRFToken"', 'pwd = "/tmp"',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        'headers = {"Authorization": f"Bearer {token}"}',
+        'headers = {"Authorization": "Bearer " + token}',
+        'PASSWORD = "password"',
+        'csrf_header = "X-CSRFToken"',
+        'pwd = "/tmp"',
+    ],
+)
 def test_harmless_programs_stay(text: str) -> None:
     """Names of headers, of schemes and of the secret itself are no secrets."""
     assert Redactor().python(text) == text
@@ -87,18 +163,39 @@ def test_harmless_programs_stay(text: str) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32), st.integers(20, 64))
 def test_a_random_word_is_hidden_in_a_log(seed: int, size: int) -> None:
-    """Most words of 20 to 64 random letters and digits are hidden in a sentence; in a program they may be data, and stay."""
+    """Most words of 20 to 64 random letters and digits are hidden in a sentence; in a program they
+    may be data, and stay.
+    """
     chance = random.Random(seed)
-    words = ["".join(chance.choice(string.ascii_letters + string.digits) for _ in range(size)) for _ in range(40)]
+    words = [
+        "".join(chance.choice(string.ascii_letters + string.digits) for _ in range(size))
+        for _ in range(40)
+    ]
     assert sum(word in Redactor().text(f"using {word} now") for word in words) <= 24
     kept = Redactor().python(f"DATA = {words!r}")
-    assert sum(word not in kept for word in words) <= 1  # one may have the format of a token by chance
+    assert (
+        sum(word not in kept for word in words) <= 1
+    )  # one may have the format of a token by chance
 
 
-@pytest.mark.parametrize("word", [
-    "cpp_CppMicroGemmFP32Vec_0", "Qwen2VLForConditionalGeneration", "GPT2LMHeadModel", "Float8_e4m3fn", "Int8DynActInt4WeightLinear", "fxgraph4b7qk2m5x6", "sm_100a_A100SXM4",
-    "ScaledDotProductFlashAttention2", "AutogradCUDA0Backward1", "triton_poi_fused_add_0", "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7", "BertForMaskedLM_b32_fp16", "V1123_0",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "word",
+    [
+        "cpp_CppMicroGemmFP32Vec_0",
+        "Qwen2VLForConditionalGeneration",
+        "GPT2LMHeadModel",
+        "Float8_e4m3fn",
+        "Int8DynActInt4WeightLinear",
+        "fxgraph4b7qk2m5x6",
+        "sm_100a_A100SXM4",
+        "ScaledDotProductFlashAttention2",
+        "AutogradCUDA0Backward1",
+        "triton_poi_fused_add_0",
+        "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7",
+        "BertForMaskedLM_b32_fp16",
+        "V1123_0",
+    ],
+)
 def test_an_identifier_is_not_random(word: str) -> None:
     """Names of models, kernels, symbols and types are made of words."""
     assert Redactor().text(f"using {word} now") == f"using {word} now"

@@ -1,4 +1,6 @@
-"""The search against brute force: whatever is skipped and whatever is known, the range is the narrowest there is."""
+"""The search against brute force: whatever is skipped and whatever is known, the range is the
+narrowest there is.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from reprokit.core.experiments.bisection import BAD, CANNOT_TELL, FOUND, GOOD, S
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[str]:
-    """What each version would answer: good ones, then bad ones, both ends certain, any of the others skipped."""
+    """What each version would answer: good ones, then bad ones, both ends certain, any of the
+    others skipped.
+    """
     count = draw(st.integers(2, 40))
     first_bad = draw(st.integers(1, count - 1))
     skipped = draw(st.sets(st.integers(1, count - 2))) if count > 2 else set()
@@ -25,7 +29,9 @@ ANYTHING = st.lists(st.sampled_from([GOOD, BAD, SKIP]), min_size=2, max_size=20)
 
 @given(history=histories())
 def test_the_range_is_the_narrowest_there_is(history: list[str]) -> None:
-    """The last that passes and the first that fails of all that can be told, in about as many questions as halving takes."""
+    """The last that passes and the first that fails of all that can be told, in about as many
+    questions as halving takes.
+    """
     asked: list[int] = []
 
     def ask(place: int) -> str:
@@ -53,12 +59,16 @@ def test_what_is_known_is_not_asked_again(history: list[str], data: st.DataObjec
         return history[place]
 
     again = bisection.outcome_of(bisection.search_change(len(history), ask, known), len(history))
-    assert again == bisection.outcome_of(bisection.search_change(len(history), history.__getitem__), len(history))
+    assert again == bisection.outcome_of(
+        bisection.search_change(len(history), history.__getitem__), len(history)
+    )
 
 
 @given(history=ANYTHING)
 def test_answers_to_and_fro_still_give_a_border(history: list[str]) -> None:
-    """A failure that comes and goes: what is told is a good one, a bad one, and nothing but skipped ones between."""
+    """A failure that comes and goes: what is told is a good one, a bad one, and nothing but skipped
+    ones between.
+    """
     answers = bisection.search_change(len(history), history.__getitem__)
     found = bisection.outcome_of(answers, len(history))
     assert bisection.search_sentence([str(n) for n in range(len(history))], answers)
@@ -76,7 +86,10 @@ def test_ends_that_are_not_as_told() -> None:
         answers = bisection.search_change(3, [first, GOOD, last].__getitem__)
         assert sorted(answers) == sorted(places)
         assert bisection.outcome_of(answers, 3).status == WRONG_ENDS
-    assert bisection.outcome_of(bisection.search_change(3, [SKIP, GOOD, BAD].__getitem__), 3).status == CANNOT_TELL
+    assert (
+        bisection.outcome_of(bisection.search_change(3, [SKIP, GOOD, BAD].__getitem__), 3).status
+        == CANNOT_TELL
+    )
 
 
 def test_the_sentence() -> None:
@@ -88,11 +101,20 @@ def test_the_sentence() -> None:
         == "It started between 2.10, the last that passes, and 2.11, the first that fails."
     )
     back = bisection.search_sentence(names[::-1], exact, is_backwards=True)
-    assert back == "It was fixed between 2.10, the last that fails, and 2.11, the first that passes."
-    assert "; 2.10 and 2.11 between them could not be tried, so it cannot be narrowed." in bisection.search_sentence(
-        names, wide
+    assert (
+        back == "It was fixed between 2.10, the last that fails, and 2.11, the first that passes."
     )
-    assert "there is more to ask" in bisection.search_sentence(names, {0: GOOD, 3: BAD}, is_over=False)
-    assert "interrupted before both ends" in bisection.search_sentence(names, {3: BAD}, is_over=False)
+    assert (
+        "; 2.10 and 2.11 between them could not be tried, so it cannot be narrowed."
+        in bisection.search_sentence(names, wide)
+    )
+    assert "there is more to ask" in bisection.search_sentence(
+        names, {0: GOOD, 3: BAD}, is_over=False
+    )
+    assert "interrupted before both ends" in bisection.search_sentence(
+        names, {3: BAD}, is_over=False
+    )
     assert "2.12 was told to be bad" in bisection.search_sentence(names, {3: GOOD})
-    assert "2.9, the good end, could not be tried" in bisection.search_sentence(names, {3: BAD, 0: SKIP})
+    assert "2.9, the good end, could not be tried" in bisection.search_sentence(
+        names, {3: BAD, 0: SKIP}
+    )

@@ -1,4 +1,6 @@
-"""Each rule of data/causes.json, on the evidence that it is for; and what is said when evidence is missing."""
+"""Each rule of data/causes.json, on the evidence that it is for; and what is said when evidence is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ PASS = Frame("/home/bob/model.py", "Pass.__call__", 7)
 OWNER = ThreadStack(1, "MainThread", (PASS,), is_main=True, owns_gil=True, tid=1)
 
 
-def thread(*frames: Frame, owns_gil: bool = False, tid: int = 1, name: str = "MainThread") -> ThreadStack:
+def thread(
+    *frames: Frame, owns_gil: bool = False, tid: int = 1, name: str = "MainThread"
+) -> ThreadStack:
     return ThreadStack(1, name, (*frames, PASS), is_main=tid == 1, owns_gil=owns_gil, tid=tid)
 
 
@@ -39,7 +43,9 @@ def seen(state: ThreadState, *stacks: ThreadStack, **process: object) -> Observa
 
 
 def with_children(base: Observation, *more: ProcessState) -> Observation:
-    return replace(base, evidence=replace(base.evidence, processes=(*base.evidence.processes, *more)))
+    return replace(
+        base, evidence=replace(base.evidence, processes=(*base.evidence.processes, *more))
+    )
 
 
 IDLE = ThreadState(1, states="SSS", want=0.0)
@@ -61,9 +67,15 @@ CASES = {
     "gil-blocked": seen(idle("read"), gil_age_s=9.0),
     "lock-deadlock": seen(idle("futex"), gil_age_s=0.1),
     "native-wait": seen(idle("futex", native=("pthread_mutex_lock", "lib_take")), gil_age_s=0.1),
-    "collective": seen(idle("futex"), thread(Frame(SITE + "torch/distributed/distributed_c10d.py", "all_reduce"))),
-    "gpu-wait": seen(BUSY, thread(Frame(SITE + "torch/cuda/__init__.py", "synchronize")), gil_age_s=0.1),
-    "io-wait": seen(idle("recvfrom", waits_for="descriptor 4, a socket to 10.0.0.1:80"), gil_age_s=0.1),
+    "collective": seen(
+        idle("futex"), thread(Frame(SITE + "torch/distributed/distributed_c10d.py", "all_reduce"))
+    ),
+    "gpu-wait": seen(
+        BUSY, thread(Frame(SITE + "torch/cuda/__init__.py", "synchronize")), gil_age_s=0.1
+    ),
+    "io-wait": seen(
+        idle("recvfrom", waits_for="descriptor 4, a socket to 10.0.0.1:80"), gil_age_s=0.1
+    ),
     "file-lock": seen(idle("flock", waits_for="/cache/x.lock")),
     "thread-wait": seen(idle("futex"), thread(Frame(STD + "threading.py", "Thread.join"))),
     "sleep": seen(idle("clock_nanosleep"), gil_age_s=0.1),
@@ -79,15 +91,34 @@ def test_cause(cause: str) -> None:
     assert found.detail
 
 
-CHILD = ProcessState(2, 1, "g++ -O3 kernel.cpp", states="SSS", want=0.0, threads=(ThreadState(2, syscall="read"),))
+CHILD = ProcessState(
+    2, 1, "g++ -O3 kernel.cpp", states="SSS", want=0.0, threads=(ThreadState(2, syscall="read"),)
+)
 WAITS = idle("wait4", waits_for_pid=2)
 FUTURE = thread(
-    Frame(STD + "threading.py", "Condition.wait"), Frame(STD + "concurrent/futures/_base.py", "Future.result")
+    Frame(STD + "threading.py", "Condition.wait"),
+    Frame(STD + "concurrent/futures/_base.py", "Future.result"),
 )
 ASYNC = thread(Frame(SITE + "torch/_inductor/async_compile.py", "AsyncCompile.wait"))
 SIDECAR = ProcessState(5, 1, "python -m torch._inductor.compile_worker", states="SSS")
 WORKER = ProcessState(6, 5, "python -m torch._inductor.compile_worker", states="SSS", want=0.0)
-JOB = Dump(1, "py-spy", 6, (ThreadStack(6, "MainThread", (Frame("/x/jobs.py", "stuck"), Frame(SITE + "torch/_inductor/compile_worker/subproc_pool.py", "do_job")), is_main=True, tid=6),))  # fmt: skip
+JOB = Dump(
+    1,
+    "py-spy",
+    6,
+    (
+        ThreadStack(
+            6,
+            "MainThread",
+            (
+                Frame("/x/jobs.py", "stuck"),
+                Frame(SITE + "torch/_inductor/compile_worker/subproc_pool.py", "do_job"),
+            ),
+            is_main=True,
+            tid=6,
+        ),
+    ),
+)
 
 
 def of_worker(worker: ProcessState, *more: ProcessState, job: bool = True) -> Observation:
@@ -97,14 +128,18 @@ def of_worker(worker: ProcessState, *more: ProcessState, job: bool = True) -> Ob
 
 FOLLOWED = {
     "child-stuck": with_children(seen(WAITS), CHILD),
-    "child-busy": with_children(seen(WAITS), CHILD, ProcessState(3, 2, "cc1plus kernel.cpp", "RRR", 1.0)),
+    "child-busy": with_children(
+        seen(WAITS), CHILD, ProcessState(3, 2, "cc1plus kernel.cpp", "RRR", 1.0)
+    ),
     "child-stopped": with_children(seen(WAITS), replace(CHILD, states="TTT")),
     "compile-worker-stuck": of_worker(WORKER),
     "compile-worker-busy": of_worker(replace(WORKER, want=0.99)),
     "compile-worker-stopped": of_worker(replace(WORKER, states="TTT")),
     "compile-worker-child-stuck": of_worker(WORKER, ProcessState(7, 6, "ptxas k.ptx", "SSS", 0.0)),
     "compile-worker-child-busy": of_worker(WORKER, ProcessState(7, 6, "ptxas k.ptx", "RRR", 1.0)),
-    "compile-worker-child-stopped": of_worker(WORKER, ProcessState(7, 6, "ptxas k.ptx", "TTT", 0.0)),
+    "compile-worker-child-stopped": of_worker(
+        WORKER, ProcessState(7, 6, "ptxas k.ptx", "TTT", 0.0)
+    ),
     "compile-worker-sidecar-stopped": with_children(
         seen(idle("futex"), FUTURE), replace(SIDECAR, states="TTT"), WORKER
     ),
@@ -130,7 +165,10 @@ def test_a_deadlock_names_the_other_threads() -> None:
     """Lock site here, lock site there."""
     other = ThreadStack(1, "cache-writer", (Frame("/home/bob/cache.py", "flush", 31),), tid=9)
     base = seen(idle("futex"), thread(), other, gil_age_s=0.1)
-    both = (*base.evidence.processes[0].threads, ThreadState(9, states="SSS", want=0.0, syscall="futex"))
+    both = (
+        *base.evidence.processes[0].threads,
+        ThreadState(9, states="SSS", want=0.0, syscall="futex"),
+    )
     base = replace(base, evidence=Evidence((replace(base.evidence.processes[0], threads=both),)))
     found = diagnose_hang(base)
     assert found.name == "lock-deadlock"
@@ -147,7 +185,9 @@ def test_a_file_lock_names_its_holder() -> None:
 
 
 def test_growing_memory_is_told_beside_what_grows_it() -> None:
-    """The cause is the growth; the loop that grows it stands beside it. A stopped process grows nothing."""
+    """The cause is the growth; the loop that grows it stands beside it. A stopped process grows
+    nothing.
+    """
     found = diagnose_hang(seen(BUSY, thread(owns_gil=True), gil_age_s=0.2, memory=GROWTH))
     assert (found.name, found.also) == ("memory-runaway", ("python-loop",))
     assert "50 MB a second" in found.detail
@@ -158,22 +198,38 @@ def test_growing_memory_is_told_beside_what_grows_it() -> None:
     [
         (GROWTH, True),
         (GROWTH[:4], False),
-        (tuple((t, r, c / 100) for t, r, c in GROWTH[:5]), True),  # 200 MB in 4 s need no longer history
-        (tuple((t, 100_000_000 + min(i, 3) * 50_000_000, c) for i, (t, _, c) in enumerate(GROWTH)), False),
+        (
+            tuple((t, r, c / 100) for t, r, c in GROWTH[:5]),
+            True,
+        ),  # 200 MB in 4 s need no longer history
+        (
+            tuple(
+                (t, 100_000_000 + min(i, 3) * 50_000_000, c) for i, (t, _, c) in enumerate(GROWTH)
+            ),
+            False,
+        ),
         (tuple((t, 10**9, c) for t, _, c in GROWTH), False),
     ],
 )
-def test_growth_is_growth_in_every_quarter(points: tuple[tuple[float, int, float], ...], grows: bool) -> None:
+def test_growth_is_growth_in_every_quarter(
+    points: tuple[tuple[float, int, float], ...], grows: bool
+) -> None:
     """A step at the start, a plateau and a short history are no runaway."""
     assert is_growing(points) is grows
 
 
 def test_a_joined_thread_that_burns_a_processor_is_the_cause() -> None:
     """The wait-for graph goes through threads too."""
-    busy = ThreadStack(1, "counter", (Frame("/home/bob/model.py", "count", 3),), owns_gil=True, tid=9)
-    base = seen(idle("futex"), thread(Frame(STD + "threading.py", "Thread.join")), busy, gil_age_s=0.1)
+    busy = ThreadStack(
+        1, "counter", (Frame("/home/bob/model.py", "count", 3),), owns_gil=True, tid=9
+    )
+    base = seen(
+        idle("futex"), thread(Frame(STD + "threading.py", "Thread.join")), busy, gil_age_s=0.1
+    )
     both = (*base.evidence.processes[0].threads, ThreadState(9, states="RRR", want=0.99))
-    found = diagnose_hang(replace(base, evidence=Evidence((replace(base.evidence.processes[0], threads=both),))))
+    found = diagnose_hang(
+        replace(base, evidence=Evidence((replace(base.evidence.processes[0], threads=both),)))
+    )
     assert found.name == "python-loop" and "count" in found.detail
     assert "counter" in found.path[0]
 
@@ -190,22 +246,32 @@ def test_many_threads_that_wait_for_one_another_are_asked_once_each() -> None:
 
 def test_a_family_that_names_itself_its_own_parent_ends() -> None:
     """A damaged evidence.json must not be walked for ever."""
-    ring = (replace(CHILD, pid=2, ppid=3), replace(CHILD, pid=3, ppid=2), replace(CHILD, pid=2, ppid=1))
+    ring = (
+        replace(CHILD, pid=2, ppid=3),
+        replace(CHILD, pid=3, ppid=2),
+        replace(CHILD, pid=2, ppid=1),
+    )
     assert diagnose_hang(with_children(seen(WAITS), *ring)).name == "child-stuck"
 
 
 def test_a_compiler_that_was_seen_once_and_ran_is_busy() -> None:
-    """It was started while the evidence was taken: there is one sample, and no share of a processor."""
+    """It was started while the evidence was taken: there is one sample, and no share of a
+    processor.
+    """
     young = ProcessState(3, 2, "cc1plus kernel.cpp", "R", None)
-    assert diagnose_hang(with_children(seen(WAITS), replace(CHILD, want=None, states="S"), young)).name == "child-busy"
+    assert (
+        diagnose_hang(with_children(seen(WAITS), replace(CHILD, want=None, states="S"), young)).name
+        == "child-busy"
+    )
 
 
 def test_a_command_is_cut_at_a_word() -> None:
     """Half a secret is one that no rule of redaction knows."""
     long = "python train.py --db " + "x" * 280 + "https://bob:hunter2secret@db/"
     assert "hunter" not in cut_words(long, 310) and cut_words("short words", 40) == "short words"
-    assert command_text(["x", "--password", "my secret phrase", "--token=a b", "-v"]) == (
-        "x --password <hidden> --token=<hidden> -v"
+    assert (
+        command_text(["x", "--password", "my secret phrase", "--token=a b", "-v"])
+        == "x --password <hidden> --token=<hidden> -v"
     )
 
 
@@ -214,21 +280,29 @@ def test_a_team_of_native_threads_that_spins_is_a_loop() -> None:
     base = CASES["native-wait"]
     team = tuple(ThreadState(n, states="RRR", want=0.9) for n in (50, 51))
     process = base.evidence.processes[0]
-    found = diagnose_hang(replace(base, evidence=Evidence((replace(process, threads=(*process.threads, *team)),))))
+    found = diagnose_hang(
+        replace(base, evidence=Evidence((replace(process, threads=(*process.threads, *team)),)))
+    )
     assert found.name == "native-loop" and "native threads" in found.detail
 
 
 def test_a_thread_that_shares_the_gil_is_a_loop() -> None:
-    """Three spinning threads want a third of a processor each and sit in futex: no native wait, no lock."""
+    """Three spinning threads want a third of a processor each and sit in futex: no native wait, no
+    lock.
+    """
     running = seen(replace(IDLE, want=0.4), thread(owns_gil=True), gil_age_s=0.2, want=1.4)
     assert diagnose_hang(running).name == "python-loop"
-    shares = replace(idle("futex", native=("0x7f9", "pthread_cond_timedwait", "<python>")), want=0.33)
+    shares = replace(
+        idle("futex", native=("0x7f9", "pthread_cond_timedwait", "<python>")), want=0.33
+    )
     assert diagnose_hang(seen(shares, thread(owns_gil=True), gil_age_s=0.2)).name == "python-loop"
 
 
 def test_endless_unrolling_is_named() -> None:
     """The line and how often, whatever the stack happens to show."""
-    found = diagnose_hang(replace(CASES["native-loop"], endless_line="model.py:4 in f", endless_count=50_000))
+    found = diagnose_hang(
+        replace(CASES["native-loop"], endless_line="model.py:4 in f", endless_count=50_000)
+    )
     assert found.name == "python-loop"
     assert "model.py:4 in f was traced 50000 times" in found.detail
 
@@ -256,6 +330,13 @@ def test_evidence_survives_its_file() -> None:
     told["processes"][0]["from_the_future"] = 1
     assert evidence_from_json(told) == replace(evidence, generated_lines={})
     assert evidence_from_json([]) == Evidence()
-    told["processes"] += [{"ppid": 1}, {"pid": "x"}, {"pid": 9, "memory": 5, "threads": [{"tid": 9, "native": 3}, {}]}]
+    told["processes"] += [
+        {"ppid": 1},
+        {"pid": "x"},
+        {"pid": 9, "memory": 5, "threads": [{"tid": 9, "native": 3}, {}]},
+    ]
     told |= {"generated_lines": [1], "locks": [{"path": 1}], "gpus": "many"}
-    assert [p.pid for p in evidence_from_json(told).processes] == [*(p.pid for p in evidence.processes), 9]
+    assert [p.pid for p in evidence_from_json(told).processes] == [
+        *(p.pid for p in evidence.processes),
+        9,
+    ]

@@ -21,24 +21,37 @@ def event(ev: str, name: str, cpu: float, tid: int = 1) -> Event:
 
 
 def test_nested_events_cost_their_own_time() -> None:
-    """An outer event pays for what no inner one did; importing, building and running are no compile."""
+    """An outer event pays for what no inner one did; importing, building and running are no
+    compile.
+    """
     events = [
-        event("begin", "stage:import", 0.0), event("end", "stage:import", 2.0), event("begin", "stage:call-0", 2.0),
-        event("begin", "dynamo", 2.5), event("begin", "GraphLowering.run", 3.0), event("begin", "pass.x.y", 4.0),
-        event("end", "pass.x.y", 4.5), event("end", "GraphLowering.run", 5.0), event("end", "dynamo", 5.25),
-        event("end", "stage:call-0", 9.0), Exit(cpu_s=9.5),
-    ]  # fmt: skip
+        event("begin", "stage:import", 0.0),
+        event("end", "stage:import", 2.0),
+        event("begin", "stage:call-0", 2.0),
+        event("begin", "dynamo", 2.5),
+        event("begin", "GraphLowering.run", 3.0),
+        event("begin", "pass.x.y", 4.0),
+        event("end", "pass.x.y", 4.5),
+        event("end", "GraphLowering.run", 5.0),
+        event("end", "dynamo", 5.25),
+        event("end", "stage:call-0", 9.0),
+        Exit(cpu_s=9.5),
+    ]
     by_phase, by_pass = costs.costs_of_journals({7: events, 8: [Process()]}, 12.0, {})
     assert by_phase == {"dynamo-trace": 0.75, "lowering": 1.5, "fx-passes": 0.5, "cpp-build": 2.5}
     assert by_pass == {"dynamo": 0.75, "GraphLowering.run": 1.5, "pass.x.y": 0.5}
 
 
 def test_two_threads_share_one_clock() -> None:
-    """No second is counted twice, and what the compiling thread did before another's event is its own."""
+    """No second is counted twice, and what the compiling thread did before another's event is its
+    own.
+    """
     events = [
-        event("begin", "GraphLowering.run", 1.0), event("begin", "triton_key", 4.0, tid=2), event("end", "triton_key", 5.0, tid=2),
+        event("begin", "GraphLowering.run", 1.0),
+        event("begin", "triton_key", 4.0, tid=2),
+        event("end", "triton_key", 5.0, tid=2),
         event("end", "GraphLowering.run", 6.0),
-    ]  # fmt: skip
+    ]
     by_phase, _ = costs.costs_of_journals({7: events}, 6.0, {})
     assert by_phase["lowering"] == 4.0
     assert sum(by_phase.values()) <= 5.0
@@ -51,31 +64,52 @@ def test_an_open_event_and_a_cut_journal_are_no_error() -> None:
 
 
 def test_a_killed_process_paid_for_what_was_open_and_a_finished_one_for_nothing_more() -> None:
-    """No other process did what one did after its last event; what others did is still the C++ compiler's."""
+    """No other process did what one did after its last event; what others did is still the C++
+    compiler's.
+    """
     open_ = [event("begin", "dynamo", 1.0), event("begin", "backend_compile", 1.5)]
     by_phase, by_pass = costs.costs_of_journals({7: open_}, 9.0, {"7": 7.5, "9": 1.5})
-    assert by_phase == {"dynamo-trace": 0.5, "backend": 6.0, "cpp-build": 1.5} and by_pass["backend_compile"] == 6.0
+    assert (
+        by_phase == {"dynamo-trace": 0.5, "backend": 6.0, "cpp-build": 1.5}
+        and by_pass["backend_compile"] == 6.0
+    )
     ended = [event("begin", "dynamo", 1.0), event("end", "dynamo", 2.0), Exit(cpu_s=2.0)]
-    assert costs.costs_of_journals({7: ended}, 3.1, {"7": 3.1}) == ({"dynamo-trace": 1.0}, {"dynamo": 1.0})
+    assert costs.costs_of_journals({7: ended}, 3.1, {"7": 3.1}) == (
+        {"dynamo-trace": 1.0},
+        {"dynamo": 1.0},
+    )
     exits = [event("begin", "dynamo", 1.0), Exit(cpu_s=2.0)]
     assert costs.costs_of_journals({7: exits}, 3.0, {"7": 3.0}) == ({}, {})
 
 
 def stack(*names: str) -> tuple[Frame, ...]:
     return tuple(
-        Frame(f"torch/_inductor/{file}.py", function) for file, _, function in (n.partition(":") for n in names)
+        Frame(f"torch/_inductor/{file}.py", function)
+        for file, _, function in (n.partition(":") for n in names)
     )
 
 
 def test_the_frame_is_the_innermost_that_the_phase_keeps() -> None:
     """What recurses, and what dispatches, names nothing; stacks of other phases do not count."""
-    deep = ("ir:loader", "ir:inner_fn_opcount", "ir:has_exceeded_max_reads", "graph:run", "compile_fx:compile_fx")
+    deep = (
+        "ir:loader",
+        "ir:inner_fn_opcount",
+        "ir:has_exceeded_max_reads",
+        "graph:run",
+        "compile_fx:compile_fx",
+    )
     stacks = [
-        stack("ir:load", "ir:loader", *deep), stack("ir:loader", "ir:loader", "ir:loader", *deep[1:]), stack(*deep[1:]), stack(*deep),
-        stack("sizevars:simplify", *deep), stack("codegen/cpp:codegen_kernel", "scheduler:codegen"),
-    ]  # fmt: skip
+        stack("ir:load", "ir:loader", *deep),
+        stack("ir:loader", "ir:loader", "ir:loader", *deep[1:]),
+        stack(*deep[1:]),
+        stack(*deep),
+        stack("sizevars:simplify", *deep),
+        stack("codegen/cpp:codegen_kernel", "scheduler:codegen"),
+    ]
     assert costs.place_of_growth(stacks, "lowering") == "torch/_inductor/ir.py:loader"
-    assert costs.place_of_growth(stacks[1:3], "lowering") == "torch/_inductor/ir.py:inner_fn_opcount"
+    assert (
+        costs.place_of_growth(stacks[1:3], "lowering") == "torch/_inductor/ir.py:inner_fn_opcount"
+    )
     assert costs.place_of_growth(stacks, "guards") == ""
 
 
@@ -99,7 +133,9 @@ def series(law: Any, sizes: tuple[int, ...] = (4, 6, 8, 10)) -> list[PhaseCost]:
     return found
 
 
-def told(rows: list[PhaseCost], at: int, frame: str = "torch/_inductor/ir.py:has_exceeded_max_reads") -> Observation:
+def told(
+    rows: list[PhaseCost], at: int, frame: str = "torch/_inductor/ir.py:has_exceeded_max_reads"
+) -> Observation:
     growth = costs.summarise_growth(rows, "n", at)
     if growth["worst"]:
         growth["worst"]["frame"] = frame
@@ -115,22 +151,31 @@ def test_the_same_growth_has_the_same_signature_at_any_size() -> None:
         assert (verdict.kind, verdict.phase) == ("superlinear-compile", "lowering")
         assert verdict.cause == "exponential, x2.0 a step"
         titles.add(sign(verdict, seen).title)
-    assert titles == {"superlinear-compile: lowering | exponential @ torch/_inductor/ir.py:has_exceeded_max_reads"}
+    assert titles == {
+        "superlinear-compile: lowering | exponential @ torch/_inductor/ir.py:has_exceeded_max_reads"
+    }
 
 
 def test_a_line_is_healthy_and_says_what_it_predicts() -> None:
     """The verdict is ok, with the law in its sentence."""
     seen = told(series(lambda n: 0.5 * n), 40)
     verdict = judge(seen)
-    assert verdict.kind == "ok" and "linear in n" in verdict.reason and "at n=40: 2" in verdict.reason
-    assert seen.growth["worst"]["phase"] == "lowering" and seen.growth["worst"]["event"] == "GraphLowering.run"
+    assert (
+        verdict.kind == "ok" and "linear in n" in verdict.reason and "at n=40: 2" in verdict.reason
+    )
+    assert (
+        seen.growth["worst"]["phase"] == "lowering"
+        and seen.growth["worst"]["event"] == "GraphLowering.run"
+    )
     assert sign(verdict, seen).title == "ok: no phase"
 
 
 def test_a_phase_that_does_not_matter_is_no_verdict() -> None:
     """It bends, and at the full size it is still a tenth of a second beside minutes."""
     rows = series(lambda n: 0.05 * n**2.5, (1, 2, 4))
-    heavy = [PhaseCost(**{**vars(c), "phases": {**c.phases, "cpp-build": 300.0 * c.size}}) for c in rows]
+    heavy = [
+        PhaseCost(**{**vars(c), "phases": {**c.phases, "cpp-build": 300.0 * c.size}}) for c in rows
+    ]
     assert judge(told(heavy, 4)).kind == "ok"
 
 
@@ -139,23 +184,34 @@ def test_sizes_that_failed_are_told_and_left_out() -> None:
     rows = series(lambda n: 0.1 + 0.01 * 2.0**n)
     late = PhaseCost(40, "run-040", "slow-compile", False, 3.0, {"lowering": 3.0})
     growth = costs.summarise_growth([*rows, late], "n", 40)
-    assert growth["is_superlinear"] and growth["left_out"] == ["n=40 ended as slow-compile and is left out of the fit"]
+    assert growth["is_superlinear"] and growth["left_out"] == [
+        "n=40 ended as slow-compile and is left out of the fit"
+    ]
     assert any("slow-compile: left out of the fit" in row for row in growth["table"])
     few = costs.summarise_growth([*rows[:2], late], "n", 40)
-    assert few["says"] == "2 of 3 sizes ran through, and a law needs 3" and not few["is_superlinear"]
+    assert (
+        few["says"] == "2 of 3 sizes ran through, and a law needs 3" and not few["is_superlinear"]
+    )
 
 
 def test_a_small_phase_does_not_hide_a_large_one() -> None:
     """What is certain at the full size decides which phase is the worst."""
     rows = series(lambda n: 0.2 + 0.01 * 1.9**n, (6, 8, 10, 11))
-    rows = [PhaseCost(**{**vars(c), "phases": {**c.phases, "guards": 0.02 + 0.3 * (c.size == 11)}}) for c in rows]
+    rows = [
+        PhaseCost(**{**vars(c), "phases": {**c.phases, "guards": 0.02 + 0.3 * (c.size == 11)}})
+        for c in rows
+    ]
     assert costs.summarise_growth(rows, "n", 44)["worst"]["phase"] == "lowering"
 
 
 def test_the_least_of_several_runs_counts() -> None:
     """A neighbour's work adds to some phase of each run; a run that failed is no measurement."""
-    one = PhaseCost(4, "run-001", "ok", True, 6.0, {"lowering": 1.0, "aot": 5.0}, {}, 200, {"aten": 3})
-    two = PhaseCost(4, "run-002", "ok", True, 5.0, {"lowering": 3.0, "aot": 2.0}, {}, 100, {"aten": 3})
+    one = PhaseCost(
+        4, "run-001", "ok", True, 6.0, {"lowering": 1.0, "aot": 5.0}, {}, 200, {"aten": 3}
+    )
+    two = PhaseCost(
+        4, "run-002", "ok", True, 5.0, {"lowering": 3.0, "aot": 2.0}, {}, 100, {"aten": 3}
+    )
     bad = PhaseCost(4, "run-003", "crash", False, 0.1, {"aot": 0.1})
     found = costs.least_cost([one, two, bad])
     assert (found.phases, found.cpu_s, found.peak_rss_bytes, found.is_used) == (
@@ -168,10 +224,18 @@ def test_the_least_of_several_runs_counts() -> None:
 
 
 def test_a_loop_over_sizes_allows_what_lies_between_a_line_and_what_was_measured() -> None:
-    """What does not grow counts on both sides, however much it is: a slow machine's start must not hide the growth."""
+    """What does not grow counts on both sides, however much it is: a slow machine's start must not
+    hide the growth.
+    """
     for start_s in (0.0, 0.1, 0.3, 1.0):
-        phases = [{"backend": 0.09, "dynamo-trace": start_s}, {"backend": 2.43, "dynamo-trace": start_s}]
-        one, four = (PhaseCost(n, "", "ok", True, sum(p.values()), p) for n, p in zip((1, 4), phases, strict=True))
+        phases = [
+            {"backend": 0.09, "dynamo-trace": start_s},
+            {"backend": 2.43, "dynamo-trace": start_s},
+        ]
+        one, four = (
+            PhaseCost(n, "", "ok", True, sum(p.values()), p)
+            for n, p in zip((1, 4), phases, strict=True)
+        )
         told = costs.compare_growth(one, four, "n", {"backend"}, 2.0)
         assert told["is_superlinear"]
         ratio = costs.allowed_ratio(told, {"backend"}, 0.1)

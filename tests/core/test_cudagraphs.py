@@ -15,7 +15,10 @@ MUTATED = """skipping cudagraphs due to mutated inputs (2 instances). Found from
    File "/home/someone/decode.py", line 45, in forward
     cache.index_copy_(2, position, key)
 """  # noqa: W291 - as torch writes it
-DOUBLED = 'skipping cudagraphs due to skipping cudagraphs due to cpu device (arg0_1). Found from : \n   File "/m.py", line 3, in f'
+DOUBLED = (
+    "skipping cudagraphs due to skipping cudagraphs due to cpu device (arg0_1). Found from : \n  "
+    ' File "/m.py", line 3, in f'
+)
 
 
 def test_reasons_and_lines_are_read() -> None:
@@ -28,13 +31,19 @@ def test_reasons_and_lines_are_read() -> None:
         told == cudagraph_skips.CudagraphSkip("cpu device (arg0_1)", "/m.py:3 in f")
         and cudagraph_skips.reason_family(told.reason) == "cpu device"
     )
-    assert cudagraph_skips.read_skip("skipping cudagraphs due to bisector") == cudagraph_skips.CudagraphSkip("bisector")
+    assert cudagraph_skips.read_skip(
+        "skipping cudagraphs due to bisector"
+    ) == cudagraph_skips.CudagraphSkip("bisector")
     assert cudagraph_skips.read_skip("recording cudagraph tree for graph without symints") is None
 
 
 def test_a_skip_is_a_verdict_of_its_own() -> None:
-    """Of a run that ended well, and of one that torch was told to end; any other failure is a story of its own."""
-    skips = cudagraph_skips.group_skips([CudagraphSkipped(message=text) for text in (MUTATED, MUTATED, DOUBLED)])
+    """Of a run that ended well, and of one that torch was told to end; any other failure is a story
+    of its own.
+    """
+    skips = cudagraph_skips.group_skips(
+        [CudagraphSkipped(message=text) for text in (MUTATED, MUTATED, DOUBLED)]
+    )
     assert [s.count for s in skips] == [2, 1]
     seen = Observation(exit_status=0, has_finished=True, skips=skips)
     verdict = judge(seen)
@@ -44,4 +53,7 @@ def test_a_skip_is_a_verdict_of_its_own() -> None:
     told = judge(dataclasses.replace(seen, exit_status=1, has_finished=False, raised=raised))
     assert told.kind == "cudagraph-skip" and sign(told, seen).id == sign(verdict, seen).id
     other = Raised((Link("builtins.RuntimeError", "something else"),))
-    assert judge(dataclasses.replace(seen, exit_status=1, has_finished=False, raised=other)).kind != "cudagraph-skip"
+    assert (
+        judge(dataclasses.replace(seen, exit_status=1, has_finished=False, raised=other)).kind
+        != "cudagraph-skip"
+    )

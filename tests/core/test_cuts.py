@@ -33,7 +33,8 @@ def _assigned(chance: random.Random) -> tuple[str, str]:
 
 def _quoted(chance: random.Random) -> tuple[str, str]:
     secret = " ".join(
-        chance.choice(["violet", "granite", "lantern", "umbrella"]) + str(chance.randrange(9)) for _ in range(4)
+        chance.choice(["violet", "granite", "lantern", "umbrella"]) + str(chance.randrange(9))
+        for _ in range(4)
     )
     return f'{{"user": "bob", "passphrase": "{secret}", "port": 5}}\n', secret
 
@@ -50,8 +51,12 @@ KINDS = {"key": _key, "token": _token, "assigned": _assigned, "quoted": _quoted,
 @pytest.mark.parametrize("is_one_line", [False, True])
 @settings(max_examples=4, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_no_part_of_a_secret_survives_a_cut(kind: str, is_one_line: bool, chance: random.Random) -> None:
-    """Head, tail and middle of a text, cut at each place around and in a secret, show no eight characters of it."""
+def test_no_part_of_a_secret_survives_a_cut(
+    kind: str, is_one_line: bool, chance: random.Random
+) -> None:
+    """Head, tail and middle of a text, cut at each place around and in a secret, show no eight
+    characters of it.
+    """
     text, secret = KINDS[kind](chance)
     around = LINE * 3
     if is_one_line:
@@ -66,13 +71,17 @@ def test_no_part_of_a_secret_survives_a_cut(kind: str, is_one_line: bool, chance
             cuts.cut_middle(whole, 20, len(whole) - place),
         ):
             hidden = Redactor().text(shown)
-            found = [row for row in secret.split("\n" if kind == "key" else " ") if shows(hidden, row)]
+            found = [
+                row for row in secret.split("\n" if kind == "key" else " ") if shows(hidden, row)
+            ]
             assert not found, (place, shown, hidden)
 
 
 @given(st.text(max_size=300), st.integers(1, 200), st.integers(1, 100))
 def test_a_cut_text_says_what_is_missing(text: str, most_head: int, most_tail: int) -> None:
-    """What is kept is from the text, in its order, no longer than allowed, and the mark counts the rest."""
+    """What is kept is from the text, in its order, no longer than allowed, and the mark counts the
+    rest.
+    """
     found = cuts.cut_middle(text, most_head, most_tail)
     if len(text) <= most_head + most_tail:
         assert found == text

@@ -12,7 +12,9 @@ from reprokit.core.shared.errors import BadInput
 
 
 def test_a_gpu_is_known_by_what_people_call_it() -> None:
-    """Any case, with or without the maker's and the line's name; a record of it has the same name."""
+    """Any case, with or without the maker's and the line's name; a record of it has the same
+    name.
+    """
     for words in ("h100", "H100", "NVIDIA H100", "nvidia-h100"):
         assert gpus.gpu_named(words) is gpus.GPUS["h100"]
     assert gpus.gpu_named("GeForce RTX 4090") is gpus.GPUS["rtx4090"]
@@ -26,11 +28,16 @@ def test_a_gpu_is_known_by_what_people_call_it() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"major": None}, "has no major"), ({"major": "9"}, "which no device says"), ({"minor": -1}, "which no device says"),
-        ({"major": 0}, "is no GPU"), ({"multi_processor_count": 0}, "is no GPU"), ({"name": 3}, "which no device says"),
-        ({"total_memory": True}, "which no device says"), ({"warp_size": 1 << 60}, "which no device says"),
+        ({"major": None}, "has no major"),
+        ({"major": "9"}, "which no device says"),
+        ({"minor": -1}, "which no device says"),
+        ({"major": 0}, "is no GPU"),
+        ({"multi_processor_count": 0}, "is no GPU"),
+        ({"name": 3}, "which no device says"),
+        ({"total_memory": True}, "which no device says"),
+        ({"warp_size": 1 << 60}, "which no device says"),
     ],
-)  # fmt: skip
+)
 def test_a_record_is_not_believed(change: dict[str, object], says: str) -> None:
     """It may come from anywhere; unknown keys are left alone."""
     told = {**dataclasses.asdict(gpus.GPUS["h100"]), **change, "uuid": "GPU-1"}
@@ -51,7 +58,7 @@ def test_architectures_are_read_as_triton_and_ptxas_name_them() -> None:
 
 def test_where_a_cubin_runs() -> None:
     """On its own major version from its minor one on; with a suffix on its own capability alone."""
-    (ampere, plain, own) = nvidia_architectures.read_architecture("80,sm_100,100")
+    ampere, plain, own = nvidia_architectures.read_architecture("80,sm_100,100")
     assert nvidia_architectures.runs_on(ampere, 86) and not nvidia_architectures.runs_on(ampere, 90)
     assert (
         nvidia_architectures.runs_on(plain, 103)

@@ -1,4 +1,6 @@
-"""What is searched for: words that everybody's report has, and nothing of a stranger's title that acts as a qualifier."""
+"""What is searched for: words that everybody's report has, and nothing of a stranger's title that
+acts as a qualifier.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +26,40 @@ HEAD = "repo:pytorch/pytorch is:issue "
             "exception: cpp-build | torch._inductor.exc.CppCompileError: conflicting declaration",
             'CppCompileError "conflicting declaration"',
         ),
-        ("exception: backend | ValueError: no lowering for # nodes @ <user>:backend", 'ValueError "no lowering for"'),
         (
-            "crash: kernel-run | SIGABRT std::runtime_error: kernel, <path>:#, index out of bounds: # <= tmp# < #",
+            "exception: backend | ValueError: no lowering for # nodes @ <user>:backend",
+            'ValueError "no lowering for"',
+        ),
+        (
+            (
+                "crash: kernel-run | SIGABRT std::runtime_error: kernel, <path>:#, index out of"
+                " bounds: # <= tmp# < #"
+            ),
             '"SIGABRT" "index out of bounds"',
         ),
         (
-            "crash: backend | SIGSEGV in <user>:f < torch/__init__.py:__call__ < torch/_dynamo/output_graph.py:compile_fx",
+            (
+                "crash: backend | SIGSEGV in <user>:f < torch/__init__.py:__call__ <"
+                " torch/_dynamo/output_graph.py:compile_fx"
+            ),
             'compile_fx "SIGSEGV"',
         ),
         (
-            "hang: fx-passes | <user>:forever < torch/_inductor/fx_passes/post_grad.py:post_grad_passes",
+            (
+                "hang: fx-passes | <user>:forever <"
+                " torch/_inductor/fx_passes/post_grad.py:post_grad_passes"
+            ),
             "post_grad_passes hang",
         ),
-        ("wrong-result: inductor | numbers @ reinplace_inplaceable_ops", "reinplace_inplaceable_ops incorrect"),
+        (
+            "wrong-result: inductor | numbers @ reinplace_inplaceable_ops",
+            "reinplace_inplaceable_ops incorrect",
+        ),
         ("cudagraph-skip: cudagraphs | mutated inputs", '"mutated inputs" cudagraphs'),
-        ("recompile-limit: guards | <input>._current_idx == #", 'recompile "recompile limit" guards'),
+        (
+            "recompile-limit: guards | <input>._current_idx == #",
+            'recompile "recompile limit" guards',
+        ),
         (
             'exception: aot | E: "a" repo:evil/x OR author:me @ torch/x.py:f" is:open',
             'f "E" "a repo evil x OR author me"',
@@ -47,13 +67,20 @@ HEAD = "repo:pytorch/pytorch is:issue "
     ],
 )
 def test_the_telling_words(title: str, searched: str) -> None:
-    """Function, type and phrase; blanks are never searched for, and a kind without a type goes by what people call it."""
+    """Function, type and phrase; blanks are never searched for, and a kind without a type goes by
+    what people call it.
+    """
     assert search_query(title, "pytorch/pytorch") == HEAD + searched
 
 
-@given(title=st.text(max_size=600) | st.from_regex(r"(exception|hang|crash): \w+ \| \w+: .{0,300} @ torch/a\.py:\w+"))
+@given(
+    title=st.text(max_size=600)
+    | st.from_regex(r"(exception|hang|crash): \w+ \| \w+: .{0,300} @ torch/a\.py:\w+")
+)
 def test_a_title_is_only_words(title: str) -> None:
-    """Whatever a pack says, there is one repository, nothing is excluded, and GitHub takes the length."""
+    """Whatever a pack says, there is one repository, nothing is excluded, and GitHub takes the
+    length.
+    """
     text = search_query(title, "pytorch/pytorch")
     assert text.startswith(HEAD.strip()) and len(text) <= QUERY_CHARS and text.count('"') % 2 == 0
     assert re.fullmatch(r'(?:[\w.]+|"[\w. ]+"| )*', text.removeprefix(HEAD.strip()), re.ASCII)

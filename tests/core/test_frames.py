@@ -69,18 +69,31 @@ def test_a_fatal_error_that_was_cut_is_still_told() -> None:
     "text",
     [
         "terminate called after throwing an instance of 'std::runtime_error'\n  what():  index",
-        "terminate called after throwing an instance of 'std::runtime_error'\nterminate called recursively\n  what():  index",
-        "terminate called after throwing an instance of 'terminate called recursively\nstd::runtime_error'\n  what():  index",
-        "terminate called after throwing an instance of 'terminate called after throwing an instance of "
-        "'std::runtime_error'\nstd::runtime_error'\n  what():  index",
+        (
+            "terminate called after throwing an instance of 'std::runtime_error'\nterminate called"
+            " recursively\n  what():  index"
+        ),
+        (
+            "terminate called after throwing an instance of 'terminate called"
+            " recursively\nstd::runtime_error'\n  what():  index"
+        ),
+        (
+            "terminate called after throwing an instance of 'terminate called after throwing an"
+            " instance of 'std::runtime_error'\nstd::runtime_error'\n  what():  index"
+        ),
     ],
 )
 def test_what_the_runtime_said_survives_interleaving(text: str) -> None:
-    """Two OpenMP threads may abort at once, and write between each other's words; the message may be lost, then."""
+    """Two OpenMP threads may abort at once, and write between each other's words; the message may
+    be lost, then.
+    """
     is_race = "recursively" in text
     said = "std::runtime_error" if is_race else "std::runtime_error: index out of bounds"
     assert fr.parse_terminate(text + " out of bounds\n") == said
-    lost = "terminate called after throwing an instance of 'std::runtime_error'\nterminate called recursively\n"
+    lost = (
+        "terminate called after throwing an instance of 'std::runtime_error'\nterminate called"
+        " recursively\n"
+    )
     assert not is_race or fr.parse_terminate(lost) == said
     cut = "terminate called after throwing an instance of 'terminate called recursively\n"
     assert fr.parse_terminate(cut) == "std::terminate"
@@ -94,7 +107,10 @@ def test_main_thread_of_a_dump() -> None:
 
 def test_py_spy_json() -> None:
     """py-spy's threads and frames; anything else is refused."""
-    text = '[{"pid": 5, "os_thread_id": 5, "thread_name": "MainThread", "owns_gil": true, "frames": [{"name": "f", "filename": "a.py", "line": 3}]}]'
+    text = (
+        '[{"pid": 5, "os_thread_id": 5, "thread_name": "MainThread", "owns_gil": true, "frames":'
+        ' [{"name": "f", "filename": "a.py", "line": 3}]}]'
+    )
     (thread,) = fr.parse_py_spy(text, 5)
     assert thread.is_main and thread.owns_gil and thread.frames == (Frame("a.py", "f", 3),)
     with pytest.raises(ValueError):
@@ -112,10 +128,10 @@ def test_stable_part_is_what_all_dumps_share() -> None:
 def test_the_last_traceback_of_a_text() -> None:
     """For exceptions that no hook heard: raised before torch, or under another excepthook."""
     text = (
-        "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nKeyError: 'x'\n\n"
-        "During handling of the above exception, another exception occurred:\n\n"
-        'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    f()\n    ^^^\n'
-        '  File "b.py", line 7, in f\n    raise ValueError("no: way")\nValueError: no: way\nbye\n'
+        'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\nKeyError:'
+        " 'x'\n\nDuring handling of the above exception, another exception occurred:\n\nTraceback"
+        ' (most recent call last):\n  File "a.py", line 3, in <module>\n    f()\n    ^^^\n  File'
+        ' "b.py", line 7, in f\n    raise ValueError("no: way")\nValueError: no: way\nbye\n'
     )
     link = fr.parse_traceback(text)
     assert link is not None

@@ -14,7 +14,9 @@ import grouping
 
 ROWS = grouping.read(ROOT / "benchmarks" / "data" / "sightings.jsonl")
 NOT_TOLD_APART = {
-    "crash: kernel-run | SIGSEGV in <generated>:call": "a memory error in generated code says nothing of the operator",
+    "crash: kernel-run | SIGSEGV in <generated>:call": (
+        "a memory error in generated code says nothing of the operator"
+    ),
     "wrong-result: inductor | numbers @ reinplace_inplaceable_ops": "two reports blame one pass",
 }
 SPLIT = {
@@ -26,7 +28,9 @@ SPLIT = {
 
 
 def test_two_bugs_share_no_signature_but_where_it_is_known() -> None:
-    """Of 181 sightings of 35 bugs in three versions of torch, in several models, modes and sizes."""
+    """Of 181 sightings of 35 bugs in three versions of torch, in several models, modes and
+    sizes.
+    """
     found = {text.splitlines()[0] for text in grouping.wrong_groups(ROWS)}
     assert found == set(NOT_TOLD_APART)
 
@@ -38,7 +42,9 @@ def test_one_bug_has_one_signature_but_where_it_is_known() -> None:
 
 @pytest.mark.parametrize("method", ["exact message", "three innermost frames"])
 def test_signatures_are_better_than_what_is_at_hand(method: str) -> None:
-    """Precision and recall together beat grouping by the exact message and by the top three frames."""
+    """Precision and recall together beat grouping by the exact message and by the top three
+    frames.
+    """
     labels = [row["label"] for row in ROWS]
 
     def both(name: str) -> float:

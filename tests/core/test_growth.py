@@ -1,4 +1,6 @@
-"""Laws from few sizes: known ones are found again through noise, and what is tame is never called superlinear."""
+"""Laws from few sizes: known ones are found again through noise, and what is tame is never called
+superlinear.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from hypothesis import strategies as st
 
 from reprokit.core.growth.laws import Point, fit_law
 
-SIZES = st.sampled_from([(1, 2, 4), (1, 2, 4, 8), (1, 2, 3, 4, 6, 8), (4, 6, 8, 10, 12), (32, 64, 128, 256)])
+SIZES = st.sampled_from(
+    [(1, 2, 4), (1, 2, 4, 8), (1, 2, 3, 4, 6, 8), (4, 6, 8, 10, 12), (32, 64, 128, 256)]
+)
 NOISE = st.lists(st.floats(-0.05, 0.05), min_size=6, max_size=6)
 
 
@@ -20,8 +24,12 @@ def measured(law: list[float], noise: list[float]) -> list[float]:
 
 @settings(max_examples=120, deadline=None)
 @given(sizes=SIZES, noise=NOISE, fixed=st.floats(0, 20), slope=st.floats(0, 10))
-def test_a_line_is_never_superlinear(sizes: tuple[int, ...], noise: list[float], fixed: float, slope: float) -> None:
-    """Whatever noise of 5 % does to a linear or constant cost; and the interval holds what the full size costs."""
+def test_a_line_is_never_superlinear(
+    sizes: tuple[int, ...], noise: list[float], fixed: float, slope: float
+) -> None:
+    """Whatever noise of 5 % does to a linear or constant cost; and the interval holds what the full
+    size costs.
+    """
     costs = measured([fixed + slope * n for n in sizes], noise)
     found = fit_law(list(zip(sizes, costs, strict=True)), 4 * sizes[-1])
     assert not found.is_superlinear
@@ -30,7 +38,9 @@ def test_a_line_is_never_superlinear(sizes: tuple[int, ...], noise: list[float],
 
 @settings(max_examples=40, deadline=None)
 @given(sizes=SIZES, noise=NOISE, scale=st.floats(0.05, 5))
-def test_n_log_n_is_not_superlinear(sizes: tuple[int, ...], noise: list[float], scale: float) -> None:
+def test_n_log_n_is_not_superlinear(
+    sizes: tuple[int, ...], noise: list[float], scale: float
+) -> None:
     """Sorting is no defect."""
     costs = measured([scale * n * math.log2(n + 1) for n in sizes], noise)
     assert not fit_law(list(zip(sizes, costs, strict=True)), 4 * sizes[-1]).is_superlinear

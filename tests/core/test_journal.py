@@ -20,7 +20,7 @@ from reprokit.core.shared.contract.events import (
     Recompile,
     TargetBuilt,
     WarningShown,
-)  # fmt: skip
+)
 from reprokit.core.shared.contract.journal_format import (
     MAX_LINE_BYTES,
     NOW_BYTES,
@@ -36,10 +36,17 @@ TEXT = st.text(max_size=20)
 EVENT = st.one_of(
     st.builds(Begin, name=TEXT, cid=TEXT | st.none(), cpu=st.floats(0, 1e6), tid=st.integers(0, 9)),
     st.builds(Recompile, function=TEXT, line=st.integers(0, 9), reasons=st.lists(TEXT, max_size=3)),
-    st.builds(TargetBuilt, form=TEXT, is_module=st.booleans(), compile=st.dictionaries(TEXT, TEXT | st.booleans())),
+    st.builds(
+        TargetBuilt,
+        form=TEXT,
+        is_module=st.booleans(),
+        compile=st.dictionaries(TEXT, TEXT | st.booleans()),
+    ),
     st.builds(
         ExceptionRaised,
-        chain=st.tuples(st.builds(ChainLink, type=TEXT, frames=st.tuples(st.tuples(TEXT, TEXT, st.none())))),
+        chain=st.tuples(
+            st.builds(ChainLink, type=TEXT, frames=st.tuples(st.tuples(TEXT, TEXT, st.none())))
+        ),
     ),
 )
 
@@ -73,15 +80,21 @@ def test_an_endless_event_becomes_a_stub() -> None:
 
 
 def test_every_event_comes_back() -> None:
-    """Each class of the contract is read as it was written, and a name that is not known is left out."""
+    """Each class of the contract is read as it was written, and a name that is not known is left
+    out.
+    """
     told = [kind() for kind in EVENTS.values()]
     assert decode_events(b"".join(map(encode_event, told))) == (told, 0)
     assert decode_events(b'{"ev": "of a later version", "name": "x"}\n') == ([], 0)
 
 
 @given(st.text(max_size=900), st.text(max_size=900), st.floats(1e9, 2e9), st.integers(0, 10**9))
-def test_the_record_of_now_is_overwritten_whole(where: str, repeated: str, t: float, repeats: int) -> None:
-    """A shorter record leaves nothing of a longer one behind, and no text, however odd, hides the count."""
+def test_the_record_of_now_is_overwritten_whole(
+    where: str, repeated: str, t: float, repeats: int
+) -> None:
+    """A shorter record leaves nothing of a longer one behind, and no text, however odd, hides the
+    count.
+    """
     data = bytearray(encode_now(Now(1.0, "line", "y" * 1000, 5, "z" * 1000)))
     data[:] = encode_now(Now(t, "node", where, repeats, repeated))
     assert len(data) == NOW_BYTES
@@ -102,7 +115,9 @@ def test_open_events_are_those_of_the_thread_that_wrote_last() -> None:
         ("begin", "d", 1),
     ]
     kinds = {"begin": Begin, "end": End}
-    assert [e.name for e in open_events(kinds[ev](name=name, tid=tid) for ev, name, tid in rows)] == ["a", "d"]
+    assert [
+        e.name for e in open_events(kinds[ev](name=name, tid=tid) for ev, name, tid in rows)
+    ] == ["a", "d"]
     assert open_events([]) == []
 
 
@@ -118,6 +133,13 @@ def test_what_a_target_wrote_into_its_own_journal_is_made_sound() -> None:
     ]
     found, bad = decode_events(b"".join(json.dumps(e).encode() + b"\n" for e in odd))
     assert bad == 0
-    empty = [Begin(), Process(can_dump=True), ExceptionRaised(), ExceptionRaised(), Graph(), Progress()]
+    empty = [
+        Begin(),
+        Process(can_dump=True),
+        ExceptionRaised(),
+        ExceptionRaised(),
+        Graph(),
+        Progress(),
+    ]
     assert found == empty
     assert open_events(found)

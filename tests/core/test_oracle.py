@@ -15,29 +15,50 @@ def signature(title: str) -> Signature:
 @pytest.mark.parametrize(
     ("wanted", "found", "answer"),
     [
-        ("SIGABRT std::runtime_error: index out of bounds", "SIGABRT std::runtime_error", same_failure.SAME),
-        ("SIGABRT std::runtime_error", "SIGABRT std::runtime_error: index out of bounds", same_failure.SAME),
+        (
+            "SIGABRT std::runtime_error: index out of bounds",
+            "SIGABRT std::runtime_error",
+            same_failure.SAME,
+        ),
+        (
+            "SIGABRT std::runtime_error",
+            "SIGABRT std::runtime_error: index out of bounds",
+            same_failure.SAME,
+        ),
         (
             "SIGABRT std::runtime_error: index out of bounds",
             "SIGABRT std::runtime_error: no such kernel",
             same_failure.OTHER,
         ),
-        ("SIGABRT std::runtime_error: index out of bounds", "SIGABRT std::terminate", same_failure.SAME),
+        (
+            "SIGABRT std::runtime_error: index out of bounds",
+            "SIGABRT std::terminate",
+            same_failure.SAME,
+        ),
         ("SIGABRT std::runtime_error", "SIGABRT std::bad_alloc", same_failure.OTHER),
         ("SIGABRT", "SIGABRT in torch/_inductor/graph.py:run", same_failure.OTHER),
     ],
 )
-def test_an_abort_that_two_threads_race_for_is_one_failure(wanted: str, found: str, answer: str) -> None:
-    """The runtime tells the message or, when the second thread was quick, the type alone; other messages are others."""
+def test_an_abort_that_two_threads_race_for_is_one_failure(
+    wanted: str, found: str, answer: str
+) -> None:
+    """The runtime tells the message or, when the second thread was quick, the type alone; other
+    messages are others.
+    """
     one, two = signature(f"crash: kernel-run | {wanted}"), signature(f"crash: kernel-run | {found}")
     assert same_failure.compare_failures(one, CRASH, two) == answer
 
 
 def test_only_a_crash_may_lack_its_message() -> None:
     """A KeyError without a message is not the one that has one."""
-    short, long = signature("exception: codegen | KeyError"), signature("exception: codegen | KeyError: 'buf'")
+    short, long = (
+        signature("exception: codegen | KeyError"),
+        signature("exception: codegen | KeyError: 'buf'"),
+    )
     assert (
-        same_failure.compare_failures(long, Verdict("exception", "codegen", "KeyError", "It was raised."), short)
+        same_failure.compare_failures(
+            long, Verdict("exception", "codegen", "KeyError", "It was raised."), short
+        )
         == same_failure.OTHER
     )
 
@@ -56,10 +77,14 @@ WRONG = Verdict("wrong-result", None, "inf", "It differs.")
         ("inductor | numbers", "no phase | numbers of the backward", same_failure.OTHER),
     ],
 )
-def test_a_candidate_need_not_know_where_in_the_compiler_it_begins(wanted: str, found: str, answer: str) -> None:
+def test_a_candidate_need_not_know_where_in_the_compiler_it_begins(
+    wanted: str, found: str, answer: str
+) -> None:
     """What is known of both must agree: the family, the part of the compiler, the operator."""
     assert (
-        same_failure.compare_failures(signature(f"wrong-result: {wanted}"), WRONG, signature(f"wrong-result: {found}"))
+        same_failure.compare_failures(
+            signature(f"wrong-result: {wanted}"), WRONG, signature(f"wrong-result: {found}")
+        )
         == answer
     )
 
@@ -81,7 +106,9 @@ def test_a_proof_knows_where_wrong_results_begin(wanted: str, found: str, is_ali
     """The phase and the operator that were signed; one that is not known is not asked for."""
     one, two = signature(f"wrong-result: {wanted}"), signature(f"wrong-result: {found}")
     assert same_failure.begins_alike(one, two) is is_alike
-    assert same_failure.is_located(one) and same_failure.is_located(two) is ("no phase" not in found)
+    assert same_failure.is_located(one) and same_failure.is_located(two) is (
+        "no phase" not in found
+    )
 
 
 SLOW = Verdict("slow-compile", "codegen", "python-loop", "It goes on.")
@@ -95,11 +122,21 @@ SLOW = Verdict("slow-compile", "codegen", "python-loop", "It goes on.")
         ("slow-compile: scheduler", "slow-compile: cpp-build", same_failure.OTHER),
         ("slow-compile: scheduler", "hang: dynamo-trace | a", same_failure.OTHER),
         ("hang: codegen | a", "slow-compile: codegen", same_failure.OTHER),
-        ("superlinear-compile: codegen | exponential @ f", "superlinear-compile: lowering | power", same_failure.SAME),
-        ("superlinear-compile: codegen | exponential @ f", "superlinear-compile: aot | power", same_failure.OTHER),
+        (
+            "superlinear-compile: codegen | exponential @ f",
+            "superlinear-compile: lowering | power",
+            same_failure.SAME,
+        ),
+        (
+            "superlinear-compile: codegen | exponential @ f",
+            "superlinear-compile: aot | power",
+            same_failure.OTHER,
+        ),
         ("superlinear-compile: codegen | power", "slow-compile: codegen", same_failure.OTHER),
     ],
 )
-def test_what_costs_time_is_known_by_its_part_of_the_compiler(wanted: str, found: str, answer: str) -> None:
+def test_what_costs_time_is_known_by_its_part_of_the_compiler(
+    wanted: str, found: str, answer: str
+) -> None:
     """Which phase a deadline meets, and which law a few sizes follow, is chance."""
     assert same_failure.compare_failures(signature(wanted), SLOW, signature(found)) == answer

@@ -7,12 +7,19 @@ import pytest
 from reprokit.core.judge.verdict import judge
 from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.rank_graphs import CollectiveCall, GraphRecord, mismatch_of_graphs, mismatch_of_ranks
+from reprokit.core.records.rank_graphs import (
+    CollectiveCall,
+    GraphRecord,
+    mismatch_of_graphs,
+    mismatch_of_ranks,
+)
 
 
 def graph(rank: str, calls: str, level: str = "dynamo", digest: str = "d") -> GraphRecord:
     """One graph with a collective for each letter."""
-    made = tuple(CollectiveCall(f"{c} of f32[2]", f"model.py:{i} in f") for i, c in enumerate(calls))
+    made = tuple(
+        CollectiveCall(f"{c} of f32[2]", f"model.py:{i} in f") for i, c in enumerate(calls)
+    )
     return GraphRecord(0, level, "0/0", 3, rank=rank, calls=made, digest=digest)
 
 
@@ -21,17 +28,42 @@ def graph(rank: str, calls: str, level: str = "dynamo", digest: str = "d") -> Gr
     [
         (("ab", "ab", "ab"), None),
         (("",), None),
-        (("abc", "ac", "abc"), "rank 1 skips b of f32[2] at model.py:1 in f, which ranks 0 and 2 call, after 1 collectives"),
-        (("ab", "ab", "", "ab"), "rank 2 skips a of f32[2] at model.py:0 in f, which ranks 0, 1 and 3 call"),
-        (("a", "ab", "a"), "rank 1 calls b of f32[2] at model.py:1 in f, which ranks 0 and 2 do not"),
-        (("ab", "ax"), "rank 1 calls x of f32[2] at model.py:1 in f where rank 0 calls b of f32[2] at model.py:1 in f"),
-        (("ab", "b", "b"), "rank 0 calls a of f32[2] at model.py:0 in f, which ranks 1 and 2 do not"),
+        (
+            ("abc", "ac", "abc"),
+            (
+                "rank 1 skips b of f32[2] at model.py:1 in f, which ranks 0 and 2 call, after 1"
+                " collectives"
+            ),
+        ),
+        (
+            ("ab", "ab", "", "ab"),
+            "rank 2 skips a of f32[2] at model.py:0 in f, which ranks 0, 1 and 3 call",
+        ),
+        (
+            ("a", "ab", "a"),
+            "rank 1 calls b of f32[2] at model.py:1 in f, which ranks 0 and 2 do not",
+        ),
+        (
+            ("ab", "ax"),
+            (
+                "rank 1 calls x of f32[2] at model.py:1 in f where rank 0 calls b of f32[2] at"
+                " model.py:1 in f"
+            ),
+        ),
+        (
+            ("ab", "b", "b"),
+            "rank 0 calls a of f32[2] at model.py:0 in f, which ranks 1 and 2 do not",
+        ),
     ],
-)  # fmt: skip
-def test_the_odd_ranks_are_named_with_what_they_do(calls: tuple[str, ...], says: str | None) -> None:
+)
+def test_the_odd_ranks_are_named_with_what_they_do(
+    calls: tuple[str, ...], says: str | None
+) -> None:
     """By majority; of two, the first is believed."""
     found = mismatch_of_graphs([graph(str(rank), text) for rank, text in enumerate(calls)])
-    assert (found is None) if says is None else (found is not None and found.says.startswith(says)), found
+    assert (
+        (found is None) if says is None else (found is not None and found.says.startswith(says))
+    ), found
 
 
 def test_lowered_graphs_count_where_every_rank_has_them() -> None:
@@ -44,7 +76,10 @@ def test_lowered_graphs_count_where_every_rank_has_them() -> None:
 
 def test_the_first_graph_that_differs() -> None:
     """The odd one, and one of the others, in the same place of their order."""
-    rows = [graph(r, "", digest=d) for r, d in (("0", "x"), ("1", "x"), ("2", "x"), ("0", "y"), ("1", "z"), ("2", "y"))]
+    rows = [
+        graph(r, "", digest=d)
+        for r, d in (("0", "x"), ("1", "x"), ("2", "x"), ("0", "y"), ("1", "z"), ("2", "y"))
+    ]
     found = mismatch_of_ranks(rows)
     assert found is not None and [(g.rank, g.digest) for g in found] == [("1", "z"), ("0", "y")]
     assert mismatch_of_ranks(rows[:3]) is None and mismatch_of_ranks([]) is None
@@ -55,9 +90,16 @@ def test_ranks_that_part_are_told_beside_what_came_of_it() -> None:
     link = Link("RuntimeError", "Connection closed by peer [127.0.0.1]:9")
     rows = (graph("0", "a", digest="x"), graph("1", "", digest="y"))
     seen = Observation(
-        exit_status=1, raised=Raised((link,), "call"), eager="fails", eager_detail="it fails", graphs=rows,
+        exit_status=1,
+        raised=Raised((link,), "call"),
+        eager="fails",
+        eager_detail="it fails",
+        graphs=rows,
         graphs_differ="rank 1 compiled another graph 0/0 than rank 0: 2 nodes against 3",
-    )  # fmt: skip
+    )
     verdict = judge(seen)
-    assert verdict.kind == "error-in-eager" and "rank 1 skips a of f32[2] at model.py:0 in f" in verdict.reason
+    assert (
+        verdict.kind == "error-in-eager"
+        and "rank 1 skips a of f32[2] at model.py:0 in f" in verdict.reason
+    )
     assert verdict.evidence[-1].startswith("rank 1 compiled another graph")

@@ -12,11 +12,15 @@ from reprokit.core.records.process_state import Evidence, ProcessState, ThreadSt
 
 SITE = "/v/lib/python3.11/site-packages/"
 TRAIN = Frame("/home/bob/train.py", "step", 12)
-BASE = Observation(is_timed_out=True, is_stalled=True, quiet_s=61.0, deadline_s=600.0, has_instrumentation=True)
+BASE = Observation(
+    is_timed_out=True, is_stalled=True, quiet_s=61.0, deadline_s=600.0, has_instrumentation=True
+)
 
 
 def run(stacks: dict[int, tuple[Frame, ...]], world_size: int = 0) -> Observation:
-    """Rank n is process 100 + n and stands on these frames, innermost first; an empty stack has ended."""
+    """Rank n is process 100 + n and stands on these frames, innermost first; an empty stack has
+    ended.
+    """
     dumps, processes = [], []
     for rank, frames in stacks.items():
         pid = 100 + rank
@@ -27,7 +31,9 @@ def run(stacks: dict[int, tuple[Frame, ...]], world_size: int = 0) -> Observatio
             dumps += [Dump(n, "py-spy", pid, own) for n in (1, 2)]
     where = {str(rank): 100 + rank for rank in stacks}
     size = world_size or len(stacks)
-    seen = replace(BASE, dumps=tuple(dumps), evidence=Evidence(tuple(processes)), ranks=where, world_size=size)
+    seen = replace(
+        BASE, dumps=tuple(dumps), evidence=Evidence(tuple(processes)), ranks=where, world_size=size
+    )
     return ranks.odd_one_out(replace(seen, main_pid=100))
 
 
@@ -41,7 +47,9 @@ LOWERING = (Frame(SITE + "torch/_inductor/lowering.py", "f", 1), TRAIN)
 
 def test_the_odd_one_out_stands_first() -> None:
     """Three ranks wait, one does not: that one is named first, with its place."""
-    verdict = judge(run({0: waits("all_reduce"), 1: waits("all_reduce"), 2: SLEEPS, 3: waits("all_reduce")}))
+    verdict = judge(
+        run({0: waits("all_reduce"), 1: waits("all_reduce"), 2: SLEEPS, 3: waits("all_reduce")})
+    )
     assert (verdict.kind, verdict.phase, verdict.cause) == ("hang", "collective", "collective")
     assert verdict.path[0].startswith("rank 2 is elsewhere: sleep at data.py:44 in load")
     assert "rank 0 waits in all_reduce, called at train.py:12 in step" in verdict.path

@@ -42,7 +42,8 @@ SECRETS = st.one_of(
     token("nvapi-", 40),
     st.just("S3cr3tValueOfAVariable"),
 )
-# Text in which a token can stand: its neighbours must not be letters that would make it another word.
+# Text in which a token can stand: its neighbours must not be letters that would make it another
+# word.
 AROUND = (
     st.text(string.printable, max_size=60).map(lambda t: t + " ")
     | st.just("")
@@ -68,15 +69,29 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
 @settings(max_examples=200, deadline=None)
 @given(SECRETS, SECRETS)
 def test_the_same_secret_has_the_same_placeholder(one: str, two: str) -> None:
-    """Placeholders can be followed through a pack: equal for equal secrets, different for different ones."""
+    """Placeholders can be followed through a pack: equal for equal secrets, different for different
+    ones.
+    """
     redactor = Redactor(PRIVATE)
-    first, again, other = redactor.text(f"a {one} b"), redactor.text(f"a {one} b"), redactor.text(f"a {two} b")
+    first, again, other = (
+        redactor.text(f"a {one} b"),
+        redactor.text(f"a {one} b"),
+        redactor.text(f"a {two} b"),
+    )
     assert first == again
     assert (first == other) == (one == two)
 
 
 NAME = st.sampled_from(
-    ["HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "MY_PASSWORD", "DB_PASSWD", "SIGNING_KEY", "X_SECRET"]
+    [
+        "HF_TOKEN",
+        "WANDB_API_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "MY_PASSWORD",
+        "DB_PASSWD",
+        "SIGNING_KEY",
+        "X_SECRET",
+    ]
 )
 VALUE = st.text(LETTERS + "+/._-", min_size=12, max_size=40).filter(
     lambda v: any(c.isdigit() for c in v) and any(c.isalpha() for c in v)
@@ -87,7 +102,9 @@ VALUE = st.text(LETTERS + "+/._-", min_size=12, max_size=40).filter(
 @given(
     NAME,
     VALUE,
-    st.sampled_from(["{n}={v}", "export {n}={v}", "{n}='{v}'", '"{n}": "{v}"', "{n}: {v}", "-e {n}={v} run"]),
+    st.sampled_from(
+        ["{n}={v}", "export {n}={v}", "{n}='{v}'", '"{n}": "{v}"', "{n}: {v}", "-e {n}={v} run"]
+    ),
 )
 def test_an_assignment_to_a_secret_name_is_hidden(name: str, value: str, form: str) -> None:
     """KEY=value, shell exports, YAML and JSON: the name stays, the value goes."""
@@ -101,7 +118,10 @@ def test_an_assignment_to_a_secret_name_is_hidden(name: str, value: str, form: s
 def test_json_stays_json(values: dict[str, str], indent: int) -> None:
     """A redacted JSON document still parses, and has the same keys."""
     text = Redactor(PRIVATE).text(
-        json.dumps({"env": values, "path": "/home/bob/x", "log": "line\nmail bob@example.com"}, indent=indent)
+        json.dumps(
+            {"env": values, "path": "/home/bob/x", "log": "line\nmail bob@example.com"},
+            indent=indent,
+        )
     )
     assert set(json.loads(text)["env"]) == set(values)
 
@@ -138,11 +158,23 @@ def test_json_stays_json(values: dict[str, str], indent: int) -> None:
         ("https://ghtoken123@github.com/o/r", "ghtoken123"),
         ("Authorization: Bearer abcdef0123456789abcdef", "abcdef0123456789abcdef"),
         ("password: hunter2hunter", "hunter2hunter"),
-        ("wandb login --relogin 0123456789abcdef0123456789abcdef01234567", "0123456789abcdef0123456789abcdef01234567"),
+        (
+            "wandb login --relogin 0123456789abcdef0123456789abcdef01234567",
+            "0123456789abcdef0123456789abcdef01234567",
+        ),
         ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJalrXUtnFEMI"),
         ("run --api-key Zx81abcd9 --steps 10", "Zx81abcd9"),
-        ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNza\nQyNTUxOQ==\n-----END OPENSSH PRIVATE KEY-----", "b3BlbnNza"),
-        ("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nMIIEpAIBAAKCAQEA\n", "MIIEpAIBAAKCAQEA"),
+        (
+            (
+                "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNza\nQyNTUxOQ==\n-----END OPENSSH"
+                " PRIVATE KEY-----"
+            ),
+            "b3BlbnNza",
+        ),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nMIIEpAIBAAKCAQEA\n",
+            "MIIEpAIBAAKCAQEA",
+        ),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTYifQ.abc123", "eyJzdWIiOiIxMjM0NTYifQ"),
         ("node compute-0-7.cluster.internal is down", "compute-0-7"),
         (r'{"log": "line1\nhf_abcdefghijklmnopqrstuvwxyz12345678"}', "hf_abc"),
@@ -162,7 +194,10 @@ def test_json_stays_json(values: dict[str, str], indent: int) -> None:
         ("docker login -u bob -p hunter2hunter", "hunter2hunter"),
         ("Cookie: sessionid=abcdefgh12345678; csrftoken=zzzz99998888", "zzzz99998888"),
         ("Authorization: token abcdefgh12345678", "abcdefgh12345678"),
-        ("AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq==", "Eby8vdM02"),
+        (
+            "AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq==",
+            "Eby8vdM02",
+        ),
         ("https://x.blob/y?sv=2020&sig=abcDEF123%2Bzz%3D", "abcDEF123"),
         ("Server=db;User=sa;Pwd=hunter2hunter;", "hunter2hunter"),
         ("secret_key=wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY", "wJalrXUtn"),
@@ -170,7 +205,13 @@ def test_json_stays_json(values: dict[str, str], indent: int) -> None:
         ("wandb.login(key='0123456789abcdef0123456789abcdef01234567')", "0123456789abcdef"),
         ("ENV HF_TOKEN abcdefgh12345678", "abcdefgh12345678"),
         ("- name: HF_TOKEN\n  value: abcdefgh12345678", "abcdefgh12345678"),
-        ("[rank0]: -----BEGIN PRIVATE KEY-----\n[rank0]: MIIEvQ\n[rank0]: -----END PRIVATE KEY-----", "MIIEvQ"),
+        (
+            (
+                "[rank0]: -----BEGIN PRIVATE KEY-----\n[rank0]: MIIEvQ\n[rank0]: -----END PRIVATE"
+                " KEY-----"
+            ),
+            "MIIEvQ",
+        ),
         ("g++ -I/home/alice/include -o x", "alice"),
         ("/mnt/home/alice/x and /gpfs/users/alice/y", "alice"),
         (r"C:\Users\alice\x", "alice"),
@@ -184,10 +225,13 @@ def test_json_stays_json(values: dict[str, str], indent: int) -> None:
         ("torch 10.0.3.7 libfabric: 10.0.3.7", "10.0.3.7"),
         ("NCCL INFO eth0:fe80::f816:3eff:fe12:3456%eth0<0>", "f816"),
         ("HWaddr:52:54:00:12:34:56", "52:54"),
-        ("https://hooks.slack.com/services/T0AAAAAAA/B0BBBBBBB/abcdefghijklmnop", "abcdefghijklmnop"),
+        (
+            "https://hooks.slack.com/services/T0AAAAAAA/B0BBBBBBB/abcdefghijklmnop",
+            "abcdefghijklmnop",
+        ),
         ("Al <alice@acme.online>, bob@corp.systems", "alice"),
     ],
-)  # fmt: skip
+)
 def test_what_is_private_is_hidden(text: str, gone: str) -> None:
     """People, machines, addresses and credentials, in the forms that logs show them."""
     assert gone not in Redactor(PRIVATE).text(text)
@@ -196,7 +240,10 @@ def test_what_is_private_is_hidden(text: str, gone: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        'File "/usr/lib/python3.11/site-packages/torch/_inductor/lowering.py", line 12, in call_function',
+        (
+            'File "/usr/lib/python3.11/site-packages/torch/_inductor/lowering.py", line 12, in'
+            " call_function"
+        ),
         "torch/_dynamo/symbolic_convert.py:1234 in step",
         "triton_poi_fused_add_mul_relu_0.run(arg0_1, arg1_1, buf0, 4096, stream=stream0)",
         "cpp_fused__softmax_add_index_put_0 = async_compile.cpp_pybinding(['const float*'], '''",
@@ -214,14 +261,20 @@ def test_what_is_private_is_hidden(text: str, gone: str) -> None:
         "@torch.compile(mode='max-autotune')",
         "at::native::add c10d::allreduce_ std::vector<int64_t> a[::2]",
         "12:34:56.789 I1121 compile",
-        "num_key_value_heads=8, key=lambda x: x, cache_key=abcd, KeyError, DispatchKey.CPU, max_tokens=512",
+        (
+            "num_key_value_heads=8, key=lambda x: x, cache_key=abcd, KeyError, DispatchKey.CPU,"
+            " max_tokens=512"
+        ),
         "token = tokenizer.encode(text); pad_token_id=0; eos_token=None",
         "torch.max(x), max(1, 2), x.max(-1)",
         "127.0.0.1:29500 0.0.0.0 localhost",
         "sm_90a compute_100a 0x7f3c2a1b4c00",
         "TORCH_LOGS=+dynamo TORCHINDUCTOR_MAX_AUTOTUNE=1 CUDA_VISIBLE_DEVICES=0,1",
         "torch.threading.local() obj.internal self.x1.internal attr0.internal = 3",
-        "LD_LIBRARY_PATH=/usr/local/cuda/lib64 TRITON_PTXAS_PATH=/opt/ptxas CACHE_DUMP_FILE_PATH=/x/y",
+        (
+            "LD_LIBRARY_PATH=/usr/local/cuda/lib64 TRITON_PTXAS_PATH=/opt/ptxas"
+            " CACHE_DUMP_FILE_PATH=/x/y"
+        ),
         "PRE_GRAD_PATTERNS['x'] = POSITIONAL_OR_KEYWORD:\n    raise X",
         "torch._inductor.config.post_grad_custom_post_pass = mypass",
         'cls_token: "f32[1, 1, 768][768, 768, 1]cuda:0" = L_self_cls_token',
@@ -242,7 +295,10 @@ def test_what_diagnoses_is_left_alone(text: str) -> None:
 def test_a_user_named_like_a_package_hides_only_the_home() -> None:
     """A user called torch must not cost us every torch path."""
     redactor = Redactor(PrivateNames(users=("torch",), homes=("/home/torch",)))
-    assert redactor.text("/home/torch/x.py: torch/_dynamo/utils.py") == "<home>/x.py: torch/_dynamo/utils.py"
+    assert (
+        redactor.text("/home/torch/x.py: torch/_dynamo/utils.py")
+        == "<home>/x.py: torch/_dynamo/utils.py"
+    )
 
 
 def test_only_listed_variables_may_leave() -> None:
@@ -257,14 +313,30 @@ def test_only_listed_variables_may_leave() -> None:
         "HIP_PATH",
     ):
         assert ALLOWED_VARIABLES.fullmatch(name)
-    for name in ("HOME", "USER", "SSH_CONNECTION", "HF_TOKEN", "AWS_ACCESS_KEY_ID", "PATH", "MYTORCH_X"):
+    for name in (
+        "HOME",
+        "USER",
+        "SSH_CONNECTION",
+        "HF_TOKEN",
+        "AWS_ACCESS_KEY_ID",
+        "PATH",
+        "MYTORCH_X",
+    ):
         assert not ALLOWED_VARIABLES.fullmatch(name)
-    for name in ("HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "TORCH_HUB_TOKEN", "GITHUB_PAT", "DB_PASSWORD"):
+    for name in (
+        "HF_TOKEN",
+        "WANDB_API_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "TORCH_HUB_TOKEN",
+        "GITHUB_PAT",
+        "DB_PASSWORD",
+    ):
         assert secret_names.is_secret(name)
 
 
 @pytest.mark.parametrize(
-    "unit", ["a.", "-0.1234", "A_", "a@", "1:", "a://", "--a-", "x=", '\\"', "/home/", "::", "secret"]
+    "unit",
+    ["a.", "-0.1234", "A_", "a@", "1:", "a://", "--a-", "x=", '\\"', "/home/", "::", "secret"],
 )
 def test_hostile_text_takes_linear_time(unit: str) -> None:
     """Twice the text takes about twice as long: no rule may scan a long run again and again."""
@@ -289,18 +361,28 @@ def test_names_that_json_would_escape() -> None:
 
 
 def test_structure_tells_secrets_that_text_does_not() -> None:
-    """The value of a secret's key and the word after a secret's flag, in records and JSON documents."""
+    """The value of a secret's key and the word after a secret's flag, in records and JSON
+    documents.
+    """
     redactor = Redactor(PRIVATE)
-    value = {"HF_TOKEN": "plainwords", "argv": ["x", "--api-key", "words"], "max_tokens": "512", "cache": "kept"}
+    value = {
+        "HF_TOKEN": "plainwords",
+        "argv": ["x", "--api-key", "words"],
+        "max_tokens": "512",
+        "cache": "kept",
+    }
     assert redactor.value(value) == {
         "HF_TOKEN": "<token-1>",
         "argv": ["x", "--api-key", "<token-2>"],
         "max_tokens": "512",
         "cache": "kept",
     }
-    line = json.dumps({"log": "Enter password: ", "x": 'pa"ss at /home/bob/x\nbob@corp.example.com wrote'})
+    line = json.dumps(
+        {"log": "Enter password: ", "x": 'pa"ss at /home/bob/x\nbob@corp.example.com wrote'}
+    )
     assert (
-        json.loads(redactor.json_lines(line + "\n{cut")[: -len("\n{cut")])["x"] == 'pa"ss at <home>/x\n<email-1> wrote'
+        json.loads(redactor.json_lines(line + "\n{cut")[: -len("\n{cut")])["x"]
+        == 'pa"ss at <home>/x\n<email-1> wrote'
     )
     assert json.loads(redactor.json('{"a": [1, "/home/bob"]}')) == {"a": [1, "<home>"]}
     assert "bob" not in redactor.json('{"a": "/home/bob')

@@ -9,20 +9,33 @@ SHAPES = "torch.fx.experimental.symbolic_shapes"
 
 
 def test_the_same_warning_of_every_symbol_is_one_remark() -> None:
-    """Numbers and symbols differ, the warning does not; symbolic shapes stand first, the user's warnings not at all."""
+    """Numbers and symbols differ, the warning does not; symbolic shapes stand first, the user's
+    warnings not at all.
+    """
     events = [
-        WarningShown(category="torch._inductor.utils", message="Not enough SMs to use max_autotune_gemm mode"),
+        WarningShown(
+            category="torch._inductor.utils", message="Not enough SMs to use max_autotune_gemm mode"
+        ),
         *(
-            WarningShown(category=SHAPES, message=f"_maybe_guard_rel() was called on non-relation s{n} > {n}")
+            WarningShown(
+                category=SHAPES, message=f"_maybe_guard_rel() was called on non-relation s{n} > {n}"
+            )
             for n in range(9)
         ),
         WarningShown(category=SHAPES, message="Ignored guard s0 == 4"),
         WarningShown(category="UserWarning", message="mine", file="/home/me/train.py"),
-        WarningShown(category="UserWarning", message="theirs", file="/x/torch/_inductor/lowering.py"),
+        WarningShown(
+            category="UserWarning", message="theirs", file="/x/torch/_inductor/lowering.py"
+        ),
         WarningShown(),
     ]
     found = group_warnings(events)
     assert [(r.about, r.count) for r in found] == [
-        ("symbolic shapes", 9), ("symbolic shapes", 1), ("torch._inductor.utils", 1), ("UserWarning", 1),
-    ]  # fmt: skip
-    assert str(found[0]).startswith("the compiler warned 9 times (symbolic shapes): _maybe_guard_rel()")
+        ("symbolic shapes", 9),
+        ("symbolic shapes", 1),
+        ("torch._inductor.utils", 1),
+        ("UserWarning", 1),
+    ]
+    assert str(found[0]).startswith(
+        "the compiler warned 9 times (symbolic shapes): _maybe_guard_rel()"
+    )

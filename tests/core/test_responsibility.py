@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from reprokit.core.judge.responsible import ownership
-from reprokit.core.judge.responsible.responsibility import decide_responsible, repository_for, why_not_filed
+from reprokit.core.judge.responsible.responsibility import (
+    decide_responsible,
+    repository_for,
+    why_not_filed,
+)
 from reprokit.core.records.dumps import Dump, Fault, Frame, Link, Raised, ThreadStack
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -56,7 +60,11 @@ FRAMES = {
         "",
     ),
     "a program beside that torch": (
-        (Frame("/work/pytorch/try.py", "f", 3), Frame("/work/pytorch/torch/_inductor/ir.py", "g", 3), ENTRY),
+        (
+            Frame("/work/pytorch/try.py", "f", 3),
+            Frame("/work/pytorch/torch/_inductor/ir.py", "g", 3),
+            ENTRY,
+        ),
         "/work/pytorch/try.py:3",
     ),
     "what called compiled code": ((GENERATED, *CALLER), ""),
@@ -67,7 +75,9 @@ FRAMES = {
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_own_code_is_what_the_compiler_called(name: str) -> None:
-    """The innermost frame that says something decides; the caller of the compiler and its libraries do not."""
+    """The innermost frame that says something decides; the caller of the compiler and its libraries
+    do not.
+    """
     frames, place = FRAMES[name]
     found = ownership.called_by_compiler(frames)
     assert (found.at if found else "") == place
@@ -78,75 +88,293 @@ def raised(*frames: Frame, type: str = "KeyError", message: str = "'x'") -> dict
 
 
 def hung(*frames: Frame, **more: Any) -> dict[str, Any]:
-    dumps = tuple(Dump(n, "py-spy", 7, (ThreadStack(7, "MainThread", frames, True, tid=7),)) for n in (1, 2))
+    dumps = tuple(
+        Dump(n, "py-spy", 7, (ThreadStack(7, "MainThread", frames, True, tid=7),)) for n in (1, 2)
+    )
     return {"dumps": dumps, "main_pid": 7, "is_timed_out": True, **more}
 
 
 PASS = (MINE, OBSERVER, POST_GRAD, *CALLER)
 LOCKED = Evidence(processes=(ProcessState(7),), locks=(HeldLock("/tmp/lock", 99),))
-FAKE = "expected size 16==16, stride 1==8 at dim=0\nError in op: torch.ops.{}.default\nThis error most often comes from a fake kernel"
-ON_FAKE = "Dynamo failed to run FX node with fake tensors: call_function {}(*(FakeTensor(..., size=(16, 8)),), **{{}}): got ValueError('3-d')"
+FAKE = (
+    "expected size 16==16, stride 1==8 at dim=0\nError in op: torch.ops.{}.default\nThis error most"
+    " often comes from a fake kernel"
+)
+ON_FAKE = (
+    "Dynamo failed to run FX node with fake tensors: call_function {}(*(FakeTensor(..., size=(16,"
+    " 8)),), **{{}}): got ValueError('3-d')"
+)
 
 TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
     "own pass raises": ("exception", "fx-passes", "KeyError", raised(*PASS), "user", AT),
     "own pass hangs": ("hang", "fx-passes", "lock-deadlock", hung(*PASS), "user", AT),
     "own pass is slow": ("slow-compile", "fx-passes", "python-loop", hung(*PASS), "user", AT),
-    "own operator dies": ("crash", "kernel-run", "SIGSEGV", {"faults": (Fault(7, "Segmentation fault", (MINE, OP, GENERATED)),)}, "user", AT),
-    "Inductor raises": ("exception", "lowering", "KeyError", raised(LOWERING, *CALLER), "torch", ""),
+    "own operator dies": (
+        "crash",
+        "kernel-run",
+        "SIGSEGV",
+        {"faults": (Fault(7, "Segmentation fault", (MINE, OP, GENERATED)),)},
+        "user",
+        AT,
+    ),
+    "Inductor raises": (
+        "exception",
+        "lowering",
+        "KeyError",
+        raised(LOWERING, *CALLER),
+        "torch",
+        "",
+    ),
     "Inductor hangs": ("hang", "lowering", "python-loop", hung(LOWERING, *CALLER), "torch", ""),
-    "compiled code dies": ("crash", "kernel-run", "SIGSEGV", {"faults": (Fault(7, "Segmentation fault", (GENERATED, *CALLER)),)}, "torch", ""),
-    "only with own passes": ("wrong-result", "inductor", "values", {"fails_only_with": "passes", "own_passes": (AT,)}, "user", AT),
-    "only with own backend": ("wrong-result", None, "values", {"fails_only_with": "backend", "own_backend": AT}, "user", AT),
-    "own passes do not matter": ("wrong-result", "inductor", "values", {"own_passes": (AT,), "fails_only_with": "torch"}, "torch", ""),
-    "own passes were not asked": ("wrong-result", "inductor", "values", {"own_passes": (AT,)}, "unknown", ""),
-    "own backend was not asked": ("crash", "kernel-run", "SIGSEGV", {"own_backend": AT}, "unknown", ""),
-    "before own passes": ("exception", "dynamo-trace", "KeyError", {**raised(BACKEND), "own_passes": (AT,)}, "torch", ""),
-    "a fake kernel lies": ("exception", "kernel-run", "AssertionError", raised(GENERATED, message=FAKE.format("mylib.twist")), "user", "mylib::twist"),
-    "a fake kernel raises": ("exception", "dynamo-trace", "TorchRuntimeError", raised(BACKEND, message=ON_FAKE.format("mylib.twist")), "user", "mylib::twist"),
-    "torch's operator lies": ("exception", "kernel-run", "AssertionError", raised(GENERATED, message=FAKE.format("aten.sort")), "torch", ""),
-    "torch's operator raises": ("exception", "dynamo-trace", "TorchRuntimeError", raised(BACKEND, message=ON_FAKE.format("aten.sort.default")), "torch", ""),
-    "it departs at a custom operator": ("wrong-result", "inductor", "values", {"departure": "the first operator in it is `mylib::twist` at a.py:3"}, "user", "mylib::twist"),
-    "a custom operator lies": ("wrong-result", "inductor", "values", {"departure": "the first operator in it is `mul` at a.py:3; the fake kernel of the custom operator `mylib::twist` says float32 [2], and its result is int32 [2]"}, "user", "mylib::twist"),
-    "it departs at torch's operator": ("wrong-result", "inductor", "values", {"departure": "the first operator in it is `aten::sin` at a.py:3"}, "torch", ""),
+    "compiled code dies": (
+        "crash",
+        "kernel-run",
+        "SIGSEGV",
+        {"faults": (Fault(7, "Segmentation fault", (GENERATED, *CALLER)),)},
+        "torch",
+        "",
+    ),
+    "only with own passes": (
+        "wrong-result",
+        "inductor",
+        "values",
+        {"fails_only_with": "passes", "own_passes": (AT,)},
+        "user",
+        AT,
+    ),
+    "only with own backend": (
+        "wrong-result",
+        None,
+        "values",
+        {"fails_only_with": "backend", "own_backend": AT},
+        "user",
+        AT,
+    ),
+    "own passes do not matter": (
+        "wrong-result",
+        "inductor",
+        "values",
+        {"own_passes": (AT,), "fails_only_with": "torch"},
+        "torch",
+        "",
+    ),
+    "own passes were not asked": (
+        "wrong-result",
+        "inductor",
+        "values",
+        {"own_passes": (AT,)},
+        "unknown",
+        "",
+    ),
+    "own backend was not asked": (
+        "crash",
+        "kernel-run",
+        "SIGSEGV",
+        {"own_backend": AT},
+        "unknown",
+        "",
+    ),
+    "before own passes": (
+        "exception",
+        "dynamo-trace",
+        "KeyError",
+        {**raised(BACKEND), "own_passes": (AT,)},
+        "torch",
+        "",
+    ),
+    "a fake kernel lies": (
+        "exception",
+        "kernel-run",
+        "AssertionError",
+        raised(GENERATED, message=FAKE.format("mylib.twist")),
+        "user",
+        "mylib::twist",
+    ),
+    "a fake kernel raises": (
+        "exception",
+        "dynamo-trace",
+        "TorchRuntimeError",
+        raised(BACKEND, message=ON_FAKE.format("mylib.twist")),
+        "user",
+        "mylib::twist",
+    ),
+    "torch's operator lies": (
+        "exception",
+        "kernel-run",
+        "AssertionError",
+        raised(GENERATED, message=FAKE.format("aten.sort")),
+        "torch",
+        "",
+    ),
+    "torch's operator raises": (
+        "exception",
+        "dynamo-trace",
+        "TorchRuntimeError",
+        raised(BACKEND, message=ON_FAKE.format("aten.sort.default")),
+        "torch",
+        "",
+    ),
+    "it departs at a custom operator": (
+        "wrong-result",
+        "inductor",
+        "values",
+        {"departure": "the first operator in it is `mylib::twist` at a.py:3"},
+        "user",
+        "mylib::twist",
+    ),
+    "a custom operator lies": (
+        "wrong-result",
+        "inductor",
+        "values",
+        {
+            "departure": (
+                "the first operator in it is `mul` at a.py:3; the fake kernel of the custom"
+                " operator `mylib::twist` says float32 [2], and its result is int32 [2]"
+            )
+        },
+        "user",
+        "mylib::twist",
+    ),
+    "it departs at torch's operator": (
+        "wrong-result",
+        "inductor",
+        "values",
+        {"departure": "the first operator in it is `aten::sin` at a.py:3"},
+        "torch",
+        "",
+    ),
     "ranks differ": ("rank-mismatch", "dynamo-trace", "has no", {}, "user", ""),
     "eager fails": ("error-in-eager", "eager", "ValueError", raised(MINE, MAIN), "user", AT),
-    "eager dies in torch": ("error-in-eager", "eager", "SIGFPE", {"faults": (Fault(7, "x", (Frame(V + "torch/_ops.py", "f", 1), MAIN)),)}, "unknown", ""),
-    "the driver is too old": ("exception", "kernel-run", "RuntimeError", raised(GENERATED, message="CUDA driver version is insufficient for CUDA runtime version"), "driver", ""),
-    "the driver is too old for eager": ("error-in-eager", "eager", "RuntimeError", raised(MAIN, message="Found no NVIDIA driver on your system"), "driver", ""),
+    "eager dies in torch": (
+        "error-in-eager",
+        "eager",
+        "SIGFPE",
+        {"faults": (Fault(7, "x", (Frame(V + "torch/_ops.py", "f", 1), MAIN)),)},
+        "unknown",
+        "",
+    ),
+    "the driver is too old": (
+        "exception",
+        "kernel-run",
+        "RuntimeError",
+        raised(GENERATED, message="CUDA driver version is insufficient for CUDA runtime version"),
+        "driver",
+        "",
+    ),
+    "the driver is too old for eager": (
+        "error-in-eager",
+        "eager",
+        "RuntimeError",
+        raised(MAIN, message="Found no NVIDIA driver on your system"),
+        "driver",
+        "",
+    ),
     "the disk is full": ("unknown", "codegen", "disk-full", {}, "machine", ""),
     "stopped": ("hang", "lowering", "stopped", hung(LOWERING, *CALLER), "machine", ""),
-    "a worker is stopped": ("hang", "worker-wait", "compile-worker-stopped", hung(LOWERING, *CALLER), "machine", ""),
-    "in the kernel": ("hang", "cpp-build", "uninterruptible", hung(LOWERING, *CALLER), "machine", ""),
-    "somebody holds the lock": ("hang", "cpp-build", "file-lock", hung(LOWERING, *CALLER, evidence=LOCKED), "machine", ""),
-    "nobody holds the lock": ("hang", "cpp-build", "file-lock", hung(LOWERING, *CALLER), "torch", ""),
+    "a worker is stopped": (
+        "hang",
+        "worker-wait",
+        "compile-worker-stopped",
+        hung(LOWERING, *CALLER),
+        "machine",
+        "",
+    ),
+    "in the kernel": (
+        "hang",
+        "cpp-build",
+        "uninterruptible",
+        hung(LOWERING, *CALLER),
+        "machine",
+        "",
+    ),
+    "somebody holds the lock": (
+        "hang",
+        "cpp-build",
+        "file-lock",
+        hung(LOWERING, *CALLER, evidence=LOCKED),
+        "machine",
+        "",
+    ),
+    "nobody holds the lock": (
+        "hang",
+        "cpp-build",
+        "file-lock",
+        hung(LOWERING, *CALLER),
+        "torch",
+        "",
+    ),
     "killed": ("crash", "lowering", "SIGKILL", {"exit_status": -9}, "machine", ""),
     "no memory for data": ("oom", "run", "MemoryError", {}, "machine", ""),
     "no memory for the compiler": ("oom", "lowering", "MemoryError", {}, "torch", ""),
-    "the compiler grows": ("hang", "fx-passes", "memory-runaway", hung(LOWERING, *CALLER), "torch", ""),
-    "a kernel of Triton's": ("exception", "ptxas", "PTXASError", {"kernel": "softmax.py"}, "triton", ""),
-    "Triton's compiler": ("exception", "ttir", "CompilationError", raised(TRITON, LOWERING, *CALLER), "triton", ""),
-    "own code outside": ("hang", "eager", "lock-deadlock", hung(WAIT, FORWARD, MAIN), "user", "/home/bob/train.py:90"),
-    "torch's code outside": ("hang", "eager", "gpu-wait", hung(Frame(V + "torch/cuda/__init__.py", "synchronize", 9), MAIN), "unknown", ""),
+    "the compiler grows": (
+        "hang",
+        "fx-passes",
+        "memory-runaway",
+        hung(LOWERING, *CALLER),
+        "torch",
+        "",
+    ),
+    "a kernel of Triton's": (
+        "exception",
+        "ptxas",
+        "PTXASError",
+        {"kernel": "softmax.py"},
+        "triton",
+        "",
+    ),
+    "Triton's compiler": (
+        "exception",
+        "ttir",
+        "CompilationError",
+        raised(TRITON, LOWERING, *CALLER),
+        "triton",
+        "",
+    ),
+    "own code outside": (
+        "hang",
+        "eager",
+        "lock-deadlock",
+        hung(WAIT, FORWARD, MAIN),
+        "user",
+        "/home/bob/train.py:90",
+    ),
+    "torch's code outside": (
+        "hang",
+        "eager",
+        "gpu-wait",
+        hung(Frame(V + "torch/cuda/__init__.py", "synchronize", 9), MAIN),
+        "unknown",
+        "",
+    ),
     "a graph break": ("graph-break", "dynamo-trace", "x", {}, "torch", ""),
     "a recompile limit": ("recompile-limit", "guards", "recompile_limit", {}, "torch", ""),
     "not judged": ("unknown", None, "deadline", {}, "unknown", ""),
     "nothing failed": ("ok", None, "", {}, "", ""),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", TABLE)
 def test_the_evidence_names_the_party(name: str) -> None:
-    """Each party has its evidence, in words; where there is none, torch is what is left of a compile that failed."""
+    """Each party has its evidence, in words; where there is none, torch is what is left of a
+    compile that failed.
+    """
     kind, phase, cause, evidence, party, place = TABLE[name]
-    found = decide_responsible(Verdict(kind, phase, cause, "What was seen."), Observation(**evidence))
+    found = decide_responsible(
+        Verdict(kind, phase, cause, "What was seen."), Observation(**evidence)
+    )
     assert (found.party, found.place) == (party, place), found
     assert all(text.endswith(".") for text in found.because) and bool(found.because) is bool(party)
 
 
 def test_a_simulated_gpu_has_no_driver() -> None:
     """Its driver's words are a gap of the simulation."""
-    seen = Observation(**raised(GENERATED, message="CUDA driver version is insufficient"), simulated=("H100",))
-    assert decide_responsible(Verdict("exception", "kernel-run", "RuntimeError", "Seen."), seen).party != "driver"
+    seen = Observation(
+        **raised(GENERATED, message="CUDA driver version is insufficient"), simulated=("H100",)
+    )
+    assert (
+        decide_responsible(Verdict("exception", "kernel-run", "RuntimeError", "Seen."), seen).party
+        != "driver"
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,16 +383,28 @@ def test_a_simulated_gpu_has_no_driver() -> None:
         ("exception", "torch", "", ""),
         ("exception", "triton", "", ""),
         ("hang", "user", AT, f"the failure is in your own code at {AT}"),
-        ("hang", "user", V + "vllm/a.py:3", f"the failure is in vllm (third-party package), at {V}vllm/a.py:3"),
-        ("exception", "user", "mylib::twist", "the failure is in the custom operator mylib::twist, which is not torch's"),
+        (
+            "hang",
+            "user",
+            V + "vllm/a.py:3",
+            f"the failure is in vllm (third-party package), at {V}vllm/a.py:3",
+        ),
+        (
+            "exception",
+            "user",
+            "mylib::twist",
+            "the failure is in the custom operator mylib::twist, which is not torch's",
+        ),
         ("oom", "machine", "", "the machine is responsible, not the compiler"),
         ("exception", "driver", "", "the driver of the GPU is responsible, not the compiler"),
         ("hang", "unknown", "", "nothing shows who is responsible"),
         ("error-in-eager", "user", AT, "nothing shows that the compiler is at fault"),
         ("ok", "", "", "nothing failed"),
     ],
-)  # fmt: skip
-def test_only_what_is_torchs_or_tritons_is_filed(kind: str, party: str, place: str, why: str) -> None:
+)
+def test_only_what_is_torchs_or_tritons_is_filed(
+    kind: str, party: str, place: str, why: str
+) -> None:
     """All else has a reason, which names the place."""
     verdict = Verdict(kind, None, None, "Seen.", responsible=party, responsible_place=place)
     assert why_not_filed(verdict) == why

@@ -1,4 +1,6 @@
-"""Every kind of secret is hidden in every channel: generated from the tables, so that a new row is tested at once."""
+"""Every kind of secret is hidden in every channel: generated from the tables, so that a new row is
+tested at once.
+"""
 
 from __future__ import annotations
 
@@ -39,38 +41,70 @@ def test_each_row_is_hidden(shape: TokenFormat) -> None:
 
 @pytest.mark.parametrize("place", command_secrets.PLACES, ids=lambda place: place.name)
 def test_each_place_is_hidden(place: command_secrets.SecretPlace) -> None:
-    """What is in each place that shows a secret is hidden: headers, flags of programs, parameters, lines of files."""
+    """What is in each place that shows a secret is hidden: headers, flags of programs, parameters,
+    lines of files.
+    """
     compiled = re.compile(place.pattern, place.flags)
     for number in range(6):
         text = planted.example(place.pattern, random.Random(number), place.flags)
         match = compiled.search(text)
         assert match is not None
         secret = match["secret"]
-        if not any(hint in text.lower() for hint in place.hints) or "<" in secret or len(secret.strip()) < 6:
+        if (
+            not any(hint in text.lower() for hint in place.hints)
+            or "<" in secret
+            or len(secret.strip()) < 6
+        ):
             continue
         assert secret not in Redactor().text(text), text
 
 
 NAMES = st.sampled_from(
-    "password db_password dbPassword DB_PASSWORD adminPasswd passphrase client_secret clientSecret CLIENT_SECRET api_key apiKey "
-    "x-api-key X-Api-Key accessKey secretAccessKey AWS_SECRET_ACCESS_KEY privateKey auth_token authToken refresh_token HF_TOKEN "
-    "X-Auth-Token credentials SSHPASS PGPASSWORD MYSQL_PWD bindPassword signing_key encryptionKey webhook_secret bot_token "
-    "sessionToken REDIS_PASSWORD requirepass licenseKey storepass_password wifiPsk".split()
+    "password db_password dbPassword DB_PASSWORD adminPasswd passphrase client_secret clientSecret"
+    " CLIENT_SECRET api_key apiKey x-api-key X-Api-Key accessKey secretAccessKey"
+    " AWS_SECRET_ACCESS_KEY privateKey auth_token authToken refresh_token HF_TOKEN X-Auth-Token"
+    " credentials SSHPASS PGPASSWORD MYSQL_PWD bindPassword signing_key encryptionKey"
+    " webhook_secret bot_token sessionToken REDIS_PASSWORD requirepass licenseKey"
+    " storepass_password wifiPsk".split()
 )
 FORMS = {
-    "a variable": "export {n}={s}", "a dictionary of Python": "{{'user': 'x', '{n}': '{s}'}}", "JSON": '{{"a": 1, "{n}": "{s}"}}',
-    "YAML": "a: b\n{n}: {s}\nc: d", "a block of YAML": "{n}: |\n  {s}\nc: d", "XML": "<{n}>{s}</{n}>", "an attribute of XML": '<add key="{n}" value="{s}" />',
-    "a call": "connect(host='h', {n}='{s}', port=1)", "a default": 'os.getenv("{n}", "{s}")', "a subscript": 'os.environ["{n}"] = "{s}"',
-    "a SecretStr": "{n}=SecretStr('{s}')", "a flag": "tool --{n} {s} --steps 3", "a flag with a sign": "tool --{n}={s}", "words of a command": '["tool", "--{n}", "{s}", "x"]',
-    "a list": '"{p}": ["{s}", "{s}2"]', "a list of YAML": "{p}:\n  - {s}\n  - {s}2\nb: c", "a header": "> {n}: {s}", "Ruby": ":{n} => '{s}'", "a setting of Helm": "--set auth.{n}={s},b=c",
-    "a manifest": "- name: {n}\n  value: {s}\n", "a property": "spring.datasource.{n}={s}",
-}  # fmt: skip
+    "a variable": "export {n}={s}",
+    "a dictionary of Python": "{{'user': 'x', '{n}': '{s}'}}",
+    "JSON": '{{"a": 1, "{n}": "{s}"}}',
+    "YAML": "a: b\n{n}: {s}\nc: d",
+    "a block of YAML": "{n}: |\n  {s}\nc: d",
+    "XML": "<{n}>{s}</{n}>",
+    "an attribute of XML": '<add key="{n}" value="{s}" />',
+    "a call": "connect(host='h', {n}='{s}', port=1)",
+    "a default": 'os.getenv("{n}", "{s}")',
+    "a subscript": 'os.environ["{n}"] = "{s}"',
+    "a SecretStr": "{n}=SecretStr('{s}')",
+    "a flag": "tool --{n} {s} --steps 3",
+    "a flag with a sign": "tool --{n}={s}",
+    "words of a command": '["tool", "--{n}", "{s}", "x"]',
+    "a list": '"{p}": ["{s}", "{s}2"]',
+    "a list of YAML": "{p}:\n  - {s}\n  - {s}2\nb: c",
+    "a header": "> {n}: {s}",
+    "Ruby": ":{n} => '{s}'",
+    "a setting of Helm": "--set auth.{n}={s},b=c",
+    "a manifest": "- name: {n}\n  value: {s}\n",
+    "a property": "spring.datasource.{n}={s}",
+}
 
 
 @settings(max_examples=250, deadline=None)
-@given(NAMES, st.sampled_from([*FORMS]), st.sampled_from([*planted.CHANNELS]), st.randoms(use_true_random=False))
-def test_a_named_secret_is_hidden(name: str, form: str, channel: str, chance: random.Random) -> None:
-    """The value of a name that holds secrets is hidden in every form of assignment, in every channel."""
+@given(
+    NAMES,
+    st.sampled_from([*FORMS]),
+    st.sampled_from([*planted.CHANNELS]),
+    st.randoms(use_true_random=False),
+)
+def test_a_named_secret_is_hidden(
+    name: str, form: str, channel: str, chance: random.Random
+) -> None:
+    """The value of a name that holds secrets is hidden in every form of assignment, in every
+    channel.
+    """
     secret = planted.password(chance)
     text = FORMS[form].format(n=name, s=secret, p=name if name.endswith("s") else f"{name}s")
     if channel == "a word before it" and form not in ("a variable", "a property"):
@@ -86,9 +120,15 @@ def test_a_named_secret_is_hidden(name: str, form: str, channel: str, chance: ra
 )
 @example("password", "0000000,")
 def test_structure_hides_any_value(name: str, secret: str) -> None:
-    """In records and JSON the value under the name of a secret, and the word after its flag, is hidden whatever it is."""
+    """In records and JSON the value under the name of a secret, and the word after its flag, is
+    hidden whatever it is.
+    """
     found = Redactor().value(
-        {"a": [{name: secret}], "argv": ["x", f"--{name}", secret], "one": {"name": name, "value": secret}}
+        {
+            "a": [{name: secret}],
+            "argv": ["x", f"--{name}", secret],
+            "one": {"name": name, "value": secret},
+        }
     )
     if secret_names.sureness(name) == secret_names.PASSWORD:
         assert found["a"][0][name] != secret and found["one"]["value"] != secret
@@ -98,10 +138,11 @@ def test_structure_hides_any_value(name: str, secret: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    "pad_token eos_token_id num_tokens max_tokens tokenizer token_type_ids cls_token image_token cache_key sort_key key_padding_mask "
-    "query_key attn_key past_key_values key_states k_proj keys monkey_patch post_grad_custom_post_pass second_pass bypass compass "
-    "secretary author authority accession session_options cookiecutter hotkey turkey keyboard passes encompass pwd_hasher "
-    "fx_graph_cache_key dispatch_key token_embedding".split(),
+    "pad_token eos_token_id num_tokens max_tokens tokenizer token_type_ids cls_token image_token"
+    " cache_key sort_key key_padding_mask query_key attn_key past_key_values key_states k_proj keys"
+    " monkey_patch post_grad_custom_post_pass second_pass bypass compass secretary author authority"
+    " accession session_options cookiecutter hotkey turkey keyboard passes encompass pwd_hasher"
+    " fx_graph_cache_key dispatch_key token_embedding".split(),
 )
 def test_names_of_machine_learning_hold_no_secret(name: str) -> None:
     """token, key, pass and session are words of models and compilers too."""
@@ -126,11 +167,39 @@ def test_hiding_twice_changes_nothing(text: str) -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["password=", "--token ", "\\", "\\\\n", "%25", "&amp;", "\x1b[", "\x1b]8;;", "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----",
-     "<<cut 1 bytes>>", "A1b2C3d4", "curl -u ", "https://a:b", "eyJ.", "key:", "'", '"secret', "ssh ", "a@b.", "cookie: ", "-U ", "/home", "\t", "[{(", "sk-"],
-)  # fmt: skip
+    [
+        "password=",
+        "--token ",
+        "\\",
+        "\\\\n",
+        "%25",
+        "&amp;",
+        "\x1b[",
+        "\x1b]8;;",
+        "-----BEGIN RSA PRIVATE KEY-----",
+        "-----END RSA PRIVATE KEY-----",
+        "<<cut 1 bytes>>",
+        "A1b2C3d4",
+        "curl -u ",
+        "https://a:b",
+        "eyJ.",
+        "key:",
+        "'",
+        '"secret',
+        "ssh ",
+        "a@b.",
+        "cookie: ",
+        "-U ",
+        "/home",
+        "\t",
+        "[{(",
+        "sk-",
+    ],
+)
 def test_no_text_takes_long(unit: str) -> None:
-    """A line of 300 kB of what a rule begins with takes about ten times as long as one of 30 kB, counted in processor time."""
+    """A line of 300 kB of what a rule begins with takes about ten times as long as one of 30 kB,
+    counted in processor time.
+    """
     import time
 
     def cpu_s(size: int) -> float:
@@ -152,6 +221,9 @@ def test_the_readme_lists_every_kind() -> None:
         ("Places", command_secrets.PLACES),
     ):
         names = ", ".join(
-            dict.fromkeys(row.name.removesuffix(" key") if rows is service_keys.SHAPES else row.name for row in rows)
+            dict.fromkeys(
+                row.name.removesuffix(" key") if rows is service_keys.SHAPES else row.name
+                for row in rows
+            )
         )  # type: ignore[attr-defined]
         assert f"{title}: {names}." in text, f"{title}: {names}."

@@ -1,4 +1,6 @@
-"""Which failures of a simulated run are gaps in reprokit, and what an ``ok`` run says that it did."""
+"""Which failures of a simulated run are gaps in reprokit, and what an ``ok`` run says that it
+did.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ RANKS = ("rank 0 of 4 in a fake process group stands for all of them",)
 DRIVER = "CUDA error: CUDA driver version is insufficient for CUDA runtime version"
 
 
-def failed(message: str, *frames: Frame, simulated: tuple[str, ...] = GPU, status: int = 1) -> Observation:
+def failed(
+    message: str, *frames: Frame, simulated: tuple[str, ...] = GPU, status: int = 1
+) -> Observation:
     raised = Raised((Link("RuntimeError", message, frames or (LOWERING,)),))
     return Observation(exit_status=status, raised=raised, simulated=simulated)
 
@@ -30,12 +34,20 @@ def failed(message: str, *frames: Frame, simulated: tuple[str, ...] = GPU, statu
     [
         (refusal_message("torch._C._cudart.cudaMemGetInfo"), "torch._C._cudart.cudaMemGetInfo"),
         (
-            "RuntimeError: " + refusal_message("torch.cuda.Stream") + "\n\nSet TORCHDYNAMO_VERBOSE=1",
+            "RuntimeError: "
+            + refusal_message("torch.cuda.Stream")
+            + "\n\nSet TORCHDYNAMO_VERBOSE=1",
             "torch.cuda.Stream",
         ),
-        ("module 'torch._C' has no attribute '_cuda_getCurrentStream'", "torch._C._cuda_getCurrentStream"),
+        (
+            "module 'torch._C' has no attribute '_cuda_getCurrentStream'",
+            "torch._C._cuda_getCurrentStream",
+        ),
         ("Tried to instantiate dummy base class _CudaStreamBase", "_CudaStreamBase"),
-        ("'SimulatedProperties' object has no attribute 'clock_rate'", "SimulatedProperties.clock_rate"),
+        (
+            "'SimulatedProperties' object has no attribute 'clock_rate'",
+            "SimulatedProperties.clock_rate",
+        ),
         (
             "Could not run 'aten::empty.memory_format' with arguments from the 'CUDA' backend.",
             "aten::empty.memory_format",
@@ -46,9 +58,20 @@ def test_a_gap_names_its_symbol(message: str, symbol: str) -> None:
     """It is unknown, reprokit's, in one line, and nothing to file; the symbol is its identity."""
     seen = failed(message)
     verdict = judge(seen)
-    assert (verdict.kind, verdict.cause, verdict.responsible) == ("unknown", "simulation-gap", "reprokit")
-    assert verdict.responsible_place == symbol and symbol in verdict.reason and "\n" not in verdict.reason
-    assert not repository_for(verdict) and why_not_filed(verdict) == f"reprokit itself is responsible at {symbol}"
+    assert (verdict.kind, verdict.cause, verdict.responsible) == (
+        "unknown",
+        "simulation-gap",
+        "reprokit",
+    )
+    assert (
+        verdict.responsible_place == symbol
+        and symbol in verdict.reason
+        and "\n" not in verdict.reason
+    )
+    assert (
+        not repository_for(verdict)
+        and why_not_filed(verdict) == f"reprokit itself is responsible at {symbol}"
+    )
     assert sign(verdict, seen).title == f"unknown: lowering | simulation-gap {symbol}"
 
 
@@ -56,14 +79,26 @@ def test_an_error_of_the_driver_names_the_function_of_torch() -> None:
     """C++ code names no symbol; the innermost frame of torch does."""
     for seen in (
         failed(DRIVER, TORCH, LOWERING),
-        Observation(exit_status=-6, simulated=GPU, stderr_tail=f"terminate called after throwing an instance of 'c10::Error'\n  what():  {DRIVER}\n"),
-    ):  # fmt: skip
+        Observation(
+            exit_status=-6,
+            simulated=GPU,
+            stderr_tail=(
+                "terminate called after throwing an instance of 'c10::Error'\n  what(): "
+                f" {DRIVER}\n"
+            ),
+        ),
+    ):
         assert judge(seen).responsible == "reprokit", seen
-    assert judge(failed(DRIVER, TORCH, LOWERING)).detail == "torch/cuda/graphs.py:is_current_stream_capturing"
+    assert (
+        judge(failed(DRIVER, TORCH, LOWERING)).detail
+        == "torch/cuda/graphs.py:is_current_stream_capturing"
+    )
 
 
 def test_what_is_no_gap() -> None:
-    """Real devices, simulated ranks, other errors, classes of the program's own, and errors that it caught."""
+    """Real devices, simulated ranks, other errors, classes of the program's own, and errors that it
+    caught.
+    """
     assert judge(failed(DRIVER, LOWERING, simulated=())).kind == "exception"
     assert judge(failed("'buf1'")).responsible == "torch"
     assert judge(failed(DRIVER, LOWERING, simulated=RANKS)).kind == "exception"
@@ -81,27 +116,59 @@ def graph(level: str) -> GraphRecord:
 @pytest.mark.parametrize(
     ("seen", "says"),
     [
-        ({"graphs": (graph("dynamo"), graph("aten"))}, "The target finished; 1 graph was compiled."),
+        (
+            {"graphs": (graph("dynamo"), graph("aten"))},
+            "The target finished; 1 graph was compiled.",
+        ),
         (
             {"graphs": (graph("dynamo"), graph("aten")), "has_fake_tensors": True},
-            "1 graph was compiled to the end of code generation; nothing was executed because the weights are fake.",
+            (
+                "1 graph was compiled to the end of code generation; nothing was executed because"
+                " the weights are fake."
+            ),
         ),
         (
             {"graphs": (graph("dynamo"),) * 2, "has_fake_tensors": True},
-            "2 graphs were traced, and no code was generated; nothing was executed because the weights are fake.",
+            (
+                "2 graphs were traced, and no code was generated; nothing was executed because the"
+                " weights are fake."
+            ),
         ),
         (
-            {"graphs": (graph("dynamo"), graph("aten")), "has_fake_tensors": True, "simulated": GPU, "kernels": 3, "kernels_compiled": 2},
-            "1 graph was compiled to the end of code generation for a simulated NVIDIA H100 80GB HBM3; 2 of 3 Triton kernels were compiled, each alone; nothing was executed because the GPU is simulated.",
+            {
+                "graphs": (graph("dynamo"), graph("aten")),
+                "has_fake_tensors": True,
+                "simulated": GPU,
+                "kernels": 3,
+                "kernels_compiled": 2,
+            },
+            (
+                "1 graph was compiled to the end of code generation for a simulated NVIDIA H100"
+                " 80GB HBM3; 2 of 3 Triton kernels were compiled, each alone; nothing was executed"
+                " because the GPU is simulated."
+            ),
         ),
         (
-            {"graphs": (graph("dynamo"), graph("aten")), "has_fake_tensors": True, "simulated": RANKS},
-            "1 graph was compiled to the end of code generation; nothing was executed because the weights are fake.",
+            {
+                "graphs": (graph("dynamo"), graph("aten")),
+                "has_fake_tensors": True,
+                "simulated": RANKS,
+            },
+            (
+                "1 graph was compiled to the end of code generation; nothing was executed because"
+                " the weights are fake."
+            ),
         ),
-        ({"has_fake_tensors": True}, "The target finished, and nothing in it was compiled or executed: the tensors are fake."),
+        (
+            {"has_fake_tensors": True},
+            (
+                "The target finished, and nothing in it was compiled or executed: the tensors are"
+                " fake."
+            ),
+        ),
         ({}, "The target finished, and nothing in it was compiled."),
     ],
-)  # fmt: skip
+)
 def test_an_ok_run_says_what_was_done(seen: dict[str, object], says: str) -> None:
     """Finished is only what was executed; kernels are told only where they were compiled."""
     verdict = judge(Observation(exit_status=0, has_finished=True, **seen))  # type: ignore[arg-type]

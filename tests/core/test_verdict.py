@@ -20,7 +20,10 @@ def raised(kind: str, text: str, *frames: Frame) -> Raised:
 
 
 def dumps(*stacks: tuple[Frame, ...]) -> tuple[Dump, ...]:
-    return tuple(Dump(i, "py-spy", 5, (ThreadStack(5, "MainThread", s, is_main=True),)) for i, s in enumerate(stacks))
+    return tuple(
+        Dump(i, "py-spy", 5, (ThreadStack(5, "MainThread", s, is_main=True),))
+        for i, s in enumerate(stacks)
+    )
 
 
 def leaf(name: str) -> tuple[Frame, ...]:
@@ -41,34 +44,111 @@ DEADLINE = {
     [
         (Observation(exit_status=0, has_finished=True, graphs=(GRAPH,)), "ok", None),
         (Observation(exit_status=0, is_command=True), "ok", None),
-        (Observation(exit_status=1, raised=raised("ValueError", "x", LOWERING)), "exception", "lowering"),
-        (Observation(exit_status=1, raised=raised("ValueError", "x", USER)), "error-in-eager", "eager"),
-        (Observation(exit_status=1, raised=raised("ValueError", "x", LOWERING), eager="fails"), "error-in-eager", "eager"),
-        (Observation(exit_status=1, raised=raised("ValueError", "x", USER), eager="passes"), "exception", None),
-        (Observation(exit_status=0, is_command=True, compile_failures=(raised("E", "x", LOWERING),)), "exception", "lowering"),
-        (Observation(exit_status=-11, faults=(Fault(1, "Segmentation fault", (LOWERING,)),)), "crash", "lowering"),
+        (
+            Observation(exit_status=1, raised=raised("ValueError", "x", LOWERING)),
+            "exception",
+            "lowering",
+        ),
+        (
+            Observation(exit_status=1, raised=raised("ValueError", "x", USER)),
+            "error-in-eager",
+            "eager",
+        ),
+        (
+            Observation(exit_status=1, raised=raised("ValueError", "x", LOWERING), eager="fails"),
+            "error-in-eager",
+            "eager",
+        ),
+        (
+            Observation(exit_status=1, raised=raised("ValueError", "x", USER), eager="passes"),
+            "exception",
+            None,
+        ),
+        (
+            Observation(
+                exit_status=0, is_command=True, compile_failures=(raised("E", "x", LOWERING),)
+            ),
+            "exception",
+            "lowering",
+        ),
+        (
+            Observation(exit_status=-11, faults=(Fault(1, "Segmentation fault", (LOWERING,)),)),
+            "crash",
+            "lowering",
+        ),
         (Observation(exit_status=139, is_command=True), "crash", None),
-        (Observation(exit_status=1, faults=(Fault(1, "Segmentation fault", (LOWERING,)),)), "crash", "lowering"),
-        (Observation(exit_status=-11, faults=(Fault(1, "Segmentation fault", (USER,)),)), "error-in-eager", "eager"),
+        (
+            Observation(exit_status=1, faults=(Fault(1, "Segmentation fault", (LOWERING,)),)),
+            "crash",
+            "lowering",
+        ),
+        (
+            Observation(exit_status=-11, faults=(Fault(1, "Segmentation fault", (USER,)),)),
+            "error-in-eager",
+            "eager",
+        ),
         (Observation(exit_status=-11, is_watched=True), "error-in-eager", "eager"),
         (Observation(exit_status=1, raised=raised("MemoryError", "", LOWERING)), "oom", "lowering"),
-        (Observation(exit_status=1, raised=raised("torch.OutOfMemoryError", "CUDA out of memory. Tried", LOWERING)), "oom", "lowering"),
-        (Observation(exit_status=1, raised=raised("RuntimeError", "DefaultCPUAllocator: can't allocate memory: x")), "oom", None),
+        (
+            Observation(
+                exit_status=1,
+                raised=raised("torch.OutOfMemoryError", "CUDA out of memory. Tried", LOWERING),
+            ),
+            "oom",
+            "lowering",
+        ),
+        (
+            Observation(
+                exit_status=1,
+                raised=raised("RuntimeError", "DefaultCPUAllocator: can't allocate memory: x"),
+            ),
+            "oom",
+            None,
+        ),
         (Observation(exit_status=-9, oom_evidence="oom_kill rose"), "oom", None),
         (Observation(exit_status=-9), "crash", None),
         (Observation(exit_status=7, is_command=True), "unknown", None),
         (Observation(exit_status=0), "unknown", None),
         (Observation(is_interrupted=True), "unknown", None),
-        (Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a"), leaf("a"))), "hang", "lowering"),
-        (Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a"), leaf("b"))), "slow-compile", "lowering"),
-        (Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a"), leaf("b")), endless_line="x.py:3 in f"), "hang", "lowering"),
-        (Observation(**DEADLINE, quiet_s=2, dumps=dumps(leaf("a"), leaf("a"))), "slow-compile", "lowering"),
+        (
+            Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a"), leaf("a"))),
+            "hang",
+            "lowering",
+        ),
+        (
+            Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a"), leaf("b"))),
+            "slow-compile",
+            "lowering",
+        ),
+        (
+            Observation(
+                **DEADLINE,
+                quiet_s=60,
+                dumps=dumps(leaf("a"), leaf("b")),
+                endless_line="x.py:3 in f",
+            ),
+            "hang",
+            "lowering",
+        ),
+        (
+            Observation(**DEADLINE, quiet_s=2, dumps=dumps(leaf("a"), leaf("a"))),
+            "slow-compile",
+            "lowering",
+        ),
         (Observation(**DEADLINE, quiet_s=2, dumps=dumps((USER,), (USER,))), "unknown", "eager"),
         (Observation(**DEADLINE, quiet_s=60, dumps=dumps((USER,), (USER,))), "hang", "eager"),
-        (Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a")), eager="hangs"), "error-in-eager", "eager"),
-        (Observation(**DEADLINE, quiet_s=60, open_events=("dynamo", "build_guards")), "hang", "guards"),
+        (
+            Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a")), eager="hangs"),
+            "error-in-eager",
+            "eager",
+        ),
+        (
+            Observation(**DEADLINE, quiet_s=60, open_events=("dynamo", "build_guards")),
+            "hang",
+            "guards",
+        ),
     ],
-)  # fmt: skip
+)
 def test_kind_and_phase(seen: Observation, kind: str, phase: str | None) -> None:
     """One row, one claim; every verdict has a one-sentence reason."""
     verdict = judge(seen)
@@ -92,14 +172,21 @@ def test_evidence_names_what_was_believed() -> None:
     """A reader can check each verdict against its evidence."""
     verdict = judge(Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a"), leaf("a"))))
     text = " / ".join(verdict.evidence)
-    assert "torch/_inductor/ir.py:a" in text and "60.0 s" in text and "over 2 dumps nothing moved" in text
+    assert (
+        "torch/_inductor/ir.py:a" in text
+        and "60.0 s" in text
+        and "over 2 dumps nothing moved" in text
+    )
 
 
 def test_what_left_the_compiler_is_blamed_for_what_the_program_made_of_it() -> None:
     """``except Exception: raise MyError`` does not clear the compiler."""
     failure = raised("ValueError", "no lowering", LOWERING)
     seen = Observation(
-        exit_status=1, is_command=True, raised=raised("MyError", "step failed", USER), compile_failures=(failure,)
+        exit_status=1,
+        is_command=True,
+        raised=raised("MyError", "step failed", USER),
+        compile_failures=(failure,),
     )
     verdict = judge(seen)
     assert (verdict.kind, verdict.phase, verdict.cause) == ("exception", "lowering", "ValueError")
@@ -107,7 +194,9 @@ def test_what_left_the_compiler_is_blamed_for_what_the_program_made_of_it() -> N
 
 
 def test_eager_code_that_passes_through_dynamos_wrappers_is_eager() -> None:
-    """Optimizers and function transforms live in torch/_dynamo and torch/_functorch paths without a compiler."""
+    """Optimizers and function transforms live in torch/_dynamo and torch/_functorch paths without a
+    compiler.
+    """
     for file, function in (
         ("_dynamo/eval_frame.py", "_fn"),
         ("_functorch/vmap.py", "_flat_vmap"),
@@ -115,7 +204,8 @@ def test_eager_code_that_passes_through_dynamos_wrappers_is_eager() -> None:
     ):
         frame = Frame(SITE + "torch/" + file, function)
         assert (
-            judge(Observation(exit_status=1, raised=raised("ValueError", "x", frame, USER))).kind == "error-in-eager"
+            judge(Observation(exit_status=1, raised=raised("ValueError", "x", frame, USER))).kind
+            == "error-in-eager"
         ), file
 
 
@@ -128,7 +218,11 @@ def test_an_exception_before_a_shutdown_that_hangs_is_the_story() -> None:
 
 def test_a_stall_is_a_hang_before_any_deadline() -> None:
     """The watchdog ends a run that stalls; the verdict says for how long, and why."""
-    verdict = judge(Observation(**{**DEADLINE, "is_stalled": True}, quiet_s=61, dumps=dumps(leaf("a"), leaf("a"))))
+    verdict = judge(
+        Observation(
+            **{**DEADLINE, "is_stalled": True}, quiet_s=61, dumps=dumps(leaf("a"), leaf("a"))
+        )
+    )
     assert (verdict.kind, verdict.phase) == ("hang", "lowering")
     assert "deadline" not in verdict.reason and "61 s" in verdict.reason
 
@@ -136,15 +230,26 @@ def test_a_stall_is_a_hang_before_any_deadline() -> None:
 def test_memory_that_eager_lacks_too_is_no_compiler_bug() -> None:
     """The eager run decides before the kind does."""
     seen = Observation(
-        exit_status=1, raised=raised("MemoryError", "", LOWERING), eager="fails", eager_detail="MemoryError: "
+        exit_status=1,
+        raised=raised("MemoryError", "", LOWERING),
+        eager="fails",
+        eager_detail="MemoryError: ",
     )
     assert judge(seen).kind == "error-in-eager"
 
 
 def test_a_hang_in_a_thread_is_told_from_that_thread() -> None:
-    """torch.compile in a worker thread: the thread with open compiler phases, not the main one that waits."""
+    """torch.compile in a worker thread: the thread with open compiler phases, not the main one that
+    waits.
+    """
     threads = (
-        ThreadStack(5, "MainThread", (Frame("/usr/lib/python3.11/threading.py", "join"),), is_main=True, tid=5),
+        ThreadStack(
+            5,
+            "MainThread",
+            (Frame("/usr/lib/python3.11/threading.py", "join"),),
+            is_main=True,
+            tid=5,
+        ),
         ThreadStack(5, "worker", leaf("stuck"), tid=9),
     )
     both = tuple(Dump(i, "py-spy", 5, threads) for i in (1, 2))

@@ -1,4 +1,6 @@
-"""What a compile worker is given to do; in a module of its own, because a worker imports it by name."""
+"""What a compile worker is given to do; in a module of its own, because a worker imports it by
+name.
+"""
 
 import os
 import signal

@@ -1,7 +1,9 @@
-"""Hangs made to order inside torch.compile, and healthy compiles that are only slow: ``python kinds.py KIND``.
+"""Hangs made to order inside torch.compile, and healthy compiles that are only slow: ``python
+kinds.py KIND``.
 
-``EXPECTED`` says for each kind which causes and phases are right. ``gloo_*`` kinds want two ranks (``RANK``,
-``WORLD_SIZE``, ``MASTER_ADDR``, ``MASTER_PORT``); ``slow_*`` kinds end by themselves and must never be called a hang.
+``EXPECTED`` says for each kind which causes and phases are right. ``gloo_*`` kinds want two ranks
+(``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR``, ``MASTER_PORT``); ``slow_*`` kinds end by themselves and
+must never be called a hang.
 """
 
 import contextlib
@@ -142,7 +144,9 @@ def compile_it(**options):
     def function(x, y):
         return torch.nn.functional.relu(x @ y + 1).sin().sum()
 
-    return torch.compile(function, **options)(torch.randn(64, 64, requires_grad=True), torch.randn(64, 64))
+    return torch.compile(function, **options)(
+        torch.randn(64, 64, requires_grad=True), torch.randn(64, 64)
+    )
 
 
 def in_pass(body, hook="post_grad_custom_post_pass"):
@@ -163,7 +167,9 @@ def in_pass(body, hook="post_grad_custom_post_pass"):
 def native(kind=ctypes.CDLL):
     """``PyDLL`` keeps the GIL over a call, ``CDLL`` lets go of it."""
     place = os.path.join(tempfile.mkdtemp(), "native.so")
-    subprocess.check_call(["gcc", "-shared", "-fPIC", "-O1", "-o", place, os.path.join(HERE, "native.c"), "-lpthread"])
+    subprocess.check_call(
+        ["gcc", "-shared", "-fPIC", "-O1", "-o", place, os.path.join(HERE, "native.c"), "-lpthread"]
+    )
     return kind(place)
 
 
@@ -466,7 +472,9 @@ def in_phase(name):
     if name == "pre_grad":
         return in_pass(hang_sleep, "pre_grad_custom_pass")
     if name == "backend":
-        return torch.compile(lambda x: x + 1, backend=lambda graph, inputs: hang_sleep())(torch.ones(2))
+        return torch.compile(lambda x: x + 1, backend=lambda graph, inputs: hang_sleep())(
+            torch.ones(2)
+        )
     if name == "bw_pass":
         out = compile_it()
         import torch._inductor.fx_passes.post_grad
@@ -477,16 +485,18 @@ def in_phase(name):
         out = compile_it()
         inject("torch._inductor.graph", "call_function", "GraphLowering")
         return out.backward()
-    inject(*{
-        "dynamo": ("torch._dynamo.symbolic_convert", "step", "InstructionTranslatorBase"),
-        "guards": ("torch._dynamo.guards", "__init__", "CheckFunctionManager"),
-        "aot": ("torch._functorch._aot_autograd.graph_capture", "aot_dispatch_autograd_graph"),
-        "partition": ("torch._inductor.compile_fx", "min_cut_rematerialization_partition"),
-        "lowering": ("torch._inductor.graph", "call_function", "GraphLowering"),
-        "scheduler": ("torch._inductor.scheduler", "fuse_nodes", "Scheduler"),
-        "codegen": ("torch._inductor.codegen.cpp", "codegen_node", "CppScheduling"),
-        "worker_wait": ("torch._inductor.async_compile", "_wait_futures", "AsyncCompile"),
-    }[name])  # fmt: skip
+    inject(
+        *{
+            "dynamo": ("torch._dynamo.symbolic_convert", "step", "InstructionTranslatorBase"),
+            "guards": ("torch._dynamo.guards", "__init__", "CheckFunctionManager"),
+            "aot": ("torch._functorch._aot_autograd.graph_capture", "aot_dispatch_autograd_graph"),
+            "partition": ("torch._inductor.compile_fx", "min_cut_rematerialization_partition"),
+            "lowering": ("torch._inductor.graph", "call_function", "GraphLowering"),
+            "scheduler": ("torch._inductor.scheduler", "fuse_nodes", "Scheduler"),
+            "codegen": ("torch._inductor.codegen.cpp", "codegen_node", "CppScheduling"),
+            "worker_wait": ("torch._inductor.async_compile", "_wait_futures", "AsyncCompile"),
+        }[name]
+    )
     return compile_it()
 
 
@@ -583,7 +593,11 @@ def slow_layers():
 def slow_conv():
     import torch
 
-    blocks = [torch.nn.Sequential(torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.BatchNorm2d(4), torch.nn.SiLU())]
+    blocks = [
+        torch.nn.Sequential(
+            torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.BatchNorm2d(4), torch.nn.SiLU()
+        )
+    ]
     blocks = [b for _ in range(30) for b in blocks]
     torch.compile(torch.nn.Sequential(*blocks))(torch.randn(1, 4, 8, 8))
 
@@ -591,7 +605,10 @@ def slow_conv():
 def slow_train():
     import torch
 
-    layers = [torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.LayerNorm(16), torch.nn.GELU()) for _ in range(25)]
+    layers = [
+        torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.LayerNorm(16), torch.nn.GELU())
+        for _ in range(25)
+    ]
     torch.compile(torch.nn.Sequential(*layers))(torch.randn(4, 16)).sum().backward()
 
 

@@ -1,4 +1,6 @@
-"""Where a simulated device and a real one disagree. There is no GPU here: the other side is a run on the CPU."""
+"""Where a simulated device and a real one disagree. There is no GPU here: the other side is a run
+on the CPU.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def module(name: str, cc: int, body: str = "pass") -> str:
     return KERNEL.format(name=name, cc=cc, body=body)
 
 
-def side(modules: list[str], kind: str = "ok", nodes: int = 3, skips: tuple[CudagraphSkip, ...] = ()) -> RunSummary:
+def side(
+    modules: list[str], kind: str = "ok", nodes: int = 3, skips: tuple[CudagraphSkip, ...] = ()
+) -> RunSummary:
     verdict = Verdict(kind, None, None, "")
     seen = Observation(graphs=(GraphRecord(0, "aten", "0/0", nodes),), skips=skips)
     return summarise_run(verdict, sign(verdict, seen), seen, modules)
@@ -50,7 +54,12 @@ def test_names_and_properties_of_the_device_are_no_disagreement() -> None:
 
 def test_each_sort_of_disagreement_is_a_sentence() -> None:
     """The ending, graphs, kernels, operators and skipped CUDA graphs."""
-    real = side([module("add_0", 90), module("mul_0", 90, "return")], "crash", 4, (CudagraphSkip("mutated inputs"),))
+    real = side(
+        [module("add_0", 90), module("mul_0", 90, "return")],
+        "crash",
+        4,
+        (CudagraphSkip("mutated inputs"),),
+    )
     rows = disagreements(real, side([module("add_0", 90)]))
     for words in (
         "the device ends as crash, the simulation as ok",
@@ -65,16 +74,31 @@ def test_each_sort_of_disagreement_is_a_sentence() -> None:
 
 @pytest.mark.slow
 def test_a_run_is_compared_with_its_simulation(tmp_path: Path) -> None:
-    """The graphs agree; Triton kernels are generated in the simulation only, and the verdict tells it."""
-    (tmp_path / "add.py").write_text("import torch\ndef make(): return (lambda x: x.sin() + 1), (torch.ones(64),)\n")
+    """The graphs agree; Triton kernels are generated in the simulation only, and the verdict tells
+    it.
+    """
+    (tmp_path / "add.py").write_text(
+        "import torch\ndef make(): return (lambda x: x.sin() + 1), (torch.ones(64),)\n"
+    )
     request = Request(
-        Target("file", str(tmp_path / "add.py"), "make"), python=sys.executable, compares=False, minimizes=False,
-        rungs="none", weights="fake", beside=dataclasses.asdict(gpus.GPUS["h100"]),
-    )  # fmt: skip
+        Target("file", str(tmp_path / "add.py"), "make"),
+        python=sys.executable,
+        compares=False,
+        minimizes=False,
+        rungs="none",
+        weights="fake",
+        beside=dataclasses.asdict(gpus.GPUS["h100"]),
+    )
     done = pipeline.capture(request, tmp_path / "out", lambda text: None)
     assert done.verdict.kind == "ok", done.verdict
     rows = done.verdict.evidence
-    assert any("triton_poi_fused_add_sin_0 is generated in the simulation only" in row for row in rows), rows
+    assert any(
+        "triton_poi_fused_add_sin_0 is generated in the simulation only" in row for row in rows
+    ), rows
     assert not any("nodes on the device" in row or "ends as" in row for row in rows), rows
     told = json.loads((done.run_path / compare_simulated.FILE).read_text())
-    assert told["kernels"] == [0, 1] and told["graphs"] == [2, 2] and told["device"] == told["simulation"]
+    assert (
+        told["kernels"] == [0, 1]
+        and told["graphs"] == [2, 2]
+        and told["device"] == told["simulation"]
+    )

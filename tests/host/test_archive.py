@@ -27,9 +27,15 @@ def member(
     return info, data
 
 
-def tarball(path: Path, *members: tuple[tarfile.TarInfo, bytes], manifest: dict[str, object] | None = None) -> Path:
+def tarball(
+    path: Path, *members: tuple[tarfile.TarInfo, bytes], manifest: dict[str, object] | None = None
+) -> Path:
     """A pack with an honest manifest for its plain files, unless another is given."""
-    files = {i.name: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()} for i, d in members if i.isreg()}
+    files = {
+        i.name: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()}
+        for i, d in members
+        if i.isreg()
+    }
     text = json.dumps(manifest if manifest is not None else {"schema": 1, "files": files}).encode()
     with tarfile.open(path, "w:gz") as tar:
         for info, data in [member("manifest.json", data=text), *members]:
@@ -83,7 +89,9 @@ def test_a_bomb_is_refused_before_it_unfolds(tmp_path: Path) -> None:
         reader.read_pack(path)
 
 
-def test_a_stream_that_never_ends_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_never_ends_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Even where no header claims a size, the stream is counted."""
     monkeypatch.setattr(reader, "MOST_UNPACKED_BYTES", 1000)
     monkeypatch.setattr(reader, "MOST_FILES", 2)
@@ -105,7 +113,9 @@ def test_a_stream_that_never_ends_is_cut_off(tmp_path: Path, monkeypatch: pytest
         ([], "cannot be read"),
     ],
 )
-def test_a_manifest_that_lies_is_refused(manifest: dict[str, object], match: str, tmp_path: Path) -> None:
+def test_a_manifest_that_lies_is_refused(
+    manifest: dict[str, object], match: str, tmp_path: Path
+) -> None:
     """Sizes and checksums are believed only when they are true."""
     with pytest.raises(BadInput, match=match):
         reader.read_pack(tarball(tmp_path / "p.tar.gz", member("a"), manifest=manifest))

@@ -31,13 +31,19 @@ def _tree(folder: Path) -> Path:
 
 
 def _outside(folder: Path) -> set[str]:
-    return {str(p) for p in folder.rglob("*") if p != folder / "out" and folder / "out" not in p.parents}
+    return {
+        str(p) for p in folder.rglob("*") if p != folder / "out" and folder / "out" not in p.parents
+    }
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(PARTS, min_size=1, max_size=6), st.booleans(), st.booleans())
-def test_whatever_the_path_nothing_outside_is_deleted(parts: list[str], is_absolute: bool, is_empty: bool) -> None:
-    """Absolute paths, ``..`` and links in any order delete only what is inside, and never the folder itself."""
+def test_whatever_the_path_nothing_outside_is_deleted(
+    parts: list[str], is_absolute: bool, is_empty: bool
+) -> None:
+    """Absolute paths, ``..`` and links in any order delete only what is inside, and never the
+    folder itself.
+    """
     with tempfile.TemporaryDirectory() as folder:
         out = _tree(Path(folder))
         before = _outside(Path(folder))
@@ -75,7 +81,9 @@ def _deleting(path: Path) -> list[str]:
 
 
 def test_one_module_deletes() -> None:
-    """host and cli delete through deletion.py; the guardian, which runs by itself with the standard library, may."""
+    """host and cli delete through deletion.py; the guardian, which runs by itself with the standard
+    library, may.
+    """
     allowed = {"deletion.py", "guardian.py"}
     found = [
         call

@@ -1,4 +1,6 @@
-"""The probe server: real children, real torch; what kills a probe neither hurts the server nor the next probe."""
+"""The probe server: real children, real torch; what kills a probe neither hurts the server nor the
+next probe.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from ..conftest import stragglers
 
 NOTHING = Signature("", "", ALGORITHM)
-COMPILE = "import torch\ndef backend(gm, inputs):\n    {}\n    return gm\ntorch.compile(lambda x: x.relu() + 1, backend=backend)(torch.randn(8))\n"
+COMPILE = (
+    "import torch\ndef backend(gm, inputs):\n    {}\n    return gm\ntorch.compile(lambda x:"
+    " x.relu() + 1, backend=backend)(torch.randn(8))\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +35,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[client.ProbeSer
         yield made
 
 
-def ask(server: client.ProbeServer, text: str, is_eager: bool = False, **limits: object) -> CandidateResult:
+def ask(
+    server: client.ProbeServer, text: str, is_eager: bool = False, **limits: object
+) -> CandidateResult:
     wanted = ProbeLimits(**{"deadline_s": 60.0, **limits})  # type: ignore[arg-type]
     outcome, folder = server.run(text, wanted, is_eager)
     return fresh_process.judge_candidate(
-        fresh_process.request_for(folder / "repro.py", sys.executable, wanted), outcome, folder, NOTHING
+        fresh_process.request_for(folder / "repro.py", sys.executable, wanted),
+        outcome,
+        folder,
+        NOTHING,
     )
 
 
@@ -49,7 +59,9 @@ def ask(server: client.ProbeServer, text: str, is_eager: bool = False, **limits:
         ("import sys; sys.exit(3)", "unknown", "exit"),
     ],
 )
-def test_each_end_is_judged_as_a_capture_would(server: client.ProbeServer, body: str, kind: str, words: str) -> None:
+def test_each_end_is_judged_as_a_capture_would(
+    server: client.ProbeServer, body: str, kind: str, words: str
+) -> None:
     """The same rules, on what a forked child left; eager passes in the same server."""
     text = COMPILE.format(body)
     judged = ask(server, text)
@@ -57,25 +69,39 @@ def test_each_end_is_judged_as_a_capture_would(server: client.ProbeServer, body:
     assert ask(server, text, is_eager=True).verdict.kind == "ok"
 
 
-def test_a_forked_answer_is_that_of_a_fresh_process(server: client.ProbeServer, tmp_path: Path) -> None:
+def test_a_forked_answer_is_that_of_a_fresh_process(
+    server: client.ProbeServer, tmp_path: Path
+) -> None:
     """Warm and cold give the same signature."""
     text = COMPILE.format("raise RuntimeError('cold and warm')")
     warm = ask(server, text)
-    fresh = fresh_process.run_cold(text, sys.executable, tmp_path / "cold", NOTHING, ProbeLimits(60.0))
-    assert warm.signature == fresh.signature and warm.verdict.phase == fresh.verdict.phase == "backend"
+    fresh = fresh_process.run_cold(
+        text, sys.executable, tmp_path / "cold", NOTHING, ProbeLimits(60.0)
+    )
+    assert (
+        warm.signature == fresh.signature and warm.verdict.phase == fresh.verdict.phase == "backend"
+    )
 
 
 def test_a_hang_is_ended_at_its_deadline_with_its_stacks(server: client.ProbeServer) -> None:
-    """A loop in a backend is a hang in phase backend, named by its frames; nothing of it is left."""
+    """A loop in a backend is a hang in phase backend, named by its frames; nothing of it is
+    left.
+    """
     judged = ask(
-        server, COMPILE.format("import time\n    while True: time.sleep(0.01)"), deadline_s=3.0, wants_stacks=True
+        server,
+        COMPILE.format("import time\n    while True: time.sleep(0.01)"),
+        deadline_s=3.0,
+        wants_stacks=True,
     )
     assert judged.verdict.kind == "hang" and "<user>:backend" in judged.signature.title
 
 
 def test_the_compile_stops_behind_its_phase(server: client.ProbeServer) -> None:
     """What comes after the phase that is asked about is not reached."""
-    text = "import torch\nf = torch.compile(lambda x: x.relu())\nf(torch.randn(8))\nraise SystemExit(7)\n"
+    text = (
+        "import torch\nf = torch.compile(lambda x: x.relu())\nf(torch.randn(8))\nraise"
+        " SystemExit(7)\n"
+    )
     assert ask(server, text, stop="aot").verdict.kind == "ok"
 
 
@@ -89,17 +115,21 @@ def test_a_probe_has_the_threads_of_a_process_of_its_own(server: client.ProbeSer
         text=True,
         check=True,
     )
-    outcome, folder = server.run("import torch\nprint(torch.get_num_threads())\n", ProbeLimits(60.0))
-    assert (folder / "logs" / "stdout.txt").read_text().strip() == done.stdout.strip() and outcome.exit_status == 0
+    outcome, folder = server.run(
+        "import torch\nprint(torch.get_num_threads())\n", ProbeLimits(60.0)
+    )
+    assert (
+        folder / "logs" / "stdout.txt"
+    ).read_text().strip() == done.stdout.strip() and outcome.exit_status == 0
 
 
 def test_children_that_leave_the_group_are_ended(server: client.ProbeServer) -> None:
     """A probe may start others, in sessions of their own, and leave."""
     mark = f"stray-{os.getpid()}-{time.monotonic_ns()}"
     text = (
-        "import subprocess, os\n"
-        f"subprocess.Popen(['sleep', '1000'], start_new_session=True, env={{**os.environ, 'MARK': '{mark}'}})\n"
-        f"pid = os.fork()\nif pid == 0:\n    os.setsid(); os.environ['MARK'] = '{mark}'\n    os.execvp('sleep', ['sleep', '1000'])\n"
+        "import subprocess, os\nsubprocess.Popen(['sleep', '1000'], start_new_session=True,"
+        f" env={{**os.environ, 'MARK': '{mark}'}})\npid = os.fork()\nif pid == 0:\n    os.setsid();"
+        f" os.environ['MARK'] = '{mark}'\n    os.execvp('sleep', ['sleep', '1000'])\n"
     )
     assert ask(server, text).verdict.kind == "ok"
     assert stragglers(mark) == []
@@ -110,7 +140,9 @@ def test_a_probe_that_fills_the_disk_or_the_memory_meets_a_limit(
 ) -> None:
     """A file beyond the limit is an error inside the probe, and gives no answer about the bug."""
     monkeypatch.setattr(client, "FILE_BYTES", 1 << 20)
-    text = COMPILE.format("open('/proc/self/cwd/big' if False else __file__ + '.big', 'wb').write(b'0' * (4 << 20))")
+    text = COMPILE.format(
+        "open('/proc/self/cwd/big' if False else __file__ + '.big', 'wb').write(b'0' * (4 << 20))"
+    )
     judged = ask(server, text)
     assert judged.verdict.kind == "unknown" and judged.verdict.cause == "disk-full"
     assert judged.answer == "unresolved"
@@ -118,9 +150,14 @@ def test_a_probe_that_fills_the_disk_or_the_memory_meets_a_limit(
 
 def test_each_probe_has_a_compiler_cache_of_its_own(server: client.ProbeServer) -> None:
     """What one writes, also half of a file before it is killed, the next does not see."""
-    spoil = "import os\nfolder = os.environ['TORCHINDUCTOR_CACHE_DIR']\nopen(os.path.join(folder, 'spoilt.so'), 'w')\nos.kill(os.getpid(), 9)\n"
+    spoil = (
+        "import os\nfolder = os.environ['TORCHINDUCTOR_CACHE_DIR']\nopen(os.path.join(folder,"
+        " 'spoilt.so'), 'w')\nos.kill(os.getpid(), 9)\n"
+    )
     server.run(spoil, ProbeLimits(60.0))
-    look = "import os\nassert 'spoilt.so' not in os.listdir(os.environ['TORCHINDUCTOR_CACHE_DIR'])\n"
+    look = (
+        "import os\nassert 'spoilt.so' not in os.listdir(os.environ['TORCHINDUCTOR_CACHE_DIR'])\n"
+    )
     assert server.run(look, ProbeLimits(60.0))[0].exit_status == 0
 
 
@@ -169,15 +206,23 @@ print("gradient", x.grad is not None)
 
 @pytest.mark.slow
 def test_a_failure_in_a_backward_graph_builds_no_forward(tmp_path: Path) -> None:
-    """The forward graph gets as far as the phase, so that a failure in it shows too; then it runs as it is."""
+    """The forward graph gets as far as the phase, so that a failure in it shows too; then it runs
+    as it is.
+    """
     limits = ProbeLimits(60.0, stop="fx-passes", is_backward=True)
     with client.ProbeServer(tmp_path, sys.executable, "inductor") as server:
-        for operator, said in (("aten.cos.default", "picky"), ("aten.sin.default", "picky"), ("aten.erf.default", "")):
+        for operator, said in (
+            ("aten.cos.default", "picky"),
+            ("aten.sin.default", "picky"),
+            ("aten.erf.default", ""),
+        ):
             outcome, folder = server.run(TRAINING.format(operator), limits)
             names = "".join(path.read_text() for path in (folder / "journal").glob("*.jsonl"))
             assert (outcome.exit_status == 1) == bool(said), operator
             assert said in (folder / "logs" / "stderr.txt").read_text()
-            assert "compile_file" not in names and ("entire_backward" in names) == (operator != "aten.sin.default")
+            assert "compile_file" not in names and ("entire_backward" in names) == (
+                operator != "aten.sin.default"
+            )
         outcome, folder = server.run(TRAINING.format("none"), ProbeLimits(60.0, stop="fx-passes"))
         names = "".join(path.read_text() for path in (folder / "journal").glob("*.jsonl"))
         assert outcome.exit_status == 0 and "entire_backward" not in names

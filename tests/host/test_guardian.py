@@ -1,4 +1,6 @@
-"""A guardian ends what is of its run, and nothing else: not by accident, and not without a run id."""
+"""A guardian ends what is of its run, and nothing else: not by accident, and not without a run
+id.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from reprokit.host.system import guardian, guardian_client, process_tree
 
 SCRIPT = Path(guardian.__file__)
 ASKS = (
-    "import sys; sys.path.insert(0, sys.argv[1]); import guardian; print(guardian.Guardian(0, sys.argv[2]).victims())"
+    "import sys; sys.path.insert(0, sys.argv[1]); import guardian; print(guardian.Guardian(0,"
+    " sys.argv[2]).victims())"
 )
 
 
@@ -60,7 +63,9 @@ def test_a_guardian_that_is_told_nothing_ends_nothing() -> None:
 
 
 def test_an_exit_status_and_what_was_used_come_back(tmp_path: Path) -> None:
-    """The program is the guardian's child; how it ended is known here, also of one that cannot be started."""
+    """The program is the guardian's child; how it ended is known here, also of one that cannot be
+    started.
+    """
     child = guardian_client.start_guarded(
         ["sh", "-c", "exit 7"], {"PATH": "/usr/bin:/bin"}, tmp_path, uuid.uuid4().hex, None
     )
@@ -68,12 +73,16 @@ def test_an_exit_status_and_what_was_used_come_back(tmp_path: Path) -> None:
     child.dismiss()
     assert reaped is not None and reaped[0] >> 8 == 7 and reaped[1].ru_maxrss > 0
     with pytest.raises(FileNotFoundError):
-        guardian_client.start_guarded([str(tmp_path / "none")], {}, tmp_path, uuid.uuid4().hex, None)
+        guardian_client.start_guarded(
+            [str(tmp_path / "none")], {}, tmp_path, uuid.uuid4().hex, None
+        )
 
 
 @pytest.mark.parametrize("root", [-1, 0, 1])
 def test_init_is_no_root(root: int) -> None:
-    """All processes are below init, and 0 and -1 stand for groups that are not ours: none of them is ever ended."""
+    """All processes are below init, and 0 and -1 stand for groups that are not ours: none of them
+    is ever ended.
+    """
     assert process_tree.family_of(root) == []
     with pytest.raises(ValueError, match="leads no group of ours"):
         process_tree.end_tree(root, [])

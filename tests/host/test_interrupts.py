@@ -1,6 +1,7 @@
 """Interrupts are heard where a step can be given up, and never lost.
 
-SIGTERM stands for all: SIGINT and SIGHUP may be ignored where the tests themselves run in the background.
+SIGTERM stands for all: SIGINT and SIGHUP may be ignored where the tests themselves run in the
+background.
 """
 
 import os
@@ -19,7 +20,9 @@ class Dies:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_that_a_finalizer_swallows_is_raised_again() -> None:
-    """Python only prints what is raised in ``__del__``; the next look finds the interrupt still waiting."""
+    """Python only prints what is raised in ``__del__``; the next look finds the interrupt still
+    waiting.
+    """
     with interrupts.deferred(), pytest.raises(KeyboardInterrupt), interrupts.allowed():
         Dies()
         interrupts.raise_if_interrupted()

@@ -20,11 +20,19 @@ from ..cli.test_kernel import ADD
 
 
 @pytest.mark.slow
-def test_what_compiled_before_is_not_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first that fails in the order of the run is the story, the others are told; what failed is asked again."""
+def test_what_compiled_before_is_not_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first that fails in the order of the run is the story, the others are told; what failed
+    is asked again.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     run_directory.make_folders(tmp_path)
-    texts = {"good.py": ADD.replace("101, 32", "90, 32"), "bad.py": ADD, "worse.py": ADD.replace("tl.load(", "tl.lod(")}
+    texts = {
+        "good.py": ADD.replace("101, 32", "90, 32"),
+        "bad.py": ADD,
+        "worse.py": ADD.replace("tl.load(", "tl.lod("),
+    }
     (tmp_path / run_names.KERNELS_FOLDER).mkdir()
     for name, text in texts.items():
         (tmp_path / run_names.KERNELS_FOLDER / name).write_text(text)
@@ -39,7 +47,10 @@ def test_what_compiled_before_is_not_compiled_again(tmp_path: Path, monkeypatch:
     assert answers() == ["compiled", "exception", "exception"]
     verdict = judge(seen)
     assert (verdict.kind, verdict.phase, verdict.work["kernel"]) == ("exception", "ptxas", "bad.py")
-    assert any("worse.py: exception: ttir" in row and "no attribute 'lod'" in row for row in verdict.evidence), verdict
+    assert any(
+        "worse.py: exception: ttir" in row and "no attribute 'lod'" in row
+        for row in verdict.evidence
+    ), verdict
     assert verdict.simulated == ("a GPU",) and list((tmp_path / "logs").glob("triton*.mlir"))
     kernel_checks.check_kernels(healthy, journals, tmp_path, sys.executable, "changed")
     assert answers() == ["known", "exception", "exception"]

@@ -1,4 +1,6 @@
-"""What leaves a run: nothing over links, no secret in a title, a file's name, the ledger's export or the end of stderr."""
+"""What leaves a run: nothing over links, no secret in a title, a file's name, the ledger's export
+or the end of stderr.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def token(chance: random.Random) -> str:
 
 
 def test_no_link_of_a_run_directory_is_followed(tmp_path: Path) -> None:
-    """A target may put links into its run directory: neither a linked folder nor a linked file is packed."""
+    """A target may put links into its run directory: neither a linked folder nor a linked file is
+    packed.
+    """
     elsewhere, run = tmp_path / "elsewhere", tmp_path / "run-001"
     elsewhere.mkdir()
     (elsewhere / "notes.txt").write_text("nobody's business\n")
@@ -59,16 +63,24 @@ def test_a_file_name_shows_no_secret(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "form",
-    ["cannot use {s} here", "bad login: password={s}, try again", "\x1b[31mno\x1b[0m {s}", "url https://u:{s}@h/x"],
+    [
+        "cannot use {s} here",
+        "bad login: password={s}, try again",
+        "\x1b[31mno\x1b[0m {s}",
+        "url https://u:{s}@h/x",
+    ],
 )
 def test_a_title_shows_no_secret(form: str) -> None:
-    """A title, and what explains it, is made from a message without its secrets: digits that are blanked hide nothing."""
+    """A title, and what explains it, is made from a message without its secrets: digits that are
+    blanked hide nothing.
+    """
     secret = token(random.Random(form))
     titles = []
     for one in (secret, token(random.Random(2))):
         raised = private_names.redact_raised(Raised((Link("RuntimeError", form.format(s=one)),)))
         found = signature.sign(
-            Verdict("exception", "aot", None, ""), Observation(raised=raised, compile_failures=(raised,))
+            Verdict("exception", "aot", None, ""),
+            Observation(raised=raised, compile_failures=(raised,)),
         )
         titles.append(found.title)
         for piece in (one, "".join("#" if c.isdigit() else c for c in one)):
@@ -77,7 +89,9 @@ def test_a_title_shows_no_secret(form: str) -> None:
 
 
 def test_a_title_without_secrets_does_not_change() -> None:
-    """What holds no secret gives the title that it always gave, so that recorded sightings keep their ids."""
+    """What holds no secret gives the title that it always gave, so that recorded sightings keep
+    their ids.
+    """
     for message in (
         "Expected 3 got 5 for token_key at line 7",
         "KeyError: 'buf38'",
@@ -88,10 +102,14 @@ def test_a_title_without_secrets_does_not_change() -> None:
 
 
 def test_events_of_a_journal_are_redacted_before_they_are_cut() -> None:
-    """What the target says in events has no secret when the rules read it; paths stay, since the rules judge them."""
+    """What the target says in events has no secret when the rules read it; paths stay, since the
+    rules judge them.
+    """
     secret = password(random.Random(3))
     told = events.Recompile(reasons=[f"self.api_key == '{secret}'"], file="/home/alice/x.py")
-    link = events.ChainLink(type="E", message=f"password={secret}", frames=(("/home/alice/x.py", "f", 3),))
+    link = events.ChainLink(
+        type="E", message=f"password={secret}", frames=(("/home/alice/x.py", "f", 3),)
+    )
     one, other = private_names.events_text([told, events.ExceptionRaised(chain=(link,))])
     assert secret not in f"{one} {other}"
     assert isinstance(one, events.Recompile) and one.file == "/home/alice/x.py"
@@ -99,7 +117,9 @@ def test_events_of_a_journal_are_redacted_before_they_are_cut() -> None:
 
 
 def test_the_end_of_stderr_begins_with_no_part_of_a_key() -> None:
-    """The end of a long text is redacted before it is cut, and what is next to what was not read is unknown."""
+    """The end of a long text is redacted before it is cut, and what is next to what was not read is
+    unknown.
+    """
     chance = random.Random(4)
     rows = ["".join(chance.choice(LETTERS) for _ in range(64)) for _ in range(24)]
     text = "\n".join([*rows, "-----END RSA PRIVATE KEY-----", *(f"step {n}" for n in range(99))])
@@ -110,7 +130,9 @@ def test_the_end_of_stderr_begins_with_no_part_of_a_key() -> None:
 
 
 def test_a_long_message_is_cut_between_lines() -> None:
-    """The agent cuts a message at the ends of lines: a token there is whole, or not there at all."""
+    """The agent cuts a message at the ends of lines: a token there is whole, or not there at
+    all.
+    """
     secret = token(random.Random(5))
     for before in range(23_940, 24_010, 7):
         error = ValueError("x" * (before - 1) + f"\ntoken {secret} was refused\n" + "y\n" * 20_000)
@@ -125,7 +147,10 @@ def test_output_is_cut_between_lines(tmp_path: Path, monkeypatch: pytest.MonkeyP
     secret = token(random.Random(6))
     for step in range(3, 40, 3):
         path = tmp_path / f"{step}.txt"
-        kept, data = BoundedLog(path), b"".join(b"%03d password: %s\n" % (n, secret.encode()) for n in range(40))
+        kept, data = (
+            BoundedLog(path),
+            b"".join(b"%03d password: %s\n" % (n, secret.encode()) for n in range(40)),
+        )
         for start in range(0, len(data), step):
             kept.write(data[start : start + step])
         kept.close()
@@ -136,4 +161,6 @@ def test_structure_is_kept_by_a_redacted_observation() -> None:
     """A record of any kind is redacted into a record of that kind."""
     seen = Observation(stderr_tail="password=hunter2hunter")
     assert dataclasses.asdict(Redactor().value(seen))["stderr_tail"] == "password=<token-1>"
-    assert json.loads(Redactor().json('{"a": {"password": 123456}}')) == {"a": {"password": "<token-1>"}}
+    assert json.loads(Redactor().json('{"a": {"password": 123456}}')) == {
+        "a": {"password": "<token-1>"}
+    }

@@ -45,7 +45,9 @@ def journal(run_path: Path, **event: Any) -> None:
         file.write(encode_event(told))
 
 
-def make(run_path: Path, monkeypatch: pytest.MonkeyPatch, served: float = 1.0, want: float = 0.0) -> Watchdog:
+def make(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch, served: float = 1.0, want: float = 0.0
+) -> Watchdog:
     """A lookout on this very process, whose use of processors is as told."""
     monkeypatch.setattr(sampler.Sampler, "served", lambda self: served)
     monkeypatch.setattr(sampler.Sampler, "want", lambda self, pid: want)
@@ -58,7 +60,9 @@ def advance(watcher: Watchdog, clock: Clock, seconds: float) -> None:
     watcher.tick()
 
 
-def test_events_and_lines_are_progress_and_silence_is_not(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_and_lines_are_progress_and_silence_is_not(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Quiet seconds add up until something advances."""
     clock = Clock(monkeypatch)
     watcher = make(run_path, monkeypatch)
@@ -85,7 +89,9 @@ def test_a_starved_target_is_given_time(run_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_watchdog_that_slept_saw_nothing(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A suspended machine, a stopped watchdog, a jump of the clock: an hour counts as two seconds."""
+    """A suspended machine, a stopped watchdog, a jump of the clock: an hour counts as two
+    seconds.
+    """
     clock = Clock(monkeypatch)
     watcher = make(run_path, monkeypatch)
     journal(run_path, ev="begin", name="GraphLowering.run")
@@ -94,7 +100,9 @@ def test_a_watchdog_that_slept_saw_nothing(run_path: Path, monkeypatch: pytest.M
     assert watcher.quiet_s <= MOST_TICK_S
 
 
-def test_a_line_beyond_its_budget_is_no_progress(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_beyond_its_budget_is_no_progress(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Dynamo may trace the same line for ever; that is no advance."""
     clock = Clock(monkeypatch)
     watcher = make(run_path, monkeypatch)
@@ -110,7 +118,9 @@ def test_a_line_beyond_its_budget_is_no_progress(run_path: Path, monkeypatch: py
     assert watcher.quiet_s == pytest.approx(4.5)
 
 
-def test_outside_of_the_compiler_a_busy_program_is_no_stall(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_of_the_compiler_a_busy_program_is_no_stall(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Training journals nothing; inside the compiler a processor at work alone is no progress."""
     clock = Clock(monkeypatch)
     watcher = make(run_path, monkeypatch, want=1.0)
@@ -171,7 +181,9 @@ def test_a_blocked_read_names_the_pipe_and_its_other_end() -> None:
         os.waitpid(child, 0)
 
 
-def test_a_proc_that_cannot_be_read_costs_only_the_answer(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proc_that_cannot_be_read_costs_only_the_answer(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No /proc, no guess: the dumps are there, the cause is unknown and says why."""
     watcher = Watchdog(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
     journal(run_path, ev="process", can_dump=False)
@@ -185,7 +197,9 @@ def test_a_proc_that_cannot_be_read_costs_only_the_answer(run_path: Path, monkey
     watcher.close()
 
 
-def test_a_watchdog_that_stumbles_goes_on_and_says_so(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watchdog_that_stumbles_goes_on_and_says_so(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A defect of ours ends neither the run nor the dumps, and is told."""
     watcher = Watchdog(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
     monkeypatch.setattr(watcher.follower, "look", lambda: 1 / 0)
@@ -212,14 +226,20 @@ def test_a_dead_process_does_not_tell_the_story(run_path: Path) -> None:
     """A worker that died inside the compiler: its living parent is watched."""
     follower = JournalFollower(run_path / "journal", 100)
     dead = 4_000_000
-    (run_path / "journal" / f"{dead}.jsonl").write_bytes(encode_event(Begin(name="GraphLowering.run")))
+    (run_path / "journal" / f"{dead}.jsonl").write_bytes(
+        encode_event(Begin(name="GraphLowering.run"))
+    )
     journal(run_path, ev="begin", name="stage:call-0")
     follower.look()
     assert follower.teller(1).pid == os.getpid()
 
 
-def test_looks_and_samples_do_not_fill_the_disk(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of days of looks every second one of the older is deleted, again and again; the newest stay."""
+def test_looks_and_samples_do_not_fill_the_disk(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of days of looks every second one of the older is deleted, again and again; the newest
+    stay.
+    """
     dumper = stacks.StackDumper(run_path)
     monkeypatch.setattr(stacks, "_py_spy", fake_py_spy)
     for _ in range(1000):
@@ -243,9 +263,13 @@ def test_a_damaged_dump_is_left_out(text: str, run_path: Path) -> None:
     assert [d.number for d in stacks.read_dumps(run_path)] == [2]
 
 
-def test_a_process_with_half_a_character_in_its_name_is_sampled(tmp_path: Path, run_path: Path) -> None:
+def test_a_process_with_half_a_character_in_its_name_is_sampled(
+    tmp_path: Path, run_path: Path
+) -> None:
     """The kernel cuts names at 15 bytes, characters or not."""
-    program = tmp_path / "\u043f\u0440\u043e\u0433\u0440\u0430\u043c\u043c\u0430-\u0442\u0435\u0441\u0442"
+    program = (
+        tmp_path / "\u043f\u0440\u043e\u0433\u0440\u0430\u043c\u043c\u0430-\u0442\u0435\u0441\u0442"
+    )
     program.symlink_to(shutil.which("sleep") or "/bin/sleep")
     child = subprocess.Popen([program, "100"])
     try:
@@ -261,12 +285,16 @@ def test_a_process_with_half_a_character_in_its_name_is_sampled(tmp_path: Path, 
 def test_a_process_that_no_tool_sees_is_asked_before_the_run_ends(
     run_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A child that py-spy cannot read is asked by a signal, also where the process that is explained was seen."""
+    """A child that py-spy cannot read is asked by a signal, also where the process that is
+    explained was seen.
+    """
     watcher = make(run_path, monkeypatch)
     monkeypatch.setattr(hang_evidence.Gatherer, "unseen", property(lambda self: [4242]))
     monkeypatch.setattr(hang_evidence.Gatherer, "loudly", lambda self, evidence, seen: evidence)
     already: list[int] = []
-    monkeypatch.setattr(hang_evidence.Gatherer, "ask_all_inside", lambda self, asked: already.extend(asked))
+    monkeypatch.setattr(
+        hang_evidence.Gatherer, "ask_all_inside", lambda self, asked: already.extend(asked)
+    )
     assert watcher.conclude() is not None
     assert already == []
     watcher.close()

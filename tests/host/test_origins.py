@@ -23,9 +23,16 @@ class Repro(torch.nn.Module):
 
 def tensor(*shape: int, dtype: str = "torch.float32") -> dict[str, object]:
     return {
-        "kind": "tensor", "shape": list(shape), "stride": None, "symbols": [None] * len(shape), "dtype": dtype,
-        "device": "cpu", "layout": "torch.strided", "requires_grad": False, "is_parameter": False,
-    }  # fmt: skip
+        "kind": "tensor",
+        "shape": list(shape),
+        "stride": None,
+        "symbols": [None] * len(shape),
+        "dtype": dtype,
+        "device": "cpu",
+        "layout": "torch.strided",
+        "requires_grad": False,
+        "is_parameter": False,
+    }
 
 
 def begun(run: Path, data: object = None, source: str = "") -> list[starting_points.StartingPoint]:
@@ -33,16 +40,24 @@ def begun(run: Path, data: object = None, source: str = "") -> list[starting_poi
     folder = run / "graphs" / "0001"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "graph.py").write_text(SOURCE)
-    values = {n: tensor(4) for n in ("l_x_", "b", "c", "d")} | {"l_i_": tensor(2, dtype="torch.int64")}
+    values = {n: tensor(4) for n in ("l_x_", "b", "c", "d")} | {
+        "l_i_": tensor(2, dtype="torch.int64")
+    }
     (folder / "values.json").write_text(json.dumps({"values": values, "settings": {"grad": True}}))
     if data is not None:
         (folder / "small.private").write_text(json.dumps(data))
-    record = GraphRecord(number=1, level="dynamo", cid="0/0", nodes=4, is_backward=False, is_done=False)
-    return starting_points.find_starts(Observation(graphs=(record,)), run, source, is_training=False, is_fake=False)
+    record = GraphRecord(
+        number=1, level="dynamo", cid="0/0", nodes=4, is_backward=False, is_done=False
+    )
+    return starting_points.find_starts(
+        Observation(graphs=(record,)), run, source, is_training=False, is_fake=False
+    )
 
 
 def test_what_hangs_on_an_operator_of_the_user_is_left_out(tmp_path: Path) -> None:
-    """No text can define the operator; a tuple from it can be no input, and what was read from that can."""
+    """No text can define the operator; a tuple from it can be no input, and what was read from that
+    can.
+    """
     (start,) = begun(tmp_path)
     assert "mine" not in start.text and "torch.sin(" in start.text and start.places == (2, 3)
 

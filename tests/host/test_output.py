@@ -12,8 +12,12 @@ from reprokit.host.run.output import BoundedLog
 
 @pytest.mark.parametrize("total", [0, 50, 100, 101, 130, 150, 199, 1000, 1037])
 @pytest.mark.parametrize("step", [1, 7, 30])
-def test_head_and_tail_are_kept(total: int, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first whole lines and the last ones, in order, and how many bytes were cut between them."""
+def test_head_and_tail_are_kept(
+    total: int, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first whole lines and the last ones, in order, and how many bytes were cut between
+    them.
+    """
     monkeypatch.setattr(output, "HEAD_BYTES", 100)
     monkeypatch.setattr(output, "PIECE_BYTES", 40)
     data = bytes(10 if i % 9 == 8 else 33 + i % 89 for i in range(total))

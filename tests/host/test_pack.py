@@ -41,15 +41,23 @@ def a_run(path: Path) -> Path:
 
 
 def test_what_was_hidden_is_counted(tmp_path: Path) -> None:
-    """The manifest and the README count the placeholders of each kind and file, also of compressed traces; a program is named."""
+    """The manifest and the README count the placeholders of each kind and file, also of compressed
+    traces; a program is named.
+    """
     run = a_run(tmp_path / "run")
-    (run / "logs" / "stdout.txt").write_text("mkowalski of mkowalski@corp.example.com, ghp_" + "b" * 36 + "\n")
+    (run / "logs" / "stdout.txt").write_text(
+        "mkowalski of mkowalski@corp.example.com, ghp_" + "b" * 36 + "\n"
+    )
     (run / "trace" / "dedicated.log").write_text("/home/mkowalski/x mkowalski\n")
-    draft = writer.gather_files(run, Redactor(PrivateNames(users=("mkowalski",), homes=("/home/mkowalski",))))
+    draft = writer.gather_files(
+        run, Redactor(PrivateNames(users=("mkowalski",), homes=("/home/mkowalski",)))
+    )
     draft.add_text("candidate.py", "x = '<token-1>'\n")
     said: list[str] = []
     path = tmp_path / "pack.tar.gz"
-    path.write_bytes(writer.build_tarball(draft, lambda contents, trimmed, hidden: said.append(hidden) or hidden))  # type: ignore[func-returns-value]
+    path.write_bytes(
+        writer.build_tarball(draft, lambda contents, trimmed, hidden: said.append(hidden) or hidden)
+    )  # type: ignore[func-returns-value]
     counted = reader.read_pack(path).manifest["redacted"]
     assert counted == draft.hidden
     assert counted["kinds"] == {
@@ -58,9 +66,13 @@ def test_what_was_hidden_is_counted(tmp_path: Path) -> None:
         "user": {"different": 1, "places": 3},
         "home": {"different": 1, "places": 1},
     }
-    assert counted["files"]["trace/dedicated.log.gz"] == 2 and counted["files"]["logs/stdout.txt"] == 3
-    assert said[-1] == (
-        "2 secrets, 1 e-mail address, 1 user name, 1 home folder, in 8 places of 5 files; 1 in candidate.py"
+    assert (
+        counted["files"]["trace/dedicated.log.gz"] == 2 and counted["files"]["logs/stdout.txt"] == 3
+    )
+    assert (
+        said[-1]
+        == "2 secrets, 1 e-mail address, 1 user name, 1 home folder, in 8 places of 5 files; 1 in"
+        " candidate.py"
     )
 
 
@@ -89,13 +101,22 @@ def test_what_enters_is_redacted_and_whole(tmp_path: Path) -> None:
     path = tmp_path / "p.tar.gz"
     path.write_bytes(
         writer.build_tarball(
-            writer.gather_files(a_run(tmp_path / "run"), Redactor(PrivateNames(users=("mkowalski",)))), readme
+            writer.gather_files(
+                a_run(tmp_path / "run"), Redactor(PrivateNames(users=("mkowalski",)))
+            ),
+            readme,
         )
     )
     found = reader.read_pack(path)
     assert set(found.files) == {
-        "README.md", "manifest.json", "logs/stderr.txt", "journal/9.jsonl", "trace/dedicated.log.gz", "graphs/0001/graph.py", "samples.csv",
-    }  # fmt: skip
+        "README.md",
+        "manifest.json",
+        "logs/stderr.txt",
+        "journal/9.jsonl",
+        "trace/dedicated.log.gz",
+        "graphs/0001/graph.py",
+        "samples.csv",
+    }
     assert b"ghp_" not in found.files["logs/stderr.txt"]
     assert b"mkowalski" not in found.files["journal/9.jsonl"]
 
@@ -106,7 +127,10 @@ def draft_of(files: dict[str, bytes]) -> writer.PackDraft:
 
 def test_chromium_events_go_first(tmp_path: Path) -> None:
     """They are four fifths of a trace and tell least; the graphs in it stay."""
-    noise = b"".join(b'V 1] {"chromium_event": {}}\n\t' + os.urandom(30).hex().encode() + b"\n" for _ in range(2000))
+    noise = b"".join(
+        b'V 1] {"chromium_event": {}}\n\t' + os.urandom(30).hex().encode() + b"\n"
+        for _ in range(2000)
+    )
     draft = draft_of({"trace/a.log": noise + GRAPH, "logs/stderr.txt": b"kept"})
     data = writer.build_tarball(draft, readme, most_bytes=20_000)
     assert len(data) <= 20_000
@@ -115,7 +139,9 @@ def test_chromium_events_go_first(tmp_path: Path) -> None:
 
 
 def test_trimming_follows_its_order_until_it_fits() -> None:
-    """Traces, samples, journals, logs, graphs, stacks; the verdict, the issue and the repro never go."""
+    """Traces, samples, journals, logs, graphs, stacks; the verdict, the issue and the repro never
+    go.
+    """
     big = {
         "trace/a.log": os.urandom(200_000).hex().encode(),
         "samples.csv": os.urandom(100_000).hex().encode(),
@@ -161,11 +187,17 @@ ENDINGS = st.sampled_from([b".txt", b".json", b".py", b".log", b".jsonl"])
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(FOLDERS, st.lists(PARTS, max_size=4), PARTS, ENDINGS), min_size=1, max_size=6))
+@given(
+    st.lists(
+        st.tuples(FOLDERS, st.lists(PARTS, max_size=4), PARTS, ENDINGS), min_size=1, max_size=6
+    )
+)
 def test_no_name_in_a_run_directory_makes_a_pack_that_is_refused(
     names: list[tuple[str, list[bytes], bytes, bytes]],
 ) -> None:
-    """Any bytes that a file system takes: each file that is gathered is in the pack, and the pack can be read."""
+    """Any bytes that a file system takes: each file that is gathered is in the pack, and the pack
+    can be read.
+    """
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "run"
         for folder, parts, name, ending in names:
@@ -192,5 +224,7 @@ def test_more_files_than_a_pack_may_hold_are_left_out(tmp_path: Path) -> None:
     packed = tmp_path / "p.tar.gz"
     packed.write_bytes(writer.build_tarball(draft, readme))
     found = reader.read_pack(packed)
-    assert {"verdict.json", "logs/a.txt"} <= set(found.files) and not any(n.startswith("eager/") for n in found.files)
+    assert {"verdict.json", "logs/a.txt"} <= set(found.files) and not any(
+        n.startswith("eager/") for n in found.files
+    )
     assert any("eager" in row for row in found.manifest["trimmed"])

@@ -36,7 +36,9 @@ class Interrupted:
 @pytest.mark.parametrize(
     ("second", "is_asked"), [(signal.SIGTERM, True), (signal.SIGHUP, True), (signal.SIGINT, False)]
 )
-def test_only_a_second_ctrl_c_skips_the_grace(monkeypatch: pytest.MonkeyPatch, second: int, is_asked: bool) -> None:
+def test_only_a_second_ctrl_c_skips_the_grace(
+    monkeypatch: pytest.MonkeyPatch, second: int, is_asked: bool
+) -> None:
     """coreutils' ``timeout`` sends SIGTERM twice: the program still gets it, and its grace."""
     sent: list[int] = []
 

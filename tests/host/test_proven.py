@@ -1,4 +1,6 @@
-"""A repro is a program that was run alone and failed in the same way; nothing else can be called one, or be written as one."""
+"""A repro is a program that was run alone and failed in the same way; nothing else can be called
+one, or be written as one.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,17 @@ TEXT = "import torch\ntorch.compile(print)()\n"
 def proved(text: str = TEXT, kind: str = "exception", **changes: Any) -> proof.Proof:
     """A proof with hits, of a failure of ``kind``."""
     given = proof.Proof(
-        same_failure.SAME, f"{kind}: codegen | KeyError", "0123456789ab", 1, 3, 3, "passes", (1.0, 1.0, 1.0),
-        proof.program_digest(text), kind in proof.SILENT,
-    )  # fmt: skip
+        same_failure.SAME,
+        f"{kind}: codegen | KeyError",
+        "0123456789ab",
+        1,
+        3,
+        3,
+        "passes",
+        (1.0, 1.0, 1.0),
+        proof.program_digest(text),
+        kind in proof.SILENT,
+    )
     return dataclasses.replace(given, **changes)
 
 
@@ -35,20 +45,52 @@ REFUSED = {
     "no text": (" \n", proved(" \n"), "there is no program"),
     "another text": (TEXT + "# and more\n", proved(), "it is not the text that was run"),
     "an old proof without a digest": (TEXT, proved(digest=""), "it is not the text that was run"),
-    "no hits": (TEXT, proved(hits=0, instead="KeyError: 'x'"), "none of 3 plain runs failed in the same way: KeyError: 'x'"),
-    "no plain runs": (TEXT, proved(runs=0, hits=0), "none of 0 plain runs failed in the same way: they passed"),
-    "it passes alone": (TEXT, proved(answer=same_failure.PASSES), "run alone in a fresh process it passes"),
-    "another failure": (TEXT, proved(answer=same_failure.OTHER, instead="NameError: x"), "does not fail in the same way: NameError: x"),
-    "no answer": (TEXT, proved(answer=same_failure.UNRESOLVED), "does not fail in the same way: exception: codegen"),
-    "another module": (TEXT, proved(needs="it imports mine"), "it is not self-contained: it imports mine"),
+    "no hits": (
+        TEXT,
+        proved(hits=0, instead="KeyError: 'x'"),
+        "none of 3 plain runs failed in the same way: KeyError: 'x'",
+    ),
+    "no plain runs": (
+        TEXT,
+        proved(runs=0, hits=0),
+        "none of 0 plain runs failed in the same way: they passed",
+    ),
+    "it passes alone": (
+        TEXT,
+        proved(answer=same_failure.PASSES),
+        "run alone in a fresh process it passes",
+    ),
+    "another failure": (
+        TEXT,
+        proved(answer=same_failure.OTHER, instead="NameError: x"),
+        "does not fail in the same way: NameError: x",
+    ),
+    "no answer": (
+        TEXT,
+        proved(answer=same_failure.UNRESOLVED),
+        "does not fail in the same way: exception: codegen",
+    ),
+    "another module": (
+        TEXT,
+        proved(needs="it imports mine"),
+        "it is not self-contained: it imports mine",
+    ),
     "a wrong result without an assertion": (
-        TEXT, proved(kind="wrong-result", asserts=False), "none of 3 plain runs failed by itself, so only a comparison",
+        TEXT,
+        proved(kind="wrong-result", asserts=False),
+        "none of 3 plain runs failed by itself, so only a comparison",
     ),
     "a wrong result in eager too": (
-        TEXT, proved(kind="wrong-result", eager="AssertionError: no"), "does not hold without torch.compile: AssertionError: no",
+        TEXT,
+        proved(kind="wrong-result", eager="AssertionError: no"),
+        "does not hold without torch.compile: AssertionError: no",
     ),
-    "graph breaks that nothing checks": (TEXT, proved(kind="graph-break", asserts=False), "none of 3 plain runs failed by itself"),
-}  # fmt: skip
+    "graph breaks that nothing checks": (
+        TEXT,
+        proved(kind="graph-break", asserts=False),
+        "none of 3 plain runs failed by itself",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -65,7 +107,14 @@ answers = st.sampled_from(same_failure.ANSWERS)
 kinds = st.sampled_from(["exception", "hang", *sorted(proof.SILENT)])
 
 
-@given(answers, kinds, st.integers(0, 3), st.booleans(), st.booleans(), st.sampled_from(["", "it reads /x"]))
+@given(
+    answers,
+    kinds,
+    st.integers(0, 3),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["", "it reads /x"]),
+)
 def test_every_repro_has_hits_of_its_own_text(
     answer: str, kind: str, hits: int, asserts: bool, is_text: bool, needs: str
 ) -> None:
@@ -73,7 +122,11 @@ def test_every_repro_has_hits_of_its_own_text(
     told = proved(kind=kind, answer=answer, hits=hits, asserts=asserts, needs=needs)
     found = proven.classify_program(TEXT if is_text else TEXT + "pass\n", "", told)
     is_whole = (
-        answer == same_failure.SAME and hits > 0 and is_text and not needs and (asserts or kind not in proof.SILENT)
+        answer == same_failure.SAME
+        and hits > 0
+        and is_text
+        and not needs
+        and (asserts or kind not in proof.SILENT)
     )
     assert isinstance(found, proven.Repro) == is_whole
 
@@ -103,9 +156,13 @@ def test_no_repro_of_an_earlier_pack_stays(tmp_path: Path) -> None:
 
 
 def test_a_reduction_tells_what_its_proof_came_to() -> None:
-    """Proved, or why not: with what the reduction knows, where that is more than the proof tells."""
+    """Proved, or why not: with what the reduction knows, where that is more than the proof
+    tells.
+    """
     small = minimize_result.MinimizeResult(TEXT, lines=2, is_complete=True, proof=proved())
-    assert small.is_proved and small.say().endswith("the same failure in 3 of 3 fresh runs, eager passes")
+    assert small.is_proved and small.say().endswith(
+        "the same failure in 3 of 3 fresh runs, eager passes"
+    )
     small.proof = proved(kind="wrong-result", hits=0, asserts=False)
     small.unproved = f"with other values drawn it passes: {proven.VALUES}"
     assert not small.is_proved and small.has_shown and "values of the inputs" in small.why
@@ -122,7 +179,9 @@ def test_a_proof_is_read_back_as_it_was() -> None:
 
 
 def test_plain_runs_see_no_module_of_the_users(tmp_path: Path) -> None:
-    """Of PYTHONPATH stay the folders where packages are installed, and those that customize every interpreter."""
+    """Of PYTHONPATH stay the folders where packages are installed, and those that customize every
+    interpreter.
+    """
     own, installed, site = tmp_path / "own", tmp_path / "installed", tmp_path / "site"
     for folder in (own / "package", installed / "thing-1.0.dist-info", site):
         folder.mkdir(parents=True)
@@ -148,5 +207,12 @@ def test_what_a_program_lacks_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "data.pt") in stand_alone.reads_environment(
         f"import torch\ntorch.load('{tmp_path}/data.pt')\n"
     )
-    for text in ("x = '/no/such/file'", "x = '/dev/null'", "x = '/'", "x = 'a/b'", "def (", "x = '/\\0'"):
+    for text in (
+        "x = '/no/such/file'",
+        "x = '/dev/null'",
+        "x = '/'",
+        "x = 'a/b'",
+        "def (",
+        "x = '/\\0'",
+    ):
         assert stand_alone.reads_environment(text) == "", text

@@ -1,4 +1,6 @@
-"""The report: the same in HTML and in the terminal, self-contained, and safe whatever its texts hold."""
+"""The report: the same in HTML and in the terminal, self-contained, and safe whatever its texts
+hold.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ from reprokit.host.run import observation_reader, run_directory
 from ..browser import open_page, screenshot
 
 EVIL = '</title><script>alert(1)</script>" onload="alert(2)\' <img src=http://evil.example/x>'
-FRAMES = tuple(Frame("/v/lib/python3.11/site-packages/torch/_inductor/graph.py", f"level_{n}", n) for n in range(30))
+FRAMES = tuple(
+    Frame("/v/lib/python3.11/site-packages/torch/_inductor/graph.py", f"level_{n}", n)
+    for n in range(30)
+)
 
 
 def events(*rows: tuple[str, str, float]) -> list[Event]:
@@ -32,9 +37,12 @@ def events(*rows: tuple[str, str, float]) -> list[Event]:
 
 
 COMPILE = events(
-    ("begin", "dynamo", 10.0), ("begin", "backend_compile", 12.0), ("begin", "GraphLowering.run", 13.0),
-    ("end", "GraphLowering.run", 16.0), ("begin", "Scheduler.__init__", 16.0),
-)  # fmt: skip
+    ("begin", "dynamo", 10.0),
+    ("begin", "backend_compile", 12.0),
+    ("begin", "GraphLowering.run", 13.0),
+    ("end", "GraphLowering.run", 16.0),
+    ("begin", "Scheduler.__init__", 16.0),
+)
 
 
 def model(run_path: Path, text: str = "nothing moved", kind: str = "hang") -> dict[str, Any]:
@@ -46,18 +54,43 @@ def model(run_path: Path, text: str = "nothing moved", kind: str = "hang") -> di
         rows.append(f"{second},0,0,gpu0,,1000000,,,,0.5")
     (run_path / "samples.csv").write_text("\n".join(rows) + "\nhalf a row,")
     stack = (Frame("/home/bob/x.py", text, 3), *FRAMES)
-    dumps = tuple(Dump(n, "py-spy", 7, (ThreadStack(7, "MainThread", stack, is_main=True, tid=7),)) for n in (1, 2, 3))
+    dumps = tuple(
+        Dump(n, "py-spy", 7, (ThreadStack(7, "MainThread", stack, is_main=True, tid=7),))
+        for n in (1, 2, 3)
+    )
     for dump in dumps:
         path = run_path / "stacks" / f"{dump.number}-py-spy-7.json"
         frames = [{"filename": f.file, "name": f.function, "line": f.line} for f in stack]
-        path.write_text(__import__("json").dumps([{"os_thread_id": 7, "thread_name": "MainThread", "frames": frames}]))
-    state = process_state.ProcessState(7, 1, text, "SSS", 0.5, 10**8, (process_state.ThreadState(7, syscall="futex"),))
-    seen = Observation(dumps=dumps, main_pid=7, started=10.0, seconds=20.0, evidence=process_state.Evidence((state,)))
+        path.write_text(
+            __import__("json").dumps(
+                [{"os_thread_id": 7, "thread_name": "MainThread", "frames": frames}]
+            )
+        )
+    state = process_state.ProcessState(
+        7, 1, text, "SSS", 0.5, 10**8, (process_state.ThreadState(7, syscall="futex"),)
+    )
+    seen = Observation(
+        dumps=dumps,
+        main_pid=7,
+        started=10.0,
+        seconds=20.0,
+        evidence=process_state.Evidence((state,)),
+    )
     verdict = Verdict(
-        kind, "lowering", "lock-deadlock", text, (text,), text, ("memory-runaway",), (text,), {"pass": text}
+        kind,
+        "lowering",
+        "lock-deadlock",
+        text,
+        (text,),
+        text,
+        ("memory-runaway",),
+        (text,),
+        {"pass": text},
     )
     journals = observation_reader.Journals({7: COMPILE}, 0, {})
-    return report_data.make_report_data(verdict, Signature("abc", text, 1), seen, journals, run_path)
+    return report_data.make_report_data(
+        verdict, Signature("abc", text, 1), seen, journals, run_path
+    )
 
 
 def tags(page: str) -> set[str]:
@@ -112,12 +145,16 @@ def test_the_flame_graph_counts_each_stack_once(tmp_path: Path) -> None:
 
 
 def test_a_long_compile_keeps_its_end_and_a_deep_stack_its_leaf(tmp_path: Path) -> None:
-    """Hundreds of spans and of frames: what is open is drawn, all is counted, nothing recurses too deep."""
+    """Hundreds of spans and of frames: what is open is drawn, all is counted, nothing recurses too
+    deep.
+    """
     rows = [("begin", "GraphLowering.run", 0.0)]
     for n in range(500):
         rows += [("begin", "Scheduler.__init__", n + 0.1), ("end", "Scheduler.__init__", n + 0.2)]
     found = timeline.make_timeline({7: events(*rows)}, {}, "", 0.0, 600.0)
-    assert found["lanes"][0]["spans"][-1]["is_open"] and found["lanes"][0]["spans"][-1]["end"] == 600.0
+    assert (
+        found["lanes"][0]["spans"][-1]["is_open"] and found["lanes"][0]["spans"][-1]["end"] == 600.0
+    )
     assert found["phases"][0] == {"phase": "lowering", "seconds": pytest.approx(550.0, abs=0.1)}
     deep = tuple(Frame("/home/bob/x.py", f"call_{n}", n) for n in range(2000))
     dump = Dump(1, "py-spy", 7, (ThreadStack(7, "MainThread", deep, is_main=True, tid=7),))
@@ -135,8 +172,12 @@ def test_nothing_recorded_is_drawn_too(tmp_path: Path) -> None:
     """A run that left nothing has a report that says so."""
     run_directory.make_folders(tmp_path)
     empty = report_data.make_report_data(
-        Verdict("unknown", None, None, "Nothing."), Signature("a", "unknown", 1), Observation(), observation_reader.Journals({}, 0, {}), tmp_path
-    )  # fmt: skip
+        Verdict("unknown", None, None, "Nothing."),
+        Signature("a", "unknown", 1),
+        Observation(),
+        observation_reader.Journals({}, 0, {}),
+        tmp_path,
+    )
     page = html_report.html_report(empty)
     assert "No phase and no sample was recorded" in page and "No stack was sampled" in page
 

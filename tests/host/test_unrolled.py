@@ -32,7 +32,9 @@ def f(x):
         ("range(N)", 7, 0),
     ],
 )
-def test_the_bound_is_read_from_the_loops_text(loop: str, line: int, most: int, tmp_path: Path) -> None:
+def test_the_bound_is_read_from_the_loops_text(
+    loop: str, line: int, most: int, tmp_path: Path
+) -> None:
     """That of the innermost ``for`` around the line; anything but a plain range says nothing."""
     file = tmp_path / "model.py"
     file.write_text(PROGRAM.format(loop=loop))

@@ -1,4 +1,6 @@
-"""The strict reader takes what our writers make, of this version and of earlier ones, and nothing else."""
+"""The strict reader takes what our writers make, of this version and of earlier ones, and nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,14 @@ from reprokit.core.shared.errors import BadInput
 from reprokit.host.pack import reader, tar_format, writer
 
 NAMES = st.text(st.characters(codec=None), max_size=150) | st.lists(
-    st.sampled_from(["a", "..", ".", "", "é", "\n", "\x1b[31m", "\udc80", "~", "b" * 90, "c.json", "\\", " "]),
+    st.sampled_from(
+        ["a", "..", ".", "", "é", "\n", "\x1b[31m", "\udc80", "~", "b" * 90, "c.json", "\\", " "]
+    ),
     max_size=8,
 ).map("/".join)
-QUICK = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def whole(files: dict[str, bytes]) -> dict[str, bytes]:
@@ -47,25 +53,43 @@ def by_tarfile(path: Path, files: dict[str, bytes], form: int, **more: Any) -> P
 @QUICK
 @given(files=st.dictionaries(NAMES, st.binary(max_size=2000), max_size=6))
 def test_what_we_write_can_be_read(files: dict[str, bytes], tmp_path: Path) -> None:
-    """Whatever a target calls its files, their names become ones that a pack takes, and none is lost."""
+    """Whatever a target calls its files, their names become ones that a pack takes, and none is
+    lost.
+    """
     canonical = {tar_format.canonical_header(name): data for name, data in files.items()}
     assert len(canonical) == len(files)
-    assert all(tar_format.is_safe(n) and n.isascii() and len(n) <= tar_format.MOST_NAME for n in canonical)
+    assert all(
+        tar_format.is_safe(n) and n.isascii() and len(n) <= tar_format.MOST_NAME for n in canonical
+    )
     assert all(tar_format.canonical_header(n) == n for n in canonical)
-    if any(a != b and b.startswith(f"{a}/") for a in canonical for b in canonical) or "manifest.json" in canonical:
+    if (
+        any(a != b and b.startswith(f"{a}/") for a in canonical for b in canonical)
+        or "manifest.json" in canonical
+    ):
         return
     path = tmp_path / "p.tar.gz"
     path.write_bytes(tar_format.build_tar(whole(canonical).items()))
-    assert {n: d for n, d in reader.read_pack(path).files.items() if n != "manifest.json"} == canonical
+    assert {
+        n: d for n, d in reader.read_pack(path).files.items() if n != "manifest.json"
+    } == canonical
     with tarfile.open(path) as tar:  # and other tools read it
         assert set(tar.getnames()) == {"manifest.json", *canonical}
 
 
 @pytest.mark.parametrize(
-    "name", ["logs/x.txt", f"{'a' * 60}/{'b' * 60}.txt", "graphs/ébène/ü.py", f"{'é' * 90}/漢.json", "with space.txt"]
+    "name",
+    [
+        "logs/x.txt",
+        f"{'a' * 60}/{'b' * 60}.txt",
+        "graphs/ébène/ü.py",
+        f"{'é' * 90}/漢.json",
+        "with space.txt",
+    ],
 )
 def test_packs_of_earlier_versions_can_be_read(name: str, tmp_path: Path) -> None:
-    """Their long names and those beyond ASCII stand in a pax header, which may hold a name and nothing else."""
+    """Their long names and those beyond ASCII stand in a pax header, which may hold a name and
+    nothing else.
+    """
     made = by_tarfile(tmp_path / "p.tar.gz", whole({name: b"x" * 700}), tarfile.PAX_FORMAT)
     assert reader.read_pack(made).files[name] == b"x" * 700
 
@@ -90,13 +114,17 @@ def test_other_headers_are_refused(form: int, more: dict[str, Any], tmp_path: Pa
 
 @settings(QUICK, max_examples=300)
 @given(
-    edits=st.lists(st.tuples(st.integers(0, 4095), st.binary(min_size=1, max_size=12)), min_size=1, max_size=3),
+    edits=st.lists(
+        st.tuples(st.integers(0, 4095), st.binary(min_size=1, max_size=12)), min_size=1, max_size=3
+    ),
     cut=st.integers(0, 4096) | st.none(),
 )
 def test_a_damaged_tarball_is_the_same_or_refused(
     edits: list[tuple[int, bytes]], cut: int | None, tmp_path: Path
 ) -> None:
-    """Any change of any bytes, headers among them, either changes nothing that is read, or is one refusal."""
+    """Any change of any bytes, headers among them, either changes nothing that is read, or is one
+    refusal.
+    """
     files = whole({"a.txt": b"x" * 600, "b/c.json": b"{}"})
     raw = bytearray(gzip.decompress(tar_format.build_tar(files.items())))
     for place, data in edits:
@@ -111,7 +139,9 @@ def test_a_damaged_tarball_is_the_same_or_refused(
 
 @settings(QUICK, max_examples=300)
 @given(place=st.integers(0, 400), data=st.binary(min_size=1, max_size=8))
-def test_a_damaged_gzip_stream_is_the_same_or_refused(place: int, data: bytes, tmp_path: Path) -> None:
+def test_a_damaged_gzip_stream_is_the_same_or_refused(
+    place: int, data: bytes, tmp_path: Path
+) -> None:
     """The same below the compression."""
     files = whole({"a.txt": b"x" * 600})
     raw = bytearray(tar_format.build_tar(files.items()))
@@ -123,7 +153,8 @@ def test_a_damaged_gzip_stream_is_the_same_or_refused(place: int, data: bytes, t
 
 
 @pytest.mark.parametrize(
-    "names", [("graphs/0002", "graphs/0002/a.py"), ("graphs/0002/a.py", "graphs/0002"), ("a/b/c", "a")]
+    "names",
+    [("graphs/0002", "graphs/0002/a.py"), ("graphs/0002/a.py", "graphs/0002"), ("a/b/c", "a")],
 )
 def test_a_file_that_is_a_folder_too_is_refused(names: tuple[str, str], tmp_path: Path) -> None:
     """No folder on a disk could hold both."""
@@ -133,8 +164,12 @@ def test_a_file_that_is_a_folder_too_is_refused(names: tuple[str, str], tmp_path
         reader.read_pack(path)
 
 
-def test_our_own_pack_stays_within_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evidence that packs well, and a file with a name that no pack takes, end in a pack that this reader reads."""
+def test_our_own_pack_stays_within_what_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Evidence that packs well, and a file with a name that no pack takes, end in a pack that this
+    reader reads.
+    """
     monkeypatch.setattr(writer, "MOST_UNPACKED", 3_000_000)
     (tmp_path / "logs").mkdir()
     for number in range(5):

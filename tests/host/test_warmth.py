@@ -19,7 +19,9 @@ WHOLE = b"gpch+014" + b"\0" * 100
 
 @pytest.fixture
 def headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Torch's folder of precompiled headers, with those of a killed g++ and of one that came to its end."""
+    """Torch's folder of precompiled headers, with those of a killed g++ and of one that came to its
+    end.
+    """
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder = tmp_path / f"torchinductor_{getpass.getuser()}" / "precompiled_headers"
     (folder / "locks").mkdir(parents=True)
@@ -54,16 +56,25 @@ def test_no_folder_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 def test_a_capture_says_so_and_leaves_no_half_behind(tmp_path: Path, headers: Path) -> None:
-    """One that lay there before is told; one that is there when a target is killed at its deadline goes too."""
+    """One that lay there before is told; one that is there when a target is killed at its deadline
+    goes too.
+    """
     target = tmp_path / "target.py"
     target.write_text(
-        f"import time, torch\ndef slow(gm, inputs):\n    open({str(headers / 'new.h.gch')!r}, 'wb').write({HALF!r})\n"
-        "    time.sleep(600)\n"
-        "def make(): return {'model': lambda x: x + 1, 'calls': [((torch.ones(2),), {})], 'compile': {'backend': slow}}\n"
+        f"import time, torch\ndef slow(gm, inputs):\n    open({str(headers / 'new.h.gch')!r},"
+        f" 'wb').write({HALF!r})\n    time.sleep(600)\ndef make(): return {{'model': lambda x: x +"
+        " 1, 'calls': [((torch.ones(2),), {})], 'compile': {'backend': slow}}\n"
     )
     environ = clean_environ(TMPDIR=str(tmp_path))
     done = reprokit(
-        "capture", f"{target}:make", "--stall", "3", "--no-escalate", "--output-dir", tmp_path / "out", env=environ
+        "capture",
+        f"{target}:make",
+        "--stall",
+        "3",
+        "--no-escalate",
+        "--output-dir",
+        tmp_path / "out",
+        env=environ,
     )
     assert done.status == 1 and "half a precompiled header" in done.err, done.err
     assert [p.name for p in headers.glob("*.gch")] == ["whole.h.gch"]

@@ -1,4 +1,6 @@
-"""The interpreters that tests start end quickly: with torch imported, the collector's last looks take a quarter of their time."""
+"""The interpreters that tests start end quickly: with torch imported, the collector's last looks
+take a quarter of their time.
+"""
 
 import atexit
 import gc

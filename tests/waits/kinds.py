@@ -1,8 +1,9 @@
 """Healthy programs that compile something and then wait: ``python kinds.py KIND COMPILED SECONDS``.
 
-Each ends by itself with status 0 after it waited for ``SECONDS`` and then used its compiled function once more. No tool
-that watches one may end it, call it a hang, or change what it prints. ``barrier`` wants two ranks (``RANK``,
-``WORLD_SIZE``, ``MASTER_ADDR``, ``MASTER_PORT``). ``kernel`` needs the package ipykernel.
+Each ends by itself with status 0 after it waited for ``SECONDS`` and then used its compiled
+function once more. No tool that watches one may end it, call it a hang, or change what it prints.
+``barrier`` wants two ranks (``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR``, ``MASTER_PORT``). ``kernel``
+needs the package ipykernel.
 """
 
 import asyncio
@@ -154,7 +155,9 @@ def wait_kernel(seconds):
 
     with tempfile.TemporaryDirectory() as folder:
         os.environ["IPYTHONDIR"] = folder
-        app = IPKernelApp.instance(connection_file=os.path.join(folder, "kernel.json"), outstream_class=None)
+        app = IPKernelApp.instance(
+            connection_file=os.path.join(folder, "kernel.json"), outstream_class=None
+        )
         app.initialize([])
         threading.Timer(seconds, leave).start()
         app.start()

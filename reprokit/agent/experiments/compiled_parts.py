@@ -1,4 +1,6 @@
-"""Compile a model in parts: its repeated layers one by one, as one region, or only the first of them."""
+"""Compile a model in parts: its repeated layers one by one, as one region, or only the first of
+them.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,11 @@ from typing import Any
 from ...core.shared.errors import BadTarget
 
 
-def compile_parts(torch: Any, real: Callable[..., Any], model: Any, kind: str, options: dict[str, Any]) -> Any:
-    """Give a model of which parts are compiled: ``modules`` (each layer), ``half`` (the first half), ``nested``.
+def compile_parts(
+    torch: Any, real: Callable[..., Any], model: Any, kind: str, options: dict[str, Any]
+) -> Any:
+    """Give a model of which parts are compiled: ``modules`` (each layer), ``half`` (the first
+    half), ``nested``.
 
     Raises BadTarget for what has no repeated layers.
     """
@@ -21,7 +26,10 @@ def compile_parts(torch: Any, real: Callable[..., Any], model: Any, kind: str, o
         owner, place = places[0]
         layer = type(owner[place])
         if layer.__module__.startswith("torch."):
-            raise BadTarget("its layers are of a class of torch's own, which other parts of the model may have too")
+            raise BadTarget(
+                "its layers are of a class of torch's own, which other parts of the model may"
+                " have too"
+            )
         layer.forward = torch.compiler.nested_compile_region(layer.forward)
         return real(model, **options)
     for owner, place in places[: len(places) // 2] if kind == "half" else places:
@@ -30,7 +38,9 @@ def compile_parts(torch: Any, real: Callable[..., Any], model: Any, kind: str, o
 
 
 def layers_of(torch: Any, model: Any) -> list[tuple[Any, int]]:
-    """The most submodules of one class in one list, as list and index; empty where there are not two."""
+    """The most submodules of one class in one list, as list and index; empty where there are not
+    two.
+    """
     found: list[tuple[Any, int]] = []
     for module in model.modules() if isinstance(model, torch.nn.Module) else ():
         groups: dict[type, list[tuple[Any, int]]] = collections.defaultdict(list)

@@ -1,4 +1,6 @@
-"""Whether the custom operators of a graph do what they promise to the compiler: their fake kernels and mutated arguments."""
+"""Whether the custom operators of a graph do what they promise to the compiler: their fake kernels
+and mutated arguments.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,11 @@ from ...core.shared.operators import is_torch_namespace
 
 
 def first_false(torch: Any, gm: Any, given: Sequence[Any]) -> str:
-    """Run a graph once, and say which custom operator did something else than it promises; empty when none did.
+    """Run a graph once, and say which custom operator did something else than it promises; empty
+    when none did.
 
-    For example ``the fake kernel of the custom operator `mylib::half` says float32 [16, 8], and its result is int32 [16, 8]``.
+    For example ``the fake kernel of the custom operator `mylib::half` says float32 [16, 8], and its
+    result is int32 [16, 8]``.
     """
     found: list[str] = []
 
@@ -22,7 +26,9 @@ def first_false(torch: Any, gm: Any, given: Sequence[Any]) -> str:
                 return super().call_function(target, args, kwargs)
             before = torch.utils._pytree.tree_map(_copy(torch), (args, kwargs))
             out = super().call_function(target, args, kwargs)
-            if said := _mutates(torch, target, before, (args, kwargs)) or _differs(torch, target, before, out):
+            if said := _mutates(torch, target, before, (args, kwargs)) or _differs(
+                torch, target, before, out
+            ):
                 found.append(said.format(name=f"the custom operator `{name}`"))
             return out
 
@@ -33,7 +39,9 @@ def first_false(torch: Any, gm: Any, given: Sequence[Any]) -> str:
 
 def operator_name(target: Any) -> str:
     """An operator with its namespace, such as ``mylib::op``, else the name of the function."""
-    name = getattr(target, "_qualified_op_name", "") or getattr(getattr(target, "_schema", None), "name", "")
+    name = getattr(target, "_qualified_op_name", "") or getattr(
+        getattr(target, "_schema", None), "name", ""
+    )
     return str(name or getattr(target, "__name__", target))
 
 
@@ -44,18 +52,27 @@ def _copy(torch: Any) -> Callable[[Any], Any]:
 def _mutates(torch: Any, target: Any, before: Any, after: Any) -> str:
     """An argument that the schema does not call mutated has changed."""
     schema = getattr(target, "_schema", None) or target.default._schema
-    written = {a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write}
+    written = {
+        a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write
+    }
     names = [a.name for a in schema.arguments]
-    pairs = [*zip(names, before[0], after[0], strict=False), *((k, v, after[1][k]) for k, v in before[1].items())]
+    pairs = [
+        *zip(names, before[0], after[0], strict=False),
+        *((k, v, after[1][k]) for k, v in before[1].items()),
+    ]
     for name, one, other in pairs:
         leaves = zip(*map(torch.utils._pytree.tree_leaves, (one, other)), strict=True)
-        if name not in written and any(isinstance(a, torch.Tensor) and not _is_equal(torch, a, b) for a, b in leaves):
+        if name not in written and any(
+            isinstance(a, torch.Tensor) and not _is_equal(torch, a, b) for a, b in leaves
+        ):
             return f"{{name}} changes its argument {name}, which its schema does not say"
     return ""
 
 
 def _is_equal(torch: Any, one: Any, other: Any) -> bool:
-    return one.shape == other.shape and bool(torch.eq(one, other).logical_or((one != one) & (other != other)).all())
+    return one.shape == other.shape and bool(
+        torch.eq(one, other).logical_or((one != one) & (other != other)).all()
+    )
 
 
 def _differs(torch: Any, target: Any, arguments: Any, out: Any) -> str:
@@ -64,7 +81,11 @@ def _differs(torch: Any, target: Any, arguments: Any, out: Any) -> str:
 
     mode = FakeTensorMode()
     fakes = torch.utils._pytree.tree_map(
-        lambda value: mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value,
+        lambda value: (
+            mode.from_tensor(value, static_shapes=True)
+            if isinstance(value, torch.Tensor)
+            else value
+        ),
         arguments,
     )
     try:
@@ -72,11 +93,18 @@ def _differs(torch: Any, target: Any, arguments: Any, out: Any) -> str:
             promised = target(*fakes[0], **fakes[1])
     except Exception as problem:
         return f"the fake kernel of {{name}} raises {type(problem).__name__}"
-    said, real = ([_facts(torch, leaf) for leaf in torch.utils._pytree.tree_leaves(value)] for value in (promised, out))
+    said, real = (
+        [_facts(torch, leaf) for leaf in torch.utils._pytree.tree_leaves(value)]
+        for value in (promised, out)
+    )
     for one, other in zip(said, real, strict=False):
         if one != other:
             return f"the fake kernel of {{name}} says {one}, and its result is {other}"
-    return "" if len(said) == len(real) else "the fake kernel of {name} gives another number of results"
+    return (
+        ""
+        if len(said) == len(real)
+        else "the fake kernel of {name} gives another number of results"
+    )
 
 
 def _facts(torch: Any, value: Any) -> str:

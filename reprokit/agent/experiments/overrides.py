@@ -14,14 +14,18 @@ from ..record import program_code
 from . import compiled_parts
 
 OVERRIDES: dict[str, Any] = json.loads(os.environ.get(run_names.OVERRIDES_VARIABLE) or "{}")
-"""``compile``: keyword arguments of ``torch.compile``; ``configs``: settings by their full names; ``region``: which parts
-of a model to compile; ``disallow``: a function of torch to keep out of graphs; ``bisect``: how far a subsystem is applied;
-``graphs``: each graph is compared with eager by itself; ``without_passes``: the program's own passes are left out; ``fallback``: an
-operator of ATen that Inductor calls as it is instead of lowering it."""
+"""``compile``: keyword arguments of ``torch.compile``; ``configs``: settings by their full names;
+``region``: which parts of a model to compile; ``disallow``: a function of torch to keep out of
+graphs; ``bisect``: how far a subsystem is applied; ``graphs``: each graph is compared with eager by
+itself; ``without_passes``: the program's own passes are left out; ``fallback``: an operator of ATen
+that Inductor calls as it is instead of lowering it.
+"""
 
 
 def install_overrides(overrides: dict[str, Any] | None = None) -> None:
-    """Put other keyword arguments into every ``torch.compile``; another backend or mode drops what went with the old."""
+    """Put other keyword arguments into every ``torch.compile``; another backend or mode drops what
+    went with the old.
+    """
     OVERRIDES.update(overrides or {})
     if OVERRIDES.get("bisect"):
         _bisect(**OVERRIDES["bisect"])
@@ -50,7 +54,9 @@ def install_overrides(overrides: dict[str, Any] | None = None) -> None:
     def compile(model: Any = None, **options: Any) -> Any:
         options = {**{k: v for k, v in options.items() if k not in gone}, **changes}
         if is_without and isinstance(given := options.get("options"), dict):
-            options["options"] = {k: v for k, v in given.items() if not program_code.is_pass(k)} or None
+            options["options"] = {
+                k: v for k, v in given.items() if not program_code.is_pass(k)
+            } or None
         if region:
             return compiled_parts.compile_parts(torch, real, model, region, options)
         return real(model, **options)
@@ -69,8 +75,11 @@ def before_compile() -> None:
         lowering.make_fallback(getattr(torch.ops.aten, name).default, override_decomp=True)
 
 
-def _bisect(subsystem: str, most: int | None = None, only: str = "", without: Sequence[str] = ()) -> None:
-    """Apply the first ``most`` of a subsystem's steps, or those of the operator ``only``, and nothing of those ``without``.
+def _bisect(
+    subsystem: str, most: int | None = None, only: str = "", without: Sequence[str] = ()
+) -> None:
+    """Apply the first ``most`` of a subsystem's steps, or those of the operator ``only``, and
+    nothing of those ``without``.
 
     Each step's number is journalled; the one at ``most`` in words.
     """
@@ -80,7 +89,9 @@ def _bisect(subsystem: str, most: int | None = None, only: str = "", without: Se
 
     count = 0
 
-    def disable_subsystem(backend: str, name: str, debug_info: Callable[[], str] | None = None) -> bool:
+    def disable_subsystem(
+        backend: str, name: str, debug_info: Callable[[], str] | None = None
+    ) -> bool:
         nonlocal count
         if name in without:
             return True
@@ -101,11 +112,15 @@ def change_settings(package: str) -> None:
     for name, value in (OVERRIDES.get("configs") or {}).items():
         module, _, key = name.rpartition(".")
         if module.startswith(package):
-            owner: Any = importlib.import_module(module) if module.endswith("config") else _inner(module)
+            owner: Any = (
+                importlib.import_module(module) if module.endswith("config") else _inner(module)
+            )
             setattr(owner, key, value)
 
 
 def _inner(name: str) -> Any:
-    """The part of a config module that has settings of its own, such as ``torch._inductor.config.cpp``."""
+    """The part of a config module that has settings of its own, such as
+    ``torch._inductor.config.cpp``.
+    """
     module, _, key = name.rpartition(".")
     return getattr(importlib.import_module(module), key)

@@ -1,4 +1,6 @@
-"""Compare each of Dynamo's graphs with eager by itself: the first that departs, and the first operator in it that does."""
+"""Compare each of Dynamo's graphs with eager by itself: the first that departs, and the first
+operator in it that does.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from ..torch_hooks.hooking import compile_id, wrap_function
 from .custom_ops import first_false, operator_name
 
 MOST_QUESTIONS = 12
-"""Compiles that the search for the operator may take: it halves what is left, so this is enough for 4,096 nodes."""
+"""Compiles that the search for the operator may take: it halves what is left, so this is enough for
+4,096 nodes.
+"""
 
 _RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
 """Dynamo's name for what is left of a function behind a graph break."""
@@ -37,7 +41,9 @@ class GraphWatch:
         from torch._dynamo.output_graph import OutputGraph
 
         def make(real: Callable[..., Any]) -> Callable[..., Any]:
-            def _call_user_compiler(graph: Any, gm: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            def _call_user_compiler(
+                graph: Any, gm: Any, inputs: Any, *args: Any, **kwargs: Any
+            ) -> Any:
                 if self._is_busy or self._is_over:
                     return real(graph, gm, inputs, *args, **kwargs)
                 plain, name, backend = _part(gm, None), compile_id(), graph.compiler_fn
@@ -50,7 +56,9 @@ class GraphWatch:
                             self._check(plain, compiled, backend, given, name)
                         except Exception as problem:  # the program goes on
                             journal.write(
-                                events.AgentProblem(hook="graphwise", problem=cuts.cut_head(repr(problem), 500))
+                                events.AgentProblem(
+                                    hook="graphwise", problem=cuts.cut_head(repr(problem), 500)
+                                )
                             )
                         finally:
                             self._is_busy = False
@@ -62,25 +70,49 @@ class GraphWatch:
 
         wrap_function(OutputGraph, "_call_user_compiler", make)
 
-    def _check(self, plain: Any, compiled: Callable[..., Any], backend: Any, given: Sequence[Any], name: Any) -> None:
+    def _check(
+        self,
+        plain: Any,
+        compiled: Callable[..., Any],
+        backend: Any,
+        given: Sequence[Any],
+        name: Any,
+    ) -> None:
         if not (found := self._differences(plain, compiled, given)):
             return
         self._is_over = True
         node = self._first_node(plain, backend, given)
-        journal.write(events.Departs(cid=name, nodes=len(_calls(plain)), difference=found[0],
-            op=operator_name(node.target) if node is not None else "", where=_user_line(node) if node is not None else "",
-            custom=self._custom(plain, given),
-        ))  # fmt: skip
+        journal.write(
+            events.Departs(
+                cid=name,
+                nodes=len(_calls(plain)),
+                difference=found[0],
+                op=operator_name(node.target) if node is not None else "",
+                where=_user_line(node) if node is not None else "",
+                custom=self._custom(plain, given),
+            )
+        )
 
     def _custom(self, plain: Any, given: Sequence[Any]) -> str:
-        """Which custom operator of the graph does something else than it promises; empty when none does."""
+        """Which custom operator of the graph does something else than it promises; empty when none
+        does.
+        """
         with contextlib.suppress(Exception):  # then it is not known
-            return first_false(self._torch, plain, tuple(_clone(self._torch, value) for value in given))
+            return first_false(
+                self._torch, plain, tuple(_clone(self._torch, value) for value in given)
+            )
         return ""
 
-    def _differences(self, plain: Any, compiled: Callable[..., Any], given: Sequence[Any]) -> list[dict[str, Any]]:
-        """In which leaves (outputs, inputs as they were left, gradients) the two differ, and compiled code may be wrong."""
-        rows = {"eager": self._run("eager", plain, given), "compiled": self._run("compiled", compiled, given)}
+    def _differences(
+        self, plain: Any, compiled: Callable[..., Any], given: Sequence[Any]
+    ) -> list[dict[str, Any]]:
+        """In which leaves (outputs, inputs as they were left, gradients) the two differ, and
+        compiled code may be wrong.
+        """
+        rows = {
+            "eager": self._run("eager", plain, given),
+            "compiled": self._run("compiled", compiled, given),
+        }
         if not compare_results.differences(self._torch, rows["eager"], rows["compiled"], {}):
             return []
         wide = {}
@@ -89,7 +121,9 @@ class GraphWatch:
         found = compare_results.differences(self._torch, rows["eager"], rows["compiled"], wide)
         return [d for d in found if d["side"] in ("compiled", "unknown")]
 
-    def _run(self, role: str, function: Callable[..., Any], given: Sequence[Any]) -> dict[tuple[int, str], Any]:
+    def _run(
+        self, role: str, function: Callable[..., Any], given: Sequence[Any]
+    ) -> dict[tuple[int, str], Any]:
         torch = self._torch
         args = tuple(_clone(torch, value) for value in given)
         state = torch.get_rng_state()
@@ -106,18 +140,30 @@ class GraphWatch:
         recorder = ResultRecorder(torch, role, "")
         named = [(f"input[{place}]", value) for place, value in enumerate(args)]
         recorder.note_call(0, out, named, is_random=False)
-        grown = [v for v in torch.utils._pytree.tree_leaves(out) if getattr(v, "grad_fn", None) is not None]
+        grown = [
+            v
+            for v in torch.utils._pytree.tree_leaves(out)
+            if getattr(v, "grad_fn", None) is not None
+        ]
         leaves = [(n, v) for n, v in named if isinstance(v, torch.Tensor) and v.requires_grad]
         if grown and leaves:
-            weights = [torch.arange(v.numel(), dtype=v.dtype).cos().reshape(v.shape).to(v.device) for v in grown]
+            weights = [
+                torch.arange(v.numel(), dtype=v.dtype).cos().reshape(v.shape).to(v.device)
+                for v in grown
+            ]
             grads = torch.autograd.grad(grown, [v for _, v in leaves], weights, allow_unused=True)
             recorder.note_call(
-                1, None, [(f"gradient of {n}", g) for (n, _), g in zip(leaves, grads, strict=True)], False
+                1,
+                None,
+                [(f"gradient of {n}", g) for (n, _), g in zip(leaves, grads, strict=True)],
+                False,
             )
         return {(row["call"], row["name"]): row for row in recorder.rows}
 
     def _first_node(self, plain: Any, backend: Any, given: Sequence[Any]) -> Any:
-        """The node with which the graph's beginning departs and without which it does not; None where that is no one."""
+        """The node with which the graph's beginning departs and without which it does not; None
+        where that is no one.
+        """
         nodes = _calls(plain)
         low, high = 0, len(nodes)  # the first ``low`` of them do not depart, the first ``high`` do
         for _ in range(MOST_QUESTIONS):
@@ -142,7 +188,9 @@ class GraphWatch:
 
 
 def _part(gm: Any, last: Any) -> Any:
-    """A copy of a graph, up to the node ``last``: it gives every tensor that the rest would have used."""
+    """A copy of a graph, up to the node ``last``: it gives every tensor that the rest would have
+    used.
+    """
     import torch
 
     graph = torch.fx.Graph()
@@ -174,8 +222,12 @@ def _clone(torch: Any, value: Any) -> Any:
 
 
 def _user_line(node: Any) -> str:
-    """``file:line in function`` of the innermost line of the user's that made a node; empty where Dynamo kept none."""
-    lines = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', str(node.meta.get("stack_trace") or ""))
+    """``file:line in function`` of the innermost line of the user's that made a node; empty where
+    Dynamo kept none.
+    """
+    lines = re.findall(
+        r'File "([^"]+)", line (\d+), in (\S+)', str(node.meta.get("stack_trace") or "")
+    )
     if not lines:
         return ""
     file, line, function = lines[-1]

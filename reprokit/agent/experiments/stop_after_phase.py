@@ -1,4 +1,6 @@
-"""End a compile behind the phase that a question is about: what comes after it cannot change the answer."""
+"""End a compile behind the phase that a question is about: what comes after it cannot change the
+answer.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,10 @@ BUILDING = frozenset({"cpp-build", "triton-compile", "worker-wait"})
 def stop_after(phase: str, is_backward: bool, stop: Callable[[], None]) -> None:
     """Call ``stop`` when a graph of the wanted direction has left ``phase``; it must not return.
 
-    Other phases than those here are not stopped behind. Where Inductor is not imported yet, it has no phases to stop
-    behind. A program that compiles several graphs is stopped at the first, so the caller must see once that the failure
-    still shows. Where a backward graph is of interest, the forward one gets as far and is then run as it is, unbuilt.
+    Other phases than those here are not stopped behind. Where Inductor is not imported yet, it has
+    no phases to stop behind. A program that compiles several graphs is stopped at the first, so the
+    caller must see once that the failure still shows. Where a backward graph is of interest, the
+    forward one gets as far and is then run as it is, unbuilt.
     """
     if phase in BEFORE_INDUCTOR:
         from torch._dynamo.output_graph import OutputGraph
@@ -61,9 +64,11 @@ class _Past(BaseException):
 
 
 class _Forwards:
-    """Gives AOT a forward graph itself once it has left the phase, as Inductor does with one that computes nothing.
+    """Gives AOT a forward graph itself once it has left the phase, as Inductor does with one that
+    computes nothing.
 
-    It gets as far as that because the same failure may be in it: what a backward computes, the partitioner moves.
+    It gets as far as that because the same failure may be in it: what a backward computes, the
+    partitioner moves.
     """
 
     def __init__(self) -> None:
@@ -91,7 +96,10 @@ class _Forwards:
 
 
 def _around(
-    owner: Any, name: str, before: Callable[..., None] | None = None, after: Callable[..., None] | None = None
+    owner: Any,
+    name: str,
+    before: Callable[..., None] | None = None,
+    after: Callable[..., None] | None = None,
 ) -> None:
     descriptor = vars(owner)[name]
     is_bound = isinstance(descriptor, (classmethod, staticmethod))

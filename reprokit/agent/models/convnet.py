@@ -1,4 +1,6 @@
-"""A residual convolutional network with batch norm; the width doubles with every second block, three times."""
+"""A residual convolutional network with batch norm; the width doubles with every second block,
+three times.
+"""
 
 import torch
 import torch.nn.functional as F

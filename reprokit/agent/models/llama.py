@@ -1,4 +1,5 @@
-"""A Llama-style network in plain torch: RMSNorm, RoPE, grouped-query attention through SDPA, SwiGLU.
+"""A Llama-style network in plain torch: RMSNorm, RoPE, grouped-query attention through SDPA,
+SwiGLU.
 
 llama40b has 48 layers, hidden 8192, 64 heads of 128, 8 key/value heads, intermediate 28672 and a
 vocabulary of 32000: 41,595,707,392 parameters, 83.2 GB in bfloat16.
@@ -37,7 +38,10 @@ class Attention(nn.Module):
 
     def forward(self, x, cos, sin):
         batch, tokens, _ = x.shape
-        q, k, v = (w(x).view(batch, tokens, -1, self.head).transpose(1, 2) for w in (self.q, self.k, self.v))
+        q, k, v = (
+            w(x).view(batch, tokens, -1, self.head).transpose(1, 2)
+            for w in (self.q, self.k, self.v)
+        )
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         return self.o(y.transpose(1, 2).reshape(batch, tokens, -1))
@@ -73,7 +77,9 @@ class Llama(nn.Module):
         super().__init__()
         self.head_size, self.theta = hidden // heads, theta
         self.embed = nn.Embedding(vocab, hidden)
-        self.blocks = nn.ModuleList(Block(hidden, heads, kv_heads, intermediate) for _ in range(layers))
+        self.blocks = nn.ModuleList(
+            Block(hidden, heads, kv_heads, intermediate) for _ in range(layers)
+        )
         self.norm, self.head = RMSNorm(hidden), nn.Linear(hidden, vocab, bias=False)
 
     def forward(self, ids):

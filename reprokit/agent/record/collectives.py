@@ -1,4 +1,6 @@
-"""What a graph says to the other ranks: the collectives in it, and whether another rank has the same graph."""
+"""What a graph says to the other ranks: the collectives in it, and whether another rank has the
+same graph.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,20 @@ from typing import Any
 
 from ...core.shared.tracebacks import user_line
 
-_NAMES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "redistribute", "full_tensor", "barrier",
-          "send", "recv", "permute_tensor", "scatter")  # fmt: skip
+_NAMES = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "redistribute",
+    "full_tensor",
+    "barrier",
+    "send",
+    "recv",
+    "permute_tensor",
+    "scatter",
+)
 _HOMES = ("_c10d_functional", "c10d_functional", "_dtensor", "symm_mem")
 """Namespaces of operators."""
 
@@ -21,7 +35,9 @@ def group_of() -> Any:
 
 
 def describe_collectives(gm: Any) -> tuple[list[list[str]], str]:
-    """The collectives as [name with what it is called on, user line], and a digest; empty without a process group."""
+    """The collectives as [name with what it is called on, user line], and a digest; empty without a
+    process group.
+    """
     dist = group_of()
     if dist is None:
         return [], ""
@@ -31,7 +47,12 @@ def describe_collectives(gm: Any) -> tuple[list[list[str]], str]:
         rows.append(f"{node.op} {name} {_shape(_value(node))}")
         if _is_collective(node, name) and _is_for_all(node, dist):
             given = next((_shape(_value(a)) for a in node.all_input_nodes), "")
-            calls.append([f"{name} of {given}" if given else name, user_line(str(node.meta.get("stack_trace") or ""))])
+            calls.append(
+                [
+                    f"{name} of {given}" if given else name,
+                    user_line(str(node.meta.get("stack_trace") or "")),
+                ]
+            )
     return calls, hashlib.sha256("\n".join(rows).encode()).hexdigest()[:16]
 
 
@@ -51,7 +72,9 @@ def _is_collective(node: Any, name: str) -> bool:
     if node.op != "call_function" or not name.startswith(_NAMES):
         return False
     packet = getattr(node.target, "overloadpacket", node.target)
-    home = getattr(packet, "_qualified_op_name", "").partition("::")[0] or str(getattr(node.target, "__module__", ""))
+    home = getattr(packet, "_qualified_op_name", "").partition("::")[0] or str(
+        getattr(node.target, "__module__", "")
+    )
     return home.startswith("torch.distributed") or home in _HOMES
 
 
@@ -73,7 +96,9 @@ def _value(node: Any) -> Any:
 
 
 def _shape(value: Any) -> str:
-    """``f32[4, 8]``, with the placements of a distributed tensor; symbols as their hints, which every rank has of its own."""
+    """``f32[4, 8]``, with the placements of a distributed tensor; symbols as their hints, which
+    every rank has of its own.
+    """
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
         return ""
     sizes = ", ".join(str(getattr(getattr(s, "node", None), "hint", s)) for s in value.shape)

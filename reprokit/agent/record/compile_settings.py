@@ -1,6 +1,8 @@
-"""What a compile was asked with, as text that asks for it again: backend, options, changed configuration, grad mode.
+"""What a compile was asked with, as text that asks for it again: backend, options, changed
+configuration, grad mode.
 
-Functions among them (a custom pass, a custom backend) are carried as source text with the names it uses.
+Functions among them (a custom pass, a custom backend) are carried as source text with the names it
+uses.
 """
 
 from __future__ import annotations
@@ -51,8 +53,10 @@ _told: dict[int, dict[str, dict[str, str]]] = {}
 
 
 def describe_settings(compiler_fn: Any) -> dict[str, Any]:
-    """JSON values: ``backend`` (an expression or None), ``options``, ``dynamic``, ``configs`` as [module, key, expression],
-    ``sources`` (definitions that the expressions need), ``grad``, ``autocast``, ``default_dtype``, ``left_out``."""
+    """JSON values: ``backend`` (an expression or None), ``options``, ``dynamic``, ``configs`` as
+    [module, key, expression], ``sources`` (definitions that the expressions need), ``grad``,
+    ``autocast``, ``default_dtype``, ``left_out``.
+    """
     import torch
 
     found: dict[str, Any] = {"backend": None, "options": {}, "dynamic": None}
@@ -75,7 +79,9 @@ def describe_settings(compiler_fn: Any) -> dict[str, Any]:
     found.update(configs=_configs, left_out=write.left_out, sources=list(write.sources.values()))
     found["grad"] = torch.is_grad_enabled()
     found["autocast"] = [
-        [kind, str(torch.get_autocast_dtype(kind))] for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)
+        [kind, str(torch.get_autocast_dtype(kind))]
+        for kind in ("cpu", "cuda")
+        if torch.is_autocast_enabled(kind)
     ]
     found["default_dtype"] = str(torch.get_default_dtype())
     if (dist := collectives.group_of()) is not None:
@@ -84,7 +90,8 @@ def describe_settings(compiler_fn: Any) -> dict[str, Any]:
 
 
 def note_configs() -> None:
-    """Note which configuration is not torch's default, before Dynamo patches some of it for the time of a compile.
+    """Note which configuration is not torch's default, before Dynamo patches some of it for the
+    time of a compile.
 
     Journalled as text, when it has changed since the last compile of this process.
     """
@@ -97,20 +104,35 @@ def note_configs() -> None:
     _noted, _configs = _Writer(), []
     for module, key, value, default in changed:
         is_put_back = _repr(value) == _repr(default)
-        if key not in NOT_THE_COMPILERS | OURS and not is_put_back and (said := _noted.text(key, value)) is not None:
+        if (
+            key not in NOT_THE_COMPILERS | OURS
+            and not is_put_back
+            and (said := _noted.text(key, value)) is not None
+        ):
             _configs.append([module, key, said])
 
 
 def changed_configs() -> list[tuple[str, str, Any, Any]]:
-    """Module, key, value and default of what is not torch's default in its compiler configurations."""
+    """Module, key, value and default of what is not torch's default in its compiler
+    configurations.
+    """
     found: list[tuple[str, str, Any, Any]] = []
     for module in CONFIGS:
         config: Any = sys.modules.get(module)
         for key in getattr(config, "_config", {}) if config is not None else ():
             try:
                 if not config._is_default(key):  # first: deprecated keys warn when they are read
-                    found.append((module, key, getattr(config, key), getattr(config._config[key], "default", None)))
-            except Exception as problem:  # deprecated and forward-looking keys may refuse to be read
+                    found.append(
+                        (
+                            module,
+                            key,
+                            getattr(config, key),
+                            getattr(config._config[key], "default", None),
+                        )
+                    )
+            except (
+                Exception
+            ) as problem:  # deprecated and forward-looking keys may refuse to be read
                 found.append((module, key, problem, None))
     return found
 
@@ -140,8 +162,17 @@ def _is_registered(name: str) -> bool:
 def _text(value: Any, sources: dict[str, str]) -> str:
     import torch
 
-    if value is None or type(value) in (bool, int, float, str):  # exactly: an Enum may be an int, too
-        return repr(value) if not isinstance(value, float) or math.isfinite(value) else f'float("{value}")'
+    if value is None or type(value) in (
+        bool,
+        int,
+        float,
+        str,
+    ):  # exactly: an Enum may be an int, too
+        return (
+            repr(value)
+            if not isinstance(value, float) or math.isfinite(value)
+            else f'float("{value}")'
+        )
     if isinstance(value, (list, tuple, set, frozenset)) and len(value) < 200:
         inner = ", ".join(_text(v, sources) for v in value)
         if isinstance(value, list):
@@ -154,7 +185,11 @@ def _text(value: Any, sources: dict[str, str]) -> str:
             else "set()"
         )
     if isinstance(value, dict) and len(value) < 200:
-        return "{" + ", ".join(f"{_text(k, sources)}: {_text(v, sources)}" for k, v in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{_text(k, sources)}: {_text(v, sources)}" for k, v in value.items())
+            + "}"
+        )
     if isinstance(value, (torch.dtype, torch.device)):
         return str(value) if isinstance(value, torch.dtype) else repr(str(value))
     if inspect.isfunction(value) or inspect.isclass(value):
@@ -169,7 +204,9 @@ def _text(value: Any, sources: dict[str, str]) -> str:
 
 
 def _define(thing: Any, sources: dict[str, str]) -> str:
-    """Carry a function or class: an import where it is torch's, else its source and what that uses."""
+    """Carry a function or class: an import where it is torch's, else its source and what that
+    uses.
+    """
     module, name = thing.__module__, thing.__qualname__
     if module.split(".")[0] == "torch" and "<" not in name:
         sources.setdefault(f"{module}.{name}", f"from {module} import {name.split('.')[0]}")
@@ -199,7 +236,9 @@ def _carry(name: str, value: Any, sources: dict[str, str]) -> None:
         whole = value.__name__
         if whole.split(".")[0] not in {"torch", *sys.stdlib_module_names}:
             raise _Unwritable(f"it uses the module {whole}")
-        sources[name] = f"import {whole}" if whole.split(".")[0] == name else f"import {whole} as {name}"
+        sources[name] = (
+            f"import {whole}" if whole.split(".")[0] == name else f"import {whole} as {name}"
+        )
     elif (inspect.isfunction(value) or inspect.isclass(value)) and value.__name__ == name:
         _define(value, sources)
     else:

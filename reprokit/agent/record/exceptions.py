@@ -1,4 +1,6 @@
-"""Describe an exception for the journal: its chain from the wrapper to the root, with bounded texts."""
+"""Describe an exception for the journal: its chain from the wrapper to the root, with bounded
+texts.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ _HEAD, _TAIL, _FRAMES, _LINKS = 24_000, 8_000, 400, 12
 def describe_exception(error: BaseException) -> tuple[ChainLink, ...]:
     """The chain from the outermost exception to the innermost cause; frames innermost first.
 
-    Follows ``inner_exception`` (Dynamo's and Inductor's wrappers) and then ``__cause__``: the outer type
-    tells the phase, the innermost the bug.
+    Follows ``inner_exception`` (Dynamo's and Inductor's wrappers) and then ``__cause__``: the outer
+    type tells the phase, the innermost the bug.
     """
     chain: list[ChainLink] = []
     seen: set[int] = set()
@@ -23,7 +25,11 @@ def describe_exception(error: BaseException) -> tuple[ChainLink, ...]:
         seen.add(id(current))
         kind = type(current)
         module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-        chain.append(ChainLink(type=module + kind.__qualname__, message=_text(current), frames=_frames(current)))
+        chain.append(
+            ChainLink(
+                type=module + kind.__qualname__, message=_text(current), frames=_frames(current)
+            )
+        )
         inner = getattr(current, "inner_exception", None)
         current = inner if isinstance(inner, BaseException) else current.__cause__
     return tuple(chain)

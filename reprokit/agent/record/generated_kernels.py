@@ -1,4 +1,6 @@
-"""Leave each Triton kernel that Inductor generates as a program of its own; nothing is compiled here."""
+"""Leave each Triton kernel that Inductor generates as a program of its own; nothing is compiled
+here.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class _Heard(BaseException):
 
 
 def note_module(path: str, load: Callable[[str, str], Any]) -> None:
-    """Write the kernels of the generated module at ``path``, one program for each configuration that Inductor compiles.
+    """Write the kernels of the generated module at ``path``, one program for each configuration
+    that Inductor compiles.
 
     ``load`` is Inductor's own import of a text that it has written.
     """
@@ -46,16 +49,27 @@ def note_module(path: str, load: Callable[[str, str], Any]) -> None:
 
 
 def write_all(path: str, load: Callable[[str, str], Any]) -> dict[str, list[str]]:
-    """The kernels of any such module, in a process that simulates a GPU; files by name. ``load`` as for :func:`note`."""
+    """The kernels of any such module, in a process that simulates a GPU; files by name. ``load`` as
+    for :func:`note`.
+    """
     with open(path, encoding="utf-8") as file:
         found = triton_programs.find_kernels(file.read())
-    stems = {name: free_name(name, triton_programs.kernel_identity(name, source)) for name, source in found.items()}
+    stems = {
+        name: free_name(name, triton_programs.kernel_identity(name, source))
+        for name, source in found.items()
+    }
     return {name: _write(name, stems[name], source, load) for name, source in found.items()}
 
 
 def free_name(name: str, key: str) -> str:
-    """A name for files; each graph numbers its kernels anew. ``key`` tells those of one name apart."""
-    free = name[:MOST_CHARS] if name[:MOST_CHARS] not in _taken else f"{name[: MOST_CHARS - 8]}-{key[:7]}"
+    """A name for files; each graph numbers its kernels anew. ``key`` tells those of one name
+    apart.
+    """
+    free = (
+        name[:MOST_CHARS]
+        if name[:MOST_CHARS] not in _taken
+        else f"{name[: MOST_CHARS - 8]}-{key[:7]}"
+    )
     _taken.add(free)
     return free
 
@@ -99,6 +113,9 @@ def _call(tuner: Any, config: Any) -> triton_programs.TritonCall:
     source, target = heard["source"], heard["target"]
     constants = getattr(source, "constants", None) or getattr(source, "constexprs", {})
     return triton_programs.TritonCall(
-        dict(source.signature), dict(constants), dict(getattr(source, "attrs", {}) or {}),
-        (str(target.backend), int(target.arch), int(target.warp_size)), dict(heard["options"] or {}),
-    )  # fmt: skip
+        dict(source.signature),
+        dict(constants),
+        dict(getattr(source, "attrs", {}) or {}),
+        (str(target.backend), int(target.arch), int(target.warp_size)),
+        dict(heard["options"] or {}),
+    )

@@ -1,4 +1,6 @@
-"""Record each graph before it is compiled: source text and input metadata, written whole or not at all."""
+"""Record each graph before it is compiled: source text and input metadata, written whole or not at
+all.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,19 @@ current: int | None = None
 
 
 def record_graph(
-    gm: Any, example_inputs: Sequence[Any], level: str, cid: str | None, is_backward: bool, compiler_fn: Any = None
+    gm: Any,
+    example_inputs: Sequence[Any],
+    level: str,
+    cid: str | None,
+    is_backward: bool,
+    compiler_fn: Any = None,
 ) -> int | None:
     """Write ``graphs/<n>/`` and journal the graph; gives n, or None if not written.
 
-    ``graph.py`` is the graph as a script, ``inputs.json`` the metadata of its inputs, ``values.json`` that of every
-    value in it and the settings of the compile, ``small.private`` what stands in its small inputs. ``gm`` is an ``fx.GraphModule``; ``example_inputs`` are its inputs in
-    order: tensors (fake or real) and numbers (symbolic or not).
+    ``graph.py`` is the graph as a script, ``inputs.json`` the metadata of its inputs,
+    ``values.json`` that of every value in it and the settings of the compile, ``small.private``
+    what stands in its small inputs. ``gm`` is an ``fx.GraphModule``; ``example_inputs`` are its
+    inputs in order: tensors (fake or real) and numbers (symbolic or not).
     """
     global _recorded
     nodes = len(gm.graph.nodes)
@@ -51,7 +59,12 @@ def record_graph(
                 "settings": compile_settings.describe_settings(compiler_fn),
             }
             small = graph_source.small_values(gm, example_inputs) if level == "dynamo" else {}
-            head: dict[str, Any] = {"level": level, "cid": cid, "nodes": nodes, "backward": is_backward}
+            head: dict[str, Any] = {
+                "level": level,
+                "cid": cid,
+                "nodes": nodes,
+                "backward": is_backward,
+            }
             head.update({"calls": calls, "digest": digest} if digest else {})
             number = _write(source, {**head, "inputs": inputs}, values, small)
         journal.write(dataclasses.replace(told, n=number))
@@ -82,7 +95,9 @@ def keep_compiled(text: str) -> None:
     """Put the module that Inductor generated beside the graph that it was generated from."""
     if current is not None:
         write_whole(
-            os.path.join(journal.RUN_DIR, run_names.GRAPHS_FOLDER, f"{current:04d}"), run_names.COMPILED_FILE, text
+            os.path.join(journal.RUN_DIR, run_names.GRAPHS_FOLDER, f"{current:04d}"),
+            run_names.COMPILED_FILE,
+            text,
         )
 
 
@@ -94,7 +109,9 @@ def write_whole(folder: str, name: str, text: str) -> None:
     os.replace(draft, os.path.join(folder, name))
 
 
-def _write(source: str, facts: dict[str, Any], values: dict[str, Any], small: dict[str, Any]) -> int:
+def _write(
+    source: str, facts: dict[str, Any], values: dict[str, Any], small: dict[str, Any]
+) -> int:
     """Put the files into a folder of their own and give it the next free number."""
     top = os.path.join(journal.RUN_DIR, run_names.GRAPHS_FOLDER)
     draft = os.path.join(top, f".draft-{os.getpid()}-{_recorded}")
@@ -105,7 +122,9 @@ def _write(source: str, facts: dict[str, Any], values: dict[str, Any], small: di
         (run_names.VALUES_FILE, json.dumps(values, default=repr, ensure_ascii=False)),
         (SMALL, json.dumps(small)),
     ):
-        with open(os.path.join(draft, name), "w", encoding="utf-8", errors="backslashreplace") as file:
+        with open(
+            os.path.join(draft, name), "w", encoding="utf-8", errors="backslashreplace"
+        ) as file:
             file.write(text)
     number = len(os.listdir(top))
     while True:

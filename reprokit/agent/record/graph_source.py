@@ -1,7 +1,8 @@
 """Turn a graph and the metadata of its inputs into a script that depends on nothing but torch.
 
-Shapes are those of the recorded run; symbolic sizes stand as their hints, with a comment. Values are made
-anew: floats from a normal distribution, integers small and non-negative, so that they can index.
+Shapes are those of the recorded run; symbolic sizes stand as their hints, with a comment. Values
+are made anew: floats from a normal distribution, integers small and non-negative, so that they can
+index.
 """
 
 from __future__ import annotations
@@ -23,16 +24,23 @@ _HEADER = '''"""{level} graph {cid}, recorded by reprokit before it was compiled
 
 
 def describe_inputs(gm: Any, example_inputs: Sequence[Any]) -> list[dict[str, Any]]:
-    """Metadata of each input of ``gm``; which size is which symbol stands at the graph's placeholders."""
+    """Metadata of each input of ``gm``; which size is which symbol stands at the graph's
+    placeholders.
+    """
     places = [n for n in gm.graph.nodes if n.op == "placeholder"]
     traced = [n.meta.get("example_value", n.meta.get("val")) for n in places]
     traced += [None] * (len(example_inputs) - len(traced))
-    return [describe_input(value, as_traced) for value, as_traced in zip(example_inputs, traced, strict=False)]
+    return [
+        describe_input(value, as_traced)
+        for value, as_traced in zip(example_inputs, traced, strict=False)
+    ]
 
 
 def describe_values(gm: Any, inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Metadata of each value of the graph that is a tensor or a number, and of a mesh of devices among its ``inputs`` (as
-    :func:`describe_inputs` gives them), by the name that it has in the graph's code."""
+    """Metadata of each value of the graph that is a tensor or a number, and of a mesh of devices
+    among its ``inputs`` (as :func:`describe_inputs` gives them), by the name that it has in the
+    graph's code.
+    """
     import torch
 
     found = {}
@@ -42,22 +50,30 @@ def describe_values(gm: Any, inputs: Sequence[dict[str, Any]]) -> dict[str, Any]
             found[node.name] = facts
     for node in gm.graph.nodes:
         value = node.meta.get("example_value", node.meta.get("val"))
-        if isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, int, float)):
+        if isinstance(
+            value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
+        ):
             found[node.name] = describe_input(value, value)
     return found
 
 
 def small_values(gm: Any, example_inputs: Sequence[Any]) -> dict[str, Any]:
-    """What stands in small inputs, as nested lists by the input's name: a failure may hang on an index or a mask.
+    """What stands in small inputs, as nested lists by the input's name: a failure may hang on an
+    index or a mask.
 
-    Only of tensors in the host's memory, and never of parameters. They stay on this machine unless they matter.
+    Only of tensors in the host's memory, and never of parameters. They stay on this machine unless
+    they matter.
     """
     import torch
 
     found = {}
     places = [n for n in gm.graph.nodes if n.op == "placeholder"]
     for node, value in zip(places, example_inputs, strict=False):
-        if type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided:
+        if (
+            type(value) is torch.Tensor
+            and value.device.type == "cpu"
+            and value.layout is torch.strided
+        ):
             most = SMALL_FLOATS if value.is_floating_point() else SMALL_INTEGERS
             if 0 < value.numel() <= most and not value.is_complex():
                 with contextlib.suppress(Exception):  # quantized and sub-byte types have no list
@@ -68,7 +84,8 @@ def small_values(gm: Any, example_inputs: Sequence[Any]) -> dict[str, Any]:
 def describe_input(value: Any, as_traced: Any = None) -> dict[str, Any]:
     """Metadata of one graph input as JSON values; sizes and strides in elements, symbols as text.
 
-    ``as_traced`` is the same input as the tracer saw it: a fake tensor that may have symbolic sizes.
+    ``as_traced`` is the same input as the tracer saw it: a fake tensor that may have symbolic
+    sizes.
     """
     import torch
 
@@ -79,7 +96,9 @@ def describe_input(value: Any, as_traced: Any = None) -> dict[str, Any]:
             **({"placements": [repr(p) for p in placed]} if placed else {}),
             "kind": "tensor",
             "shape": [_number(s) for s in value.shape],
-            "stride": [_number(s) for s in value.stride()] if value.layout is torch.strided else None,
+            "stride": (
+                [_number(s) for s in value.stride()] if value.layout is torch.strided else None
+            ),
             "symbols": [str(s) if isinstance(s, torch.SymInt) else None for s in sizes],
             "dtype": str(value.dtype),
             "device": str(value.device),
@@ -111,7 +130,9 @@ def _number(value: Any) -> Any:
 
 
 def standalone_program(gm: Any, inputs: list[dict[str, Any]], level: str, cid: str | None) -> str:
-    """Give a script with ``class Repro``, ``make_inputs`` and a main part that compiles and calls it."""
+    """Give a script with ``class Repro``, ``make_inputs`` and a main part that compiles and calls
+    it.
+    """
     import torch
 
     imports: set[str] = set()
@@ -147,7 +168,10 @@ def _group(inputs: list[dict[str, Any]], classes: list[str]) -> list[str]:
     if dist is None or not process_group.is_spoken_in("\n".join(classes)):
         return []
     mesh = next((facts for facts in inputs if facts["kind"] == "mesh"), None)
-    return [process_group.TENSORS, *process_group.group_rows(dist.get_rank(), dist.get_world_size(), mesh)]
+    return [
+        process_group.TENSORS,
+        *process_group.group_rows(dist.get_rank(), dist.get_world_size(), mesh),
+    ]
 
 
 def _main(level: str) -> list[str]:
@@ -165,7 +189,9 @@ def _main(level: str) -> list[str]:
 
 
 def _emit_class(gm: Any, name: str, imports: set[str], classes: list[str]) -> None:
-    """Append the class for ``gm``, after those of the graph modules inside it (bodies of cond, map ...)."""
+    """Append the class for ``gm``, after those of the graph modules inside it (bodies of cond, map
+    ...).
+    """
     import torch
 
     code = gm.graph.python_code("self")
@@ -179,24 +205,41 @@ def _emit_class(gm: Any, name: str, imports: set[str], classes: list[str]) -> No
             body.append(f"self.{child_name} = {child_class}()")
         else:
             body.append(f"self.{child_name} = {_one_line(repr(child))}")
-            imports.add("from torch.nn import *  # noqa: F403 - submodules below are written as torch prints them")
+            imports.add(
+                "from torch.nn import *  # noqa: F403 - submodules below are written as torch"
+                " prints them"
+            )
     for attribute, value in [*gm.named_parameters(recurse=False), *gm.named_buffers(recurse=False)]:
         if "." in attribute:
             continue
         made = tensors.tensor_text(describe_input(value))
         if isinstance(value, torch.nn.Parameter):
-            body.append(f"self.{attribute} = torch.nn.Parameter({made}, requires_grad={value.requires_grad})")
+            body.append(
+                f"self.{attribute} = torch.nn.Parameter({made},"
+                f" requires_grad={value.requires_grad})"
+            )
         else:
             body.append(f'self.register_buffer("{attribute}", {made})')
     for attribute in _plain_tensors(gm):
-        body.append(f"self.{attribute} = {tensors.tensor_text(describe_input(getattr(gm, attribute)))}")
+        body.append(
+            f"self.{attribute} = {tensors.tensor_text(describe_input(getattr(gm, attribute)))}"
+        )
     init = (
-        ["    def __init__(self):", "        super().__init__()", *(f"        {row}" for row in body), ""]
+        [
+            "    def __init__(self):",
+            "        super().__init__()",
+            *(f"        {row}" for row in body),
+            "",
+        ]
         if body
         else []
     )
     source = re.sub(r"\A\s*", "", code.src)
-    classes.append("\n".join([f"class {name}(torch.nn.Module):", *init, textwrap.indent(source.rstrip(), "    ")]))
+    classes.append(
+        "\n".join(
+            [f"class {name}(torch.nn.Module):", *init, textwrap.indent(source.rstrip(), "    ")]
+        )
+    )
 
 
 def _plain_tensors(gm: Any) -> Iterable[str]:
@@ -204,11 +247,17 @@ def _plain_tensors(gm: Any) -> Iterable[str]:
 
     names = {str(n.target) for n in gm.graph.nodes if n.op == "get_attr"}
     registered = {n for n, _ in (*gm.named_parameters(), *gm.named_buffers())}
-    return sorted(n for n in names - registered if "." not in n and isinstance(getattr(gm, n, None), torch.Tensor))
+    return sorted(
+        n
+        for n in names - registered
+        if "." not in n and isinstance(getattr(gm, n, None), torch.Tensor)
+    )
 
 
 def _import_line(alias: str, value: Any) -> str:
-    """The import that gives ``alias`` in a fresh module; FX binds these names in the graph's globals."""
+    """The import that gives ``alias`` in a fresh module; FX binds these names in the graph's
+    globals.
+    """
     if alias in ("inf", "nan"):
         return f"from math import {alias}"
     if alias == "NoneType":
@@ -222,13 +271,24 @@ def _import_line(alias: str, value: Any) -> str:
             else f"import {value.__name__} as {alias}"
         )
     if module and name and "." not in name and module != "builtins" and "<" not in name:
-        return f"from {module} import {name}" if alias == name else f"from {module} import {name} as {alias}"
-    return f"# {alias} = {cuts.cut_head(_one_line(repr(value)), 200)}  (cannot be written as an import)"
+        return (
+            f"from {module} import {name}"
+            if alias == name
+            else f"from {module} import {name} as {alias}"
+        )
+    return (
+        f"# {alias} = {cuts.cut_head(_one_line(repr(value)), 200)}  (cannot be written as an"
+        " import)"
+    )
 
 
 def _input_line(facts: dict[str, Any]) -> str:
     if facts["kind"] == "tensor":
-        named = [f"{size} is {symbol}" for size, symbol in zip(facts["shape"], facts["symbols"], strict=True) if symbol]
+        named = [
+            f"{size} is {symbol}"
+            for size, symbol in zip(facts["shape"], facts["symbols"], strict=True)
+            if symbol
+        ]
         return f"{tensors.tensor_text(facts)}," + (f"  # {', '.join(named)}" if named else "")
     if facts["kind"] == "symbol":
         return f"{facts['value']!r},  # {facts['symbol']}"

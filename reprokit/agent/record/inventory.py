@@ -1,4 +1,6 @@
-"""What only the target's own interpreter can tell about its environment; each answer may fail alone."""
+"""What only the target's own interpreter can tell about its environment; each answer may fail
+alone.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from ...core.shared import cuts
 
 
 def collect_inventory() -> dict[str, Any]:
-    """Give ``{"facts": {...}, "problems": {name: why}}``; imports torch, runs ptxas, touches no device."""
+    """Give ``{"facts": {...}, "problems": {name: why}}``; imports torch, runs ptxas, touches no
+    device.
+    """
     facts: dict[str, Any] = {}
     problems: dict[str, str] = {}
     questions: dict[str, Callable[[], Any]] = {
@@ -40,7 +44,11 @@ def collect_inventory() -> dict[str, Any]:
 
 
 def _packages() -> dict[str, str]:
-    found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions() if d.metadata["Name"]}
+    found = {
+        d.metadata["Name"]: d.version
+        for d in importlib.metadata.distributions()
+        if d.metadata["Name"]
+    }
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
 
@@ -114,11 +122,12 @@ def _ptxas() -> dict[str, str]:
     found = {}
     for name, path in places.items():
         if path and os.path.exists(path):
-            done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False)
-            release = [line.strip() for line in done.stdout.splitlines() if "release" in line]
-            found[name] = (
-                f"{path}: {release[-1] if release else cuts.cut_head(done.stdout.strip() or done.stderr.strip(), 200)}"
+            done = subprocess.run(
+                [path, "--version"], capture_output=True, text=True, timeout=10, check=False
             )
+            said = done.stdout.strip() or done.stderr.strip()
+            release = [line.strip() for line in done.stdout.splitlines() if "release" in line]
+            found[name] = f"{path}: {release[-1] if release else cuts.cut_head(said, 200)}"
     if not found:
         raise FileNotFoundError("Triton has no ptxas here")
     return found

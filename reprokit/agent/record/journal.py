@@ -1,4 +1,6 @@
-"""This process's journal: one line an event, one ``write(2)`` a line, so SIGKILL loses nothing written."""
+"""This process's journal: one line an event, one ``write(2)`` a line, so SIGKILL loses nothing
+written.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ def write(event: events.Event) -> None:
     try:
         if _fd is None:
             _fd = _open("jsonl", os.O_APPEND)
-        stamp: dict[str, Any] = {"t": round(time.time(), 6), "pid": os.getpid(), "tid": threading.get_native_id()}
+        stamp: dict[str, Any] = {
+            "t": round(time.time(), 6),
+            "pid": os.getpid(),
+            "tid": threading.get_native_id(),
+        }
         os.write(_fd, encode_event(dataclasses.replace(event, dropped=_dropped, **stamp)))
         _dropped = 0
     except Exception:  # whatever it is, the target goes on
@@ -52,7 +58,8 @@ def write(event: events.Event) -> None:
 
 
 def now(unit: str, where: str, repeats: int = 0, repeated: str = "") -> None:
-    """Overwrite the record of what this process is at; a few microseconds, so every line and node can afford it.
+    """Overwrite the record of what this process is at; a few microseconds, so every line and node
+    can afford it.
 
     ``pwrite`` and no mapping: a full disk must give an error here, not a SIGBUS in the target.
     """
@@ -68,15 +75,18 @@ def now(unit: str, where: str, repeats: int = 0, repeated: str = "") -> None:
 def start_heartbeat() -> None:
     """Count up four times a second for as long as Python threads of this process get the GIL.
 
-    A counter that stands still, seen from outside, means that the GIL is held or the process stopped. Only a
-    process that compiles has this thread: programs that fork before are not made multi-threaded by us.
+    A counter that stands still, seen from outside, means that the GIL is held or the process
+    stopped. Only a process that compiles has this thread: programs that fork before are not made
+    multi-threaded by us.
     """
     global _beat_fd
     if _beat_fd is not None:
         return
     try:
         _beat_fd = _open("beat", 0)
-        _thread.start_new_thread(_beat, (_beat_fd,))  # one that the program's list of threads does not show
+        _thread.start_new_thread(
+            _beat, (_beat_fd,)
+        )  # one that the program's list of threads does not show
     except Exception as problem:  # a full disk, or no more threads: the host then asks other tools
         write(events.AgentProblem(hook="start_heartbeat", problem=repr(problem)))
 

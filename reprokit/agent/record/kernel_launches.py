@@ -1,6 +1,8 @@
-"""Run a program that launches its own Triton kernels, and leave each as a program of its own; nothing is compiled or launched.
+"""Run a program that launches its own Triton kernels, and leave each as a program of its own;
+nothing is compiled or launched.
 
-The GPU is simulated, so that the program can run to its end on fake tensors: what it computes is not what it would be.
+The GPU is simulated, so that the program can run to its end on fake tensors: what it computes is
+not what it would be.
 """
 
 from __future__ import annotations
@@ -43,16 +45,26 @@ def record_launches(path: str) -> dict[str, list[str]]:
     unwritable: list[_Unwritable] = []
 
     def heard(
-        self: Any, key: Any, signature: Any, device: Any, constexprs: Any, options: Any, attrs: Any, *_: Any
+        self: Any,
+        key: Any,
+        signature: Any,
+        device: Any,
+        constexprs: Any,
+        options: Any,
+        attrs: Any,
+        *_: Any,
     ) -> None:
         _, _, target, backend, *_ = self.device_caches[device]
         usual = backend.parse_options({}).__dict__
         changed = {k: v for k, v in options.__dict__.items() if v != usual.get(k) and _is_plain(v)}
         try:
             call = triton_programs.TritonCall(
-                dict(signature), {k: _Text(_value(v)) for k, v in constexprs.items()}, dict(attrs),
-                (str(target.backend), int(target.arch), int(target.warp_size)), changed,
-            )  # fmt: skip
+                dict(signature),
+                {k: _Text(_value(v)) for k, v in constexprs.items()},
+                dict(attrs),
+                (str(target.backend), int(target.arch), int(target.warp_size)),
+                changed,
+            )
             program = triton_programs.launched_program(self.__name__, _definitions(self), call)
         except _Unwritable as problem:
             unwritable.append(problem)
@@ -67,7 +79,9 @@ def record_launches(path: str) -> dict[str, list[str]]:
     if not hasattr(JITFunction, "_do_compile"):
         raise _Unwritable("this Triton has no JITFunction._do_compile")
     JITFunction._do_compile = heard
-    Autotuner.do_bench = lambda self, call, **_: (call(), [0.0] * 3)[1]  # every configuration is launched, none timed
+    Autotuner.do_bench = lambda self, call, **_: (call(), [0.0] * 3)[
+        1
+    ]  # every configuration is launched, none timed
     FakeTensor.data_ptr = lambda self: 0  # aligned, as the allocator's are
     sys.argv, sys.path[0] = [path], os.path.dirname(path)
     try:
@@ -97,7 +111,9 @@ def _define(function: Any, name: str, rows: dict[str, str]) -> None:
     rows[name] = ""  # its place, for functions that call each other
     scope = function.get_capture_scope()
     inside = {a.arg for a in ast.walk(tree) if isinstance(a, ast.arg)}
-    inside |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    inside |= {
+        n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
     for used in sorted({n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - inside - {name}):
         if used in scope:
             _carry(used, scope[used], rows)
@@ -114,7 +130,11 @@ def _carry(name: str, value: Any, rows: dict[str, str]) -> None:
         if whole.split(".")[0] not in {"triton", *sys.stdlib_module_names}:
             raise _Unwritable(f"it uses the module {whole}")
         rows[name] = f"import {whole}" if whole == name else f"import {whole} as {name}"
-    elif module.startswith("triton") and (kind == "JITFunction" or callable(value)) and hasattr(value, "__name__"):
+    elif (
+        module.startswith("triton")
+        and (kind == "JITFunction" or callable(value))
+        and hasattr(value, "__name__")
+    ):
         own = value.__name__
         rows[name] = f"from {module} import {own}" + (f" as {name}" if own != name else "")
     else:

@@ -1,4 +1,6 @@
-"""Make this process dumpable and introduce it in the journal; runs just before torch or Triton is imported."""
+"""Make this process dumpable and introduce it in the journal; runs just before torch or Triton is
+imported.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ _is_introduced = False
 
 
 def introduce_process() -> None:
-    """Journal who this is, let the host take stacks, and hear of uncaught exceptions and warnings; the first time."""
+    """Journal who this is, let the host take stacks, and hear of uncaught exceptions and warnings;
+    the first time.
+    """
     global _is_introduced
     if _is_introduced:  # it imports torch and Triton, in either order
         return
@@ -54,14 +58,20 @@ def introduce_process() -> None:
 
 
 def _open_stack_files() -> bool:
-    """faulthandler writes this process's stacks to files of its own; False where the user's handler stands."""
+    """faulthandler writes this process's stacks to files of its own; False where the user's handler
+    stands.
+    """
     global _fault_file, _is_enabled_by_us
     folder = os.path.join(journal.RUN_DIR, run_names.STACKS_FOLDER)
     try:
-        _fault_file = open(os.path.join(folder, f"faulthandler-{os.getpid()}.txt"), "a")  # noqa: SIM115 - lives as long as the process
+        # it is open as long as the process lives
+        path = os.path.join(folder, f"faulthandler-{os.getpid()}.txt")
+        _fault_file = open(path, "a")  # noqa: SIM115
     except OSError:
         return False
-    if _is_enabled_by_us or not faulthandler.is_enabled():  # after a fork it still writes to the parent's file
+    if (
+        _is_enabled_by_us or not faulthandler.is_enabled()
+    ):  # after a fork it still writes to the parent's file
         faulthandler.enable(file=_fault_file, all_threads=True)
         _is_enabled_by_us = True
     if signal.getsignal(STACKS_SIGNAL) is not signal.SIG_DFL:
@@ -86,7 +96,9 @@ def _after_fork() -> None:
 
 
 def _allow_tracer() -> None:
-    """Under Yama's scope 1 only a parent may attach; PR_SET_PTRACER (0x59616d61) lets the watchdog."""
+    """Under Yama's scope 1 only a parent may attach; PR_SET_PTRACER (0x59616d61) lets the
+    watchdog.
+    """
     with contextlib.suppress(OSError, AttributeError, ValueError):
         watchdog = int(os.environ.get(run_names.WATCHDOG_VARIABLE, "0"))
         if watchdog:
@@ -96,7 +108,11 @@ def _allow_tracer() -> None:
 def ranks() -> list[int]:
     """The rank of this process, where there are several."""
     rank = os.environ.get("RANK", "")
-    return [int(rank)] if rank.isdigit() and os.environ.get("WORLD_SIZE") not in (None, "", "1") else []
+    return (
+        [int(rank)]
+        if rank.isdigit() and os.environ.get("WORLD_SIZE") not in (None, "", "1")
+        else []
+    )
 
 
 def end_with_parent() -> None:
@@ -113,11 +129,16 @@ def _leave() -> None:
 def _hear_exceptions() -> None:
     before = sys.excepthook
 
-    def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        with contextlib.suppress(Exception):  # an exception object of the program may raise when it is read
+    def excepthook(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(
+            Exception
+        ):  # an exception object of the program may raise when it is read
             journal.write(
                 events.ExceptionRaised(
-                    where="uncaught", chain=exceptions.describe_exception(error.with_traceback(trace))
+                    where="uncaught",
+                    chain=exceptions.describe_exception(error.with_traceback(trace)),
                 )
             )
         before(kind, error, trace)
@@ -129,7 +150,9 @@ def _hear_exceptions() -> None:
         if args.exc_value is not None:
             with contextlib.suppress(Exception):
                 journal.write(
-                    events.ExceptionRaised(where="thread", chain=exceptions.describe_exception(args.exc_value))
+                    events.ExceptionRaised(
+                        where="thread", chain=exceptions.describe_exception(args.exc_value)
+                    )
                 )
         thread_before(args)
 
@@ -137,18 +160,26 @@ def _hear_exceptions() -> None:
 
 
 def _hear_warnings() -> None:
-    """Journal each warning that Python shows or records, when it makes the object that describes it.
+    """Journal each warning that Python shows or records, when it makes the object that describes
+    it.
 
-    ``warnings.showwarning`` stays the program's own, and nothing of ours is on the stack while it is called.
+    ``warnings.showwarning`` stays the program's own, and nothing of ours is on the stack while it
+    is called.
     """
     kind = warnings.WarningMessage
     before = kind.__init__
 
     @functools.wraps(before)
-    def __init__(self: Any, message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any) -> None:
+    def __init__(
+        self: Any, message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any
+    ) -> None:
         before(self, message, category, filename, lineno, *rest, **more)
-        if len(rest) == 3:  # with a source: by the interpreter, not by a function that only formats a warning
-            with contextlib.suppress(Exception):  # a warning object of the program may raise when it is read
+        if (
+            len(rest) == 3
+        ):  # with a source: by the interpreter, not by a function that only formats a warning
+            with contextlib.suppress(
+                Exception
+            ):  # a warning object of the program may raise when it is read
                 journal.write(
                     events.WarningShown(
                         category=category.__name__,

@@ -1,4 +1,6 @@
-"""What of a compile is the program's own: its backend and its passes over graphs, and where each is defined."""
+"""What of a compile is the program's own: its backend and its passes over graphs, and where each is
+defined.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def is_pass(key: str) -> bool:
 
 
 def note_own_code(backend: Any, options: Mapping[str, Any]) -> None:
-    """Journal where the backend that is called, and every pass that is set, is defined; once for each answer."""
+    """Journal where the backend that is called, and every pass that is set, is defined; once for
+    each answer.
+    """
     passes = {key: value for key, value in options.items() if is_pass(key)} | dict(_set_passes())
     found = events.OwnCode(
         backend=_place(backend) if backend is not None else "",
@@ -56,11 +60,15 @@ def _places(value: Any) -> list[str]:
 
 
 def _place(thing: Any) -> str:
-    """``FILE:LINE`` of the code that a function, a method or an object that is called runs; empty where none is known."""
+    """``FILE:LINE`` of the code that a function, a method or an object that is called runs; empty
+    where none is known.
+    """
     while isinstance(thing, functools.partial):
         thing = thing.func
     thing = inspect.unwrap(thing) if callable(thing) else thing
     if not (inspect.isfunction(thing) or inspect.ismethod(thing)):
-        thing = inspect.getattr_static(thing if inspect.isclass(thing) else type(thing), "__call__", None)
+        thing = inspect.getattr_static(
+            thing if inspect.isclass(thing) else type(thing), "__call__", None
+        )
     code = getattr(thing, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""

@@ -1,7 +1,8 @@
 """Compare what two runs of one program left, and say which of them is wrong.
 
-Numbers are compared as PyTorch's own accuracy check does (``torch._dynamo.utils.same``): equal within the tolerance of
-their type, or else no further from a float64 run, in root mean square, than eager is, times a factor.
+Numbers are compared as PyTorch's own accuracy check does (``torch._dynamo.utils.same``): equal
+within the tolerance of their type, or else no further from a float64 run, in root mean square, than
+eager is, times a factor.
 """
 
 from __future__ import annotations
@@ -17,16 +18,30 @@ from ..record import journal, process_start
 
 MOST_TOLD = 20
 RELATIVE_FLOOR = 1e-5
-"""Share of the size of the reference below which a distance from it is no error; a tenth of the 1e-4 of ``same``."""
+"""Share of the size of the reference below which a distance from it is no error; a tenth of the
+1e-4 of ``same``.
+"""
 FACTORS = ((10, 10.0), (500, 8.0), (1000, 3.0), (math.inf, 2.0))
-"""How much further from float64 than eager compiled code may be, by the number of elements: few are noisy, as in ``same``."""
-BLIND_TOLERANCE = {"torch.float16": 2e-2, "torch.bfloat16": 6e-2, "torch.float64": 1e-7, "torch.complex128": 1e-7}
-"""Where there is no float64 run to judge by: relative to the size of the result; 1e-3 for other types. What differs less
-is ``unclear``: one wrong element of millions, or noise."""
+"""How much further from float64 than eager compiled code may be, by the number of elements: few are
+noisy, as in ``same``.
+"""
+BLIND_TOLERANCE = {
+    "torch.float16": 2e-2,
+    "torch.bfloat16": 6e-2,
+    "torch.float64": 1e-7,
+    "torch.complex128": 1e-7,
+}
+"""Where there is no float64 run to judge by: relative to the size of the result; 1e-3 for other
+types. What differs less is ``unclear``: one wrong element of millions, or noise.
+"""
 TOLERANCE = {
-    "torch.float16": (1e-3, 1e-5), "torch.bfloat16": (1.6e-2, 1e-5), "torch.float64": (1e-7, 1e-7),
-    "torch.complex128": (1e-7, 1e-7), "torch.float32": (1.3e-6, 1e-5), "torch.complex64": (1.3e-6, 1e-5),
-}  # fmt: skip
+    "torch.float16": (1e-3, 1e-5),
+    "torch.bfloat16": (1.6e-2, 1e-5),
+    "torch.float64": (1e-7, 1e-7),
+    "torch.complex128": (1e-7, 1e-7),
+    "torch.float32": (1.3e-6, 1e-5),
+    "torch.complex64": (1.3e-6, 1e-5),
+}
 """Relative and absolute, as in ``torch.testing.assert_close``."""
 
 Row = dict[str, Any]
@@ -41,7 +56,9 @@ def journal_what_differs(folder: str) -> None:
     if eager is None or compiled is None:
         return
     found = differences(torch, eager, compiled, wide or {})
-    unsteady = [d["name"] for d in differences(torch, eager, again, {})] if again is not None else []
+    unsteady = (
+        [d["name"] for d in differences(torch, eager, again, {})] if again is not None else []
+    )
     order = ("compiled", "unknown", "unclear", "eager")
     rows = sorted(found, key=lambda d: order.index(d["side"]))
     journal.write(
@@ -72,7 +89,11 @@ def _rows(told: dict[str, Any] | None) -> dict[tuple[int, str], Row] | None:
 
 def _skipped(told: dict[str, dict[str, Any] | None], what: str) -> int:
     """How many one side left out; what either left out is not compared."""
-    return max(int(one["skipped"][what]) for role in ("eager", "compiled") if (one := told[role]) is not None)
+    return max(
+        int(one["skipped"][what])
+        for role in ("eager", "compiled")
+        if (one := told[role]) is not None
+    )
 
 
 def differences(
@@ -81,7 +102,9 @@ def differences(
     compiled: dict[tuple[int, str], Row],
     wide: dict[tuple[int, str], Row],
 ) -> list[dict[str, Any]]:
-    """What differs, in the order of the calls; each with the side that is wrong: compiled, eager, unknown or unclear."""
+    """What differs, in the order of the calls; each with the side that is wrong: compiled, eager,
+    unknown or unclear.
+    """
     found = [
         _difference(key, "missing", "unknown", expected="nothing", got=_words(row))
         for key, row in compiled.items()
@@ -90,7 +113,9 @@ def differences(
     for key, one in eager.items():
         other = compiled.get(key)
         if other is None:
-            found.append(_difference(key, "missing", "unknown", expected=_words(one), got="nothing"))
+            found.append(
+                _difference(key, "missing", "unknown", expected=_words(one), got="nothing")
+            )
             continue
         with contextlib.suppress(NotImplementedError):  # a type of tensor that cannot be compared
             if difference := _differ(torch, key, one, other, wide.get(key)):
@@ -98,19 +123,31 @@ def differences(
     return found
 
 
-def _differ(torch: Any, key: tuple[int, str], one: Row, other: Row, wide: Row | None) -> dict[str, Any] | None:
+def _differ(
+    torch: Any, key: tuple[int, str], one: Row, other: Row, wide: Row | None
+) -> dict[str, Any] | None:
     for what in ("value", "dtype", "shape"):
         if one.get(what) != other.get(what) and not _is_close_value(one, other, what):
-            return _difference(key, what, "unknown", expected=str(one.get(what)), got=str(other.get(what)))
+            return _difference(
+                key, what, "unknown", expected=str(one.get(what)), got=str(other.get(what))
+            )
     a, b = one["tensor"], other["tensor"]
     if a is None or b is None:
         return None
-    r = wide["tensor"] if wide and not one["is_random"] and wide.get("shape") == one.get("shape") else None
+    r = (
+        wide["tensor"]
+        if wide and not one["is_random"] and wide.get("shape") == one.get("shape")
+        else None
+    )
     if a.numel() and (difference := _numbers(torch, key, a, b, r)):
         return difference
     if _steps(one) != _steps(other):
         return _difference(
-            key, "stride", "unknown", expected=str(tuple(one["stride"])), got=str(tuple(other["stride"]))
+            key,
+            "stride",
+            "unknown",
+            expected=str(tuple(one["stride"])),
+            got=str(tuple(other["stride"])),
         )
     if one["alias"] != other["alias"]:
         return _difference(
@@ -125,7 +162,9 @@ def _differ(torch: Any, key: tuple[int, str], one: Row, other: Row, wide: Row | 
 
 def _is_close_value(one: Row, other: Row, what: str) -> bool:
     with contextlib.suppress(KeyError, ValueError):
-        return what == "value" and math.isclose(float(one["value"]), float(other["value"]), rel_tol=1e-5)
+        return what == "value" and math.isclose(
+            float(one["value"]), float(other["value"]), rel_tol=1e-5
+        )
     return False
 
 
@@ -137,7 +176,9 @@ def _numbers(torch: Any, key: tuple[int, str], a: Any, b: Any, r: Any) -> dict[s
             return None
         if r is not None and r.dtype == a.dtype and not torch.equal(r, a):
             return None  # rounding decides them: float64 gives others than eager, too
-        return _numeric(torch, key, "integers", "compiled" if r is not None else "unknown", a, b, r, bad)
+        return _numeric(
+            torch, key, "integers", "compiled" if r is not None else "unknown", a, b, r, bad
+        )
     rtol, atol = TOLERANCE.get(str(a.dtype), (1e-2, 1e-2))
     a64, b64 = _wide(torch, a), _wide(torch, b)
     r64 = _wide(torch, r) if r is not None and (r.is_floating_point() or r.is_complex()) else None
@@ -146,7 +187,10 @@ def _numbers(torch: Any, key: tuple[int, str], a: Any, b: Any, r: Any) -> dict[s
         if bad.any():
             side = "unknown"
             if r64 is not None:
-                is_eager_right, is_compiled_right = _is_alike(test, a64, r64)[bad], _is_alike(test, b64, r64)[bad]
+                is_eager_right, is_compiled_right = (
+                    _is_alike(test, a64, r64)[bad],
+                    _is_alike(test, b64, r64)[bad],
+                )
                 side = "compiled" if (is_eager_right & ~is_compiled_right).any() else "eager"
             return _numeric(torch, key, what, side, a, b, r, bad)
     is_finite = torch.isfinite(a64) & torch.isfinite(b64)
@@ -155,7 +199,11 @@ def _numbers(torch: Any, key: tuple[int, str], a: Any, b: Any, r: Any) -> dict[s
     bad = (x - y).abs() > atol + rtol * x.abs()
     if bad.any():
         side = _side(
-            torch, str(a.dtype), x, y, None if r64 is None else torch.where(is_finite & torch.isfinite(r64), r64, zero)
+            torch,
+            str(a.dtype),
+            x,
+            y,
+            None if r64 is None else torch.where(is_finite & torch.isfinite(r64), r64, zero),
         )
         return None if side == "noise" else _numeric(torch, key, "values", side, a, b, r, bad)
     if r64 is not None and a.is_floating_point():
@@ -177,7 +225,8 @@ def _is_alike(test: Any, one: Any, other: Any) -> Any:
 
 
 def _side(torch: Any, dtype: str, a: Any, b: Any, r: Any) -> str:
-    """Which of two results is wrong; ``noise`` when both are as far from the reference as such floats are.
+    """Which of two results is wrong; ``noise`` when both are as far from the reference as such
+    floats are.
 
     Without a reference: ``unknown``, or ``unclear`` for what may be noise.
     """
@@ -203,18 +252,36 @@ def _numeric(
     x, y = _wide(torch, a), _wide(torch, b)
     gap = torch.where(bad, (x - y).abs(), torch.zeros((), dtype=torch.float64))
     relative = torch.where(bad, gap / x.abs(), torch.zeros((), dtype=torch.float64))
-    place = int(torch.where(bad, torch.nan_to_num(gap, nan=math.inf), torch.full((), -1.0)).flatten().argmax())
+    place = int(
+        torch.where(bad, torch.nan_to_num(gap, nan=math.inf), torch.full((), -1.0))
+        .flatten()
+        .argmax()
+    )
     index = [int(i) for i in torch.unravel_index(torch.tensor(place), a.shape)] if a.dim() else []
     told = _difference(key, what, side, expected=_one(a, place), got=_one(b, place))
     told.update(
-        count=int(bad.sum()), total=a.numel(), index=index, max_abs=_number(gap.max()), mean_abs=_number(gap.mean()),
-        max_relative=_number(relative.max()), reference=_one(r, place) if r is not None else "",
-    )  # fmt: skip
+        count=int(bad.sum()),
+        total=a.numel(),
+        index=index,
+        max_abs=_number(gap.max()),
+        mean_abs=_number(gap.mean()),
+        max_relative=_number(relative.max()),
+        reference=_one(r, place) if r is not None else "",
+    )
     return told
 
 
-def _difference(key: tuple[int, str], what: str, side: str, expected: str, got: str) -> dict[str, Any]:
-    return {"call": key[0], "name": key[1], "what": what, "side": side, "expected": expected, "got": got}
+def _difference(
+    key: tuple[int, str], what: str, side: str, expected: str, got: str
+) -> dict[str, Any]:
+    return {
+        "call": key[0],
+        "name": key[1],
+        "what": what,
+        "side": side,
+        "expected": expected,
+        "got": got,
+    }
 
 
 def _wide(torch: Any, t: Any) -> Any:
@@ -235,7 +302,9 @@ def _words(row: Row) -> str:
 
 
 def _steps(row: Row) -> list[int]:
-    """Strides that matter: those of dimensions with more than one element, unless there are no elements at all."""
+    """Strides that matter: those of dimensions with more than one element, unless there are no
+    elements at all.
+    """
     shape, stride = row.get("shape") or (), row.get("stride") or ()
     if 0 in shape:
         return []

@@ -1,4 +1,6 @@
-"""Run a callable in float64: its model, its arguments, and every narrower float that it makes on its way."""
+"""Run a callable in float64: its model, its arguments, and every narrower float that it makes on
+its way.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ def call_in_float64(
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Give what ``inner`` gives in float64, and the widened arguments as it left them.
 
-    Modules that it is or holds stay widened. A narrow argument that was written to is written to here too, so that
-    a later call sees it; gradients flow through the widening back to the tensors that the program holds.
+    Modules that it is or holds stay widened. A narrow argument that was written to is written to
+    here too, so that a later call sees it; gradients flow through the widening back to the tensors
+    that the program holds.
     """
     narrow = (torch.float32, torch.float16, torch.bfloat16)
     _widen_held(torch, inner, narrow, set())
@@ -64,9 +67,15 @@ def _widen_held(torch: Any, held: Any, narrow: tuple[Any, ...], seen: set[int]) 
     for cell in getattr(held, "__closure__", None) or ():
         with contextlib.suppress(ValueError):  # an empty cell
             value = cell.cell_contents
-            if isinstance(value, torch.Tensor) and value.dtype in narrow and not value.requires_grad:
+            if (
+                isinstance(value, torch.Tensor)
+                and value.dtype in narrow
+                and not value.requires_grad
+            ):
                 cell.cell_contents = value.double()
-            elif isinstance(value, torch.nn.Module) or (callable(value) and hasattr(value, "__closure__")):
+            elif isinstance(value, torch.nn.Module) or (
+                callable(value) and hasattr(value, "__closure__")
+            ):
                 _widen_held(torch, value, narrow, seen)
 
 
@@ -76,12 +85,20 @@ def _mode(torch: Any, narrow: tuple[Any, ...]) -> Any:
     aten = torch.ops.aten
 
     def widened(value: Any) -> Any:
-        return value.to(torch.float64) if isinstance(value, torch.Tensor) and value.dtype in narrow else value
+        return (
+            value.to(torch.float64)
+            if isinstance(value, torch.Tensor) and value.dtype in narrow
+            else value
+        )
 
     class Widen(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             kwargs = dict(kwargs or {})
-            if func is aten.view.dtype and (args[0].is_floating_point() or args[1].is_floating_point):
+            if func is aten.view.dtype and (
+                args[0].is_floating_point() or args[1].is_floating_point
+            ):
                 raise NotWidened("it reads the bits of its floats")
             if kwargs.get("dtype") in narrow:
                 kwargs["dtype"] = torch.float64

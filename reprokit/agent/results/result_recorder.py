@@ -1,7 +1,9 @@
-"""What every call of a compiled callable gave, written down so that two runs of one program can be compared.
+"""What every call of a compiled callable gave, written down so that two runs of one program can be
+compared.
 
-A run has one role: ``compiled`` is the program as it is; in ``eager`` and ``again`` each ``torch.compile`` gives back
-what it was given; ``float64`` is eager with every float widened. Each writes ``ROLE.pt``, plain tensors and words.
+A run has one role: ``compiled`` is the program as it is; in ``eager`` and ``again`` each
+``torch.compile`` gives back what it was given; ``float64`` is eager with every float widened. Each
+writes ``ROLE.pt``, plain tensors and words.
 """
 
 from __future__ import annotations
@@ -35,8 +37,12 @@ def install_recorder(role: str = ROLE, folder: str = FOLDER) -> None:
         return
     import torch
 
-    torch.manual_seed(SEED)  # inputs that a program makes without a seed must be the same ones in every role
-    _recorder = ResultRecorder(torch, role, os.path.join(folder, *(f"rank-{rank}" for rank in process_start.ranks())))
+    torch.manual_seed(
+        SEED
+    )  # inputs that a program makes without a seed must be the same ones in every role
+    _recorder = ResultRecorder(
+        torch, role, os.path.join(folder, *(f"rank-{rank}" for rank in process_start.ranks()))
+    )
     torch.compile = _recorder.compile
     if role == "again":
         # memory that nobody wrote to is filled, so that a program which reads it gives itself away
@@ -54,7 +60,9 @@ def discard_results() -> None:
 
 
 def finish_recording() -> None:
-    """Write what was recorded, and compare it with what the other roles left; once, at the end of the program."""
+    """Write what was recorded, and compare it with what the other roles left; once, at the end of
+    the program.
+    """
     global _recorder
     done, _recorder = _recorder, None
     if done is None or not done.calls:
@@ -65,7 +73,9 @@ def finish_recording() -> None:
 
         compare_results.journal_what_differs(done.folder)
     except Exception as problem:  # the program's own end must not change
-        journal.write(events.AgentProblem(hook="results", problem=cuts.cut_head(repr(problem), 500)))
+        journal.write(
+            events.AgentProblem(hook="results", problem=cuts.cut_head(repr(problem), 500))
+        )
 
 
 class ResultRecorder:
@@ -82,7 +92,9 @@ class ResultRecorder:
         self._is_inside = self._has_told = False
 
     def compile(self, model: Any = None, **options: Any) -> Any:
-        """Stand for ``torch.compile``: compile, or in a role without it do not, and record each call."""
+        """Stand for ``torch.compile``: compile, or in a role without it do not, and record each
+        call.
+        """
         if model is None:
             return lambda function: self.compile(function, **options)
         is_compiled = self.role == "compiled"
@@ -91,7 +103,8 @@ class ResultRecorder:
             inner = made.forward if is_compiled and made is not model else model.__call__
             if made is model:  # its parts were compiled in place
                 inner = model.forward
-            # the object that the program would get, in every role, but for what it does when it is called
+            # the object that the program would get, in every role, but for what it does when it is
+            # called
             made.__dict__["forward"] = functools.partial(self._call, inner, model)
             return made
         inner = self.real(model, **options) if is_compiled else model
@@ -105,7 +118,9 @@ class ResultRecorder:
     def _call(self, inner: Callable[..., Any], model: Any, /, *args: Any, **kwargs: Any) -> Any:
         torch = self._torch
         if torch.compiler.is_compiling() or self._is_inside:
-            return inner(*args, **kwargs)  # what is compiled inside of a compiled callable is a part of it
+            return inner(
+                *args, **kwargs
+            )  # what is compiled inside of a compiled callable is a part of it
         self._is_inside = True
         try:
             number, self.calls = self.calls, self.calls + 1
@@ -138,7 +153,9 @@ class ResultRecorder:
         except Exception as problem:
             if not self._has_told:
                 self._has_told = True
-                journal.write(events.AgentProblem(hook="results", problem=cuts.cut_head(repr(problem), 500)))
+                journal.write(
+                    events.AgentProblem(hook="results", problem=cuts.cut_head(repr(problem), 500))
+                )
             return None
 
     def _remember(self, given: list[tuple[str, Any]], model: Any) -> None:
@@ -150,7 +167,9 @@ class ResultRecorder:
                 and id(leaf) not in self._leaves
             ):
                 size = leaf.numel() * leaf.element_size()
-                if size > self.left_held_bytes:  # held to the end for its gradient, the program's inputs would pile up
+                if (
+                    size > self.left_held_bytes
+                ):  # held to the end for its gradient, the program's inputs would pile up
                     self.skipped_tensors += 1
                 else:
                     self.left_held_bytes -= size
@@ -158,7 +177,9 @@ class ResultRecorder:
         if isinstance(model, self._torch.nn.Module):
             self._modules.setdefault(id(model), (f"model{len(self._modules) or ''}", model))
 
-    def note_call(self, number: int, out: Any, given: list[tuple[str, Any]], is_random: bool) -> None:
+    def note_call(
+        self, number: int, out: Any, given: list[tuple[str, Any]], is_random: bool
+    ) -> None:
         """Note what a call gave, and ``given``, its named arguments, as it left them."""
         places = {_storage(leaf): name for name, leaf in reversed(given) if _storage(leaf)}
         for path, leaf in self._flat(out):
@@ -167,7 +188,9 @@ class ResultRecorder:
             self._note(number, name, leaf, "", is_random)
 
     def _given(self, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
-        return [(f"argument{path}", leaf) for path, leaf in (*self._flat(args), *self._flat(kwargs))]
+        return [
+            (f"argument{path}", leaf) for path, leaf in (*self._flat(args), *self._flat(kwargs))
+        ]
 
     def _flat(self, tree: Any) -> list[tuple[str, Any]]:
         pytree = self._torch.utils._pytree
@@ -178,7 +201,13 @@ class ResultRecorder:
         return [(pytree.keystr(path), leaf) for path, leaf in leaves]
 
     def _note(self, call: int, name: str, leaf: Any, alias: str, is_random: bool) -> None:
-        row: dict[str, Any] = {"call": call, "name": name, "alias": alias, "is_random": is_random, "tensor": None}
+        row: dict[str, Any] = {
+            "call": call,
+            "name": name,
+            "alias": alias,
+            "is_random": is_random,
+            "tensor": None,
+        }
         torch = self._torch
         if not isinstance(leaf, torch.Tensor):
             is_plain = leaf is None or isinstance(leaf, (bool, int, float, complex))
@@ -199,17 +228,26 @@ class ResultRecorder:
                 else:
                     self.left_bytes -= size
                     row["tensor"] = (
-                        plain.resolve_conj().resolve_neg().cpu().clone(memory_format=torch.contiguous_format)
+                        plain.resolve_conj()
+                        .resolve_neg()
+                        .cpu()
+                        .clone(memory_format=torch.contiguous_format)
                     )
         self.rows.append(row)
 
     def write(self) -> None:
-        """Add what the end of the program shows (gradients, buffers), and write it all, whole or not at all."""
+        """Add what the end of the program shows (gradients, buffers), and write it all, whole or
+        not at all.
+        """
         torch = self._torch
         for number, (name, leaf) in enumerate(self._leaves.values()):
             if leaf.grad is not None:
                 self._note(
-                    -1, f"gradient of {name} #{number}" if number else f"gradient of {name}", leaf.grad, "", False
+                    -1,
+                    f"gradient of {name} #{number}" if number else f"gradient of {name}",
+                    leaf.grad,
+                    "",
+                    False,
                 )
         for name, model in self._modules.values():
             for key, parameter in model.named_parameters():

@@ -1,8 +1,9 @@
 """The probe server: one warm process that forks a child for each probe.
 
-It imports and warms up once what each probe needs (torch, Dynamo, perhaps Inductor and its C++ compiler), never
-starts a thread, never touches a GPU, and runs nothing of a candidate itself. It speaks JSON lines: a probe comes
-in on stdin, its pid and later its end go out on what was stdout. Deadlines are the host's, which kills.
+It imports and warms up once what each probe needs (torch, Dynamo, perhaps Inductor and its C++
+compiler), never starts a thread, never touches a GPU, and runs nothing of a candidate itself. It
+speaks JSON lines: a probe comes in on stdin, its pid and later its end go out on what was stdout.
+Deadlines are the host's, which kills.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ import sys
 import time
 from typing import Any
 
-from ...core.shared.contract.probe_messages import ProbeEnded, ProbeRequest, ProbeStarted, ServerReady, ServerSpec
+from ...core.shared.contract.probe_messages import (
+    ProbeEnded,
+    ProbeRequest,
+    ProbeStarted,
+    ServerReady,
+    ServerSpec,
+)
 from ...core.shared.contract.serialize import from_json, to_json
 from .. import simulate
 from . import probe
@@ -27,7 +34,9 @@ from . import probe
 POLL_MS = 4
 PR_SET_CHILD_SUBREAPER = 36
 GUARDIAN_S = 3.0
-"""If the host ends, its guardian ends this server and all processes below it. Compilers first delete their files."""
+"""If the host ends, its guardian ends this server and all processes below it. Compilers first
+delete their files.
+"""
 
 
 def main(spec: ServerSpec) -> int:
@@ -81,9 +90,12 @@ def _one(out: int, asked: ProbeRequest, threads: int) -> bool:
     _, status, used = os.wait4(pid, 0)
     strays = _end_strays()
     ended = ProbeEnded(
-        id=asked.id, status=os.waitstatus_to_exitcode(status), cpu_s=round(used.ru_utime + used.ru_stime, 4),
-        peak_rss_bytes=used.ru_maxrss * 1024, strays=strays,
-    )  # fmt: skip
+        id=asked.id,
+        status=os.waitstatus_to_exitcode(status),
+        cpu_s=round(used.ru_utime + used.ru_stime, 4),
+        peak_rss_bytes=used.ru_maxrss * 1024,
+        strays=strays,
+    )
     _say(out, ended)
     return is_heard
 
@@ -105,12 +117,20 @@ def _end_strays() -> int:
 
 
 def _children() -> list[int]:
-    """Our children; where the kernel keeps no list of them (CONFIG_PROC_CHILDREN), every process is asked."""
-    with contextlib.suppress(FileNotFoundError), open(f"/proc/self/task/{os.getpid()}/children") as file:
+    """Our children; where the kernel keeps no list of them (CONFIG_PROC_CHILDREN), every process is
+    asked.
+    """
+    with (
+        contextlib.suppress(FileNotFoundError),
+        open(f"/proc/self/task/{os.getpid()}/children") as file,
+    ):
         return [int(word) for word in file.read().split()]
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
+        with (
+            contextlib.suppress(OSError, ValueError, IndexError),
+            open(f"/proc/{name}/stat", "rb") as file,
+        ):
             text = file.read()
             if int(text[text.rindex(b")") + 2 :].split()[1]) == os.getpid():
                 found.append(int(name))
@@ -118,18 +138,30 @@ def _children() -> list[int]:
 
 
 def _warm_up(depth: str) -> int:
-    """Do once what every child would do again; gives the number of threads that torch would use by itself."""
+    """Do once what every child would do again; gives the number of threads that torch would use by
+    itself.
+    """
     if depth == "triton":
-        for name in ("triton.compiler", "triton.backends.compiler", "triton.language.extra.libdevice"):
+        for name in (
+            "triton.compiler",
+            "triton.backends.compiler",
+            "triton.language.extra.libdevice",
+        ):
             importlib.import_module(name)
         return 1
     simulate.before_torch()
     import torch
 
-    with contextlib.suppress(ImportError, AttributeError):  # torch draws bars with it where it is installed,
-        importlib.import_module("tqdm").tqdm.monitor_interval = 0  # and a monitor would be a thread of the server
+    with contextlib.suppress(
+        ImportError, AttributeError
+    ):  # torch draws bars with it where it is installed,
+        importlib.import_module(
+            "tqdm"
+        ).tqdm.monitor_interval = 0  # and a monitor would be a thread of the server
     threads: int = torch.get_num_threads()
-    torch.set_num_threads(1)  # a pool of OpenMP threads would not survive the fork, and its waiters would spin
+    torch.set_num_threads(
+        1
+    )  # a pool of OpenMP threads would not survive the fork, and its waiters would spin
     simulate.after_torch()
     if simulate.problem:
         raise SystemExit(simulate.problem)

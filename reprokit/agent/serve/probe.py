@@ -1,7 +1,8 @@
-"""One probe, from inside a child of the fork server: run a program as ``python FILE`` would, watched like any target.
+"""One probe, from inside a child of the fork server: run a program as ``python FILE`` would,
+watched like any target.
 
-The child writes what every watched process writes (journal, stacks, output) into a run directory of its own,
-so that the host judges it with the same rules as a capture.
+The child writes what every watched process writes (journal, stacks, output) into a run directory of
+its own, so that the host judges it with the same rules as a capture.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import traceback
 import types
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from ...core.shared import without_compile
 from ...core.shared.contract import events, run_names
@@ -30,7 +31,9 @@ NOT_RECORDED = 0
 
 
 def run_probe(asked: ProbeRequest, threads: int) -> NoReturn:
-    """Run the program or the factory that was asked for in this freshly forked child; end with its exit status."""
+    """Run the program or the factory that was asked for in this freshly forked child; end with its
+    exit status.
+    """
     status = 70  # of a child that could not even begin
     try:
         _settle(asked, threads)
@@ -53,8 +56,7 @@ def _settle(asked: ProbeRequest, threads: int) -> None:
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
         os.close(fd)
-    sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 - these are the process's own
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stdout, sys.stderr = _text_stream(1), _text_stream(2)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, asked.file_bytes)
@@ -68,13 +70,17 @@ def _settle(asked: ProbeRequest, threads: int) -> None:
     if asked.openblas_threads is not None:
         os.environ["OPENBLAS_NUM_THREADS"] = asked.openblas_threads
     process_start.introduce_process()
-    import_hook.wait_for_torch()  # for processes that the program starts, and for an Inductor that is not imported yet
+    # for processes that the program starts, and for an Inductor that is not imported yet
+    import_hook.wait_for_torch()
     if "torch" not in sys.modules:
-        tempfile.tempdir = os.environ["TMPDIR"] = folder  # Triton leaves its files there when ptxas fails
+        tempfile.tempdir = os.environ["TMPDIR"] = (
+            folder  # Triton leaves its files there when ptxas fails
+        )
         return
     import torch
 
-    # The server has one thread, or forking it would not be safe; the program has as many as in a process of its own.
+    # The server has one thread, or forking it would not be safe; the program has as many as in a
+    # process of its own.
     torch.set_num_threads(threads)
     overrides.install_overrides(asked.overrides)
     install_hooks.watch_dynamo()
@@ -85,7 +91,8 @@ def _settle(asked: ProbeRequest, threads: int) -> None:
 
         torch._dynamo.config.disable = True
         if not asked.role:  # the recorder of a role leaves the compiler out itself
-            exec(without_compile.PATCH, {"torch": torch})  # noqa: S102 - our own text, the same that fresh processes get
+            # our own text, the same that fresh processes get
+            exec(without_compile.PATCH, {"torch": torch})  # noqa: S102
     elif asked.stop:
         stop_after_phase.stop_after(asked.stop, asked.is_backward, lambda: _leave(0))
     result_recorder.install_recorder(asked.role, asked.results)
@@ -109,11 +116,14 @@ def _run(asked: ProbeRequest) -> int:
     sys.path[0] = os.path.dirname(file)
     linecache.checkcache()
     try:
-        exec(compile(text, file, "exec"), module.__dict__)  # noqa: S102 - running the program is what a probe is for
+        # running the program is what a probe is for
+        exec(compile(text, file, "exec"), module.__dict__)  # noqa: S102
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else int(left.code is not None)
     except BaseException as error:
-        journal.write(events.ExceptionRaised(where="uncaught", chain=exceptions.describe_exception(error)))
+        journal.write(
+            events.ExceptionRaised(where="uncaught", chain=exceptions.describe_exception(error))
+        )
         with contextlib.suppress(Exception):
             traceback.print_exc()
         return 1
@@ -121,7 +131,9 @@ def _run(asked: ProbeRequest) -> int:
 
 
 def _leave(status: int) -> None:
-    """End at once: what the program left for its exit is not what a probe asks about, but for what it gave."""
+    """End at once: what the program left for its exit is not what a probe asks about, but for what
+    it gave.
+    """
     result_recorder.finish_recording()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
@@ -129,8 +141,17 @@ def _leave(status: int) -> None:
     os._exit(status)
 
 
+def _text_stream(number: int) -> TextIO:
+    """A standard stream of this process, which stays open."""
+    return open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+
+
 def _create(folder: str, name: str) -> int:
-    return os.open(os.path.join(folder, run_names.LOGS_FOLDER, name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    return os.open(
+        os.path.join(folder, run_names.LOGS_FOLDER, name),
+        os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+        0o600,
+    )
 
 
 def _limit(what: int, most: int) -> None:

@@ -1,8 +1,9 @@
-"""A GPU that is not there: the whole process compiles for it, to the end of code generation, on fake tensors.
+"""A GPU that is not there: the whole process compiles for it, to the end of code generation, on
+fake tensors.
 
-Asked for by the environment, so that a factory target, a repro and a forked probe are simulated alike. A failure to set it
-up is kept in ``problem``, for whoever can tell the user. It imports ``record`` and ``torch_hooks``, and must not import
-``target`` or ``experiments``.
+Asked for by the environment, so that a factory target, a repro and a forked probe are simulated
+alike. A failure to set it up is kept in ``problem``, for whoever can tell the user. It imports
+``record`` and ``torch_hooks``, and must not import ``target`` or ``experiments``.
 """
 
 from __future__ import annotations
@@ -20,12 +21,20 @@ from ..record import journal
 from .guard import CannotSimulate, load_guard
 
 ASKED: dict[str, Any] | None = json.loads(os.environ.get(run_names.GPU_VARIABLE) or "null")
-"""``gpu``: the properties of :class:`core.shared.gpus.Gpu`; ``cache``: a folder for the device guard."""
+"""``gpu``: the properties of :class:`core.shared.gpus.Gpu`; ``cache``: a folder for the device
+guard.
+"""
 DIFFERENCES = (
     "nothing runs: tensors are fake, and kernels are generated but not launched",
-    "attention is chosen from shapes and types as sdp_utils.cpp does; a device may prefer cuDNN's kernel",
+    (
+        "attention is chosen from shapes and types as sdp_utils.cpp does; a device may prefer"
+        " cuDNN's kernel"
+    ),
     "constants are folded on the CPU",
-    "nothing is timed: shapes are not padded, and of what max-autotune may choose from the first Triton template is taken",
+    (
+        "nothing is timed: shapes are not padded, and of what max-autotune may choose from the"
+        " first Triton template is taken"
+    ),
     "caches of compiled graphs are off",
     "all memory of the device is free, and nothing runs out of it",
 )
@@ -68,20 +77,28 @@ def _install(asked: dict[str, Any]) -> None:
         import triton
     except ImportError as error:
         raise CannotSimulate(
-            f"--gpu needs triton in the target's interpreter ({error}); install the one that goes with torch {torch.__version__}"
+            f"--gpu needs triton in the target's interpreter ({error}); install the one that goes"
+            f" with torch {torch.__version__}"
         ) from error
     if "torch._dynamo.device_interface" in sys.modules:
-        raise CannotSimulate("Dynamo was imported before reprokit could prepare the simulation of a GPU")
+        raise CannotSimulate(
+            "Dynamo was imported before reprokit could prepare the simulation of a GPU"
+        )
     from . import codegen_only, cuda
 
     gpu = gpus.read_gpu(asked["gpu"], "--gpu")
     missing = cuda.install_gpu(torch, gpu)
     if missing:
         raise CannotSimulate(
-            f"torch {torch.__version__} with triton {triton.__version__} cannot be simulated on: it has no {', '.join(missing)}; --gpu is for torch 2.10 to 2.15"
+            f"torch {torch.__version__} with triton {triton.__version__} cannot be simulated on: it"
+            f" has no {', '.join(missing)}; --gpu is for torch 2.10 to 2.15"
         )
     codegen_only.stop_after_codegen()
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     FakeTensorMode().__enter__()  # for good
-    journal.write(events.GpuSimulated(gpu=asked["gpu"], triton=triton.__version__, differences=list(DIFFERENCES)))
+    journal.write(
+        events.GpuSimulated(
+            gpu=asked["gpu"], triton=triton.__version__, differences=list(DIFFERENCES)
+        )
+    )

@@ -1,7 +1,8 @@
-"""Compile on fake tensors: Dynamo, AOT and Inductor run to the end of code generation, and no code runs.
+"""Compile on fake tensors: Dynamo, AOT and Inductor run to the end of code generation, and no code
+runs.
 
-Parameters are fake (no memory), so a model of any size fits. Inductor's modules are written but never
-built, loaded or called: calling them would dereference pointers that do not exist.
+Parameters are fake (no memory), so a model of any size fits. Inductor's modules are written but
+never built, loaded or called: calling them would dereference pointers that do not exist.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ load: Any = None
 
 
 def stop_after_codegen() -> None:
-    """Stop Inductor after code generation, and keep it from touching real memory, compilers or caches; for good."""
+    """Stop Inductor after code generation, and keep it from touching real memory, compilers or
+    caches; for good.
+    """
     import torch
     import torch._inductor.codecache as codecache
     import torch._inductor.config as config
 
     if not hasattr(config, "wrap_inductor_compiled_regions"):
         raise BadTarget(
-            f"torch {torch.__version__} cannot run compiled regions on fake tensors, as fake weights and --gpu need it; use torch 2.10 or newer, or --weights real"
+            f"torch {torch.__version__} cannot run compiled regions on fake tensors, as fake"
+            " weights and --gpu need it; use torch 2.10 or newer, or --weights real"
         )
     from torch._inductor.cpu_vec_isa import VecISA
 
@@ -58,14 +62,20 @@ def stop_after_codegen() -> None:
 
 
 def _move(torch: Any) -> None:
-    """``.to()`` of a module with fake parameters: torch swaps them in place, which the weak references of its caches forbid."""
+    """``.to()`` of a module with fake parameters: torch swaps them in place, which the weak
+    references of its caches forbid.
+    """
     from torch._subclasses.fake_tensor import FakeTensor
 
     real = torch.nn.Module._apply
 
     @functools.wraps(real)
     def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
-        own = [(store, name, t) for store in (self._parameters, self._buffers) for name, t in store.items()]
+        own = [
+            (store, name, t)
+            for store in (self._parameters, self._buffers)
+            for name, t in store.items()
+        ]
         if not any(isinstance(t, FakeTensor) for _, _, t in own):
             return real(self, fn, recurse)
         for child in self.children() if recurse else ():
@@ -88,13 +98,17 @@ def _move(torch: Any) -> None:
 
 
 class SimulatedModule(SimpleNamespace):
-    """Takes the place of the generated module; ``core.judge.responsible.simulation_gaps`` knows it by its name."""
+    """Takes the place of the generated module; ``core.judge.responsible.simulation_gaps`` knows it
+    by its name.
+    """
 
     def __init__(self, key: str, path: str) -> None:
         runner = None
         with open(path) as file:
             if "runner = Runner(" in file.read():
-                runner = SimpleNamespace(call=self._call, partitions=[], recursively_apply_fns=lambda fns: None)
+                runner = SimpleNamespace(
+                    call=self._call, partitions=[], recursively_apply_fns=lambda fns: None
+                )
         super().__init__(__file__=path, key=key, call=self._call, runner=runner)
         self.recursively_apply_fns = getattr(runner, "recursively_apply_fns", None)
 

@@ -1,7 +1,7 @@
 """Make Dynamo, AOT, Inductor and Triton believe that GPUs are there. No CUDA function is called.
 
-Each replacement looks first whether what it replaces is there; what is not is told, by name. The process is given over to
-the simulation: nothing is put back.
+Each replacement looks first whether what it replaces is there; what is not is told, by name. The
+process is given over to the simulation: nothing is put back.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from . import attention, refuse_driver
 
 
 class SymbolReplacer:
-    """Puts our own in the place of something of torch or Triton, and notes what is not there to be replaced."""
+    """Puts our own in the place of something of torch or Triton, and notes what is not there to be
+    replaced.
+    """
 
     def __init__(self) -> None:
         self.missing: list[str] = []
@@ -34,7 +36,9 @@ class SymbolReplacer:
         setattr(owner, name, value)
         self.done.append(f"{owner_name(owner)}.{name}")
 
-    def around(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    def around(
+        self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
+    ) -> None:
         """Replace a function by one that calls it."""
         if hasattr(owner, name):
             wrap_function(owner, name, make)
@@ -71,20 +75,39 @@ class SimulatedProperties(SimpleNamespace):
 
 def _cuda(torch: Any, put: SymbolReplacer, gpu: Gpu, count: int) -> None:
     properties = SimulatedProperties(
-        name=gpu.name, major=gpu.major, minor=gpu.minor, multi_processor_count=gpu.multi_processor_count,
-        regs_per_multiprocessor=gpu.regs_per_multiprocessor, warp_size=gpu.warp_size, max_threads_per_block=1024,
-        max_threads_per_multi_processor=gpu.max_threads_per_multi_processor, total_memory=gpu.total_memory,
-        shared_memory_per_block=49_152, shared_memory_per_block_optin=gpu.shared_memory_per_block_optin,
-        shared_memory_per_multiprocessor=gpu.shared_memory_per_block_optin + 1024, L2_cache_size=gpu.L2_cache_size,
-        is_integrated=False, is_multi_gpu_board=False, gcnArchName="", uuid="simulated", pci_bus_id=0,
-    )  # fmt: skip
+        name=gpu.name,
+        major=gpu.major,
+        minor=gpu.minor,
+        multi_processor_count=gpu.multi_processor_count,
+        regs_per_multiprocessor=gpu.regs_per_multiprocessor,
+        warp_size=gpu.warp_size,
+        max_threads_per_block=1024,
+        max_threads_per_multi_processor=gpu.max_threads_per_multi_processor,
+        total_memory=gpu.total_memory,
+        shared_memory_per_block=49_152,
+        shared_memory_per_block_optin=gpu.shared_memory_per_block_optin,
+        shared_memory_per_multiprocessor=gpu.shared_memory_per_block_optin + 1024,
+        L2_cache_size=gpu.L2_cache_size,
+        is_integrated=False,
+        is_multi_gpu_board=False,
+        gcnArchName="",
+        uuid="simulated",
+        pci_bus_id=0,
+    )
     answers: dict[str, Callable[..., Any]] = {
-        "device_count": lambda: count, "current_device": lambda: 0, "get_device_properties": lambda device=None: properties, "synchronize": lambda device=None: None,
-        "set_device": lambda device: None, "_exchange_device": lambda device: 0, "_maybe_exchange_device": lambda device: 0,
-        "is_current_stream_capturing": lambda: False, "reset_peak_memory_stats": lambda device=None: None,
-        "_lazy_init": lambda: None, "get_rng_state": lambda device="cuda": torch.zeros(16, dtype=torch.uint8),
+        "device_count": lambda: count,
+        "current_device": lambda: 0,
+        "get_device_properties": lambda device=None: properties,
+        "synchronize": lambda device=None: None,
+        "set_device": lambda device: None,
+        "_exchange_device": lambda device: 0,
+        "_maybe_exchange_device": lambda device: 0,
+        "is_current_stream_capturing": lambda: False,
+        "reset_peak_memory_stats": lambda device=None: None,
+        "_lazy_init": lambda: None,
+        "get_rng_state": lambda device="cuda": torch.zeros(16, dtype=torch.uint8),
         "mem_get_info": lambda device=None: (gpu.total_memory, gpu.total_memory),
-    }  # fmt: skip
+    }
     for name, answer in answers.items():
         put.put(torch.cuda, name, answer)
     put.put(torch.cuda.graphs, "is_current_stream_capturing", lambda: False)
@@ -107,7 +130,9 @@ def _inductor(torch: Any, put: SymbolReplacer) -> None:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class OnCpu(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             def moved(value: Any) -> Any:
                 is_device = isinstance(value, torch.device) and value.type == "cuda"
                 return torch.device("cpu") if is_device else value
@@ -129,15 +154,24 @@ def _inductor(torch: Any, put: SymbolReplacer) -> None:
 
 
 def _autotuning(put: SymbolReplacer) -> None:
-    """Nothing can be timed: of what max-autotune may choose from, the first Triton template is the fastest."""
+    """Nothing can be timed: of what max-autotune may choose from, the first Triton template is the
+    fastest.
+    """
     import torch._inductor.config as config
     from torch._inductor.select_algorithm import AlgorithmSelectorCache, ExternKernelCaller
 
     def benchmark(self: Any, choices: Any, *args: Any, **kwargs: Any) -> dict[Any, float]:
-        return {c: place + 1000.0 * isinstance(c, ExternKernelCaller) for place, c in enumerate(choices, 1)}
+        return {
+            c: place + 1000.0 * isinstance(c, ExternKernelCaller)
+            for place, c in enumerate(choices, 1)
+        }
 
     put.put(AlgorithmSelectorCache, "benchmark", benchmark)
-    put.put(AlgorithmSelectorCache, "make_precompile_fn", lambda *args, **kwargs: lambda *args, **kwargs: {})
+    put.put(
+        AlgorithmSelectorCache,
+        "make_precompile_fn",
+        lambda *args, **kwargs: lambda *args, **kwargs: {},
+    )
     compile_settings.OURS.update(("benchmark_epilogue_fusion", "benchmark_fusion"))
     for name in ("benchmark_epilogue_fusion", "benchmark_fusion"):
         put.put(config, name, False)
@@ -150,10 +184,14 @@ def _triton(torch: Any, put: SymbolReplacer, gpu: Gpu) -> None:
     class SimulatedUtils:
         def get_device_properties(self, device: int) -> dict[str, int]:
             return {
-                "max_shared_mem": gpu.shared_memory_per_block_optin, "multiprocessor_count": gpu.multi_processor_count,
-                "warpSize": gpu.warp_size, "max_num_regs": gpu.regs_per_multiprocessor, "sm_clock_rate": 1_980_000,
-                "mem_clock_rate": 2_619_000, "mem_bus_width": 5_120,
-            }  # fmt: skip
+                "max_shared_mem": gpu.shared_memory_per_block_optin,
+                "multiprocessor_count": gpu.multi_processor_count,
+                "warpSize": gpu.warp_size,
+                "max_num_regs": gpu.regs_per_multiprocessor,
+                "sm_clock_rate": 1_980_000,
+                "mem_clock_rate": 2_619_000,
+                "mem_bus_width": 5_120,
+            }
 
     class SimulatedDriver:
         """Triton asks it what its CUDA driver would answer."""

@@ -1,7 +1,8 @@
 """Refuse what the simulation does not replace and what would reach a CUDA driver.
 
-A torch that was built with CUDA has the C entry points, and on a machine with a GPU they would use it. A build without
-CUDA lacks them: what it raises then names them too (``core.judge.responsible.simulation_gaps``).
+A torch that was built with CUDA has the C entry points, and on a machine with a GPU they would use
+it. A build without CUDA lacks them: what it raises then names them too
+(``core.judge.responsible.simulation_gaps``).
 """
 
 from __future__ import annotations
@@ -18,17 +19,38 @@ from ..record import journal
 
 STATE_ONLY = frozenset(
     {
-        "_cuda_allocationTraceback", "_cuda_attach_out_of_memory_observer", "_cuda_clearCublasWorkspaces",
-        "_cuda_cudaCachingAllocator_enable", "_cuda_cudaHostAllocator", "_cuda_customAllocator", "_cuda_getAllocator",
-        "_cuda_getAllocatorBackend", "_cuda_getArchFlags", "_cuda_getCompiledVersion", "_cuda_getCublasLtWorkspaceSize",
-        "_cuda_getCublasWorkspaceSize", "_cuda_get_conv_benchmark_empty_cache", "_cuda_get_cudnn_benchmark_limit",
-        "_cuda_get_sync_debug_mode", "_cuda_isHistoryEnabled", "_cuda_isInBadFork", "_cuda_memoryMetadataSupported",
-        "_cuda_record_untuned_enable", "_cuda_record_untuned_is_enabled", "_cuda_resetCublasLtWorkspaceSize",
-        "_cuda_resetCublasWorkspaceSize", "_cuda_setCublasLtWorkspaceSize", "_cuda_setCublasWorkspaceSize",
-        "_cuda_set_cudnn_benchmark_limit", "_cuda_set_sync_debug_mode", "_cuda_tunableop_is_enabled",
-        "_cuda_tunableop_tuning_is_enabled", "_cuda_tunableop_enable", "_cuda_tunableop_tuning_enable",
+        "_cuda_allocationTraceback",
+        "_cuda_attach_out_of_memory_observer",
+        "_cuda_clearCublasWorkspaces",
+        "_cuda_cudaCachingAllocator_enable",
+        "_cuda_cudaHostAllocator",
+        "_cuda_customAllocator",
+        "_cuda_getAllocator",
+        "_cuda_getAllocatorBackend",
+        "_cuda_getArchFlags",
+        "_cuda_getCompiledVersion",
+        "_cuda_getCublasLtWorkspaceSize",
+        "_cuda_getCublasWorkspaceSize",
+        "_cuda_get_conv_benchmark_empty_cache",
+        "_cuda_get_cudnn_benchmark_limit",
+        "_cuda_get_sync_debug_mode",
+        "_cuda_isHistoryEnabled",
+        "_cuda_isInBadFork",
+        "_cuda_memoryMetadataSupported",
+        "_cuda_record_untuned_enable",
+        "_cuda_record_untuned_is_enabled",
+        "_cuda_resetCublasLtWorkspaceSize",
+        "_cuda_resetCublasWorkspaceSize",
+        "_cuda_setCublasLtWorkspaceSize",
+        "_cuda_setCublasWorkspaceSize",
+        "_cuda_set_cudnn_benchmark_limit",
+        "_cuda_set_sync_debug_mode",
+        "_cuda_tunableop_is_enabled",
+        "_cuda_tunableop_tuning_is_enabled",
+        "_cuda_tunableop_enable",
+        "_cuda_tunableop_tuning_enable",
     }
-)  # fmt: skip
+)
 """Entry points that read or set a variable of torch and call no driver."""
 CLASSES = ("Stream", "ExternalStream", "Event", "CUDAGraph", "MemPool")
 """Of ``torch.cuda``: each makes an object of the driver."""
@@ -48,7 +70,9 @@ def is_gap(error: BaseException | None) -> bool:
 
 
 def refuse_entry_points(torch: Any, replaced: frozenset[str]) -> None:
-    """Make each entry point of CUDA that is not ``replaced`` (such as ``torch._C._cuda_init``) raise SimulationGap."""
+    """Make each entry point of CUDA that is not ``replaced`` (such as ``torch._C._cuda_init``)
+    raise SimulationGap.
+    """
     for name in CLASSES:
         if owner := getattr(torch.cuda, name, None):
             owner.__new__ = staticmethod(_refusing(owner.__new__, f"torch.cuda.{name}"))
@@ -62,7 +86,11 @@ def refuse_entry_points(torch: Any, replaced: frozenset[str]) -> None:
             if is_function and name not in STATE_ONLY and symbol not in replaced:
                 refusing[id(value)] = _refusing(value, symbol)
                 setattr(owner, name, refusing[id(value)])
-    for module in [m for name, m in sys.modules.items() if name.startswith("torch.") and isinstance(m, ModuleType)]:
+    for module in [
+        m
+        for name, m in sys.modules.items()
+        if name.startswith("torch.") and isinstance(m, ModuleType)
+    ]:
         for name, value in list(vars(module).items()):
             if id(value) in refusing:  # an import of the function
                 setattr(module, name, refusing[id(value)])

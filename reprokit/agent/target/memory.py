@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 
 def free_bytes() -> int:
-    """Available memory in bytes: the kernel's estimate, or less where a control group's limit is nearer."""
+    """Available memory in bytes: the kernel's estimate, or less where a control group's limit is
+    nearer.
+    """
     free = _meminfo_available()
     for folder, limit, used in _groups():
         with contextlib.suppress(OSError, ValueError):
@@ -25,7 +27,10 @@ def _groups() -> Iterator[tuple[str, str, str]]:
             if kinds == "":
                 top, names = "/sys/fs/cgroup", ("memory.max", "memory.current")
             elif "memory" in kinds.split(","):
-                top, names = "/sys/fs/cgroup/memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
+                top, names = (
+                    "/sys/fs/cgroup/memory",
+                    ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+                )
             else:
                 continue
             parts = [p for p in path.split("/") if p]

@@ -1,6 +1,8 @@
-"""A model over several ranks: those that torchrun started, or this process as one of them in a fake process group.
+"""A model over several ranks: those that torchrun started, or this process as one of them in a fake
+process group.
 
-In a fake group no collective is executed, so one machine can compile what any rank of any number would compile.
+In a fake group no collective is executed, so one machine can compile what any rank of any number
+would compile.
 """
 
 from __future__ import annotations
@@ -17,9 +19,14 @@ from ...core.shared.errors import BadTarget
 from ...core.shared.source.process_group import STYLES
 from ..record import exceptions, graph_recorder, journal, process_start
 
-DIFFERENCE = "rank 0 of {count} in a fake process group, which executes no collective; the other ranks are traced by Dynamo and go no further"
+DIFFERENCE = (
+    "rank 0 of {count} in a fake process group, which executes no collective; the other ranks are"
+    " traced by Dynamo and go no further"
+)
 PLAN = "tp_plan"
-"""Attribute of a model: patterns of its modules' names -> how each is split; the one that transformers' models have."""
+"""Attribute of a model: patterns of its modules' names -> how each is split; the one that
+transformers' models have.
+"""
 
 
 def is_real() -> bool:
@@ -28,14 +35,20 @@ def is_real() -> bool:
 
 
 def device_of(torch: Any, wanted: str | None, count: int) -> str:
-    """The device of this rank: what was asked for, else a GPU of its own where there are enough, else the CPU."""
-    local, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count() if is_real() else 0
+    """The device of this rank: what was asked for, else a GPU of its own where there are enough,
+    else the CPU.
+    """
+    local, there = (
+        int(os.environ.get("LOCAL_RANK", "0")),
+        torch.cuda.device_count() if is_real() else 0,
+    )
     if wanted is None:
         wanted = "cuda" if there else "cpu"
     if is_real() and wanted.startswith("cuda"):
         if there < count:
             raise BadTarget(
-                f"--tensor-parallel-gpus {count} needs {count} GPUs, and torch sees {there} here; simulate them with --gpu NAME, or run on the CPU with --device cpu"
+                f"--tensor-parallel-gpus {count} needs {count} GPUs, and torch sees {there} here;"
+                " simulate them with --gpu NAME, or run on the CPU with --device cpu"
             )
         torch.cuda.set_device(local)
         return f"cuda:{local}"
@@ -47,7 +60,10 @@ def join_group(torch: Any, device: str, count: int) -> Any:
     import torch.distributed as dist
 
     if not dist.is_available():
-        raise BadTarget(f"--tensor-parallel-gpus needs torch.distributed, which torch {torch.__version__} lacks here")
+        raise BadTarget(
+            f"--tensor-parallel-gpus needs torch.distributed, which torch {torch.__version__} lacks"
+            " here"
+        )
     from torch._subclasses.fake_tensor import unset_fake_temporarily
     from torch.distributed.device_mesh import init_device_mesh
 
@@ -66,7 +82,8 @@ def join_group(torch: Any, device: str, count: int) -> Any:
 
 
 def leave_group() -> None:
-    """Leave the process group: threads of Gloo's that still hold a tensor abort a process that Python takes down.
+    """Leave the process group: threads of Gloo's that still hold a tensor abort a process that
+    Python takes down.
 
     https://github.com/pytorch/pytorch/pull/179291
     """
@@ -76,33 +93,52 @@ def leave_group() -> None:
 
 
 def split_model(torch: Any, model: Any, mesh: Any) -> None:
-    """Split ``model`` over ``mesh`` in place, as its ``tp_plan`` says; what a factory has split already is left as it is."""
+    """Split ``model`` over ``mesh`` in place, as its ``tp_plan`` says; what a factory has split
+    already is left as it is.
+    """
     from torch.distributed.tensor import DTensor, Replicate, parallel
 
     plan = getattr(model, PLAN, None) or {}
-    is_split = isinstance(model, torch.nn.Module) and any(isinstance(p, DTensor) for p in model.parameters())
+    is_split = isinstance(model, torch.nn.Module) and any(
+        isinstance(p, DTensor) for p in model.parameters()
+    )
     if is_split or not plan:
-        journal.write(events.ModelSplit(device=mesh.device_type, plan={}, is_split=is_split, left_out=[]))
+        journal.write(
+            events.ModelSplit(device=mesh.device_type, plan={}, is_split=is_split, left_out=[])
+        )
         return
     layouts = {"Replicate": {"output_layouts": Replicate()}, "": {}}
-    styles = {name: getattr(parallel, kind)(**layouts[layout]) for name, (kind, layout) in STYLES.items()}
+    styles = {
+        name: getattr(parallel, kind)(**layouts[layout]) for name, (kind, layout) in STYLES.items()
+    }
     known = {pattern: style for pattern, style in plan.items() if style in styles}
     journal.write(
-        events.ModelSplit(device=mesh.device_type, plan=known, is_split=True, left_out=sorted(set(plan) - set(known)))
+        events.ModelSplit(
+            device=mesh.device_type,
+            plan=known,
+            is_split=True,
+            left_out=sorted(set(plan) - set(known)),
+        )
     )
-    parallel.parallelize_module(model, mesh, {pattern: styles[style] for pattern, style in known.items()})
+    parallel.parallelize_module(
+        model, mesh, {pattern: styles[style] for pattern, style in known.items()}
+    )
 
 
 def trace_only(gm: Any, example_inputs: Any, **options: Any) -> Any:
-    """A backend that compiles nothing, whatever it is asked: the graph is recorded before it is called."""
+    """A backend that compiles nothing, whatever it is asked: the graph is recorded before it is
+    called.
+    """
     return gm.forward
 
 
 @contextlib.contextmanager
 def ranks(count: int) -> Iterator[int]:
-    """Run the body once for each rank: here as rank 0, and in forks as the others, as many at once as there are processors.
+    """Run the body once for each rank: here as rank 0, and in forks as the others, as many at once
+    as there are processors.
 
-    The forks are over when this is; one that fails has journalled how, and one that a signal ended ends this process so.
+    The forks are over when this is; one that fails has journalled how, and one that a signal ended
+    ends this process so.
     """
     reading, writing = os.pipe()
     os.write(writing, b"x" * max(1, len(os.sched_getaffinity(0)) - 1))
@@ -115,12 +151,16 @@ def ranks(count: int) -> Iterator[int]:
             try:
                 process_start.end_with_parent()
                 graph_recorder.is_only_new = True
-                logging.getLogger("torch.__trace").handlers.clear()  # TORCH_TRACE of rank 0 says all of it
+                logging.getLogger(
+                    "torch.__trace"
+                ).handlers.clear()  # TORCH_TRACE of rank 0 says all of it
                 os.read(reading, 1)  # its turn
                 yield rank
                 status = 0
             except BaseException as error:
-                journal.write(events.ExceptionRaised(where="call", chain=exceptions.describe_exception(error)))
+                journal.write(
+                    events.ExceptionRaised(where="call", chain=exceptions.describe_exception(error))
+                )
             finally:
                 os.write(writing, b"x")
                 os._exit(status)

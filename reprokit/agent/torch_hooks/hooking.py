@@ -19,7 +19,9 @@ def attempt_hook(hook: Callable[[], None]) -> None:
         journal.write(events.AgentProblem(hook=hook.__name__, problem=repr(problem)))
 
 
-def wrap_function(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+def wrap_function(
+    owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> None:
     real = getattr(owner, name)
     setattr(owner, name, functools.wraps(real)(make(real)))
 

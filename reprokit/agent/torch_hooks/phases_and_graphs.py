@@ -1,6 +1,7 @@
 """Hooks on Dynamo and Inductor: phases, traced lines, lowered nodes, graphs, recompiles, failures.
 
-Each hook is tried alone; one that does not fit this torch is journalled as missing and the others stand.
+Each hook is tried alone; one that does not fit this torch is journalled as missing and the others
+stand.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def version_of(text: str) -> tuple[int, int]:
 
 
 def keep_out() -> None:
-    """Keep Dynamo from compiling our functions: after a graph break the program calls some, such as those in its warnings."""
+    """Keep Dynamo from compiling our functions: after a graph break the program calls some, such as
+    those in its warnings.
+    """
     from torch._dynamo import trace_rules
 
     package = __package__.split(".")[0]
@@ -44,7 +47,9 @@ def hook_phases() -> None:
             torch_logs.listen_to_logs()
             result = real(self, event_name, *args, **kwargs)
             journal.start_heartbeat()
-            journal.write(events.Begin(name=event_name, cid=compile_id(), cpu=round(time.process_time(), 4)))
+            journal.write(
+                events.Begin(name=event_name, cid=compile_id(), cpu=round(time.process_time(), 4))
+            )
             return result
 
         return log_event_start
@@ -79,8 +84,8 @@ class _Progress:
 def hook_lines() -> None:
     """Tell each user line that Dynamo traces, and how often a loop has come back to the same one.
 
-    The count is that of one traced frame, or of a frame that called it: a function that many layers call is no
-    loop, and a loop that calls functions is one.
+    The count is that of one traced frame, or of a frame that called it: a function that many layers
+    call is no loop, and a loop that calls functions is one.
     """
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 
@@ -91,7 +96,9 @@ def hook_lines() -> None:
             where = f"{self.f_code.co_filename}:{lineno} in {self.f_code.co_name}"
             counts = self.__dict__.setdefault("_reprokit_counts", {})
             counts[lineno] = count = counts.get(lineno, 0) + 1
-            most = max((count, where), getattr(getattr(self, "parent", None), "_reprokit_most", (0, "")))
+            most = max(
+                (count, where), getattr(getattr(self, "parent", None), "_reprokit_most", (0, ""))
+            )
             self._reprokit_most = most
             progress.step(where, *most)
             return real(self, lineno)
@@ -120,9 +127,13 @@ def hook_graphs() -> None:
     from torch._dynamo.output_graph import OutputGraph
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
-        def _call_user_compiler(self: Any, gm: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        def _call_user_compiler(
+            self: Any, gm: Any, example_inputs: Any, *args: Any, **kwargs: Any
+        ) -> Any:
             asked = self.compiler_fn
-            number = graph_recorder.record_graph(gm, example_inputs, "dynamo", compile_id(), False, compiler_fn=asked)
+            number = graph_recorder.record_graph(
+                gm, example_inputs, "dynamo", compile_id(), False, compiler_fn=asked
+            )
             result = real(self, gm, example_inputs, *args, **kwargs)
             journal.write(events.GraphDone(n=number))
             return result
@@ -154,8 +165,8 @@ def hook_aten_graphs() -> None:
 def hook_failures() -> None:
     """Hear every exception that leaves the compiler, while its frames are whole.
 
-    Dynamo strips frames before it raises to the user, and the user may catch what is left. Control flow
-    (restarts, skipped frames, graph breaks) is no failure.
+    Dynamo strips frames before it raises to the user, and the user may catch what is left. Control
+    flow (restarts, skipped frames, graph breaks) is no failure.
     """
     from torch._dynamo import convert_frame, exc
 
@@ -173,8 +184,11 @@ def hook_failures() -> None:
         def _compile(*args: Any, **kwargs: Any) -> Any:
             for change in BEFORE_COMPILE:
                 change()
-            compile_settings.note_configs()  # before Dynamo patches some for the time of the compile
-            if "skip" in kwargs:  # the frames that Dynamo leaves out of the stacks that it logs; ours is one more
+            # before Dynamo patches some for the time of the compile
+            compile_settings.note_configs()
+            if (
+                "skip" in kwargs
+            ):  # the frames that Dynamo leaves out of the stacks that it logs; ours is one more
                 kwargs["skip"] += 1
             try:
                 return real(*args, **kwargs)
@@ -184,7 +198,11 @@ def hook_failures() -> None:
                 raise
             except Exception as error:
                 journal.write(
-                    events.CompileFailed(where="compile", cid=compile_id(), chain=exceptions.describe_exception(error))
+                    events.CompileFailed(
+                        where="compile",
+                        cid=compile_id(),
+                        chain=exceptions.describe_exception(error),
+                    )
                 )
                 raise
 
@@ -194,14 +212,18 @@ def hook_failures() -> None:
 
 
 def hook_calls() -> None:
-    """Count the calls of compiled graphs: a kernel that takes long and one that never returns look alike otherwise."""
+    """Count the calls of compiled graphs: a kernel that takes long and one that never returns look
+    alike otherwise.
+    """
     from torch._inductor.output_code import CompiledFxGraph
 
     CompiledFxGraph.__call__ = _Counted(CompiledFxGraph.__call__)
 
 
 class _Counted:
-    """Counts when a method is looked up to be called, so that no frame of ours is in the tracebacks of its errors."""
+    """Counts when a method is looked up to be called, so that no frame of ours is in the tracebacks
+    of its errors.
+    """
 
     def __init__(self, real: Callable[..., Any]) -> None:
         self._real = real

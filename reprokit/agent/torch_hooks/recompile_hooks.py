@@ -1,4 +1,6 @@
-"""Hooks that hear what Dynamo compiles again, the limits that it hits, and where it breaks a graph."""
+"""Hooks that hear what Dynamo compiles again, the limits that it hits, and where it breaks a
+graph.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def _recompiles() -> None:
     from torch._dynamo import convert_frame
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
-        def get_and_maybe_log_recompilation_reasons(entries: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
+        def get_and_maybe_log_recompilation_reasons(
+            entries: Any, frame: Any, *args: Any, **kwargs: Any
+        ) -> Any:
             reasons = real(entries, frame, *args, **kwargs)
             code = getattr(frame, "f_code", None)
             journal.write(
@@ -51,12 +55,16 @@ def _limits() -> None:
 
 
 def _breaks() -> None:
-    """Hear each graph break; those at which Dynamo gives a whole function up are heard where it is compiled."""
+    """Hear each graph break; those at which Dynamo gives a whole function up are heard where it is
+    compiled.
+    """
     from torch._dynamo import symbolic_convert
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
-        def log_graph_break(self: Any, code_options: Any, reason: str, exc: Any, *args: Any, **kwargs: Any) -> Any:
+        def log_graph_break(
+            self: Any, code_options: Any, reason: str, exc: Any, *args: Any, **kwargs: Any
+        ) -> Any:
             if not getattr(exc, "logged", False):
                 note_break(exc)
             return real(self, code_options, reason, exc, *args, **kwargs)
@@ -83,7 +91,9 @@ def note_break(error: Any, is_given_up: bool = False) -> None:
     said = str(getattr(error, "msg", "") or error).strip()
     rows = list(getattr(error, "real_stack", None) or ())
     where = f"{rows[-1].filename}:{rows[-1].lineno}" if rows else ""
-    reason = (said.splitlines() or [type(error).__name__])[0]  # the first break, where it has caused others
+    reason = (said.splitlines() or [type(error).__name__])[
+        0
+    ]  # the first break, where it has caused others
     journal.write(
         events.GraphBreakFound(
             reason=cuts.cut_head(reason, 300),

@@ -1,9 +1,11 @@
-"""Send a chosen set of TORCH_LOGS to a file of ours; the program's loggers, levels, handlers and streams stay as they are.
+"""Send a chosen set of TORCH_LOGS to a file of ours; the program's loggers, levels, handlers and
+streams stay as they are.
 
-Three methods are replaced on each logger that matters, and no setting of it. ``isEnabledFor`` also says yes to torch where
-only we want the record. ``makeRecord`` writes the record to the file; it makes the ones that only we want itself, so that
-no record factory sees them. ``filter`` drops those, so that no handler sees them. No frame of ours is on the stack while a
-handler or a record factory of the program looks for the caller.
+Three methods are replaced on each logger that matters, and no setting of it. ``isEnabledFor`` also
+says yes to torch where only we want the record. ``makeRecord`` writes the record to the file; it
+makes the ones that only we want itself, so that no record factory sees them. ``filter`` drops
+those, so that no handler sees them. No frame of ours is on the stack while a handler or a record
+factory of the program looks for the caller.
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ from ..record import journal
 from . import torch_trace
 from .hooking import wrap_function
 
-DEFAULT = ("dynamo", "inductor", "dynamic", "recompiles", "graph_breaks", "cudagraphs", "perf_hints")
+DEFAULT = (
+    "dynamo",
+    "inductor",
+    "dynamic",
+    "recompiles",
+    "graph_breaks",
+    "cudagraphs",
+    "perf_hints",
+)
 """What reports need and what costs nothing measurable; the host's ``REPROKIT_LOGS`` adds to it."""
 _LEVELS = {"": logging.INFO, "+": logging.DEBUG, "-": logging.ERROR}
 _TRACE = "torch.__trace"
@@ -40,10 +50,14 @@ class _Chosen:
     levels: dict[str, int] = field(default_factory=dict)
     """By the beginnings of loggers' names."""
     named: set[str] = field(default_factory=set)
-    """Those of ``levels`` that were asked for: torch then also does the work that it does only for a log."""
+    """Those of ``levels`` that were asked for: torch then also does the work that it does only for
+    a log.
+    """
 
     def level(self, name: str) -> tuple[float, bool]:
-        """From which level on a logger's records are written, and whether torch may prepare something for them."""
+        """From which level on a logger's records are written, and whether torch may prepare
+        something for them.
+        """
         last = name.rpartition(".")[2]
         artifact = last[2:] if last.startswith("__") else ""
         if artifact in self.artifacts:
@@ -63,13 +77,19 @@ _seen = 0
 
 
 def send_to_file() -> None:
-    """Write the default logs, and those of ``REPROKIT_LOGS`` (names as in TORCH_LOGS), of this process to its file."""
+    """Write the default logs, and those of ``REPROKIT_LOGS`` (names as in TORCH_LOGS), of this
+    process to its file.
+    """
     global _chosen, _file
     import torch._logging._internal as internal
 
-    asked = tuple(n.strip() for n in os.environ.get(run_names.LOGS_VARIABLE, "").split(",") if n.strip())
+    asked = tuple(
+        n.strip() for n in os.environ.get(run_names.LOGS_VARIABLE, "").split(",") if n.strip()
+    )
     chosen = _choose(internal.log_registry, asked)
-    _file = _WarningJournal(os.path.join(journal.RUN_DIR, run_names.LOGS_FOLDER, f"torch-{os.getpid()}.log"))
+    _file = _WarningJournal(
+        os.path.join(journal.RUN_DIR, run_names.LOGS_FOLDER, f"torch-{os.getpid()}.log")
+    )
     _file.setFormatter(internal.TorchLogsFormatter())
     _chosen = chosen
     _listen(internal.log, *_NEVER)  # it logs where the file of TORCH_TRACE is
@@ -77,9 +97,13 @@ def send_to_file() -> None:
 
     def is_artifact_enabled(real: Any) -> Any:
         def answer(self: Any, name: str) -> bool:
-            """Torch asks for some artifacts here, before it asks their logger. Its configuration does not change."""
+            """Torch asks for some artifacts here, before it asks their logger. Its configuration
+            does not change.
+            """
             asks = sys._getframe(1).f_globals.get("__name__", "")
-            is_ours = name in chosen.artifacts and asks.startswith("torch.") and asks != internal.__name__
+            is_ours = (
+                name in chosen.artifacts and asks.startswith("torch.") and asks != internal.__name__
+            )
             return is_ours or bool(real(self, name))
 
         return answer
@@ -106,7 +130,11 @@ def _choose(registry: Any, asked: tuple[str, ...]) -> _Chosen:
         if item in asked:
             chosen.named.update(names)
     if unknown:
-        journal.write(events.AgentProblem(hook="logs", problem=f"this torch has no log named {', '.join(unknown)}"))
+        journal.write(
+            events.AgentProblem(
+                hook="logs", problem=f"this torch has no log named {', '.join(unknown)}"
+            )
+        )
     return chosen
 
 
@@ -125,7 +153,11 @@ def listen_to_logs() -> None:
 
 
 def _listen(logger: logging.Logger, level: float, is_asked: bool) -> None:
-    if vars(logger).keys() & {"isEnabledFor", "makeRecord", "filter"}:  # by us already, or changed by the program
+    if vars(logger).keys() & {
+        "isEnabledFor",
+        "makeRecord",
+        "filter",
+    }:  # by us already, or changed by the program
         return
 
     def isEnabledFor(asked: int) -> bool:
@@ -135,11 +167,21 @@ def _listen(logger: logging.Logger, level: float, is_asked: bool) -> None:
         return asked >= level and _may_ask(caller, is_asked)
 
     def makeRecord(
-        name: str, number: int, fn: str, line: int, msg: Any, args: Any, exc_info: Any,
-        func: str | None = None, extra: Any = None, sinfo: str | None = None,
-    ) -> logging.LogRecord:  # fmt: skip
+        name: str,
+        number: int,
+        fn: str,
+        line: int,
+        msg: Any,
+        args: Any,
+        exc_info: Any,
+        func: str | None = None,
+        extra: Any = None,
+        sinfo: str | None = None,
+    ) -> logging.LogRecord:
         if type(logger).isEnabledFor(logger, number):
-            record = type(logger).makeRecord(logger, name, number, fn, line, msg, args, exc_info, func, extra, sinfo)
+            record = type(logger).makeRecord(
+                logger, name, number, fn, line, msg, args, exc_info, func, extra, sinfo
+            )
             if number >= level:
                 _write(copy.copy(record))  # what a formatter leaves in a record, the next one takes
             return record
@@ -148,12 +190,16 @@ def _listen(logger: logging.Logger, level: float, is_asked: bool) -> None:
         return record
 
     vars(logger).update(
-        isEnabledFor=isEnabledFor, makeRecord=makeRecord, filter=lambda record: torch_trace.drop_ours(logger, record)
+        isEnabledFor=isEnabledFor,
+        makeRecord=makeRecord,
+        filter=lambda record: torch_trace.drop_ours(logger, record),
     )
 
 
 def _may_ask(caller: FrameType, is_asked: bool) -> bool:
-    """``logging`` asks before each record; torch itself asks before it prepares what only a record needs."""
+    """``logging`` asks before each record; torch itself asks before it prepares what only a record
+    needs.
+    """
     name = caller.f_globals.get("__name__", "")
     return bool(name == "logging" or (is_asked and name.startswith("torch.")))
 
@@ -174,7 +220,9 @@ class _WarningJournal(logging.FileHandler):
         if os.getpid() != self._pid:  # after a fork: a file of our own
             self._pid = os.getpid()
             self.stream = None
-            self.baseFilename = os.path.join(os.path.dirname(self.baseFilename), f"torch-{self._pid}.log")
+            self.baseFilename = os.path.join(
+                os.path.dirname(self.baseFilename), f"torch-{self._pid}.log"
+            )
         super().emit(record)
         if record.levelno >= logging.WARNING:
             journal.write(

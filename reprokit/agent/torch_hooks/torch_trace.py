@@ -20,8 +20,8 @@ _emit: Any = None
 def keep_apart() -> None:
     """Give torch the trace handler that it has without our TORCH_TRACE, beside one of our own.
 
-    Torch removes its handler at the first record, and puts it back when the program sets its logs. A trace that the
-    program itself asks for stays as it is.
+    Torch removes its handler at the first record, and puts it back when the program sets its logs.
+    A trace that the program itself asks for stays as it is.
     """
     global _ours, _emit
     import torch._logging._internal as internal
@@ -38,22 +38,36 @@ def keep_apart() -> None:
     theirs.setFormatter(handler.formatter)
     internal.LOG_TRACE_HANDLER = internal._track_handler(theirs)
     internal.handlers.discard(handler)  # torch leaves handlers alone that it does not know
-    internal.trace_log.addHandler(theirs)  # behind ours: it may remove itself during a loop over the list
+    internal.trace_log.addHandler(
+        theirs
+    )  # behind ours: it may remove itself during a loop over the list
     _ours, _emit = handler, internal.LazyTraceHandler.emit.__code__
     _hide_records(internal.trace_log)
     wrap_function(internal.torch._logging.structured, "from_traceback", _without_our_frames)
 
 
 def _hide_records(log: logging.Logger) -> None:
-    """Keep records that torch makes only for us from the program's record factory and from other handlers."""
+    """Keep records that torch makes only for us from the program's record factory and from other
+    handlers.
+    """
 
     def makeRecord(
-        name: str, level: int, fn: str, line: int, msg: Any, args: Any, exc_info: Any,
-        func: str | None = None, extra: Any = None, sinfo: str | None = None,
-    ) -> logging.LogRecord:  # fmt: skip
+        name: str,
+        level: int,
+        fn: str,
+        line: int,
+        msg: Any,
+        args: Any,
+        exc_info: Any,
+        func: str | None = None,
+        extra: Any = None,
+        sinfo: str | None = None,
+    ) -> logging.LogRecord:
         is_head = _writes_head(sys._getframe(1))
         if not is_head and any(handler is not _ours for handler in log.handlers):
-            return type(log).makeRecord(log, name, level, fn, line, msg, args, exc_info, func, extra, sinfo)
+            return type(log).makeRecord(
+                log, name, level, fn, line, msg, args, exc_info, func, extra, sinfo
+            )
         record = TraceRecord(name, level, fn, line, msg, args, exc_info, func, sinfo)
         vars(record).update(extra or {})
         _ours.handle(record)
@@ -73,7 +87,10 @@ def drop_ours(logger: logging.Logger, record: logging.LogRecord) -> Any:
 
 def _writes_head(caller: FrameType | None) -> bool:
     """Whether our handler logs this itself, at the head of its file."""
-    while caller is not None and caller.f_globals.get("__name__") in ("logging", "torch._logging._internal"):
+    while caller is not None and caller.f_globals.get("__name__") in (
+        "logging",
+        "torch._logging._internal",
+    ):
         if is_about_our_file(caller):
             return True
         caller = caller.f_back

@@ -12,25 +12,37 @@ import click
 from reprokit.cli.shared import consent, out, terminal
 from reprokit.cli.shared import options as shared
 
-_SAYS = {"same": "the same failure", "other": "another failure", "passes": "passes", "unresolved": "no answer"}
+_SAYS = {
+    "same": "the same failure",
+    "other": "another failure",
+    "passes": "passes",
+    "unresolved": "no answer",
+}
 
 
-@click.command(epilog="Exit codes: 0 no step fails, 1 one does, 2 wrong usage, 3 unknown, 130 interrupted.")
+@click.command(
+    epilog="Exit codes: 0 no step fails, 1 one does, 2 wrong usage, 3 unknown, 130 interrupted."
+)
 @shared.ASKING
 @click.pass_context
 def ablate(
-    ctx: click.Context, what: str, python: str | None, timeout: float, yes: bool, output_dir: Path | None, as_json: bool
+    ctx: click.Context,
+    what: str,
+    python: str | None,
+    timeout: float,
+    yes: bool,
+    output_dir: Path | None,
+    as_json: bool,
 ) -> None:
     """Compile in every other way, and say with which it fails, where it begins, and what avoids it.
 
-    The ablation steps: the program's own backend, none of its own passes, backends from eager to inductor, modes,
-    dynamic, fullgraph, caches, threads, fusion. Below the first backend that fails, the one pass or lowering that the
-    failure takes is searched. A target is captured first, and leaves a pack.
+    The ablation steps: the program's own backend, none of its own passes, backends from eager to
+    inductor, modes, dynamic, fullgraph, caches, threads, fusion. Below the first backend that
+    fails, the one pass or lowering that the failure takes is searched. A target is captured first,
+    and leaves a pack.
 
-    \b
-    Examples:
-      reprokit ablate model.py:make
-      reprokit ablate reprokit-model-make-wrong-result-1f2e3d4c5b6a.tar.gz
+    \b Examples: reprokit ablate model.py:make reprokit ablate
+    reprokit-model-make-wrong-result-1f2e3d4c5b6a.tar.gz
     """
     with terminal.LiveStatus(is_quiet=as_json) as live:
         if shared.is_pack(what):
@@ -45,18 +57,29 @@ def ablate(
 
 
 def _of_target(
-    what: str, python: str | None, timeout: float, output_dir: Path | None, live: terminal.LiveStatus
+    what: str,
+    python: str | None,
+    timeout: float,
+    output_dir: Path | None,
+    live: terminal.LiveStatus,
 ) -> dict[str, Any]:
     from reprokit.host.pipeline import pipeline as line
     from reprokit.host.request.run_request import Request
     from reprokit.host.request.target import parse_target
 
     request = Request(
-        parse_target(what), python=shared.interpreter_option(python), deadline_s=timeout, minimizes=False, rungs="all"
-    )  # fmt: skip
+        parse_target(what),
+        python=shared.interpreter_option(python),
+        deadline_s=timeout,
+        minimizes=False,
+        rungs="all",
+    )
     captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
     told = captured.to_json()
-    return {k: told[k] for k in ("schema", "verdict", "signature", "ablation", "run_dir", "pack", "missing")}
+    return {
+        k: told[k]
+        for k in ("schema", "verdict", "signature", "ablation", "run_dir", "pack", "missing")
+    }
 
 
 def _of_pack(
@@ -69,7 +92,11 @@ def _of_pack(
 
     opened = reopen.open_pack(place)
     reopen.require_program(opened, "ablate")
-    with consent.has_agreed(opened, "ablate", python, yes, output_dir, live) as (case, server, run_path):
+    with consent.has_agreed(opened, "ablate", python, yes, output_dir, live) as (
+        case,
+        server,
+        run_path,
+    ):
         ladder = climber.AblationRunner(
             server, opened.program, opened.signature, minimization.limits_of(case), case.python
         )
@@ -79,7 +106,12 @@ def _of_pack(
             )
     found = dataclasses.replace(found, responsible=opened.verdict.responsible)
     signature = {"id": opened.signature.id, "title": opened.signature.title}
-    return {"schema": 1, "signature": signature, "ablation": found.to_json(), "run_dir": str(run_path)}
+    return {
+        "schema": 1,
+        "signature": signature,
+        "ablation": found.to_json(),
+        "run_dir": str(run_path),
+    }
 
 
 def _status(found: dict[str, Any] | None) -> int:
@@ -100,8 +132,12 @@ def _print(told: dict[str, Any]) -> None:
     rows = []
     for step in found["steps"]:
         instead = step["title"] if step["answer"] in ("other", "unresolved") else ""
-        rows.append((step["name"], _SAYS.get(step["answer"], ""), f"{step['cpu_s']:.1f}", instead[:80]))
-    out.RESULTS.table(("ablation step", "result", "CPU s", "what it did instead"), rows, right=("CPU s",))
+        rows.append(
+            (step["name"], _SAYS.get(step["answer"], ""), f"{step['cpu_s']:.1f}", instead[:80])
+        )
+    out.RESULTS.table(
+        ("ablation step", "result", "CPU s", "what it did instead"), rows, right=("CPU s",)
+    )
     out.RESULTS.line(found["sentence"])
     for name in ("pack", "run_dir"):
         if told.get(name):

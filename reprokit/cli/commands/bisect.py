@@ -20,71 +20,156 @@ if TYPE_CHECKING:
 EXIT_CODES = {"found": 0, "wrong ends": 1, "cannot tell": 3}
 GIT_CODES = {"good": 0, "bad": 1, "skip": 125}
 NOT_WITH_GIT = (
-    "good", "bad", "interpreters", "versions", "installer", "index_url", "find_links", "no_index", "packages", "cache",
-    "timeout", "output_dir",
-)  # fmt: skip
+    "good",
+    "bad",
+    "interpreters",
+    "versions",
+    "installer",
+    "index_url",
+    "find_links",
+    "no_index",
+    "packages",
+    "cache",
+    "timeout",
+    "output_dir",
+)
 """Parameters of a search of our own: with --git, git searches and builds."""
 
 
 @click.command(
-    epilog="Exit codes: 0 a range was found, 1 the ends are not as told, 2 wrong usage, 3 cannot tell, 130 interrupted. "
-    "With --git: 0 good, 1 bad, 125 skip, 128 wrong usage, which stops git."
+    epilog=(
+        "Exit codes: 0 a range was found, 1 the ends are not as told, 2 wrong usage, 3 cannot tell,"
+        " 130 interrupted. With --git: 0 good, 1 bad, 125 skip, 128 wrong usage, which stops git."
+    )
 )
 @click.argument("pack", type=click.Path(path_type=Path))
-@click.option("--good", metavar="VERSION|PATH", help="A torch without the failure, or an interpreter that has it.")
-@click.option("--bad", metavar="VERSION|PATH", help="A torch with the failure; older than --good: when was it fixed?")
 @click.option(
-    "--interpreter", "interpreters", multiple=True, metavar="PATH",
+    "--good",
+    metavar="VERSION|PATH",
+    help="A torch without the failure, or an interpreter that has it.",
+)
+@click.option(
+    "--bad",
+    metavar="VERSION|PATH",
+    help="A torch with the failure; older than --good: when was it fixed?",
+)
+@click.option(
+    "--interpreter",
+    "interpreters",
+    multiple=True,
+    metavar="PATH",
     help="Ask this interpreter's torch; give it several times for several.",
-)  # fmt: skip
+)
 @click.option(
-    "--versions", metavar="V,V,V",
-    help="Versions to build and ask; default: the package index's releases between the ends, or the interpreters alone.",
-)  # fmt: skip
-@click.option("--git", "is_git", is_flag=True, help="Ask one interpreter and answer with git bisect run's exit codes.")
-@click.option("--python", help="Interpreter that environments stand on, with --git the one to ask; default: our own.")
+    "--versions",
+    metavar="V,V,V",
+    help=(
+        "Versions to build and ask; default: the package index's releases between the ends, or the"
+        " interpreters alone."
+    ),
+)
 @click.option(
-    "--installer", type=click.Choice(["auto", "uv", "pip"]), default="auto", show_default=True,
+    "--git",
+    "is_git",
+    is_flag=True,
+    help="Ask one interpreter and answer with git bisect run's exit codes.",
+)
+@click.option(
+    "--python",
+    help="Interpreter that environments stand on, with --git the one to ask; default: our own.",
+)
+@click.option(
+    "--installer",
+    type=click.Choice(["auto", "uv", "pip"]),
+    default="auto",
+    show_default=True,
     help="What builds environments; auto: uv where there is one.",
-)  # fmt: skip
-@click.option("--index-url", default="", metavar="URL", help="Package index, such as PyTorch's for nightly builds.")
-@click.option("--find-links", multiple=True, metavar="PATH|URL", help="Look for wheels there too; may be repeated.")
+)
+@click.option(
+    "--index-url",
+    default="",
+    metavar="URL",
+    help="Package index, such as PyTorch's for nightly builds.",
+)
+@click.option(
+    "--find-links",
+    multiple=True,
+    metavar="PATH|URL",
+    help="Look for wheels there too; may be repeated.",
+)
 @click.option("--no-index", is_flag=True, help="Take packages from --find-links alone.")
 @click.option(
-    "--with", "packages", multiple=True, metavar="PKG", help="Install this too, such as numpy; may be repeated."
+    "--with",
+    "packages",
+    multiple=True,
+    metavar="PKG",
+    help="Install this too, such as numpy; may be repeated.",
 )
 @click.option(
-    "--cache", type=click.Path(path_type=Path), help="Where environments are kept; default: the user's cache."
+    "--cache",
+    type=click.Path(path_type=Path),
+    help="Where environments are kept; default: the user's cache.",
 )
 @click.option(
-    "--timeout", type=SECONDS, default=1800.0, show_default=True, help="Deadline in seconds of one installation."
+    "--timeout",
+    type=SECONDS,
+    default=1800.0,
+    show_default=True,
+    help="Deadline in seconds of one installation.",
 )
-@click.option("-n", "--times", type=click.IntRange(1), default=1, show_default=True, help="How many runs a version.")
 @click.option(
-    "--stall", type=SECONDS, default=60.0, show_default=True, help="No progress for so many seconds is a hang."
+    "-n",
+    "--times",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How many runs a version.",
+)
+@click.option(
+    "--stall",
+    type=SECONDS,
+    default=60.0,
+    show_default=True,
+    help="No progress for so many seconds is a hang.",
 )
 @click.option("--yes", is_flag=True, help="Run what the pack holds without asking.")
 @click.option(
-    "--output-dir", type=click.Path(path_type=Path),
-    help="Where answers are kept: what was asked there is not asked again; default below reprokit-out.",
-)  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    help=(
+        "Where answers are kept: what was asked there is not asked again; default below"
+        " reprokit-out."
+    ),
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
+)
 @click.pass_context
 def bisect(
-    ctx: click.Context, /, pack: Path, good: str | None, bad: str | None, interpreters: tuple[str, ...],
-    versions: str | None, is_git: bool, python: str | None, times: int, stall: float, yes: bool,
-    output_dir: Path | None, as_json: bool, **building: Any,
-) -> None:  # fmt: skip
+    ctx: click.Context,
+    /,
+    pack: Path,
+    good: str | None,
+    bad: str | None,
+    interpreters: tuple[str, ...],
+    versions: str | None,
+    is_git: bool,
+    python: str | None,
+    times: int,
+    stall: float,
+    yes: bool,
+    output_dir: Path | None,
+    as_json: bool,
+    **building: Any,
+) -> None:
     """Find the torch in which the failure of PACK started, or was fixed.
 
-    The pack's repro is run with one version after the other: the same failure is bad, none is good, and a version
-    that cannot be installed, fails otherwise or gives no answer is stepped around.
+    The pack's repro is run with one version after the other: the same failure is bad, none is good,
+    and a version that cannot be installed, fails otherwise or gives no answer is stepped around.
 
-    \b
-    Examples:
-      reprokit bisect PACK --good 2.9.1 --bad 2.13.0 --yes
-      reprokit bisect PACK --good ~/v29/bin/python --bad ~/v213/bin/python --interpreter ~/v212/bin/python
-      git bisect run reprokit bisect PACK --git --python build/bin/python --yes
+    \b Examples: reprokit bisect PACK --good 2.9.1 --bad 2.13.0 --yes reprokit bisect PACK --good
+    ~/v29/bin/python --bad ~/v213/bin/python --interpreter ~/v212/bin/python git bisect run reprokit
+    bisect PACK --git --python build/bin/python --yes
     """
     from reprokit.host.bisect import search as asker
     from reprokit.host.bisect.torch_environments import InstallOptions
@@ -95,7 +180,9 @@ def bisect(
     if is_git:
         _refuse(ctx)
     elif good is None or bad is None:
-        raise BadInput("name both ends of the range with --good and --bad, or ask one question with --git")
+        raise BadInput(
+            "name both ends of the range with --good and --bad, or ask one question with --git"
+        )
     opened = reopen.open_pack(pack)
     asker.check_pack(opened)
     consent.require_consent(pack, yes)
@@ -104,7 +191,9 @@ def bisect(
         if is_git:
             step = _ask_one(pack, asking, yes, live)
         else:
-            found = _search(pack, asking, (good or "", bad or ""), versions, interpreters, output_dir, yes, live)
+            found = _search(
+                pack, asking, (good or "", bad or ""), versions, interpreters, output_dir, yes, live
+            )
     if is_git:
         told, status = {"schema": 1, **dataclasses.asdict(step)}, GIT_CODES[step.answer]
     else:
@@ -127,7 +216,10 @@ def _refuse(ctx: click.Context) -> None:
         and ctx.get_parameter_source(str(param.name)) == click.core.ParameterSource.COMMANDLINE
     ]
     if given:
-        raise BadInput(f"{' and '.join(given)} cannot be used with --git, which asks the one interpreter of --python")
+        raise BadInput(
+            f"{' and '.join(given)} cannot be used with --git, which asks the one interpreter of"
+            " --python"
+        )
 
 
 def _ask_one(pack: Path, asking: BisectRequest, yes: bool, live: terminal.LiveStatus) -> BisectStep:
@@ -147,9 +239,15 @@ def _ask_one(pack: Path, asking: BisectRequest, yes: bool, live: terminal.LiveSt
 
 
 def _search(
-    pack: Path, asking: BisectRequest, ends: tuple[str, str], versions: str | None, pythons: tuple[str, ...],
-    output_dir: Path | None, yes: bool, live: terminal.LiveStatus,
-) -> BisectResult:  # fmt: skip
+    pack: Path,
+    asking: BisectRequest,
+    ends: tuple[str, str],
+    versions: str | None,
+    pythons: tuple[str, ...],
+    output_dir: Path | None,
+    yes: bool,
+    live: terminal.LiveStatus,
+) -> BisectResult:
     """Find out what can be asked, agree to it, and ask."""
     from reprokit.host.bisect import search as asker
     from reprokit.host.bisect import torch_versions
@@ -171,7 +269,11 @@ def _search(
 def to_json(found: BisectResult, ends: tuple[str, str]) -> dict[str, Any]:
     """The object that ``--json`` prints; later versions only add keys."""
     names, outcome = found.plan.names, found.outcome
-    told = {"good": names[outcome.good], "bad": names[outcome.bad]} if outcome.status == "found" else None
+    told = (
+        {"good": names[outcome.good], "bad": names[outcome.bad]}
+        if outcome.status == "found"
+        else None
+    )
     return {
         "schema": 1,
         "good": ends[0],
@@ -197,7 +299,9 @@ def print_bisection(found: BisectResult) -> None:
         if out.RESULTS.isatty():
             rows.append((version, (step.answer, colours[step.answer]), seconds, python, title))
         else:
-            out.RESULTS.line(f"{version:<16} {step.answer:<5} {seconds:>8}  {python}  {title}".rstrip())
+            out.RESULTS.line(
+                f"{version:<16} {step.answer:<5} {seconds:>8}  {python}  {title}".rstrip()
+            )
     if rows:
         out.RESULTS.table(("torch", "verdict", "seconds", "python", "title"), rows)
     out.RESULTS.line(found.says)

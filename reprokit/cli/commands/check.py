@@ -1,4 +1,6 @@
-"""``reprokit check``: one question with an exit code, for ``git bisect run`` and for other reducers."""
+"""``reprokit check``: one question with an exit code, for ``git bisect run`` and for other
+reducers.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +18,48 @@ SKIP = 125
 
 
 @click.command(
-    epilog="Exit codes: 0 as asked with --exit-zero-if, 1 the opposite, 125 cannot tell, 2 wrong usage, 130 interrupted."
+    epilog=(
+        "Exit codes: 0 as asked with --exit-zero-if, 1 the opposite, 125 cannot tell, 2 wrong"
+        " usage, 130 interrupted."
+    )
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--same-as", "pack", required=True, type=click.Path(path_type=Path), help="The pack whose failure is looked for."
+    "--same-as",
+    "pack",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The pack whose failure is looked for.",
 )
 @click.option(
     "--exit-zero-if",
     "polarity",
     required=True,
     type=click.Choice(["bug", "good"]),
-    help="bug: 0 when the failure shows, as reducers want it; good: 0 when it does not, as git bisect run does.",
+    help=(
+        "bug: 0 when the failure shows, as reducers want it; good: 0 when it does not, as git"
+        " bisect run does."
+    ),
 )
 @click.option("--python", help=f"Interpreter to run FILE with; default: {shared.USUAL}.")
-@click.option("-n", "--times", type=click.IntRange(1), default=1, show_default=True, help="How many runs at most.")
 @click.option(
-    "--stall", type=SECONDS, default=60.0, show_default=True, help="No progress for so many seconds is a hang."
+    "-n",
+    "--times",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How many runs at most.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.option(
+    "--stall",
+    type=SECONDS,
+    default=60.0,
+    show_default=True,
+    help="No progress for so many seconds is a hang.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
+)
 @click.pass_context
 def check(
     ctx: click.Context,
@@ -50,10 +75,8 @@ def check(
 
     Another failure than the pack's is not the bug; a run that gives no answer is skipped (125).
 
-    \b
-    Examples:
-      git bisect run reprokit check repro.py --same-as PACK --exit-zero-if good --python build/bin/python
-      reprokit check candidate.py --same-as PACK --exit-zero-if bug
+    \b Examples: git bisect run reprokit check repro.py --same-as PACK --exit-zero-if good --python
+    build/bin/python reprokit check candidate.py --same-as PACK --exit-zero-if bug
     """
     from reprokit.core.judge import same_failure
     from reprokit.core.shared.errors import BadInput
@@ -66,7 +89,8 @@ def check(
         text = file.read_text(encoding="utf-8")
         checked = shared.interpreter_option(python)
     except (OSError, UnicodeDecodeError, BadInput) as problem:
-        # a bisection must not take a commit without this file, or with a broken build, for a bad one
+        # a bisection must not take a commit without this file, or with a broken build, for a bad
+        # one
         out.print_line(f"cannot tell: {problem}")
         ctx.exit(SKIP)
     with tempfile.TemporaryDirectory(prefix="reprokit-check-") as folder, interrupts.deferred():
@@ -84,7 +108,9 @@ def check(
         )
     if as_json:
         titles = [run.signature.title for run in done.runs]
-        out.RESULTS.json({"schema": 1, "answer": done.answer, "runs": len(done.runs), "titles": titles})
+        out.RESULTS.json(
+            {"schema": 1, "answer": done.answer, "runs": len(done.runs), "titles": titles}
+        )
     else:
         for run in done.runs:
             out.RESULTS.line(f"{run.answer}: {run.signature.title}")

@@ -16,9 +16,13 @@ from reprokit.cli.shared import out, terminal
 @click.option(
     "--gpu",
     is_flag=True,
-    help="Print the properties of the first GPU instead, as a file for reprokit capture --gpu FILE.",
+    help=(
+        "Print the properties of the first GPU instead, as a file for reprokit capture --gpu FILE."
+    ),
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
+)
 def env(python: str | None, gpu: bool, as_json: bool) -> None:
     """Print what a pack would say about this machine and interpreter, redacted as a pack is.
 
@@ -44,7 +48,12 @@ def env(python: str | None, gpu: bool, as_json: bool) -> None:
     missing = redactor.value(to_json(found.missing))
     if as_json:
         out.RESULTS.json(
-            {"schema": 1, "environment": facts, "collect_env": redactor.text(found.collect_env), "missing": missing}
+            {
+                "schema": 1,
+                "environment": facts,
+                "collect_env": redactor.text(found.collect_env),
+                "missing": missing,
+            }
         )
         return
     for name, value in sorted(facts.items()):

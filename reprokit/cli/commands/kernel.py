@@ -1,4 +1,6 @@
-"""``reprokit kernel``: which architectures a Triton kernel compiles for, with which ptxas, and what helps the others."""
+"""``reprokit kernel``: which architectures a Triton kernel compiles for, with which ptxas, and what
+helps the others.
+"""
 
 from __future__ import annotations
 
@@ -17,35 +19,61 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="Exit codes: 0 every kernel compiled for every architecture, 1 one did not, 2 wrong usage, 3 unknown, 130 interrupted."
+    epilog=(
+        "Exit codes: 0 every kernel compiled for every architecture, 1 one did not, 2 wrong usage,"
+        " 3 unknown, 130 interrupted."
+    )
 )
 @click.argument("file", metavar="FILE[:KERNEL]")
 @click.option(
-    "--arch", "archs", default="80,90,100,120", show_default=True, metavar="NAMES",
+    "--arch",
+    "archs",
+    default="80,90,100,120",
+    show_default=True,
+    metavar="NAMES",
     help="Architectures: sm_90a and sm_90 are taken as they are, 90 is what Triton makes of it.",
-)  # fmt: skip
+)
 @click.option(
-    "--ptxas", "tools", multiple=True, metavar="PATH",
-    help="Compile with this ptxas too, beside the one in Triton's package; give it several times for several.",
-)  # fmt: skip
-@click.option("--timeout", type=SECONDS, default=120.0, show_default=True, help="Deadline in seconds of one compile.")
+    "--ptxas",
+    "tools",
+    multiple=True,
+    metavar="PATH",
+    help=(
+        "Compile with this ptxas too, beside the one in Triton's package; give it several times for"
+        " several."
+    ),
+)
+@click.option(
+    "--timeout",
+    type=SECONDS,
+    default=120.0,
+    show_default=True,
+    help="Deadline in seconds of one compile.",
+)
 @click.option("--python", help=f"Interpreter with Triton; default: {shared.USUAL}.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
+)
 @click.pass_context
 def kernel(
-    ctx: click.Context, file: str, archs: str, tools: tuple[str, ...], timeout: float, python: str | None, as_json: bool
+    ctx: click.Context,
+    file: str,
+    archs: str,
+    tools: tuple[str, ...],
+    timeout: float,
+    python: str | None,
+    as_json: bool,
 ) -> None:
     """Compile a Triton kernel for several architectures, without a GPU.
 
-    FILE is a program that compiles a kernel by itself (such as those that reprokit capture --gpu leaves in
-    <run>/kernels, and the repros of kernels), a module that Inductor generated, or a program that launches kernels of
-    its own: that is run once on a simulated GPU, where nothing is launched. Each kernel is run once for each cell.
+    FILE is a program that compiles a kernel by itself (such as those that reprokit capture --gpu
+    leaves in <run>/kernels, and the repros of kernels), a module that Inductor generated, or a
+    program that launches kernels of its own: that is run once on a simulated GPU, where nothing is
+    launched. Each kernel is run once for each cell.
 
-    \b
-    Examples:
-      reprokit kernel reprokit-out/.../kernels/triton_poi_fused_add_0.py --arch 80,90,100,sm_100,120
-      reprokit kernel attention.py:forward_kernel --arch 90,100
-      reprokit kernel output_code.py:triton_poi_fused_add_0 --arch sm_101a --ptxas /usr/local/cuda/bin/ptxas
+    \b Examples: reprokit kernel reprokit-out/.../kernels/triton_poi_fused_add_0.py --arch
+    80,90,100,sm_100,120 reprokit kernel attention.py:forward_kernel --arch 90,100 reprokit kernel
+    output_code.py:triton_poi_fused_add_0 --arch sm_101a --ptxas /usr/local/cuda/bin/ptxas
     """
     from reprokit.core.experiments import nvidia_architectures
     from reprokit.host.experiments import kernel_matrix
@@ -60,7 +88,8 @@ def kernel(
         with terminal.LiveStatus(is_quiet=as_json) as live:
             count = len(texts) * len(wanted) * (1 + len(versions))
             live.say(
-                f"compiling {count} times: {len(texts)} kernels, {len(wanted)} architectures, {1 + len(versions)} ptxas"
+                f"compiling {count} times: {len(texts)} kernels, {len(wanted)} architectures,"
+                f" {1 + len(versions)} ptxas"
             )
             try:
                 found = kernel_matrix.fill_matrix(
@@ -79,12 +108,26 @@ def kernel(
 def to_json(found: Matrix, versions: dict[str, str]) -> dict[str, Any]:
     """The object that ``--json`` prints; later versions only add keys."""
     cells = [
-        {"kernel": c.kernel, "arch": c.arch.name, "ptxas": c.ptxas or None, "answer": c.answer, "stage": c.phase or None,
-         "said": c.said or None, "title": c.title or None, "seconds": c.seconds}
+        {
+            "kernel": c.kernel,
+            "arch": c.arch.name,
+            "ptxas": c.ptxas or None,
+            "answer": c.answer,
+            "stage": c.phase or None,
+            "said": c.said or None,
+            "title": c.title or None,
+            "seconds": c.seconds,
+        }
         for c in found.cells
-    ]  # fmt: skip
+    ]
     remedies = [
-        {"arch": arch, "ptxas": tool or None, "remedy": r.words, "works": r.works, "said": r.said or None}
+        {
+            "arch": arch,
+            "ptxas": tool or None,
+            "remedy": r.words,
+            "works": r.works,
+            "said": r.said or None,
+        }
         for (arch, tool), rows in found.remedies.items()
         for r in rows
     ]
@@ -92,18 +135,25 @@ def to_json(found: Matrix, versions: dict[str, str]) -> dict[str, Any]:
 
 
 def print_matrix(found: Matrix, versions: dict[str, str]) -> None:
-    """Print the matrix, a column for each ptxas, then what the failing cells said and what helps."""
+    """Print the matrix, a column for each ptxas, then what the failing cells said and what
+    helps.
+    """
     tools = list(dict.fromkeys(c.ptxas for c in found.cells))
     rows: list[tuple[out.Part, ...]] = []
     by_place = {(c.kernel, c.arch, c.ptxas): c for c in found.cells}
     for kernel, arch in dict.fromkeys((c.kernel, c.arch) for c in found.cells):
         mine = [by_place[kernel, arch, t] for t in tools]
-        cells = [(f"{c.seconds:.1f} s", "green") if c.is_fine else (str(c.phase or c.answer), "red") for c in mine]
+        cells = [
+            (f"{c.seconds:.1f} s", "green") if c.is_fine else (str(c.phase or c.answer), "red")
+            for c in mine
+        ]
         rows.append((kernel, arch.name, *cells))
     titles = (f"ptxas {versions[t]}" if t else "Triton's ptxas" for t in tools)
     out.RESULTS.table(("kernel", "for", *titles), rows)
     for (arch_name, tool), remedies in found.remedies.items():
-        some = [c for c in found.cells if (c.arch.name, c.ptxas, c.is_fine) == (arch_name, tool, False)]
+        some = [
+            c for c in found.cells if (c.arch.name, c.ptxas, c.is_fine) == (arch_name, tool, False)
+        ]
         count = f" ({len(some)} kernels)" if len(some) > 1 else ""
         with_tool = f" with {tool}" if tool else ""
         out.RESULTS.line(f"{arch_name}{with_tool}{count}: {some[0].answer}: {some[0].said}")

@@ -13,7 +13,12 @@ from reprokit.cli.shared import options as shared
 from reprokit.cli.shared.options import PROOFS, SECONDS
 
 
-@click.command(epilog="Exit codes: 0 a repro was found and proved, 1 none was found, 2 wrong usage, 130 interrupted.")
+@click.command(
+    epilog=(
+        "Exit codes: 0 a repro was found and proved, 1 none was found, 2 wrong usage, 130"
+        " interrupted."
+    )
+)
 @click.argument("what", metavar="PACK|RUN_DIR|TARGET")
 @click.option(
     "--budget",
@@ -23,9 +28,12 @@ from reprokit.cli.shared.options import PROOFS, SECONDS
     help="Seconds for the minimization without its proof; the best so far is kept.",
 )
 @PROOFS
-@click.option("--resume", is_flag=True, help="Go on where an earlier reduction of this RUN_DIR ended.")
 @click.option(
-    "--python", help=f"Interpreter for the probes; default: the one that failed, or for a pack {shared.USUAL}."
+    "--resume", is_flag=True, help="Go on where an earlier reduction of this RUN_DIR ended."
+)
+@click.option(
+    "--python",
+    help=f"Interpreter for the probes; default: the one that failed, or for a pack {shared.USUAL}.",
 )
 @click.option("--yes", is_flag=True, help="Run what a pack holds without asking.")
 @click.option(
@@ -40,7 +48,9 @@ from reprokit.cli.shared.options import PROOFS, SECONDS
     show_envvar=True,
     help="Of a RUN_DIR or TARGET, ask with which backends it shows, too; default: yes.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
+)
 @click.pass_context
 def minimize(
     ctx: click.Context,
@@ -56,14 +66,13 @@ def minimize(
 ) -> None:
     """Find the smallest program that still shows the same failure, prove it, and pack it.
 
-    What is minimized is a pack, a run directory of an earlier capture, or a target that is captured first.
-    A candidate counts only when its signature is that of the failure. Ctrl-C keeps the best so far.
+    What is minimized is a pack, a run directory of an earlier capture, or a target that is captured
+    first. A candidate counts only when its signature is that of the failure. Ctrl-C keeps the best
+    so far.
 
-    \b
-    Examples:
-      reprokit minimize reprokit-out/train-20261121-101500-4242/run-001 --budget 900 --resume
-      reprokit minimize reprokit-train-exception-1f2e3d4c5b6a.tar.gz
-      reprokit minimize model.py:make
+    \b Examples: reprokit minimize reprokit-out/train-20261121-101500-4242/run-001 --budget 900
+    --resume reprokit minimize reprokit-train-exception-1f2e3d4c5b6a.tar.gz reprokit minimize
+    model.py:make
     """
     from reprokit.core.shared.errors import BadInput
 
@@ -71,11 +80,15 @@ def minimize(
     with terminal.LiveStatus(is_quiet=as_json) as live:
         if place.is_dir():
             if output_dir:
-                raise BadInput("--output-dir is for a PACK or a TARGET; the pack of a RUN_DIR is left beside it")
+                raise BadInput(
+                    "--output-dir is for a PACK or a TARGET; the pack of a RUN_DIR is left"
+                    " beside it"
+                )
             status, told = _of_run(place, budget, proofs, resume, python, ablate, live)
         elif resume:
             raise BadInput(
-                f"--resume goes on with a run directory, and {what} is none; name the run-NNN of the first try"
+                f"--resume goes on with a run directory, and {what} is none; name the run-NNN of"
+                " the first try"
             )
         elif place.is_file() and not what.endswith(".py"):
             status, told = _of_pack(place, budget, proofs, python, yes, output_dir, live, as_json)
@@ -91,7 +104,13 @@ def minimize(
 
 
 def _of_run(
-    place: Path, budget: float, proofs: int, resume: bool, python: str | None, ablate: bool, live: terminal.LiveStatus
+    place: Path,
+    budget: float,
+    proofs: int,
+    resume: bool,
+    python: str | None,
+    ablate: bool,
+    live: terminal.LiveStatus,
 ) -> tuple[int, dict[str, Any]]:
     from reprokit.host.pipeline import pipeline as line
     from reprokit.host.request import interpreter
@@ -124,7 +143,11 @@ def _of_target(
 
     rungs = "few" if ablate else "none"
     request = Request(
-        parse_target(what), python=shared.interpreter_option(python), budget_s=budget, proofs=proofs, rungs=rungs
+        parse_target(what),
+        python=shared.interpreter_option(python),
+        budget_s=budget,
+        proofs=proofs,
+        rungs=rungs,
     )
     captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
     return _status(captured.minimized, captured.repro_path is not None), _told(captured.to_json())
@@ -158,7 +181,9 @@ def _of_pack(
             with interrupts.allowed():
                 consent.ask_person(place, reopen.what_would_run(case), checked, yes, live)
             with reducer.server_of(case) as server:
-                found = reducer.minimize_case(case, server, budget, False, live.show_status, live.say)
+                found = reducer.minimize_case(
+                    case, server, budget, False, live.show_status, live.say
+                )
             made = reopen.repack(opened, found, run) if found.is_proved else None
         finally:
             run.release()
@@ -213,7 +238,9 @@ def _print(told: dict[str, Any]) -> None:
         out.RESULTS.line(str(found.get("says")))
         for note in found.get("notes") or ():
             out.RESULTS.line(note)
-        out.RESULTS.line(f"{found['probes']} probes, {found['cpu_s']:.0f} CPU-seconds; {found['spent']}")
+        out.RESULTS.line(
+            f"{found['probes']} probes, {found['cpu_s']:.0f} CPU-seconds; {found['spent']}"
+        )
         if told.get("repro"):
             text = Path(told["repro"]).read_text(encoding="utf-8")
             if text.count("\n") <= 60:

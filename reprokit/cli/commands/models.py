@@ -14,17 +14,17 @@ from reprokit.cli.shared import out, terminal
 @click.command()
 @click.argument("target", required=False, metavar="[hf:TYPE]")
 @click.option("--python", help=f"Interpreter whose transformers is asked; default: {shared.USUAL}.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
+)
 def models(target: str | None, python: str | None, as_json: bool) -> None:
     """List the models that capture --model knows, with their sizes and what can be set.
 
-    hf: lists the model types of transformers in the interpreter, hf:TYPE or hf:PATH/config.json the knobs of one.
+    hf: lists the model types of transformers in the interpreter, hf:TYPE or hf:PATH/config.json the
+    knobs of one.
 
-    \b
-    Examples:
-      reprokit models
-      reprokit models hf: --python ~/venv/bin/python
-      reprokit models hf:llama --json
+    \b Examples: reprokit models reprokit models hf: --python ~/venv/bin/python reprokit models
+    hf:llama --json
     """
     from reprokit.core.shared.errors import BadInput
     from reprokit.core.shared.zoo import ZOO
@@ -32,7 +32,8 @@ def models(target: str | None, python: str | None, as_json: bool) -> None:
     if target is not None:
         if not target.startswith("hf:"):
             raise BadInput(
-                f"{target!r} is no hf: target; reprokit models alone lists the zoo, reprokit models hf:llama one model"
+                f"{target!r} is no hf: target; reprokit models alone lists the zoo, reprokit models"
+                " hf:llama one model"
             )
         _hf(target, python, as_json)
         return
@@ -68,16 +69,21 @@ def _hf(words: str, python: str | None, as_json: bool) -> None:
     elif target.name or target.place:
         _print_one(told)
     else:
-        out.RESULTS.line(f"transformers {told['transformers']} has {len(told['types'])} model types:")
+        out.RESULTS.line(
+            f"transformers {told['transformers']} has {len(told['types'])} model types:"
+        )
         for name in told["types"]:
             out.RESULTS.line(f"  hf:{name}")
 
 
 def _print_one(told: dict[str, Any]) -> None:
     count = _count(told["parameters"]) if told["parameters"] else "an unknown number of"
-    inputs = ", ".join(f"{n} {s}" for n, s in told["inputs"].items()) or "none that reprokit can make"
+    inputs = (
+        ", ".join(f"{n} {s}" for n, s in told["inputs"].items()) or "none that reprokit can make"
+    )
     out.RESULTS.line(
-        f"hf:{told['name']}: {told['class']} of transformers {told['transformers']}, {count} parameters by default"
+        f"hf:{told['name']}: {told['class']} of transformers {told['transformers']}, {count}"
+        " parameters by default"
     )
     out.RESULTS.line(f"inputs {inputs}")
     sets = {

@@ -11,17 +11,29 @@ import click
 from reprokit.cli.shared import open_ledger, out, print_night, terminal
 
 PLACE = click.option(
-    "--output-dir", type=click.Path(path_type=Path), default=Path("reprokit-nightly"), show_default=True, help="Where nights, packs and reports lie."
-)  # fmt: skip
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    default=Path("reprokit-nightly"),
+    show_default=True,
+    help="Where nights, packs and reports lie.",
+)
 LEDGER = click.option(
-    "--ledger", "ledger_path", type=click.Path(path_type=Path), help="The ledger; default ledger.sqlite in --output-dir."
-)  # fmt: skip
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+    "--ledger",
+    "ledger_path",
+    type=click.Path(path_type=Path),
+    help="The ledger; default ledger.sqlite in --output-dir.",
+)
+JSON = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
+)
 WHY = click.option("--why", default="", help="The reason, for its history.")
 
 
 @click.group(
-    epilog="Exit codes of run and report: 0 nothing new, 1 something new or regressed, 2 wrong usage, 3 the night itself went wrong, 130 interrupted."
+    epilog=(
+        "Exit codes of run and report: 0 nothing new, 1 something new or regressed, 2 wrong usage,"
+        " 3 the night itself went wrong, 130 interrupted."
+    )
 )
 def nightly() -> None:
     """Run a suite every night; say in the morning what is new, what came back and what is gone.
@@ -63,9 +75,20 @@ def init(suite: Path, as_json: bool) -> None:
 @click.argument("suite", type=click.Path(path_type=Path))
 @PLACE
 @LEDGER
-@click.option("--tag", "tags", multiple=True, help="Only targets with this tag; may be given several times.")
-@click.option("--only", multiple=True, metavar="PATTERN", help="Only targets with a name like this, such as 'hf:*'.")
-@click.option("--cores", type=click.IntRange(1), help="Use at most so many cores of this machine; default: all.")
+@click.option(
+    "--tag", "tags", multiple=True, help="Only targets with this tag; may be given several times."
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only targets with a name like this, such as 'hf:*'.",
+)
+@click.option(
+    "--cores",
+    type=click.IntRange(1),
+    help="Use at most so many cores of this machine; default: all.",
+)
 @click.option(
     "--engine",
     type=click.Choice(["local", "slurm"]),
@@ -103,7 +126,9 @@ def run(
     with terminal.LiveStatus(is_quiet=as_json) as live, interrupts.deferred():
         try:
             place, show = output_dir.resolve(), _show(live)
-            told = night_runner.run_night(asked, cells, place, ledger_path, engine, cores, live.say, show)
+            told = night_runner.run_night(
+                asked, cells, place, ledger_path, engine, cores, live.say, show
+            )
         except night_runner.NightFailed as problem:
             if as_json:
                 out.RESULTS.json({"schema": 1, "exit_code": 3, "problem": str(problem)})
@@ -139,7 +164,9 @@ def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, as_js
         try:
             night_report_files.write_report(told, output_dir)
         except OSError as problem:
-            raise BadInput(f"cannot write the report in {output_dir}: {problem.strerror}") from problem
+            raise BadInput(
+                f"cannot write the report in {output_dir}: {problem.strerror}"
+            ) from problem
         print_night.print_night(told, output_dir)
     ctx.exit(told["exit_code"])
 
@@ -152,7 +179,12 @@ def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, as_js
 @WHY
 @JSON
 def merge(
-    bug: str, others: tuple[str, ...], output_dir: Path, ledger_path: Path | None, why: str, as_json: bool
+    bug: str,
+    others: tuple[str, ...],
+    output_dir: Path,
+    ledger_path: Path | None,
+    why: str,
+    as_json: bool,
 ) -> None:
     """Say that BUG and OTHERS are one: their signatures become aliases of BUG.
 
@@ -166,7 +198,11 @@ def merge(
         names = [bugs.find_bug(store, other) for other in others]
         bugs.merge_bugs(store, into, names, why)
     told = " and ".join(map(str, names))
-    _said({"schema": 1, "bug": into, "merged": names}, f"bug {into} has the signatures of {told} now", as_json)
+    _said(
+        {"schema": 1, "bug": into, "merged": names},
+        f"bug {into} has the signatures of {told} now",
+        as_json,
+    )
 
 
 @nightly.command()
@@ -176,13 +212,13 @@ def merge(
 @LEDGER
 @WHY
 @JSON
-def split(bug: str, other: str, output_dir: Path, ledger_path: Path | None, why: str, as_json: bool) -> None:
-    """Make a SIGNATURE of BUG a bug of its own; or say that BUG and OTHER, proposed as one, are two.
+def split(
+    bug: str, other: str, output_dir: Path, ledger_path: Path | None, why: str, as_json: bool
+) -> None:
+    """Make a SIGNATURE of BUG a bug of its own; or say that BUG and OTHER, proposed as one, are
+    two.
 
-    \b
-    Examples:
-      reprokit nightly split 12 e9f6d67184c2
-      reprokit nightly split 12 15
+    \b Examples: reprokit nightly split 12 e9f6d67184c2 reprokit nightly split 12 15
     """
     from reprokit.host.nightly.ledger import bugs
 
@@ -199,7 +235,9 @@ def split(bug: str, other: str, output_dir: Path, ledger_path: Path | None, why:
 @LEDGER
 @WHY
 @JSON
-def mute(bug: str, off: bool, output_dir: Path, ledger_path: Path | None, why: str, as_json: bool) -> None:
+def mute(
+    bug: str, off: bool, output_dir: Path, ledger_path: Path | None, why: str, as_json: bool
+) -> None:
     """Say that BUG is known and no news; a slower compile is then the usual one.
 
     \b
@@ -213,7 +251,9 @@ def mute(bug: str, off: bool, output_dir: Path, ledger_path: Path | None, why: s
         one = bugs.find_bug(store, bug)
         bugs.mute_bug(store, one, None if off else why)
     _said(
-        {"schema": 1, "bug": one, "is_muted": not off}, f"bug {one} is {'no longer muted' if off else 'muted'}", as_json
+        {"schema": 1, "bug": one, "is_muted": not off},
+        f"bug {one} is {'no longer muted' if off else 'muted'}",
+        as_json,
     )
 
 
@@ -240,18 +280,21 @@ def export_(output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
 @LEDGER
 @JSON
 def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
-    """Add an export to the ledger, which is made where there is none; what is known already is passed over.
+    """Add an export to the ledger, which is made where there is none; what is known already is
+    passed over.
 
     Lines that do not agree with the schema go to the quarantine folder, and the others count.
 
-    \b
-    Example: reprokit nightly import other-machine.jsonl
+    \b Example: reprokit nightly import other-machine.jsonl
     """
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.nightly.ledger import exchange
 
     try:
-        with file.open("rb") as opened, open_ledger.opened_ledger(output_dir, ledger_path, is_new_ok=True) as store:
+        with (
+            file.open("rb") as opened,
+            open_ledger.opened_ledger(output_dir, ledger_path, is_new_ok=True) as store,
+        ):
             before = len(store.refused)
             added = exchange.import_rows(store, exchange.read_lines(opened))
             refused = store.refused[before:]
@@ -259,7 +302,10 @@ def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: boo
         raise BadInput(f"cannot read {file}: {problem}") from problem
     for why in refused:
         out.print_line(f"refused {why}")
-    words = ", ".join(f"{count} {kind}s" for kind, count in added.items()) or "nothing that was not known"
+    words = (
+        ", ".join(f"{count} {kind}s" for kind, count in added.items())
+        or "nothing that was not known"
+    )
     _said({"schema": 1, "added": added, "refused": refused}, f"taken in: {words}", as_json)
 
 
@@ -269,21 +315,33 @@ def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: boo
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.argument("suite", type=click.Path(path_type=Path))
 @JSON
-def prune(suite: Path, output_dir: Path, ledger_path: Path | None, dry_run: bool, as_json: bool) -> None:
-    """Remove old run directories by the [keep] of SUITE, as each night's end does; packs of open bugs stay.
+def prune(
+    suite: Path, output_dir: Path, ledger_path: Path | None, dry_run: bool, as_json: bool
+) -> None:
+    """Remove old run directories by the [keep] of SUITE, as each night's end does; packs of open
+    bugs stay.
 
-    \b
-    Example: reprokit nightly prune suite.toml --dry-run
+    \b Example: reprokit nightly prune suite.toml --dry-run
     """
     from reprokit.host.nightly.ledger import prune
     from reprokit.host.nightly.schedule import night
     from reprokit.host.nightly.suite import suite_file as suites
 
     asked = suites.read_suite(suite)
-    with night.hold_night(output_dir.resolve()), open_ledger.opened_ledger(output_dir, ledger_path) as store:
+    with (
+        night.hold_night(output_dir.resolve()),
+        open_ledger.opened_ledger(output_dir, ledger_path) as store,
+    ):
         gone = prune.prune_output(store, asked, output_dir.resolve(), dry_run)
-    words = f"{'would remove' if dry_run else 'removed'} {gone.folders} run directories and {gone.packs} packs, {gone.size_bytes / 1e6:.0f} MB"
-    _said({"schema": 1, "folders": gone.folders, "packs": gone.packs, "size_bytes": gone.size_bytes}, words, as_json)
+    words = (
+        f"{'would remove' if dry_run else 'removed'} {gone.folders} run directories and"
+        f" {gone.packs} packs, {gone.size_bytes / 1e6:.0f} MB"
+    )
+    _said(
+        {"schema": 1, "folders": gone.folders, "packs": gone.packs, "size_bytes": gone.size_bytes},
+        words,
+        as_json,
+    )
 
 
 def _show(live: terminal.LiveStatus) -> Any:

@@ -11,17 +11,17 @@ from reprokit.cli.shared import out
 
 @click.command()
 @click.argument("run_dir", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
+)
 @click.pass_context
 def pack(ctx: click.Context, run_dir: Path, as_json: bool) -> None:
     """Judge RUN_DIR again from what is on disk, and leave a pack beside it.
 
-    For a capture that was killed, or whose disk was full: the evidence up to then is in the run directory.
-    Nothing is run again but the questions about this machine's environment.
+    For a capture that was killed, or whose disk was full: the evidence up to then is in the run
+    directory. Nothing is run again but the questions about this machine's environment.
 
-    \b
-    Examples:
-      reprokit pack reprokit-out/train-20261121-101500-4242/run-001
+    \b Examples: reprokit pack reprokit-out/train-20261121-101500-4242/run-001
     """
     from reprokit.cli.commands.capture import exit_code
     from reprokit.cli.shared import print_capture

@@ -15,18 +15,44 @@ from reprokit.cli.shared.options import SECONDS
 EXIT_CODES = {"same": 0, "other": 1, "passes": 1, "unresolved": 3}
 
 
-@click.command(epilog="Exit codes: 0 reproduced, 1 not reproduced, 2 wrong usage, 3 cannot tell, 130 interrupted.")
+@click.command(
+    epilog=(
+        "Exit codes: 0 reproduced, 1 not reproduced, 2 wrong usage, 3 cannot tell, 130 interrupted."
+    )
+)
 @click.argument("pack", type=click.Path(path_type=Path))
-@click.option("--python", help=f"Interpreter to run it with, such as another environment's; default: {shared.USUAL}.")
-@click.option("-n", "--times", type=click.IntRange(1), default=1, show_default=True, help="How many fresh runs.")
 @click.option(
-    "--stall", type=SECONDS, default=60.0, show_default=True, help="No progress for so many seconds is a hang."
+    "--python",
+    help=f"Interpreter to run it with, such as another environment's; default: {shared.USUAL}.",
+)
+@click.option(
+    "-n",
+    "--times",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How many fresh runs.",
+)
+@click.option(
+    "--stall",
+    type=SECONDS,
+    default=60.0,
+    show_default=True,
+    help="No progress for so many seconds is a hang.",
 )
 @click.option("--yes", is_flag=True, help="Run what the pack holds without asking.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
+)
 @click.pass_context
 def replay(
-    ctx: click.Context, pack: Path, python: str | None, times: int, stall: float, yes: bool, as_json: bool
+    ctx: click.Context,
+    pack: Path,
+    python: str | None,
+    times: int,
+    stall: float,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Run the repro of PACK in fresh processes and compare signatures.
 
@@ -49,7 +75,10 @@ def replay(
         consent.ask_person(pack, opened.program, checked, yes, live)
 
         def show(number: int, judged: Any) -> None:
-            live.say(f"run {number} of {times}: {judged.answer} ({judged.signature.title}), {judged.seconds:.1f} s")
+            live.say(
+                f"run {number} of {times}: {judged.answer} ({judged.signature.title}),"
+                f" {judged.seconds:.1f} s"
+            )
 
         with interrupts.deferred():
             done = player.replay_repro(
@@ -71,7 +100,8 @@ def replay(
         "signature": {"id": opened.signature.id, "title": opened.signature.title},
         "python": checked,
         "details": [
-            {"answer": r.answer, "title": r.signature.title, "seconds": r.seconds, "cpu_s": r.cpu_s} for r in done.runs
+            {"answer": r.answer, "title": r.signature.title, "seconds": r.seconds, "cpu_s": r.cpu_s}
+            for r in done.runs
         ],
     }
     if as_json:

@@ -1,4 +1,6 @@
-"""``reprokit show``: verify a pack and print what is in it; nothing of it is run or written to disk."""
+"""``reprokit show``: verify a pack and print what is in it; nothing of it is run or written to
+disk.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +13,26 @@ from reprokit.core.shared.contract import run_names
 
 MOST_RECORD_CHARS = 1 << 20
 MOST_SHOWN_BYTES = 9 << 20
-"""Bytes of one file. No text in a pack of reprokit is longer, and a compressed file in it is not text."""
+"""Bytes of one file. No text in a pack of reprokit is longer, and a compressed file in it is not
+text.
+"""
 _SHOWN = (run_names.VERDICT_FILE, run_names.SIGNATURE_FILE, run_names.REPORT_DATA_FILE)
 
 
 @click.command()
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.option("--file", "name", help="Print one file of the pack instead.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
+)
 def show(pack: Path, name: str | None, as_json: bool) -> None:
     """Verify PACK, or the pack of a run directory, against its manifest and print what is in it.
 
-    A pack from a stranger is treated as hostile: unsafe names, links, devices and bombs are refused,
-    nothing is extracted, nothing is run.
+    A pack from a stranger is treated as hostile: unsafe names, links, devices and bombs are
+    refused, nothing is extracted, nothing is run.
 
-    \b
-    Examples:
-      reprokit show reprokit-llama40b-exception-1f2e3d4c5b6a.tar.gz
-      reprokit show PACK --file issue.md
+    \b Examples: reprokit show reprokit-llama40b-exception-1f2e3d4c5b6a.tar.gz reprokit show PACK
+    --file issue.md
     """
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.pack import reader
@@ -36,14 +40,16 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
     pack = reader.locate_pack(pack)
     found = reader.read_pack(pack, lambda file: file in (*_SHOWN, name))
     verdict, signature = (
-        found.json(file, MOST_RECORD_CHARS) for file in (run_names.VERDICT_FILE, run_names.SIGNATURE_FILE)
+        found.json(file, MOST_RECORD_CHARS)
+        for file in (run_names.VERDICT_FILE, run_names.SIGNATURE_FILE)
     )
     if name is not None:
         if name not in found.files:
             raise BadInput(f"{pack} holds no {name!r}; reprokit show {pack} lists its files")
         if found.sizes[name] > MOST_SHOWN_BYTES:
             raise BadInput(
-                f"{name} is {found.sizes[name]} bytes long; take it out with tar, show prints up to {MOST_SHOWN_BYTES}"
+                f"{name} is {found.sizes[name]} bytes long; take it out with tar, show prints up to"
+                f" {MOST_SHOWN_BYTES}"
             )
         text = found.files[name].decode("utf-8", "replace")
         if as_json:
@@ -74,7 +80,10 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
         print_capture.print_report(report)
     else:
         out.RESULTS.line(out.one_line(str(verdict.get("reason", "no verdict"))))
-    about = f"signature {signature.get('id')!s:.100}, {len(rows)} files, all agree with the manifest of {found.manifest.get('made_by')!s:.100}"
+    about = (
+        f"signature {signature.get('id')!s:.100}, {len(rows)} files, all agree with the manifest of"
+        f" {found.manifest.get('made_by')!s:.100}"
+    )
     out.RESULTS.line(out.one_line(about))
     listed = [f"{size:>10}  {file}" for file, size in rows.items()]
     out.RESULTS.text("".join(f"{out.one_line(row) if len(row) > 200 else row}\n" for row in listed))

@@ -20,24 +20,31 @@ _SAYS = {
 
 
 @click.command(
-    epilog="Exit codes: 0 nothing fails or something avoids it, 1 nothing but eager does, 2 wrong usage, 3 unknown, 130 interrupted."
+    epilog=(
+        "Exit codes: 0 nothing fails or something avoids it, 1 nothing but eager does, 2 wrong"
+        " usage, 3 unknown, 130 interrupted."
+    )
 )
 @shared.ASKING
 @click.pass_context
 def workarounds(
-    ctx: click.Context, what: str, python: str | None, timeout: float, yes: bool, output_dir: Path | None, as_json: bool
+    ctx: click.Context,
+    what: str,
+    python: str | None,
+    timeout: float,
+    yes: bool,
+    output_dir: Path | None,
+    as_json: bool,
 ) -> None:
-    """Try every remedy and say which avoids the failure, at what cost; of a healthy target, whether compile pays.
+    """Try every remedy and say which avoids the failure, at what cost; of a healthy target, whether
+    compile pays.
 
-    Remedies: eager, layer by layer, one region, half of the layers, other modes, dynamic on or off, leaving out the
-    guilty pass or lowering, a graph break at the guilty operator, a higher recompile limit. What a remedy gains is
-    measured beside eager.
+    Remedies: eager, layer by layer, one region, half of the layers, other modes, dynamic on or off,
+    leaving out the guilty pass or lowering, a graph break at the guilty operator, a higher
+    recompile limit. What a remedy gains is measured beside eager.
 
-    \b
-    Examples:
-      reprokit workarounds model.py:make
-      reprokit workarounds reprokit-model-make-exception-1f2e3d4c5b6a.tar.gz
-      reprokit workarounds llama-tiny
+    \b Examples: reprokit workarounds model.py:make reprokit workarounds
+    reprokit-model-make-exception-1f2e3d4c5b6a.tar.gz reprokit workarounds llama-tiny
     """
     with terminal.LiveStatus(is_quiet=as_json) as live:
         if shared.is_pack(what):
@@ -52,7 +59,11 @@ def workarounds(
 
 
 def _of_target(
-    what: str, python: str | None, timeout: float, output_dir: Path | None, live: terminal.LiveStatus
+    what: str,
+    python: str | None,
+    timeout: float,
+    output_dir: Path | None,
+    live: terminal.LiveStatus,
 ) -> dict[str, Any]:
     from reprokit.core.experiments import speedup
     from reprokit.core.shared.contract import events
@@ -65,27 +76,47 @@ def _of_target(
     from reprokit.host.system import interrupts
     from reprokit.host.system.progress import OperationStatus
 
-    request = Request(parse_target(what), python=shared.interpreter_option(python), deadline_s=timeout, minimizes=False)
+    request = Request(
+        parse_target(what),
+        python=shared.interpreter_option(python),
+        deadline_s=timeout,
+        minimizes=False,
+    )
     captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
     journals = observation_reader.read_journals(captured.run_path)
     told: dict[str, Any] = {
-        k: v for k, v in captured.to_json().items() if k in ("schema", "verdict", "signature", "run_dir", "pack")
+        k: v
+        for k, v in captured.to_json().items()
+        if k in ("schema", "verdict", "signature", "run_dir", "pack")
     }
     why = "" if captured.verdict.kind == "ok" else minimization.why_not(captured.verdict)
     if journals.last(events.Weights).kind == "fake":
         why = "on fake weights nothing runs, so nothing can be measured"
     if why:
         return {**told, "tried": [], "advice": f"Nothing was tried: {why}.", "is_known": False}
-    live.say("trying remedies" if captured.verdict.kind != "ok" else "measuring eager and compiled in turns")
+    live.say(
+        "trying remedies"
+        if captured.verdict.kind != "ok"
+        else "measuring eager and compiled in turns"
+    )
     with interrupts.deferred():
         case = minimization.case_of(
-            request, captured.verdict, captured.signature, captured.seen, journals, captured.run_path
+            request,
+            captured.verdict,
+            captured.signature,
+            captured.seen,
+            journals,
+            captured.run_path,
         )
         with minimization.server_of(case) as server, interrupts.allowed():
             tryer = RemedyRunner(
-                server, request, captured.signature, minimization.limits_of(case), case.python,
+                server,
+                request,
+                captured.signature,
+                minimization.limits_of(case),
+                case.python,
                 lambda name: live.show_status(OperationStatus(trying=name)),
-            )  # fmt: skip
+            )
             asked = {**journals.last(events.TargetBuilt).compile, **request.compile}
             found = tryer.all(captured.verdict, captured.seen, asked)
     found.parameters = journals.last(events.TargetBuilt).parameters
@@ -105,11 +136,19 @@ def _of_pack(
     opened = reopen.open_pack(place)
     if not opened.program.strip() or opened.verdict.kind == "ok":
         raise BadInput(f"{place} holds no failing program, so there is nothing to live with")
-    with consent.has_agreed(opened, "workarounds", python, yes, output_dir, live) as (case, server, run_path):
+    with consent.has_agreed(opened, "workarounds", python, yes, output_dir, live) as (
+        case,
+        server,
+        run_path,
+    ):
         tryer = RemedyRunner(
-            server, opened.program, opened.signature, minimization.limits_of(case), case.python,
+            server,
+            opened.program,
+            opened.signature,
+            minimization.limits_of(case),
+            case.python,
             lambda name: live.show_status(OperationStatus(trying=name)),
-        )  # fmt: skip
+        )
         found = tryer.all(opened.verdict, case.seen, opened.compile)
     signature = {"id": opened.signature.id, "title": opened.signature.title}
     return {"schema": 1, "signature": signature, "run_dir": str(run_path), **_told(found)}
@@ -127,7 +166,11 @@ def _told(found: Any) -> dict[str, Any]:
     return {
         "tried": [t.to_json() for t in found.tried],
         "needs_gpu": list(NEEDS_GPU),
-        "gain": {"ratio": gain.ratio, "low": gain.low, "high": gain.high, "advice": gain.advice} if gain else None,
+        "gain": (
+            {"ratio": gain.ratio, "low": gain.low, "high": gain.high, "advice": gain.advice}
+            if gain
+            else None
+        ),
         "compile_s": found.compile_s,
         "advice": found.advice,
         "is_known": bool(found.tried) or gain is not None,
@@ -148,7 +191,8 @@ def _print(told: dict[str, Any]) -> None:
         for row in told["tried"]:
             seconds = f"{row['compile_cpu_s']:.1f}" if row["compile_cpu_s"] else ""
             speed = (
-                f"{row['gain']['ratio']:.2f} ({row['gain']['low']:.2f} to {row['gain']['high']:.2f})"
+                f"{row['gain']['ratio']:.2f} ({row['gain']['low']:.2f} to"
+                f" {row['gain']['high']:.2f})"
                 if row["gain"]
                 else ""
             )
@@ -158,5 +202,7 @@ def _print(told: dict[str, Any]) -> None:
         out.RESULTS.table(titles, rows, right=("CPU s",))
         out.RESULTS.line(f"not tried without a GPU: {', '.join(told['needs_gpu'])}")
     if told.get("guess"):
-        out.RESULTS.line(f"a guess by size alone, {told['parameters']:,} parameters: {told['guess']}")
+        out.RESULTS.line(
+            f"a guess by size alone, {told['parameters']:,} parameters: {told['guess']}"
+        )
     out.RESULTS.line(told["advice"])

@@ -22,11 +22,14 @@ def require_consent(pack: Path, is_agreed: bool) -> None:
     """Refuse early where nobody can be asked."""
     if not is_agreed and not sys.stdin.isatty():
         raise BadInput(
-            f"{pack} holds programs, and somebody may have sent it to you; read them (reprokit show {pack} --file NAME) and add --yes to run them"
+            f"{pack} holds programs, and somebody may have sent it to you; read them (reprokit show"
+            f" {pack} --file NAME) and add --yes to run them"
         )
 
 
-def ask_person(pack: Path, text: str, python: str, is_agreed: bool, live: terminal.LiveStatus | None = None) -> None:
+def ask_person(
+    pack: Path, text: str, python: str, is_agreed: bool, live: terminal.LiveStatus | None = None
+) -> None:
     """Show the programs and ask; raises BadInput without an answer, or with a no."""
     if is_agreed:
         return
@@ -49,7 +52,9 @@ def has_agreed(
     output_dir: Path | None,
     live: terminal.LiveStatus,
 ) -> Iterator[tuple[minimization.MinimizeCase, ProbeServer, Path]]:
-    """Agree to run the program of a pack for ``word``, a command; gives its case, a server, and where to work."""
+    """Agree to run the program of a pack for ``word``, a command; gives its case, a server, and
+    where to work.
+    """
     from reprokit.host.minimize import minimization
     from reprokit.host.pack import reopen
     from reprokit.host.run import run_directory
@@ -57,11 +62,13 @@ def has_agreed(
 
     if opened.verdict.kind == "superlinear-compile":
         raise BadInput(
-            f"{opened.pack.path} is of growth over several sizes; ask reprokit {word} of its target at one size (reprokit replay and minimize take the pack)"
+            f"{opened.pack.path} is of growth over several sizes; ask reprokit {word} of its target"
+            " at one size (reprokit replay and minimize take the pack)"
         )
     if opened.kernel:
         raise BadInput(
-            f"{opened.pack.path} is of one Triton kernel, which {word} has nothing to ask of; reprokit kernel tries its repro.py for other architectures and ptxas"
+            f"{opened.pack.path} is of one Triton kernel, which {word} has nothing to ask of;"
+            " reprokit kernel tries its repro.py for other architectures and ptxas"
         )
     checked = shared.interpreter_option(python)
     with interrupts.deferred():

@@ -27,7 +27,13 @@ def opened_ledger(
         with ledger_file.open_ledger(place, is_new_ok) as store:
             if store.refused and not is_told:
                 more = len(store.refused) - 1
-                out.print_line(f"refused {store.refused[0]}{f'; and rows of {more} other tables' if more else ''}")
+                out.print_line(
+                    "refused"
+                    f" {store.refused[0]}{f'; and rows of {more} other tables' if more else ''}"
+                )
             yield store
     except (sqlite3.Error, UnicodeDecodeError) as problem:
-        raise BadInput(f"cannot use the ledger {place}: {problem}; see docs/ledger.md, or name another --ledger") from problem  # fmt: skip
+        raise BadInput(
+            f"cannot use the ledger {place}: {problem}; see docs/ledger.md, or name another"
+            " --ledger"
+        ) from problem

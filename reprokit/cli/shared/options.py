@@ -15,7 +15,9 @@ from reprokit.core.shared.errors import BadInput
 class _Seconds(click.types.FloatParamType):
     """A finite number above 0."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         seconds = super().convert(value, param, ctx)
         if not 0 < seconds < float("inf"):
             self.fail("give a number of seconds above 0", param, ctx)
@@ -44,34 +46,55 @@ NAMING = _together(
     click.option(
         "--model",
         metavar="TARGET",
-        help="The same as TARGET: a zoo name (see reprokit models), hf:TYPE, file.py:factory or package.module:factory.",
+        help=(
+            "The same as TARGET: a zoo name (see reprokit models), hf:TYPE, file.py:factory or"
+            " package.module:factory."
+        ),
     ),
 )
 """What is run."""
 
 SHAPING = _together(
     click.option(
-        "--dtype", type=click.Choice(["float64", "float32", "bfloat16", "float16"]), help="Element type of the weights."
+        "--dtype",
+        type=click.Choice(["float64", "float32", "bfloat16", "float16"]),
+        help="Element type of the weights.",
     ),
-    click.option("--mode", help="torch.compile(mode=...), such as reduce-overhead or max-autotune."),
+    click.option(
+        "--mode", help="torch.compile(mode=...), such as reduce-overhead or max-autotune."
+    ),
     click.option("--backend", help="torch.compile(backend=...); default inductor."),
     click.option(
-        "--dynamic/--no-dynamic", default=None, help="torch.compile(dynamic=True or False); default: as torch decides."
+        "--dynamic/--no-dynamic",
+        default=None,
+        help="torch.compile(dynamic=True or False); default: as torch decides.",
     ),
-    click.option("--fullgraph", is_flag=True, help="torch.compile(fullgraph=True): a graph break is a failure."),
-    click.option("--train", is_flag=True, help="Run backward too, on the mean square of the outputs."),
+    click.option(
+        "--fullgraph",
+        is_flag=True,
+        help="torch.compile(fullgraph=True): a graph break is a failure.",
+    ),
+    click.option(
+        "--train", is_flag=True, help="Run backward too, on the mean square of the outputs."
+    ),
     click.option("--device", help="Build and run on this device, such as cpu or cuda:0."),
     click.option(
         "--gpu",
         metavar="NAME|FILE",
-        help="Compile for this GPU, which need not be there: a100, h100, h200, b200, b300, l40s, rtx4090, rtx5090, or a file that reprokit env --gpu wrote. Nothing runs.",
+        help=(
+            "Compile for this GPU, which need not be there: a100, h100, h200, b200, b300, l40s,"
+            " rtx4090, rtx5090, or a file that reprokit env --gpu wrote. Nothing runs."
+        ),
     ),
     click.option(
         "--weights",
         type=click.Choice(["auto", "real", "fake"]),
         default="auto",
         show_default=True,
-        help="fake: no memory, compile to the end of code generation, run nothing. auto: fake when a zoo or hf: model would not fit in free memory.",
+        help=(
+            "fake: no memory, compile to the end of code generation, run nothing. auto: fake when a"
+            " zoo or hf: model would not fit in free memory."
+        ),
     ),
 )
 """How a model is built and compiled."""
@@ -94,14 +117,21 @@ WATCHING = _together(
     click.option(
         "--on-stall",
         type=click.Choice(["report", "end"]),
-        help="What a stall does: report prints the stacks once and lets the program go on, end ends it. Default: end in the compiler, in compiled code and for a factory; report elsewhere.",
+        help=(
+            "What a stall does: report prints the stacks once and lets the program go on, end ends"
+            " it. Default: end in the compiler, in compiled code and for a factory; report"
+            " elsewhere."
+        ),
     ),
     click.option(
         "--grace",
         type=click.FloatRange(min=0),
         default=10.0,
         show_default=True,
-        help="Seconds that a program has to end after Ctrl-C, SIGTERM, a deadline or a stall, before it is killed.",
+        help=(
+            "Seconds that a program has to end after Ctrl-C, SIGTERM, a deadline or a stall, before"
+            " it is killed."
+        ),
     ),
 )
 """When a run is over."""
@@ -141,7 +171,9 @@ LEAVING = _together(
         help="Where the run directory and the pack go; default reprokit-out/<target>-<time>.",
     ),
     click.option("--python", help=f"Interpreter for a factory target; default: {USUAL}."),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."),
+    click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
+    ),
 )
 """Which interpreter runs it, and where what it leaves goes."""
 
@@ -149,17 +181,29 @@ ASKING = _together(
     click.argument("what", metavar="PACK|TARGET"),
     click.option("--python", help=f"Interpreter to ask; default: {USUAL}."),
     click.option(
-        "--timeout", type=SECONDS, default=600.0, show_default=True, help="Deadline in seconds of the first run."
+        "--timeout",
+        type=SECONDS,
+        default=600.0,
+        show_default=True,
+        help="Deadline in seconds of the first run.",
     ),
     click.option("--yes", is_flag=True, help="Run what a pack holds without asking."),
-    click.option("--output-dir", type=click.Path(path_type=Path), help="Where to work; default below reprokit-out."),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."),
+    click.option(
+        "--output-dir",
+        type=click.Path(path_type=Path),
+        help="Where to work; default below reprokit-out.",
+    ),
+    click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
+    ),
 )
 """What is asked of a pack or of a target that is captured first."""
 
 
 def interpreter_option(name: str | None) -> str:
-    """The interpreter of ``--python``, or the usual one; says which, on stderr, where that is not reprokit's own."""
+    """The interpreter of ``--python``, or the usual one; says which, on stderr, where that is not
+    reprokit's own.
+    """
     from reprokit.host.request import interpreter as interpreters
 
     if name is not None:
@@ -171,10 +215,15 @@ def interpreter_option(name: str | None) -> str:
 
 
 def is_pack(what: str) -> bool:
-    """True for a pack, False for what names a target; raises BadInput for a pack that is not there."""
+    """True for a pack, False for what names a target; raises BadInput for a pack that is not
+    there.
+    """
     place = Path(what)
     if place.is_dir():
-        raise BadInput(f"{what} is a folder; name the pack that stands beside it, or a target such as model.py:make")
+        raise BadInput(
+            f"{what} is a folder; name the pack that stands beside it, or a target such as"
+            " model.py:make"
+        )
     if place.is_file() and not what.endswith(".py"):
         return True
     if what.endswith(".gz") or ("/" in what and ":" not in what and not what.endswith(".py")):

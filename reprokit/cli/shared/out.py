@@ -1,8 +1,10 @@
-"""The only module that prints. It cleans every text, and a write that fails loses only its own text.
+"""The only module that prints. It cleans every text, and a write that fails loses only its own
+text.
 
-A pack, a path, a ledger or a program may contain control characters, which rewrite a terminal. So no command calls
-``print`` or ``click.echo``, or opens a console of its own. A closed terminal or a full disk must not cost the pack
-that a command makes. So no method here raises. :attr:`Printer.problem` has the first failure.
+A pack, a path, a ledger or a program may contain control characters, which rewrite a terminal. So
+no command calls ``print`` or ``click.echo``, or opens a console of its own. A closed terminal or a
+full disk must not cost the pack that a command makes. So no method here raises.
+:attr:`Printer.problem` has the first failure.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ class SafePrinter:
 
     @property
     def buffer(self) -> IO[bytes] | None:
-        """The stream for the target's own bytes, which are passed on unchanged; None if the stream is closed."""
+        """The stream for the target's own bytes, which are passed on unchanged; None if the stream
+        is closed.
+        """
         return getattr(self.stream, "buffer", None)
 
     def isatty(self) -> bool:
@@ -77,7 +81,9 @@ class SafePrinter:
 
     def line(self, *parts: Part) -> None:
         """Print the parts, cleaned, and a newline."""
-        cleaned = [(clean_text(p), "") if isinstance(p, str) else (clean_text(p[0]), p[1]) for p in parts]
+        cleaned = [
+            (clean_text(p), "") if isinstance(p, str) else (clean_text(p[0]), p[1]) for p in parts
+        ]
         if not any(style for _, style in cleaned):
             self._write("".join(text for text, _ in cleaned) + "\n")
             return
@@ -96,16 +102,25 @@ class SafePrinter:
         right: Sequence[str] = (),
         whole: Sequence[str] = (),
     ) -> None:
-        """Print columns. Columns in ``right`` are right-aligned, and cells of columns in ``whole`` are never broken."""
+        """Print columns. Columns in ``right`` are right-aligned, and cells of columns in ``whole``
+        are never broken.
+        """
         from rich.table import Table
         from rich.text import Text
 
         drawn = Table(box=None, pad_edge=False)
         for title in titles:
             side: Literal["left", "right"] = "right" if title in right else "left"
-            drawn.add_column(clean_text(title), justify=side, no_wrap=title in whole, overflow="fold")
+            drawn.add_column(
+                clean_text(title), justify=side, no_wrap=title in whole, overflow="fold"
+            )
         for row in rows:
-            drawn.add_row(*(Text(clean_text(c)) if isinstance(c, str) else Text(clean_text(c[0]), c[1]) for c in row))
+            drawn.add_row(
+                *(
+                    Text(clean_text(c)) if isinstance(c, str) else Text(clean_text(c[0]), c[1])
+                    for c in row
+                )
+            )
         self._draw(drawn)
 
     def json(self, value: Any) -> None:
@@ -170,8 +185,12 @@ class _Sink:
 
 
 def ascii_json(value: Any, indent: int | None = None, sort_keys: bool = False) -> str:
-    """JSON in which every character that is not plain ASCII is an escape, on one line without ``indent``."""
-    return json.dumps(value, indent=indent, sort_keys=sort_keys, default=repr).replace("\x7f", "\\u007f")
+    """JSON in which every character that is not plain ASCII is an escape, on one line without
+    ``indent``.
+    """
+    return json.dumps(value, indent=indent, sort_keys=sort_keys, default=repr).replace(
+        "\x7f", "\\u007f"
+    )
 
 
 def _give_up(stream: TextIO) -> None:
@@ -197,7 +216,9 @@ def print_line(text: str) -> None:
 
 
 def confirm_question(question: str) -> bool:
-    """Ask on stderr. If there is no answer, or the question could not be shown, the answer is no."""
+    """Ask on stderr. If there is no answer, or the question could not be shown, the answer is
+    no.
+    """
     import click
 
     return PROGRESS.problem is None and click.confirm(clean_text(question), default=False, err=True)

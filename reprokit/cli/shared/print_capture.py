@@ -1,4 +1,6 @@
-"""Print what a capture found, and a report in the terminal: the cause in words, the phases as bars, the measures as a line, the last stacks."""
+"""Print what a capture found, and a report in the terminal: the cause in words, the phases as bars,
+the measures as a line, the last stacks.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _PLAIN_LEVELS = ".:-=+*#@"
 
 
 def print_report(model: dict[str, Any]) -> None:
-    """Print ``report.json`` of a pack; a stranger may have written it, so values are checked and output is bounded."""
+    """Print ``report.json`` of a pack; a stranger may have written it, so values are checked and
+    output is bounded.
+    """
 
     def line(text: object, style: str = "") -> None:
         RESULTS.line((one_line(_text(text)), style))
@@ -44,11 +48,17 @@ def print_report(model: dict[str, Any]) -> None:
     timeline = _dict(model.get("timeline"))
     _phases(_dicts(timeline, "phases"))
     for series in _dicts(timeline, "series"):
-        values = [p[1] for p in _rows(series, "points", MOST_POINTS) if isinstance(p, list) and len(p) == 2]
+        values = [
+            p[1]
+            for p in _rows(series, "points", MOST_POINTS)
+            if isinstance(p, list) and len(p) == 2
+        ]
         numbers = _finite(values)
         if numbers:
             name = one_line(_text(series.get("name")), LABEL)
-            RESULTS.line(f"{name:<18} {_spark(numbers)} at most {_amount(max(numbers), series.get('unit'))}")
+            RESULTS.line(
+                f"{name:<18} {_spark(numbers)} at most {_amount(max(numbers), series.get('unit'))}"
+            )
     for stack in _dicts(model, "stacks")[:8]:
         line(f"{_text(stack.get('who'))}: {_text(stack.get('told'))}", "bold")
         frames = _rows(stack, "frames", MOST_POINTS)
@@ -85,16 +95,32 @@ def _spark(values: list[float]) -> str:
     width = min(len(values), BAR)
     chosen = [values[i * len(values) // width] for i in range(width)]
     most = max(max(chosen), 1e-9)
-    return "".join(levels[min(int(max(v, 0.0) / most * (len(levels) - 1)), len(levels) - 1)] for v in chosen)
+    return "".join(
+        levels[min(int(max(v, 0.0) / most * (len(levels) - 1)), len(levels) - 1)] for v in chosen
+    )
 
 
 def _amount(value: float, unit: object) -> str:
-    return f"{value / 1e6:.0f} MB" if unit == "bytes" else f"{value:.0%}" if unit == "share" else f"{value:.1f}"
+    return (
+        f"{value / 1e6:.0f} MB"
+        if unit == "bytes"
+        else f"{value:.0%}"
+        if unit == "share"
+        else f"{value:.1f}"
+    )
 
 
 def _text(value: object) -> str:
-    """The head and tail of a long text. The part between is not cleaned, so a long text takes no time."""
-    text = value if isinstance(value, str) else str(value) if isinstance(value, (int, float)) else _of_holder(value)
+    """The head and tail of a long text. The part between is not cleaned, so a long text takes no
+    time.
+    """
+    text = (
+        value
+        if isinstance(value, str)
+        else str(value)
+        if isinstance(value, (int, float))
+        else _of_holder(value)
+    )
     return text if len(text) <= LINE else f"{text[: LINE // 2]} ... {text[-LINE // 2 :]}"
 
 
@@ -124,7 +150,9 @@ def _dict(value: Iterable[Any] | None) -> dict[str, Any]:
 def captured_run(captured: Any) -> None:
     """Print what a capture found and where its files lie."""
     verdict, seen = captured.verdict, captured.seen
-    colour = {"ok": "green", "unknown": "yellow", "error-in-eager": "yellow"}.get(verdict.kind, "red")
+    colour = {"ok": "green", "unknown": "yellow", "error-in-eager": "yellow"}.get(
+        verdict.kind, "red"
+    )
 
     def row(name: str, text: str) -> None:
         RESULTS.line(f"{name:<10} {text}")
@@ -148,10 +176,20 @@ def captured_run(captured: Any) -> None:
         row("weights", captured.weights)
     for place, difference in enumerate(verdict.simulated):
         row("simulated" if not place else "", difference)
-    nodes = {level: sum(g.nodes for g in seen.graphs if g.level == level) for level in ("dynamo", "aten")}
-    row("cost", f"{seen.seconds:.1f} s, {seen.cpu_s:.1f} CPU-seconds, {seen.peak_rss_bytes / 1e6:.0f} MB at most")
+    nodes = {
+        level: sum(g.nodes for g in seen.graphs if g.level == level) for level in ("dynamo", "aten")
+    }
+    row(
+        "cost",
+        f"{seen.seconds:.1f} s, {seen.cpu_s:.1f} CPU-seconds, {seen.peak_rss_bytes / 1e6:.0f} MB at"
+        " most",
+    )
     if seen.graphs:
-        row("graphs", f"{len(seen.graphs)} recorded: {nodes['dynamo']} Dynamo nodes, {nodes['aten']} ATen nodes")
+        row(
+            "graphs",
+            f"{len(seen.graphs)} recorded: {nodes['dynamo']} Dynamo nodes, {nodes['aten']} ATen"
+            " nodes",
+        )
     if captured.ablation and captured.ablation.sentence:
         row("ablation", captured.ablation.sentence)
     if captured.minimized and captured.minimized.text:
@@ -162,9 +200,11 @@ def captured_run(captured: Any) -> None:
     if seen.is_command:
         row(
             "exit",
-            f"the command's own exit status was {seen.exit_status}"
-            if seen.exit_status is not None
-            else "the command was ended by reprokit",
+            (
+                f"the command's own exit status was {seen.exit_status}"
+                if seen.exit_status is not None
+                else "the command was ended by reprokit"
+            ),
         )
     for name, path in (
         ("run", captured.run_path),
@@ -184,7 +224,11 @@ def captured_run(captured: Any) -> None:
         row("file it", captured.url)
     elif verdict.kind != "ok" and (why := responsibility.why_not_filed(verdict)):
         row("not filed", why)
-        for because in verdict.responsible_because if verdict.responsible in ("user", "driver", "machine") else ():
+        for because in (
+            verdict.responsible_because
+            if verdict.responsible in ("user", "driver", "machine")
+            else ()
+        ):
             row("", because)
     for missing in captured.missing:
         row("missing", f"{missing.what}: {missing.why}")

@@ -14,7 +14,14 @@ def print_night(told: dict[str, Any], output_dir: Path) -> None:
 
     line = out.RESULTS.line
 
-    colours = {"new": "red", "regressed": "red", "fixed": "green", "flaky": "yellow", "open": "default", "muted": "dim"}
+    colours = {
+        "new": "red",
+        "regressed": "red",
+        "fixed": "green",
+        "flaky": "yellow",
+        "open": "default",
+        "muted": "dim",
+    }
     line((f"{told['suite']}, night {told['night']['name']}:", "bold"), f" {told['sentence']}")
     for group, title in TITLES.items():
         found = told["groups"][group]
@@ -28,7 +35,8 @@ def print_night(told: dict[str, Any], output_dir: Path) -> None:
             if before := bug["healthy_before"]:
                 is_other = before["torch"] and before["torch"] != before["then_torch"]
                 about += [
-                    f"healthy the night of {before['night']}{' with torch ' + before['torch'] if is_other else ''}"
+                    "healthy the night of"
+                    f" {before['night']}{' with torch ' + before['torch'] if is_other else ''}"
                 ]
             about += [f"repro of {bug['repro_lines']} lines"] if bug["repro_lines"] else []
             line(f"          {'; '.join(a for a in about if a)}")
@@ -44,7 +52,10 @@ def print_night(told: dict[str, Any], output_dir: Path) -> None:
         if told[name]:
             line((f"\n{title}", "bold"))
             for row in told[name][:20]:
-                line(f"  {row['target']} {row['settings']}{': ' + row['why'] if row.get('why') else ''}")
+                line(
+                    f"  {row['target']}"
+                    f" {row['settings']}{': ' + row['why'] if row.get('why') else ''}"
+                )
     if told["refused"]["count"]:
         line((f"\nRefused, in quarantine ({told['refused']['count']})", "bold"))
         for why in told["refused"]["reasons"][:20]:

@@ -1,4 +1,6 @@
-"""How commands talk: progress on stderr (a live line on a terminal, plain lines elsewhere), results on stdout."""
+"""How commands talk: progress on stderr (a live line on a terminal, plain lines elsewhere), results
+on stdout.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,13 @@ def _status_line(status: OperationStatus, elapsed_s: float) -> str:
         return f"{elapsed_s:.0f} s, {status.words}"
     size = f"{status.lines} lines" if status.lines else "nothing yet"
     rate = f"{status.probes / elapsed_s:.1f} a second" if elapsed_s > 1 else ""
-    parts = [f"{elapsed_s:.0f} s", f"best {size}", f"{status.probes} probes", rate, f"trying {status.trying}"]
+    parts = [
+        f"{elapsed_s:.0f} s",
+        f"best {size}",
+        f"{status.probes} probes",
+        rate,
+        f"trying {status.trying}",
+    ]
     return ", ".join(p for p in parts if p)
 
 

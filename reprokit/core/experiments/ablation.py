@@ -1,4 +1,6 @@
-"""The ablation: which part of the compiler is the first with which it fails, and which switch avoids it."""
+"""The ablation: which part of the compiler is the first with which it fails, and which switch
+avoids it.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,13 @@ class CompileVariant:
 
     name: str
     group: str
-    """``own``; ``backends``, in the order in which each does more than the one before; ``modes``; ``switches``."""
+    """``own``; ``backends``, in the order in which each does more than the one before; ``modes``;
+    ``switches``.
+    """
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """What is changed: ``compile`` (arguments of ``torch.compile``), ``configs`` (settings by their full names)."""
+    """What is changed: ``compile`` (arguments of ``torch.compile``), ``configs`` (settings by their
+    full names).
+    """
     part: str = ""
     """Of a backend: the part of the compiler that it adds."""
 
@@ -29,7 +35,9 @@ def _backend(name: str, part: str) -> CompileVariant:
 
 
 def _mode(name: str) -> CompileVariant:
-    return CompileVariant(f'mode="{name}"', "modes", {"compile": {"mode": name, "backend": "inductor"}})
+    return CompileVariant(
+        f'mode="{name}"', "modes", {"compile": {"mode": name, "backend": "inductor"}}
+    )
 
 
 def _switch(name: str, compile: Mapping[str, Any] | None = None, **configs: Any) -> CompileVariant:
@@ -50,21 +58,31 @@ VARIANTS = (
     _switch("dynamic=False", {"dynamic": False}),
     _switch("dynamic=True", {"dynamic": True}),
     _switch("fullgraph=True", {"fullgraph": True}),
-    _switch("no caches", _inductor__config__fx_graph_cache=False, _functorch__config__enable_autograd_cache=False),
+    _switch(
+        "no caches",
+        _inductor__config__fx_graph_cache=False,
+        _functorch__config__enable_autograd_cache=False,
+    ),
     _switch("one compile thread", _inductor__config__compile_threads=1),
-    _switch("no fusion", _inductor__config__max_fusion_size=1, _inductor__config__epilogue_fusion=False),
+    _switch(
+        "no fusion", _inductor__config__max_fusion_size=1, _inductor__config__epilogue_fusion=False
+    ),
     _switch("no pattern matcher", _inductor__config__pattern_matcher=False),
     _switch("no vectorised C++", _inductor__config__cpp__simdlen=0),
     _switch("one OpenMP thread in C++", _inductor__config__cpp__threads=1),
     _switch("rounding as eager does", _inductor__config__emulate_precision_casts=True),
     _switch("no layout optimization", _inductor__config__layout_optimization=False),
 )
-"""All ablation steps but those of the program's own code; a capture asks those of ``backends`` and ``dynamic=False``."""
+"""All ablation steps but those of the program's own code; a capture asks those of ``backends`` and
+``dynamic=False``.
+"""
 
 LABELS = {
-    "dynamo": "module: dynamo", "aot": "module: pt2-dispatcher", "decompositions": "module: pt2-dispatcher",
+    "dynamo": "module: dynamo",
+    "aot": "module: pt2-dispatcher",
+    "decompositions": "module: pt2-dispatcher",
     "inductor": "module: inductor",
-}  # fmt: skip
+}
 """The label that the maintainers' triage gives a failure that begins in this part."""
 
 
@@ -94,7 +112,9 @@ class Ablation:
 
     steps: tuple[AblationStep, ...] = ()
     blamed: str = ""
-    """What is known of the single pass, lowering or operator that it takes; empty where nothing is."""
+    """What is known of the single pass, lowering or operator that it takes; empty where nothing
+    is.
+    """
     responsible: str = "torch"
     """The verdict's responsible party: only a failure of torch's gets a label."""
 
@@ -110,7 +130,9 @@ class Ablation:
 
     @property
     def needs(self) -> str:
-        """What it needs: the program's own ``passes`` or ``backend``, nothing but ``torch``, or empty where no step says so."""
+        """What it needs: the program's own ``passes`` or ``backend``, nothing but ``torch``, or
+        empty where no step says so.
+        """
         without = self.answer(OWN_PASSES.name)
         if without == same_failure.PASSES:
             return "passes"
@@ -126,7 +148,9 @@ class Ablation:
 
     @property
     def label(self) -> str:
-        """The maintainers' label; empty when torch is not responsible, no step shows the failure, or eager itself does."""
+        """The maintainers' label; empty when torch is not responsible, no step shows the failure,
+        or eager itself does.
+        """
         if self.own or self.responsible != "torch":
             return ""
         if self.answer("dynamic=False") == same_failure.PASSES and self.first is not None:
@@ -137,15 +161,23 @@ class Ablation:
     def cures(self) -> tuple[str, ...]:
         """Modes and switches with which the program passes."""
         return tuple(
-            s.name for s in self.steps if s.group not in ("own", "backends") and s.answer == same_failure.PASSES
+            s.name
+            for s in self.steps
+            if s.group not in ("own", "backends") and s.answer == same_failure.PASSES
         )
 
     def to_json(self) -> dict[str, Any]:
         """The object that packs and ``--json`` have."""
         return {
-            "sentence": self.sentence, "first": self.first.name if self.first else None, "label": self.label,
-            "blamed": self.blamed, "own": self.own, "responsible": self.responsible, "cures": list(self.cures), "steps": [to_json(s) for s in self.steps],
-        }  # fmt: skip
+            "sentence": self.sentence,
+            "first": self.first.name if self.first else None,
+            "label": self.label,
+            "blamed": self.blamed,
+            "own": self.own,
+            "responsible": self.responsible,
+            "cures": list(self.cures),
+            "steps": [to_json(s) for s in self.steps],
+        }
 
     @property
     def sentence(self) -> str:
@@ -155,7 +187,9 @@ class Ablation:
             return "No ablation step shows the same failure." if self.steps else ""
         if first is EAGER:
             return "It fails without torch.compile too."
-        before = [s.name for s in self.steps if s.group == "backends" and s.answer == same_failure.PASSES]
+        before = [
+            s.name for s in self.steps if s.group == "backends" and s.answer == same_failure.PASSES
+        ]
         text = f"It fails with {first.name}"
         text += f" and passes with {_and(before)}" if before else ""
         text += f"; it passes {OWN_PASSES.name}" if self.own == "passes" else ""

@@ -1,8 +1,9 @@
 """When did it start? A search over an ordered list in which some of the answers cannot be had.
 
-Key insight: all that the search knows is which versions answered what, so the next question and the result are functions
-of those answers alone: an interrupted search goes on from them, and answers that are known already are never asked for.
-The list runs from the end that was told to be good to the one that was told to be bad, whichever of them is the newer.
+Key insight: all that the search knows is which versions answered what, so the next question and the
+result are functions of those answers alone: an interrupted search goes on from them, and answers
+that are known already are never asked for. The list runs from the end that was told to be good to
+the one that was told to be bad, whichever of them is the newer.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class SearchOutcome:
 
 
 def known_ends(answers: Mapping[int, str], count: int) -> tuple[int, int]:
-    """The narrowest pair of a good one and a bad one that the answers show, both ends being as told.
+    """The narrowest pair of a good one and a bad one that the answers show, both ends being as
+    told.
 
     Where the answers go to and fro, it is the first bad one that counts.
     """
@@ -41,7 +43,8 @@ def known_ends(answers: Mapping[int, str], count: int) -> tuple[int, int]:
 
 
 def next_place(answers: Mapping[int, str], count: int) -> int | None:
-    """The place to ask next: the ends, then the untried one nearest to the middle; None when nothing is left to ask.
+    """The place to ask next: the ends, then the untried one nearest to the middle; None when
+    nothing is left to ask.
 
     The bad end comes first: where the failure does not show at all, nothing else is worth building.
     """
@@ -56,17 +59,23 @@ def next_place(answers: Mapping[int, str], count: int) -> int | None:
 
 
 def outcome_of(answers: Mapping[int, str], count: int) -> SearchOutcome:
-    """What the answers that there are come to; a search that was interrupted has narrowed the range so far."""
+    """What the answers that there are come to; a search that was interrupted has narrowed the range
+    so far.
+    """
     told = (answers.get(0), answers.get(count - 1))
     if told != (GOOD, BAD):
-        return SearchOutcome(WRONG_ENDS if told[0] == BAD or told[1] == GOOD else CANNOT_TELL, 0, count - 1)
+        return SearchOutcome(
+            WRONG_ENDS if told[0] == BAD or told[1] == GOOD else CANNOT_TELL, 0, count - 1
+        )
     good, bad = known_ends(answers, count)
     skipped = tuple(place for place in range(good + 1, bad) if answers.get(place) == SKIP)
     is_narrowed = (good, bad) != (0, count - 1) or not skipped
     return SearchOutcome(FOUND if is_narrowed else CANNOT_TELL, good, bad, skipped)
 
 
-def search_change(count: int, ask: Callable[[int], str], known: Mapping[int, str] | None = None) -> dict[int, str]:
+def search_change(
+    count: int, ask: Callable[[int], str], known: Mapping[int, str] | None = None
+) -> dict[int, str]:
     """Ask until nothing is left to ask; gives all answers, those that were ``known`` among them."""
     answers = dict(known or {})
     while (place := next_place(answers, count)) is not None:
@@ -75,20 +84,33 @@ def search_change(count: int, ask: Callable[[int], str], known: Mapping[int, str
 
 
 def search_sentence(
-    names: Sequence[str], answers: Mapping[int, str], is_backwards: bool = False, is_over: bool = True
+    names: Sequence[str],
+    answers: Mapping[int, str],
+    is_backwards: bool = False,
+    is_over: bool = True,
 ) -> str:
-    """The result in one sentence; ``names`` in the order of the search, which is ``is_backwards`` for the newest first."""
+    """The result in one sentence; ``names`` in the order of the search, which is ``is_backwards``
+    for the newest first.
+    """
     found, last = outcome_of(answers, len(names)), len(names) - 1
     if answers.get(last) == GOOD:
-        return f"{names[last]} was told to be bad and does not show the failure; name a version that does."
+        return (
+            f"{names[last]} was told to be bad and does not show the failure; name a version that"
+            " does."
+        )
     if answers.get(0) == BAD:
-        return f"{names[0]} was told to be good and shows the failure; name a version that does not."
+        return (
+            f"{names[0]} was told to be good and shows the failure; name a version that does not."
+        )
     for place, word in ((last, "bad"), (0, "good")):
         if answers.get(place) == SKIP:
             return f"{names[place]}, the {word} end, could not be tried; name another one."
         if place not in answers:
             return "It was interrupted before both ends were tried."
-    good, bad = f"{names[found.good]}, the {{}} that passes", f"{names[found.bad]}, the {{}} that fails"
+    good, bad = (
+        f"{names[found.good]}, the {{}} that passes",
+        f"{names[found.bad]}, the {{}} that fails",
+    )
     first, then = (bad, good) if is_backwards else (good, bad)
     verb = "was fixed" if is_backwards else "started"
     text = f"It {verb} between {first.format('last')}, and {then.format('first')}"

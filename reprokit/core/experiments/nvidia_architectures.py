@@ -32,22 +32,31 @@ def of_triton(capability: int) -> str:
 
 
 def read_architecture(words: str) -> list[NvidiaArchitecture]:
-    """``sm_90a,sm_100,120``: exactly these, and for a bare number what Triton makes of it; raises BadInput."""
+    """``sm_90a,sm_100,120``: exactly these, and for a bare number what Triton makes of it; raises
+    BadInput.
+    """
     found = []
     for word in words.split(","):
         told = re.fullmatch(r"\s*(sm_|compute_)?(\d{2,3})([af]?)\s*", word)
         if not told or not 50 <= int(told[2]) < 300:
             raise BadInput(
-                f"--arch {word.strip() or words!r}: no architecture is called that; name some, such as sm_90a,sm_100,120"
+                f"--arch {word.strip() or words!r}: no architecture is called that; name some, such"
+                " as sm_90a,sm_100,120"
             )
         exact = f"sm_{told[2]}{told[3]}" if told[1] or told[3] else ""
-        found.append(NvidiaArchitecture(int(told[2]), exact if exact != of_triton(int(told[2])) else ""))
+        found.append(
+            NvidiaArchitecture(int(told[2]), exact if exact != of_triton(int(told[2])) else "")
+        )
     return list(dict.fromkeys(found))
 
 
 def plain_architecture(arch: NvidiaArchitecture) -> NvidiaArchitecture | None:
     """The same without a suffix; None where it has none."""
-    return NvidiaArchitecture(arch.capability, f"sm_{arch.capability}") if not arch.name[-1].isdigit() else None
+    return (
+        NvidiaArchitecture(arch.capability, f"sm_{arch.capability}")
+        if not arch.name[-1].isdigit()
+        else None
+    )
 
 
 def nearest_known(arch: NvidiaArchitecture) -> NvidiaArchitecture | None:
@@ -57,7 +66,9 @@ def nearest_known(arch: NvidiaArchitecture) -> NvidiaArchitecture | None:
 
 
 def runs_on(compiled: NvidiaArchitecture, device: int) -> bool:
-    """A cubin for ``compiled`` runs on the device: the same major version, and no later minor one; with ``a`` only the same."""
+    """A cubin for ``compiled`` runs on the device: the same major version, and no later minor one;
+    with ``a`` only the same.
+    """
     if not compiled.name[-1].isdigit():
         return compiled.capability == device
     return compiled.capability // 10 == device // 10 and compiled.capability <= device

@@ -1,4 +1,6 @@
-"""Ways to live with a failure until it is fixed: what each changes, and what a user writes for it."""
+"""Ways to live with a failure until it is fixed: what each changes, and what a user writes for
+it.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,30 @@ class Remedy:
 
 EAGER = Remedy("eager", "# leave torch.compile out", is_eager=True)
 PARTS = (
-    Remedy("layer by layer", "for i, layer in enumerate(model.layers): model.layers[i] = torch.compile(layer)", {"region": "modules"}),
-    Remedy("layers as one region", "Layer.forward = torch.compiler.nested_compile_region(Layer.forward)", {"region": "nested"}),
-    Remedy("first half of the layers", "for i in range(len(model.layers) // 2): model.layers[i] = torch.compile(model.layers[i])", {"region": "half"}),
-)  # fmt: skip
+    Remedy(
+        "layer by layer",
+        "for i, layer in enumerate(model.layers): model.layers[i] = torch.compile(layer)",
+        {"region": "modules"},
+    ),
+    Remedy(
+        "layers as one region",
+        "Layer.forward = torch.compiler.nested_compile_region(Layer.forward)",
+        {"region": "nested"},
+    ),
+    Remedy(
+        "first half of the layers",
+        "for i in range(len(model.layers) // 2): model.layers[i] = torch.compile(model.layers[i])",
+        {"region": "half"},
+    ),
+)
 RECOMPILES = frozenset({"recompile-limit", "recompile-storm"})
 
 
 def _config(name: str, **configs: Any) -> Remedy:
     full = {f"torch.{key.replace('__', '.')}": value for key, value in configs.items()}
-    return Remedy(name, "; ".join(f"{key} = {value!r}" for key, value in full.items()), {"configs": full})
+    return Remedy(
+        name, "; ".join(f"{key} = {value!r}" for key, value in full.items()), {"configs": full}
+    )
 
 
 def _argument(name: str, value: Any, **more: Any) -> Remedy:
@@ -40,46 +56,67 @@ def _argument(name: str, value: Any, **more: Any) -> Remedy:
     return Remedy(text, f"torch.compile(model, {text})", {"compile": {name: value, **more}})
 
 
-def remedies_for(verdict: Verdict, seen: Observation, compile: Mapping[str, Any]) -> tuple[Remedy, ...]:
-    """What is worth a try against ``verdict``, the nearest to the user's own way first; eager stands last.
+def remedies_for(
+    verdict: Verdict, seen: Observation, compile: Mapping[str, Any]
+) -> tuple[Remedy, ...]:
+    """What is worth a try against ``verdict``, the nearest to the user's own way first; eager
+    stands last.
 
     ``compile`` are the arguments of ``torch.compile`` that failed.
     """
     found: list[Remedy] = []
     if verdict.kind in RECOMPILES:
         found += [
-            _config("integers of modules dynamic", _dynamo__config__allow_unspec_int_on_nn_module=True),
+            _config(
+                "integers of modules dynamic", _dynamo__config__allow_unspec_int_on_nn_module=True
+            ),
             _config("a higher limit", _dynamo__config__recompile_limit=64),
         ]
     if verdict.kind == "graph-break":
         found.append(_config("scalars in the graph", _dynamo__config__capture_scalar_outputs=True))
     if seen.departs and seen.departs_in.endswith("passes"):
-        found.append(_config(f"without the pass {seen.departs}", _inductor__config__disabled_passes=seen.departs))
+        found.append(
+            _config(
+                f"without the pass {seen.departs}", _inductor__config__disabled_passes=seen.departs
+            )
+        )
     if seen.departs and seen.departs_in == "lowerings":
         found.append(
             Remedy(
                 f"without the lowering of {seen.departs}",
-                f"torch._inductor.lowering.make_fallback(torch.ops.aten.{seen.departs}.default)", {"fallback": seen.departs},
+                f"torch._inductor.lowering.make_fallback(torch.ops.aten.{seen.departs}.default)",
+                {"fallback": seen.departs},
             )
-        )  # fmt: skip
-    if seen.departs and seen.departs_in == "lowerings" and not compile.get("fullgraph"):  # which forbids it
+        )
+    if (
+        seen.departs and seen.departs_in == "lowerings" and not compile.get("fullgraph")
+    ):  # which forbids it
         found.append(
             Remedy(
-                f"graph break at {seen.departs}", f"torch._dynamo.disallow_in_graph(torch.{seen.departs})",
+                f"graph break at {seen.departs}",
+                f"torch._dynamo.disallow_in_graph(torch.{seen.departs})",
                 {"disallow": seen.departs},
             )
-        )  # fmt: skip
+        )
     if compile.get("mode") not in (None, "default"):
         found.append(_argument("mode", "default"))
     if "reduce-overhead" in str(compile.get("mode")) or compile.get("mode") == "max-autotune":
         found.append(_argument("mode", "max-autotune-no-cudagraphs"))
     if compile.get("fullgraph"):
         found.append(_argument("fullgraph", False))
-    found += [_argument("dynamic", value) for value in (False, True) if compile.get("dynamic") is not value]
+    found += [
+        _argument("dynamic", value)
+        for value in (False, True)
+        if compile.get("dynamic") is not value
+    ]
     found += PARTS
     if verdict.phase not in ("dynamo-trace", "guards"):
         found += [
-            _config("without fusion", _inductor__config__max_fusion_size=1, _inductor__config__epilogue_fusion=False),
+            _config(
+                "without fusion",
+                _inductor__config__max_fusion_size=1,
+                _inductor__config__epilogue_fusion=False,
+            ),
             _config("without the pattern matcher", _inductor__config__pattern_matcher=False),
             _argument("backend", "aot_eager"),
         ]

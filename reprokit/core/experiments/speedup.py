@@ -1,4 +1,6 @@
-"""Is compile worth it: what repeated timings of eager and compiled calls say together, with an interval."""
+"""Is compile worth it: what repeated timings of eager and compiled calls say together, with an
+interval.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ class Gain:
         return round(compile_s / saved) + 1 if saved > 0 else None
 
     def __str__(self) -> str:
-        return f"{self.ratio:.2f} times as fast as eager (95 % interval {self.low:.2f} to {self.high:.2f})"
+        return (
+            f"{self.ratio:.2f} times as fast as eager (95 % interval {self.low:.2f} to"
+            f" {self.high:.2f})"
+        )
 
 
 def measure_gain(eager: Sequence[float], compiled: Sequence[float]) -> Gain | None:

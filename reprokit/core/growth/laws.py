@@ -1,8 +1,10 @@
-"""Which law do a few costs at a few sizes follow, what does it predict, and is it worse than linear?
+"""Which law do a few costs at a few sizes follow, what does it predict, and is it worse than
+linear?
 
-Key insight: with four to six sizes, noise looks like a law. So the noise is assumed before it is seen (``REL`` of each
-cost, never less than ``FLOOR_S``; ``PRIOR`` earlier measurements stand behind that), every further parameter has a price,
-and a prediction covers all laws that the costs do not rule out.
+Key insight: with four to six sizes, noise looks like a law. So the noise is assumed before it is
+seen (``REL`` of each cost, never less than ``FLOOR_S``; ``PRIOR`` earlier measurements stand behind
+that), every further parameter has a price, and a prediction covers all laws that the costs do not
+rule out.
 """
 
 from __future__ import annotations
@@ -17,21 +19,35 @@ REL = 0.06
 FLOOR_S = 0.03
 FLOOR_BYTES = 8e6
 PRIOR = 4.0
-PRICES = {"constant": 0.0, "linear": 4.0, "levels off": 5.0, "n log n": 5.0, "power": 8.0, "exponential": 11.0}
+PRICES = {
+    "constant": 0.0,
+    "linear": 4.0,
+    "levels off": 5.0,
+    "n log n": 5.0,
+    "power": 8.0,
+    "exponential": 11.0,
+}
 STRANGE = {"power": 3.0, "exponential": 1.0}
-"""What each unit of distance costs beside the price: of an exponent from 1, and of a ratio, in doublings a step. Costs
-that say nothing, a tenth of a second at each size, would else allow a sixth power as well as a line."""
+"""What each unit of distance costs beside the price: of an exponent from 1, and of a ratio, in
+doublings a step. Costs that say nothing, a tenth of a second at each size, would else allow a sixth
+power as well as a line.
+"""
 MOST_EXPONENT, MOST_STEP = 6.0, 4.0
 """No steeper laws are tried: what rises at the last size only would allow any."""
 TAME = ("constant", "levels off", "linear", "n log n")
 """``levels off`` is 1 - 1/n: a compiler that meets the same kernels again builds them once."""
 LEAST_SHAPED = 3
-"""Through so few sizes a law of three parameters goes whatever they cost: there it has no fixed part."""
+"""Through so few sizes a law of three parameters goes whatever they cost: there it has no fixed
+part.
+"""
 MARGIN = 4.0
-"""By so much, beside their prices, must a law be better than every tame one before it is called superlinear."""
+"""By so much, beside their prices, must a law be better than every tame one before it is called
+superlinear.
+"""
 KEPT = {**dict.fromkeys(PRICES, 7.0), "exponential": 3.0}
-"""Laws that are worse than the best by no more than this still count in a prediction. An exponential needs more for it: one
-that is barely possible would make every prediction endless."""
+"""Laws that are worse than the best by no more than this still count in a prediction. An
+exponential needs more for it: one that is barely possible would make every prediction endless.
+"""
 LEAST_EXPONENT = 1.15
 MOST_RATIO = 4.0
 """An interval that is wider than this says nothing."""
@@ -50,7 +66,9 @@ class LawCurve:
 
     law: str
     shape: float
-    """The exponent of a power; of an exponential the logarithm of the growth from one size to the next integer."""
+    """The exponent of a power; of an exponential the logarithm of the growth from one size to the
+    next integer.
+    """
     fixed: float
     scale: float
     pivot: int
@@ -60,12 +78,16 @@ class LawCurve:
     unit: float
     """The spread of the costs around the curve, in units of the assumed noise."""
     spread: tuple[float, float, float]
-    """What the parameters are uncertain by: variance of the value is ``x + y * basis + z * basis**2``."""
+    """What the parameters are uncertain by: variance of the value is ``x + y * basis + z *
+    basis**2``.
+    """
     freedom: float
 
     def at(self, size: int) -> float:
         """The cost at ``size``."""
-        return min(max(self.fixed + self.scale * _basis(self.law, self.shape, size, self.pivot), 0.0), MOST)
+        return min(
+            max(self.fixed + self.scale * _basis(self.law, self.shape, size, self.pivot), 0.0), MOST
+        )
 
     def words(self) -> str:
         """The law as a maintainer would say it; the class stands before the comma."""
@@ -91,7 +113,9 @@ class Growth:
     low: float
     high: float
     is_superlinear: bool
-    """A law that grows faster than n log n is needed to explain the costs, and they rise by more than noise."""
+    """A law that grows faster than n log n is needed to explain the costs, and they rise by more
+    than noise.
+    """
     can_tell: bool
     """False where the interval is so wide that the prediction says nothing."""
     curve: LawCurve = field(repr=False)
@@ -103,15 +127,22 @@ class Growth:
         return {**{n: getattr(self, n) for n in names}, **numbers}
 
 
-def fit_law(points: Sequence[Point], at: int, floor: float = FLOOR_S, least_rise: float = LEAST_RISE_S) -> Growth:
-    """Fit the laws to at least three sizes and predict the cost at ``at``, with an interval of 95 %."""
+def fit_law(
+    points: Sequence[Point], at: int, floor: float = FLOOR_S, least_rise: float = LEAST_RISE_S
+) -> Growth:
+    """Fit the laws to at least three sizes and predict the cost at ``at``, with an interval of 95
+    %.
+    """
     curves = _curves(points, floor)
     best = min(curves, key=lambda c: c.score)
     low = high = best.at(at)
     for curve in curves:
         slack = KEPT[curve.law] - (curve.score - best.score)
         if slack > 0:
-            value, width = curve.at(at), math.sqrt(slack / KEPT[curve.law]) * _half_width(curve, at, floor)
+            value, width = (
+                curve.at(at),
+                math.sqrt(slack / KEPT[curve.law]) * _half_width(curve, at, floor),
+            )
             low, high = min(low, value - width), max(high, value + width)
     if at >= best.pivot:  # no law falls
         low = max(low, best.at(best.pivot) - _half_width(best, best.pivot, floor))
@@ -129,9 +160,12 @@ def fit_law(points: Sequence[Point], at: int, floor: float = FLOOR_S, least_rise
 def add_growths(parts: Sequence[Growth]) -> tuple[float, float, float, bool]:
     """The sum of predictions: value, low, high, and whether it can be told.
 
-    The ends are added too: what disturbs one phase of a run disturbs all of them, so errors do not cancel.
+    The ends are added too: what disturbs one phase of a run disturbs all of them, so errors do not
+    cancel.
     """
-    value, low, high = (min(sum(getattr(p, n) for p in parts), MOST) for n in ("predicted", "low", "high"))
+    value, low, high = (
+        min(sum(getattr(p, n) for p in parts), MOST) for n in ("predicted", "low", "high")
+    )
     return value, low, high, high <= MOST_RATIO * max(low, FLOOR_S) and high < MOST
 
 
@@ -151,9 +185,13 @@ def _curves(points: Sequence[Point], floor: float) -> list[LawCurve]:
 
 
 def _fit(law: str, shape: float, points: Sequence[Point], floor: float) -> LawCurve | None:
-    """Weighted least squares of ``a + b * basis``: b is never negative, and no cost is at the smallest size."""
+    """Weighted least squares of ``a + b * basis``: b is never negative, and no cost is at the
+    smallest size.
+    """
     pivot, least = max(n for n, _ in points), min(n for n, _ in points)
-    rows = [(_basis(law, shape, n, pivot), cost, 1 / _noise(cost, floor) ** 2) for n, cost in points]
+    rows = [
+        (_basis(law, shape, n, pivot), cost, 1 / _noise(cost, floor) ** 2) for n, cost in points
+    ]
     s, sf, sff = (sum(w * f**k for f, _, w in rows) for k in (0, 1, 2))
     sy, sfy = sum(w * y for _, y, w in rows), sum(w * f * y for f, y, w in rows)
     determinant = s * sff - sf * sf
@@ -165,7 +203,8 @@ def _fit(law: str, shape: float, points: Sequence[Point], floor: float) -> LawCu
     else:
         a, b = (sff * sy - sf * sfy) / determinant, (s * sfy - sf * sy) / determinant
         spread = (sff / determinant, -2 * sf / determinant, s / determinant)
-        # a line may begin below zero, as where the first of a few blocks is cheap; what bends explains that itself
+        # a line may begin below zero, as where the first of a few blocks is cheap; what bends
+        # explains that itself
         zero = _basis(law, shape, least, pivot) if law == "linear" else 0.0
         if a + b * zero < 0 or (law not in TAME and len(points) <= LEAST_SHAPED):
             moved = sff - 2 * zero * sf + zero * zero * s
@@ -177,11 +216,15 @@ def _fit(law: str, shape: float, points: Sequence[Point], floor: float) -> LawCu
     score = (len(points) + PRIOR) * math.log((chi2 + PRIOR) / PRIOR) + PRICES[law]
     score += STRANGE.get(law, 0.0) * (abs(shape - 1.0) if law == "power" else shape / math.log(2))
     freedom = len(points) + PRIOR - parameters
-    return LawCurve(law, shape, a, b, pivot, score, math.sqrt((chi2 + PRIOR) / freedom), spread, freedom)
+    return LawCurve(
+        law, shape, a, b, pivot, score, math.sqrt((chi2 + PRIOR) / freedom), spread, freedom
+    )
 
 
 def _shows_twice(rows: Sequence[tuple[float, float, float]], scale: float) -> bool:
-    """The growth is more than noise at the second largest size too: one cost that sticks out is no law."""
+    """The growth is more than noise at the second largest size too: one cost that sticks out is no
+    law.
+    """
     (least, *_), *_, (second, _, weight), _ = sorted(rows)
     return scale * (second - least) >= 2 / math.sqrt(weight)
 

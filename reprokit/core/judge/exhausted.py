@@ -1,4 +1,6 @@
-"""Runs that ended because the disk or the memory was used up; neither is a fault of the compiler by itself."""
+"""Runs that ended because the disk or the memory was used up; neither is a fault of the compiler by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ from reprokit.core.records.dumps import Raised
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 
-_OOM_TYPES = {"MemoryError", "OutOfMemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError"}
+_OOM_TYPES = {
+    "MemoryError",
+    "OutOfMemoryError",
+    "torch.OutOfMemoryError",
+    "torch.cuda.OutOfMemoryError",
+}
 _OOM_WORDS = (
     "CUDA out of memory",
     "DefaultCPUAllocator: can't allocate memory",
@@ -25,9 +32,13 @@ def disk_full(seen: Observation) -> Verdict | None:
     for raised in _raised(seen):
         root = fr.root_cause(raised)
         if any(
-            words in root.message for words in ("[Errno 28]", "[Errno 27]", "[Errno 122]", "No space left on device")
+            words in root.message
+            for words in ("[Errno 28]", "[Errno 27]", "[Errno 122]", "No space left on device")
         ):
-            text = f"the disk is full or a file reached its size limit: {location.first_line(root)}; free some space and run again"
+            text = (
+                f"the disk is full or a file reached its size limit: {location.first_line(root)};"
+                " free some space and run again"
+            )
             return Verdict(
                 "unknown",
                 location.phase_of_exception(raised, seen),
@@ -42,22 +53,36 @@ def out_of_memory(seen: Observation) -> Verdict | None:
     for raised in _raised(seen):
         for link in raised.chain:
             short = link.type.rsplit(".", 1)[-1]
-            if link.type in _OOM_TYPES or short in _OOM_TYPES or any(w in link.message for w in _OOM_WORDS):
+            if (
+                link.type in _OOM_TYPES
+                or short in _OOM_TYPES
+                or any(w in link.message for w in _OOM_WORDS)
+            ):
                 phase = location.phase_of_exception(raised, seen)
                 said = link.message.strip().splitlines()[0][:200] if link.message.strip() else ""
-                text = f"memory ran out ({short}{': ' + said if said else ''}), {location.doing_in_words(phase, seen)}"
-                return Verdict("oom", phase, short, as_sentence(text), location.exception_evidence(raised))
+                text = (
+                    f"memory ran out ({short}{': ' + said if said else ''}),"
+                    f" {location.doing_in_words(phase, seen)}"
+                )
+                return Verdict(
+                    "oom", phase, short, as_sentence(text), location.exception_evidence(raised)
+                )
     if seen.oom_evidence and exit_signal.signal_of(seen) in ("SIGKILL", None):
         phase, evidence = location.phase_at_work(seen)
         return Verdict(
             "oom",
             phase,
             "killer",
-            as_sentence(f"the kernel's out-of-memory killer ended the target, {location.doing_in_words(phase, seen)}"),
+            as_sentence(
+                "the kernel's out-of-memory killer ended the target,"
+                f" {location.doing_in_words(phase, seen)}"
+            ),
             (seen.oom_evidence, *evidence),
         )
     return None
 
 
 def _raised(seen: Observation) -> tuple[Raised, ...]:
-    return (seen.raised,) if seen.raised else (seen.compile_failures if seen.exit_status != 0 else ())
+    return (
+        (seen.raised,) if seen.raised else (seen.compile_failures if seen.exit_status != 0 else ())
+    )

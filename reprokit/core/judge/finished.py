@@ -1,4 +1,6 @@
-"""The verdict on a run that ended well: it states what was compiled, how far, and whether it was executed."""
+"""The verdict on a run that ended well: it states what was compiled, how far, and whether it was
+executed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def judge_finished(seen: Observation) -> Verdict | None:
         return None
     told = silent_failures.notes_on_ok(seen)
     if not any(g.level == "dynamo" for g in seen.graphs):
-        executed = "compiled or executed: the tensors are fake" if seen.has_fake_tensors else "compiled"
+        executed = (
+            "compiled or executed: the tensors are fake" if seen.has_fake_tensors else "compiled"
+        )
         why = f"The target finished, and nothing in it was {executed}."
         return Verdict("ok", None, None, why, (NOTHING_COMPILED, *told))
     why = seen.growth["says"] if seen.growth else _compiled(seen)
@@ -33,11 +37,17 @@ def _compiled(seen: Observation) -> str:
     if not seen.has_fake_tensors:
         return f"The target finished; {many} compiled{on_each}"
     has_code = any(g.level == "aten" for g in seen.graphs)
-    done = "compiled to the end of code generation" if has_code else "traced, and no code was generated"
+    done = (
+        "compiled to the end of code generation"
+        if has_code
+        else "traced, and no code was generated"
+    )
     gpu = simulation_gaps.simulated_gpu_of(seen.simulated)
     device = f" for a simulated {gpu}" if gpu else ""
     kernels = ""
     if seen.kernels_compiled:
-        kernels = f"; {seen.kernels_compiled} of {seen.kernels} Triton kernels were compiled, each alone"
+        kernels = (
+            f"; {seen.kernels_compiled} of {seen.kernels} Triton kernels were compiled, each alone"
+        )
     why = "the GPU is simulated" if gpu else "the weights are fake"
     return f"{many} {done}{device}{on_each}{kernels}; nothing was executed because {why}"

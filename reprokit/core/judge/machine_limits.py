@@ -1,4 +1,6 @@
-"""Recognise exceptions that mean that a limit of the machine or the user is reached, and not a defect."""
+"""Recognise exceptions that mean that a limit of the machine or the user is reached, and not a
+defect.
+"""
 
 from __future__ import annotations
 

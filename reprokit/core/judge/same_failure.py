@@ -1,4 +1,6 @@
-"""The answers to the one question of minimization: does this candidate still show the same failure?"""
+"""The answers to the one question of minimization: does this candidate still show the same
+failure?
+"""
 
 from __future__ import annotations
 
@@ -16,20 +18,33 @@ MOST_REPEATS = 20
 """A failure that is rarer than this allows for is reduced less, not for longer."""
 MINIMIZABLE = frozenset(
     {
-        "exception", "crash", "hang", "oom", "wrong-result", "recompile-limit", "recompile-storm", "graph-break",
-        "slow-compile", "superlinear-compile", "cudagraph-skip",
+        "exception",
+        "crash",
+        "hang",
+        "oom",
+        "wrong-result",
+        "recompile-limit",
+        "recompile-storm",
+        "graph-break",
+        "slow-compile",
+        "superlinear-compile",
+        "cudagraph-skip",
     }
-)  # fmt: skip
+)
 """Verdict kinds whose signature a program can show by itself."""
 PARTS = (
-    frozenset({"dynamo-trace", "guards"}), frozenset({"backend", "aot", "partition", "fx-passes"}),
-    frozenset({"lowering", "scheduler", "codegen"}), frozenset({"cpp-build", "triton-compile", "worker-wait"}),
-)  # fmt: skip
+    frozenset({"dynamo-trace", "guards"}),
+    frozenset({"backend", "aot", "partition", "fx-passes"}),
+    frozenset({"lowering", "scheduler", "codegen"}),
+    frozenset({"cpp-build", "triton-compile", "worker-wait"}),
+)
 """Phases that are one part of the compiler: which of them a deadline meets is chance."""
 
 
 def compare_failures(wanted: Signature, verdict: Verdict, signature: Signature) -> str:
-    """Compare what a candidate did with the failure that is looked for; only an equal signature is the same."""
+    """Compare what a candidate did with the failure that is looked for; only an equal signature is
+    the same.
+    """
     if verdict.kind == "ok":
         return PASSES
     if verdict.kind == "unknown":
@@ -42,7 +57,9 @@ def compare_failures(wanted: Signature, verdict: Verdict, signature: Signature) 
 
 
 def is_raced_abort(one: Signature, two: Signature) -> bool:
-    """Both are one C++ abort: of two threads that throw at once, the runtime tells the message, its type, or neither."""
+    """Both are one C++ abort: of two threads that throw at once, the runtime tells the message, its
+    type, or neither.
+    """
     told = []
     for title in (one.title, two.title):
         head, is_abort, said = title.partition(" | SIGABRT std::")
@@ -51,14 +68,20 @@ def is_raced_abort(one: Signature, two: Signature) -> bool:
         told.append((head, *said.partition(": ")[::2]))
     (head, type_, message), (other_head, other_type, other_message) = told
     is_one_type = type_ == other_type or "terminate" in (type_, other_type)
-    return head == other_head and is_one_type and (message == other_message or not (message and other_message))
+    return (
+        head == other_head
+        and is_one_type
+        and (message == other_message or not (message and other_message))
+    )
 
 
 def repeats_for(rate: float) -> int:
-    """How many runs without the failure say that a candidate does not have it, when it shows in ``rate`` of the runs.
+    """How many runs without the failure say that a candidate does not have it, when it shows in
+    ``rate`` of the runs.
 
-    A sequential test with one hypothesis: the failure is there at no less than half its known rate. Runs without
-    it are evidence against; one run with it decides, since signatures do not agree by chance.
+    A sequential test with one hypothesis: the failure is there at no less than half its known rate.
+    Runs without it are evidence against; one run with it decides, since signatures do not agree by
+    chance.
     """
     if rate >= 1.0:
         return 1
@@ -67,7 +90,9 @@ def repeats_for(rate: float) -> int:
 
 
 def is_same_wrong_result(one: Signature, two: Signature) -> bool:
-    """Both are wrong results of one family. Where they begin is asked of the program that is proved, not of each candidate."""
+    """Both are wrong results of one family. Where they begin is asked of the program that is
+    proved, not of each candidate.
+    """
     told = []
     for title in (one.title, two.title):
         kind, phase, what = _parts(title)
@@ -86,11 +111,15 @@ def is_located(signature: Signature) -> bool:
 
 
 def begins_alike(wanted: Signature, found: Signature) -> bool:
-    """Wrong results of ``found``, whose begin is known, begin where those of ``wanted`` do: one phase, one operator.
+    """Wrong results of ``found``, whose begin is known, begin where those of ``wanted`` do: one
+    phase, one operator.
 
     Where the operator of ``wanted`` is not known, the phase decides.
     """
-    (kind, phase, what), (other_kind, other_phase, other_what) = _parts(wanted.title), _parts(found.title)
+    (kind, phase, what), (other_kind, other_phase, other_what) = (
+        _parts(wanted.title),
+        _parts(found.title),
+    )
     family, _, op = what.partition(" @ ")
     other_family, _, other_op = other_what.partition(" @ ")
     is_one_kind = (kind, phase, family) == (other_kind, other_phase, other_family)
@@ -98,7 +127,9 @@ def begins_alike(wanted: Signature, found: Signature) -> bool:
 
 
 def is_same_slow_compile(one: Signature, two: Signature) -> bool:
-    """``one`` is a slow compile, and ``two`` met its deadline in the same part of the compiler, advancing or not."""
+    """``one`` is a slow compile, and ``two`` met its deadline in the same part of the compiler,
+    advancing or not.
+    """
     (kind, phase), (other, other_phase) = kind_and_phase(one), kind_and_phase(two)
     return (
         kind == "slow-compile"
@@ -108,9 +139,13 @@ def is_same_slow_compile(one: Signature, two: Signature) -> bool:
 
 
 def is_same_growth(one: Signature, two: Signature) -> bool:
-    """The compile of both grows faster than their sizes, in one part of the compiler; few sizes do not tell a law."""
+    """The compile of both grows faster than their sizes, in one part of the compiler; few sizes do
+    not tell a law.
+    """
     (kind, phase), (other, other_phase) = kind_and_phase(one), kind_and_phase(two)
-    return kind == other == "superlinear-compile" and compiler_part(phase) == compiler_part(other_phase)
+    return kind == other == "superlinear-compile" and compiler_part(phase) == compiler_part(
+        other_phase
+    )
 
 
 def compiler_part(phase: str) -> frozenset[str]:

@@ -1,8 +1,8 @@
 """The identity of a verdict.
 
-Key insight: the innermost cause and the place in the compiler where it surfaced name a bug; everything
-that depends on the model, the machine or the run (sizes, generated names, paths, lines, the user's own
-frames, how exceptions were wrapped) is blanked. ``explain`` says which was which.
+Key insight: the innermost cause and the place in the compiler where it surfaced name a bug;
+everything that depends on the model, the machine or the run (sizes, generated names, paths, lines,
+the user's own frames, how exceptions were wrapped) is blanked. ``explain`` says which was which.
 """
 
 from __future__ import annotations
@@ -22,26 +22,35 @@ from reprokit.core.records.observation import Observation
 from reprokit.core.shared import result_comparison
 
 ALGORITHM = 8
-"""Rises whenever a title could change for the same evidence; ids of different algorithms never compare."""
+"""Rises whenever a title could change for the same evidence; ids of different algorithms never
+compare.
+"""
 
 HANG_FRAMES = 3
 CRASH_FRAMES = 3
 EXCEPTION_FRAMES = 1
 
 _FAKE = re.compile(
-    r"Dynamo failed to run FX node with fake tensors:.*?: got (?P<type>\w+)\((?P<quote>['\"])(?P<message>.*?)(?P=quote)\)\s*$",
+    r"Dynamo failed to run FX node with fake tensors:.*?: got"
+    r" (?P<type>\w+)\((?P<quote>['\"])(?P<message>.*?)(?P=quote)\)\s*$",
     re.DOTALL | re.MULTILINE,
 )
-"""What an operator says of fake tensors. Which wrapper tells it, and from where, is another one in each torch."""
+"""What an operator says of fake tensors. Which wrapper tells it, and from where, is another one in
+each torch.
+"""
 
 
 def sign(verdict: Verdict, seen: Observation) -> Signature:
-    """Give the signature of ``verdict``; a healthy run has one too, so that nothing needs a special case."""
+    """Give the signature of ``verdict``; a healthy run has one too, so that nothing needs a special
+    case.
+    """
     what, explain = _identity(verdict, seen)
     head = f"{verdict.kind}: {verdict.phase or 'no phase'}"
     title = f"{head} | {what}" if what else head
     digest = hashlib.sha256(f"{ALGORITHM}\n{title}".encode()).hexdigest()[:12]
-    return Signature(digest, title, ALGORITHM, (f"kind {verdict.kind}", f"phase {verdict.phase}", *explain))
+    return Signature(
+        digest, title, ALGORITHM, (f"kind {verdict.kind}", f"phase {verdict.phase}", *explain)
+    )
 
 
 def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
@@ -50,13 +59,20 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
     if verdict.cause == simulation_gaps.CAUSE:
         return f"{simulation_gaps.CAUSE} {verdict.detail}", ["what reprokit does not simulate"]
     if verdict.kind == "slow-compile":
-        return "", ["it was still advancing: where the deadline met it is chance, only the phase is kept"]
+        return "", [
+            "it was still advancing: where the deadline met it is chance, only the phase is kept"
+        ]
     if verdict.kind == "superlinear-compile":
         law = str(verdict.cause).split(",")[0]
         what = f"{law} @ {verdict.work['frame']}" if verdict.work.get("frame") else law
-        return what, [f"law {verdict.cause}: its numbers depend on the machine and the sizes, its class does not"]
+        return what, [
+            f"law {verdict.cause}: its numbers depend on the machine and the sizes, its class"
+            " does not"
+        ]
     if verdict.kind == "hang" and seen.endless_line:
-        return "unrolled loop", ["the line belongs to the user; that Dynamo traces each iteration of a loop is the bug"]
+        return "unrolled loop", [
+            "the line belongs to the user; that Dynamo traces each iteration of a loop is the bug"
+        ]
     if verdict.kind == "hang":
         return _of_stacks(seen, verdict.phase == "kernel-run")
     if verdict.kind == "crash":
@@ -65,7 +81,9 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
         guard = seen.recompiled[0].guard
         return guard, [f"{seen.recompiled[0].changes!r} read as {guard!r}"]
     if verdict.kind == "cudagraph-skip":
-        return normalise_message(verdict.cause or ""), ["Inductor's reason, without the model's own names"]
+        return normalise_message(verdict.cause or ""), [
+            "Inductor's reason, without the model's own names"
+        ]
     if verdict.kind == "graph-break":
         return normalise_message(verdict.cause or ""), [
             "the type of the break in PyTorch's registry; the line is the user's"
@@ -82,7 +100,10 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
 
 def _of_exception(raised: Raised) -> tuple[str, list[str]]:
     root = fr.root_cause(raised)
-    explain = [f"exception chain {' > '.join(link.type for link in raised.chain)}: the innermost names the bug"]
+    explain = [
+        f"exception chain {' > '.join(link.type for link in raised.chain)}: the innermost names"
+        " the bug"
+    ]
     if said := _FAKE.search(root.message):
         explain.append(f"an operator failed on fake tensors: {said['message'][:80]!r}")
         return f"{said['type']}: {normalise_message(said['message'])} @ fake tensors", explain
@@ -105,12 +126,16 @@ def _of_crash(verdict: Verdict, seen: Observation) -> tuple[str, list[str]]:
     cause = verdict.cause or "signal"
     said = fr.parse_terminate(seen.stderr_tail)
     if said:
-        return f"{cause} {normalise_message(said)}", [f"the C++ runtime said {said[:80]!r} before it aborted"]
+        return f"{cause} {normalise_message(said)}", [
+            f"the C++ runtime said {said[:80]!r} before it aborted"
+        ]
     fault = fatal_fault(seen)
     if fault is None:
         return cause, ["no Python stack of the crash: the signal alone"]
     frames = fr.normalise_frames(fault.frames)
-    if verdict.phase == "kernel-run":  # what called the compiled code, and how torch got there, is no part of it
+    if (
+        verdict.phase == "kernel-run"
+    ):  # what called the compiled code, and how torch got there, is no part of it
         inside, why = _inside(frames)
         return f"{cause} in {inside}", why
     kept, why = fr.RULES.significant(frames, CRASH_FRAMES)
@@ -129,7 +154,8 @@ def _of_stacks(seen: Observation, is_running: bool) -> tuple[str, list[str]]:
     if is_running and any(fr.enters_compiled(f) for f in stable):
         what, why = _inside(stable)
         return what, [f"{len(stable)} frames did not move between the dumps", *why]
-    # A library below the compiler may be met anywhere in its own loop; who called it stays the same.
+    # A library below the compiler may be met anywhere in its own loop; who called it stays the
+    # same.
     inside = [f for f in stable if f.file.startswith(("torch/", "triton/", "<"))]
     kept, why = fr.RULES.significant(inside, HANG_FRAMES)
     return _names(kept), [f"{len(stable)} frames did not move between the dumps", *why]

@@ -42,18 +42,25 @@ def judge(seen: Observation) -> Verdict:
     evidence = (*verdict.evidence, *(f"fails too: {other}" for other in seen.failing_kernels[:8]))
     if seen.graphs_differ and verdict.kind not in ("ok", "rank-mismatch"):
         if parted := rank_graphs.mismatch_of_graphs(seen.graphs):
-            verdict = dataclasses.replace(verdict, reason=f"{verdict.reason} In what was compiled, {parted.says}.")
+            verdict = dataclasses.replace(
+                verdict, reason=f"{verdict.reason} In what was compiled, {parted.says}."
+            )
         evidence += (seen.graphs_differ,)
     evidence += (*seen.beside, *(as_sentence(stall.says) for stall in seen.stalls))
     verdict = dataclasses.replace(verdict, simulated=seen.simulated, work=work, evidence=evidence)
     found = responsibility.decide_responsible(verdict, seen)
     return dataclasses.replace(
-        verdict, responsible=found.party, responsible_because=found.because, responsible_place=found.place
+        verdict,
+        responsible=found.party,
+        responsible_because=found.because,
+        responsible_place=found.place,
     )
 
 
 def _ended(seen: Observation) -> Verdict:
-    why = f"the target ended by itself with exit status {seen.exit_status} and no uncaught exception"
+    why = (
+        f"the target ended by itself with exit status {seen.exit_status} and no uncaught exception"
+    )
     if not seen.is_command and seen.exit_status == 0:
         why = "the target ended the process with status 0 before its calls returned"
     return Verdict(
@@ -73,20 +80,28 @@ def _interrupted(seen: Observation) -> Verdict | None:
         "unknown",
         phase,
         "interrupted",
-        as_sentence(f"the run was interrupted after {seen.seconds:.0f} s, {location.doing_in_words(phase, seen)}"),
+        as_sentence(
+            f"the run was interrupted after {seen.seconds:.0f} s,"
+            f" {location.doing_in_words(phase, seen)}"
+        ),
         evidence,
     )
 
 
 def _simulation_gap(seen: Observation) -> Verdict | None:
-    """A failure of reprokit's own simulation; a gap that the program or torch caught, and went on from, is none."""
+    """A failure of reprokit's own simulation; a gap that the program or torch caught, and went on
+    from, is none.
+    """
     if not (seen.simulated or seen.has_fake_tensors):
         return None
     is_gpu = bool(simulation_gaps.simulated_gpu_of(seen.simulated))
     raised, symbol, evidence = blamed_exception(seen), "", tuple[str, ...]()
     has_gone_on = seen.exit_status == 0 and seen.is_command and not seen.compile_failures
     if raised is not None and not has_gone_on:
-        symbol, evidence = simulation_gaps.gap_of_links(raised.chain, is_gpu), location.exception_evidence(raised)
+        symbol, evidence = (
+            simulation_gaps.gap_of_links(raised.chain, is_gpu),
+            location.exception_evidence(raised),
+        )
     elif is_gpu and exit_signal.signal_of(seen):
         symbol, evidence = (
             simulation_gaps.gap_of_crash(seen),
@@ -94,9 +109,17 @@ def _simulation_gap(seen: Observation) -> Verdict | None:
         )
     if not symbol:
         return None
-    phase = location.phase_of_exception(raised, seen) if raised is not None else location.phase_of_open_events(seen)
-    why = f"a gap in reprokit's simulation{' of a GPU' if is_gpu else ''}: {symbol} is not simulated"
-    return Verdict("unknown", phase, simulation_gaps.CAUSE, as_sentence(why), evidence, detail=symbol)
+    phase = (
+        location.phase_of_exception(raised, seen)
+        if raised is not None
+        else location.phase_of_open_events(seen)
+    )
+    why = (
+        f"a gap in reprokit's simulation{' of a GPU' if is_gpu else ''}: {symbol} is not simulated"
+    )
+    return Verdict(
+        "unknown", phase, simulation_gaps.CAUSE, as_sentence(why), evidence, detail=symbol
+    )
 
 
 def _deadline(seen: Observation) -> Verdict | None:
@@ -118,17 +141,36 @@ def _deadline(seen: Observation) -> Verdict | None:
     evidence += (*location.motion_evidence(seen), *((far,) if far else ()))
 
     def found(kind: str, name: str, why: str) -> Verdict:
-        return Verdict(kind, phase, name, as_sentence(why), evidence, cause.detail, cause.also, cause.path, work)
+        return Verdict(
+            kind,
+            phase,
+            name,
+            as_sentence(why),
+            evidence,
+            cause.detail,
+            cause.also,
+            cause.path,
+            work,
+        )
 
     told = f"{location.doing_in_words(phase, seen, work)}, {cause.name}: {cause.detail}"
     quiet, is_inside = seen.quiet_s, phase in phases.COMPILE_PHASES
     is_fresh = quiet is not None and quiet < seen.quiet_limit_s
-    is_fresh |= is_inside and not seen.endless_line and location.has_moved(recent_dumps.only_recent(seen), phase)
+    is_fresh |= (
+        is_inside
+        and not seen.endless_line
+        and location.has_moved(recent_dumps.only_recent(seen), phase)
+    )
     if not seen.is_stalled and is_fresh:
         if is_inside:
-            why = f"{limit} came while the compiler was still advancing, {told}" + (f"; {far}" if far else "")
+            why = f"{limit} came while the compiler was still advancing, {told}" + (
+                f"; {far}" if far else ""
+            )
             return found("slow-compile", cause.name, why)
-        why = f"{limit} came while the target was still running outside the compiler ({phase or 'no phase'}); raise --timeout"
+        why = (
+            f"{limit} came while the target was still running outside the compiler"
+            f" ({phase or 'no phase'}); raise --timeout"
+        )
         return found("unknown", "deadline", why)
     still = f"no progress for {quiet:.0f} s" if quiet is not None else "no progress at all"
     if seen.endless_line:
@@ -136,8 +178,15 @@ def _deadline(seen: Observation) -> Verdict | None:
     if seen.is_command and not seen.is_stalled and seen.on_stall != stalls.END:
         stall = waiting.classify_stall(seen)
         if stall.state != stalls.INSIDE:
-            how = f"idle: {stall.detail}" if stall.state == stalls.IDLE else f"outside the compiler, {told}"
-            why = f"{limit} came with {still}, {how}; a command that waits outside the compiler is no hang of the compiler"
+            how = (
+                f"idle: {stall.detail}"
+                if stall.state == stalls.IDLE
+                else f"outside the compiler, {told}"
+            )
+            why = (
+                f"{limit} came with {still}, {how}; a command that waits outside the compiler is no"
+                " hang of the compiler"
+            )
             return found("unknown", "idle" if stall.state == stalls.IDLE else "deadline", why)
     at = "" if seen.is_stalled else f" at {limit}"
     return found("hang", cause.name, f"{still}{at}, {told}")
@@ -174,7 +223,8 @@ def _crash(seen: Observation) -> Verdict | None:
                 "error-in-eager",
                 "eager",
                 name,
-                f"The target was killed by {name} outside anything that torch.compile made{_not_compared(seen)}.",
+                f"The target was killed by {name} outside anything that torch.compile"
+                f" made{_not_compared(seen)}.",
                 tuple(evidence),
             )
     if seen.is_watched and not seen.has_instrumentation and phase not in phases.COMPILE_PHASES:
@@ -189,7 +239,13 @@ def _crash(seen: Observation) -> Verdict | None:
     if said:
         evidence.append(f"stderr: {said[:300]}")
     how = f"the target died of {name}" + (f" ({said[:160]})" if said else "")
-    return Verdict("crash", phase, name, as_sentence(f"{how}, {location.doing_in_words(phase, seen)}"), tuple(evidence))
+    return Verdict(
+        "crash",
+        phase,
+        name,
+        as_sentence(f"{how}, {location.doing_in_words(phase, seen)}"),
+        tuple(evidence),
+    )
 
 
 def _exception(seen: Observation) -> Verdict | None:
@@ -204,12 +260,18 @@ def _exception(seen: Observation) -> Verdict | None:
         evidence += (f"the target had not exited after {seen.seconds:.0f} s, and was ended",)
     if raised is not seen.raised:
         evidence += (
-            f"the program then ended with {fr.root_cause(seen.raised).type}: {location.first_line(fr.root_cause(seen.raised))}",
+            (
+                f"the program then ended with {fr.root_cause(seen.raised).type}:"
+                f" {location.first_line(fr.root_cause(seen.raised))}"
+            ),
         )
     phase = location.phase_of_exception(raised, seen)
     is_ours = is_compilers(raised, seen) or phase in phases.COMPILE_PHASES
     if not is_ours and seen.eager != "passes":
-        why = f"{short} was raised outside anything that torch.compile made{_not_compared(seen)}: {said}"
+        why = (
+            f"{short} was raised outside anything that torch.compile made{_not_compared(seen)}:"
+            f" {said}"
+        )
         return Verdict("error-in-eager", "eager", short, as_sentence(why), evidence)
     return Verdict(
         "exception",
@@ -225,8 +287,15 @@ def _swallowed(seen: Observation) -> Verdict | None:
         return None
     raised = seen.compile_failures[-1]
     short = fr.root_cause(raised).type.rsplit(".", 1)[-1]
-    then = "went on without it" if seen.exit_status in (0, None) else f"ended with exit status {seen.exit_status}"
-    why = f"{short} left the compiler and the program {then}: {location.first_line(fr.root_cause(raised))}"
+    then = (
+        "went on without it"
+        if seen.exit_status in (0, None)
+        else f"ended with exit status {seen.exit_status}"
+    )
+    why = (
+        f"{short} left the compiler and the program {then}:"
+        f" {location.first_line(fr.root_cause(raised))}"
+    )
     return Verdict(
         "exception",
         location.phase_of_exception(raised, seen),
@@ -242,7 +311,9 @@ def _grows(seen: Observation) -> Verdict | None:
     told = seen.growth
     worst, knob = told["worst"], told["knob"]
     used = [row for row in told["sizes"] if row["is_used"]]
-    rise = ", ".join(f"{row['phases'].get(worst['phase'], 0.0):.2f} s at {knob}={row['size']}" for row in used)
+    rise = ", ".join(
+        f"{row['phases'].get(worst['phase'], 0.0):.2f} s at {knob}={row['size']}" for row in used
+    )
     return Verdict(
         "superlinear-compile",
         worst["phase"],
@@ -262,4 +333,8 @@ def _not_compared(seen: Observation) -> str:
 
 
 def _short_cause(seen: Observation) -> str | None:
-    return fr.root_cause(seen.raised).type.rsplit(".", 1)[-1] if seen.raised else exit_signal.signal_of(seen)
+    return (
+        fr.root_cause(seen.raised).type.rsplit(".", 1)[-1]
+        if seen.raised
+        else exit_signal.signal_of(seen)
+    )

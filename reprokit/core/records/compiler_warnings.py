@@ -11,9 +11,11 @@ from reprokit.core.shared.contract.events import WarningShown
 MOST_REMARKS = 20
 SYMBOLIC = "symbolic shapes"
 _OF_SYMBOLIC = (
-    "torch.fx.experimental.symbolic_shapes", "torch.fx.experimental.recording", "torch._inductor.sizevars",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch.fx.experimental.recording",
+    "torch._inductor.sizevars",
     "torch.utils._sympy",
-)  # fmt: skip
+)
 """Loggers of torch that warn about them; warnings of others go by their loggers' names."""
 _VARIES = re.compile(r"0x[0-9a-f]+|\b[suzn]\d+\b|\d+(\.\d+)?", re.IGNORECASE)
 
@@ -35,7 +37,9 @@ class CompilerWarning:
 
 
 def group_warnings(events: Sequence[WarningShown]) -> tuple[CompilerWarning, ...]:
-    """Group the ``warning`` events of torch's own code; those about symbolic shapes first, then the most frequent."""
+    """Group the ``warning`` events of torch's own code; those about symbolic shapes first, then the
+    most frequent.
+    """
     found: dict[tuple[str, str], CompilerWarning] = {}
     for event in events:
         category, text = event.category, " ".join(event.message.splitlines()[:1])

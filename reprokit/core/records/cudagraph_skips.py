@@ -1,4 +1,6 @@
-"""CUDA graphs that Inductor did not make: why, and the user's line, from what it says when it skips one."""
+"""CUDA graphs that Inductor did not make: why, and the user's line, from what it says when it skips
+one.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class CudagraphSkip:
     reason: str
     """``mutated inputs (2 instances)``."""
     where: str = ""
-    """``file:line in function`` of the user's line that Inductor names; empty where it names none."""
+    """``file:line in function`` of the user's line that Inductor names; empty where it names
+    none.
+    """
     count: int = 1
 
 
@@ -40,10 +44,14 @@ def group_skips(events: Sequence[CudagraphSkipped]) -> tuple[CudagraphSkip, ...]
     for event in events:
         if one := read_skip(event.message):
             known = found.get((one.reason, one.where))
-            found[one.reason, one.where] = CudagraphSkip(one.reason, one.where, known.count + 1 if known else 1)
+            found[one.reason, one.where] = CudagraphSkip(
+                one.reason, one.where, known.count + 1 if known else 1
+            )
     return tuple(found.values())
 
 
 def reason_family(reason: str) -> str:
-    """The reason without what belongs to one model: names of nodes and counts stand in parentheses."""
+    """The reason without what belongs to one model: names of nodes and counts stand in
+    parentheses.
+    """
     return re.sub(r"\s*\([^)]*\)", "", reason).strip()

@@ -22,15 +22,21 @@ class Verdict:
     path: tuple[str, ...] = ()
     """Who waits for whom, outermost first."""
     work: dict[str, str] = field(default_factory=dict)
-    """What was at work: ``pass``, ``line``, ``node``, ``graph``, ``kernel``, ``direction``; only what is known."""
+    """What was at work: ``pass``, ``line``, ``node``, ``graph``, ``kernel``, ``direction``; only
+    what is known.
+    """
     simulated: tuple[str, ...] = ()
-    """In what the device differs from a real one; empty where it is real. The signature does not know."""
+    """In what the device differs from a real one; empty where it is real. The signature does not
+    know.
+    """
     responsible: str = ""
     """Who is responsible: one of ``responsibility.PARTIES``; empty where nothing failed."""
     responsible_because: tuple[str, ...] = ()
     """The evidence for that, a sentence each."""
     responsible_place: str = ""
-    """``FILE:LINE`` of the user's own code, or the symbol, that is responsible; empty where it is not known."""
+    """``FILE:LINE`` of the user's own code, or the symbol, that is responsible; empty where it is
+    not known.
+    """
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The records that travel down the line, one dataclass a station.
 
-Every record is frozen and turns into JSON with :func:`to_json`; nothing here reads a file or a clock.
+Every record is frozen and turns into JSON with :func:`to_json`; nothing here reads a file or a
+clock.
 """
 
 from __future__ import annotations
@@ -37,14 +38,18 @@ class Answer:
 
 @dataclass(frozen=True)
 class Observation:
-    """All that a run left, in the words of the rules. Derived: it can be made again from the run directory."""
+    """All that a run left, in the words of the rules. Derived: it can be made again from the run
+    directory.
+    """
 
     exit_status: int | None = None
     """Exit status of the target; negative is a signal; None when it never ended by itself."""
     is_timed_out: bool = False
     is_interrupted: bool = False
     is_stalled: bool = False
-    """The watchdog ended the run before its deadline: there was no progress for ``quiet_limit_s``."""
+    """The watchdog ended the run before its deadline: there was no progress for
+    ``quiet_limit_s``.
+    """
     deadline_s: float | None = None
     """None: there was no deadline."""
     started: float = 0.0
@@ -53,8 +58,9 @@ class Observation:
     cpu_s: float = 0.0
     peak_rss_bytes: int = 0
     quiet_s: float | None = None
-    """Seconds from the last sign of progress to the end, less those in which the target was starved of a processor;
-    None when there was no sign at all."""
+    """Seconds from the last sign of progress to the end, less those in which the target was starved
+    of a processor; None when there was no sign at all.
+    """
     quiet_limit_s: float = 60.0
     """A run that was quiet for longer than this did not advance."""
     last_progress: str = ""
@@ -63,7 +69,9 @@ class Observation:
     """The user line that Dynamo traced more often than its budget; empty when there is none."""
     endless_count: int = 0
     endless_pace: str = ""
-    """In how many seconds, and how long the rest of the loop would take, in words; empty when it is not known."""
+    """In how many seconds, and how long the rest of the loop would take, in words; empty when it is
+    not known.
+    """
     open_events: tuple[str, ...] = ()
     """Names of the events begun and not ended in the process that failed, outermost first."""
     position: str = ""
@@ -77,7 +85,9 @@ class Observation:
     faults: tuple[Fault, ...] = ()
     dumps: tuple[Dump, ...] = ()
     still_from: int = 0
-    """The first round of dumps since the last progress; 0 when that is not known. Earlier rounds say nothing of motion."""
+    """The first round of dumps since the last progress; 0 when that is not known. Earlier rounds
+    say nothing of motion.
+    """
     evidence: Evidence = field(default_factory=Evidence)
     """What the kernel said of the processes while the dumps were taken."""
     stalls: tuple[Stall, ...] = ()
@@ -88,11 +98,15 @@ class Observation:
     """Rank of a distributed program -> the pid of its process."""
     world_size: int = 0
     graphs_differ: str = ""
-    """Which rank compiled another graph than the others, and where it departs; empty where none did."""
+    """Which rank compiled another graph than the others, and where it departs; empty where none
+    did.
+    """
     main_pid: int | None = None
     """The process whose story is told: the one that raised, or that is inside the compiler."""
     working_tid: int = 0
-    """The thread of ``main_pid`` that has compiler phases open; 0 when it is the main one or none is."""
+    """The thread of ``main_pid`` that has compiler phases open; 0 when it is the main one or none
+    is.
+    """
     graphs: tuple[GraphRecord, ...] = ()
     steps: dict[str, int] = field(default_factory=dict)
     """How many lines were traced and nodes lowered, by ``line`` and ``node``."""
@@ -122,19 +136,27 @@ class Observation:
     comparison: Comparison | None = None
     """Of compiled results with eager's; None when they were not compared."""
     first_rung: str = ""
-    """The part of the compiler of the first ablation step at which it fails; empty when that is not known."""
+    """The part of the compiler of the first ablation step at which it fails; empty when that is not
+    known.
+    """
     departs: str = ""
     """The operator whose result is the first that differs; empty when that is not known."""
     departs_in: str = ""
-    """What ``departs`` is one of, a name of PyTorch's CompilerBisector such as ``lowerings``; empty when not known."""
+    """What ``departs`` is one of, a name of PyTorch's CompilerBisector such as ``lowerings``; empty
+    when not known.
+    """
     departure: str = ""
-    """The first graph, and in it the first operator, that departs from eager by itself, as words; empty when not known."""
+    """The first graph, and in it the first operator, that departs from eager by itself, as words;
+    empty when not known.
+    """
     own_backend: str = ""
     """``FILE:LINE`` of the backend that is the program's own; empty where it is one of torch's."""
     own_passes: tuple[str, ...] = ()
     """``FILE:LINE`` of each pass over graphs that is the program's own."""
     fails_only_with: str = ""
-    """What the failure needs, as the ablation found: ``backend``, ``passes``, ``torch`` alone, or empty: not known."""
+    """What the failure needs, as the ablation found: ``backend``, ``passes``, ``torch`` alone, or
+    empty: not known.
+    """
     kernels: int = 0
     """How many programs of Triton kernels were looked at."""
     kernels_compiled: int = 0
@@ -144,11 +166,17 @@ class Observation:
     failing_kernels: tuple[str, ...] = ()
     """Others that fail, with their signatures."""
     simulated: tuple[str, ...] = ()
-    """In what the device differs from a real one, the device itself first; empty where it is real."""
+    """In what the device differs from a real one, the device itself first; empty where it is
+    real.
+    """
     beside: tuple[str, ...] = ()
-    """Of a run on a real device: in what a simulation of it differs, or that it agrees; empty where it was not asked."""
+    """Of a run on a real device: in what a simulation of it differs, or that it agrees; empty where
+    it was not asked.
+    """
     growth: dict[str, Any] = field(default_factory=dict)
-    """``growth.json`` (see core/growth/costs.py) where this was the largest of several sizes; empty where it was alone."""
+    """``growth.json`` (see core/growth/costs.py) where this was the largest of several sizes; empty
+    where it was alone.
+    """
     stderr_tail: str = ""
     oom_evidence: str = ""
     """What says that the kernel's out-of-memory killer was at work; empty when nothing does."""

@@ -1,7 +1,8 @@
 """What the processes of a run were doing while it stalled, as the kernel tells it.
 
-Every record here comes from ``/proc`` (see proc(5)) through ``host/watch/proc_snapshot.py`` and is judged by
-``core/judge/hangs/hang_causes.py``. Empty texts and None mean that the kernel did not say.
+Every record here comes from ``/proc`` (see proc(5)) through ``host/watch/proc_snapshot.py`` and is
+judged by ``core/judge/hangs/hang_causes.py``. Empty texts and None mean that the kernel did not
+say.
 """
 
 from __future__ import annotations
@@ -29,11 +30,15 @@ class ThreadState:
     syscall: str = ""
     wchan: str = ""
     waits_for: str = ""
-    """What the system call's descriptor leads to: a path, a pipe and who is at its other end, a peer."""
+    """What the system call's descriptor leads to: a path, a pipe and who is at its other end, a
+    peer.
+    """
     waits_for_pid: int = 0
     """The child that a ``wait4`` or ``waitid`` names; 0 for any."""
     native: tuple[str, ...] = ()
-    """Native function names above the innermost Python frame, innermost first, then ``PYTHON``; empty: not asked."""
+    """Native function names above the innermost Python frame, innermost first, then ``PYTHON``;
+    empty: not asked.
+    """
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,9 @@ class ProcessState:
     command: str = ""
     states: str = ""
     want: float | None = None
-    """Share of one processor that all its threads together wanted; above 1.0 with several threads."""
+    """Share of one processor that all its threads together wanted; above 1.0 with several
+    threads.
+    """
     rss_bytes: int = 0
     threads: tuple[ThreadState, ...] = ()
     gil_age_s: float | None = None
@@ -140,16 +147,24 @@ def _process(row: dict[str, Any]) -> ProcessState | None:
     return _made(ProcessState, {**row, "threads": tuple(threads), "memory": memory})
 
 
-_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+}
 
 
 def _made(kind: type[_Record], row: dict[str, Any]) -> _Record | None:
-    """The record with the fields of ``row`` that fit; None when one that it needs is missing or wrong."""
+    """The record with the fields of ``row`` that fit; None when one that it needs is missing or
+    wrong.
+    """
     told = {}
     for name, field in kind.__dataclass_fields__.items():
         wanted = str(field.type).removesuffix(" | None")
         if name in row and (
-            isinstance(row[name], _KINDS.get(wanted, (tuple,))) or (row[name] is None and "None" in str(field.type))
+            isinstance(row[name], _KINDS.get(wanted, (tuple,)))
+            or (row[name] is None and "None" in str(field.type))
         ):
             told[name] = row[name]
     try:

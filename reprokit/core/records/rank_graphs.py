@@ -1,4 +1,6 @@
-"""The graphs that were recorded, and ranks whose graphs do not fit together: one has another, or skips a collective."""
+"""The graphs that were recorded, and ranks whose graphs do not fit together: one has another, or
+skips a collective.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class GraphRecord:
     calls: tuple[CollectiveCall, ...] = ()
     """Collectives in it, in their order."""
     digest: str = ""
-    """Equal for graphs with the same operators and shapes; empty where no other rank has one to compare with."""
+    """Equal for graphs with the same operators and shapes; empty where no other rank has one to
+    compare with.
+    """
 
 
 @dataclass(frozen=True)
@@ -50,15 +54,21 @@ class Mismatch:
 
 
 def mismatch_of_graphs(graphs: Sequence[GraphRecord]) -> Mismatch | None:
-    """Compare the order of collectives in the compiled graphs of each rank; None where it is the same, or there is one rank."""
+    """Compare the order of collectives in the compiled graphs of each rank; None where it is the
+    same, or there is one rank.
+    """
     ranks = sorted({g.rank for g in graphs if g.rank}, key=int)
     lowered = {g.rank for g in graphs if g.level == "aten"}
     level = "aten" if lowered >= set(ranks) else "dynamo"
-    called = {r: [c for g in graphs if g.rank == r and g.level == level for c in g.calls] for r in ranks}
+    called = {
+        r: [c for g in graphs if g.rank == r and g.level == level for c in g.calls] for r in ranks
+    }
     if len(ranks) < 2 or len({tuple(c.name for c in calls) for calls in called.values()}) == 1:
         return None
     place = next(
-        i for i in range(max(map(len, called.values()))) if len({_name(calls, i) for calls in called.values()}) > 1
+        i
+        for i in range(max(map(len, called.values())))
+        if len({_name(calls, i) for calls in called.values()}) > 1
     )
     usual = _usual(called, place)
     odd = tuple(r for r in ranks if _name(called[r], place) != usual)
@@ -79,7 +89,9 @@ def mismatch_of_graphs(graphs: Sequence[GraphRecord]) -> Mismatch | None:
 
 
 def mismatch_of_ranks(graphs: Sequence[GraphRecord]) -> tuple[GraphRecord, GraphRecord] | None:
-    """The first graph of a rank that is not what most ranks have in that place, and one of theirs."""
+    """The first graph of a rank that is not what most ranks have in that place, and one of
+    theirs.
+    """
     ranks = sorted({g.rank for g in graphs if g.rank}, key=int)
     own = {r: [g for g in graphs if g.rank == r and g.level == "dynamo"] for r in ranks}
     for place in range(max(map(len, own.values()), default=0)):
@@ -108,7 +120,9 @@ def _told(call: CollectiveCall) -> str:
 
 
 def _who(ranks: Sequence[str]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks[:-1])} and {ranks[-1]}"
+    return (
+        f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks[:-1])} and {ranks[-1]}"
+    )
 
 
 def _s(ranks: Sequence[str]) -> str:

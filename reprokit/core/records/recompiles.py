@@ -1,4 +1,6 @@
-"""Recompiles and graph breaks: what a program asked the compiler to do again, or could not have it do."""
+"""Recompiles and graph breaks: what a program asked the compiler to do again, or could not have it
+do.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from dataclasses import dataclass
 from reprokit.core.shared.contract.events import Begin, GraphBreakFound, Recompile, RecompileLimit
 
 STORM = 5
-"""So often must one function be compiled again to be called a storm; a change from static to dynamic sizes is one or two."""
+"""So often must one function be compiled again to be called a storm; a change from static to
+dynamic sizes is one or two.
+"""
 
 TOLD = "compiled again and again"
 """What a program says that counts its own compiles."""
@@ -33,13 +37,17 @@ class RecompiledFunction:
     where: str = ""
     """``file:line in function`` of that line."""
     limit: str = ""
-    """The name of the limit that was hit: ``recompile_limit`` or ``accumulated_recompile_limit``."""
+    """The name of the limit that was hit: ``recompile_limit`` or
+    ``accumulated_recompile_limit``.
+    """
     cpu_s: float = 0.0
     """Processor seconds of the compiles after the first."""
 
     @property
     def guard(self) -> str:
-        """The guard that failed most often, as it is written in every model: names and numbers blanked."""
+        """The guard that failed most often, as it is written in every model: names and numbers
+        blanked.
+        """
         forms = [normalise_guard(g) for g in self.guards]
         return max(forms, key=forms.count, default="")
 
@@ -65,12 +73,16 @@ class GraphBreak:
 
 
 _GUARD = re.compile(
-    r"(?:\d+/\d+(?:_\d+)?: )?(?P<guard>.*?)(?:\s+#\s?(?P<code>.*?)\s+#\s(?P<where>\S+:\d+ in \S+).*)?", re.DOTALL
+    r"(?:\d+/\d+(?:_\d+)?: )?(?P<guard>.*?)(?:\s+#\s?(?P<code>.*?)\s+#\s(?P<where>\S+:\d+ in"
+    r" \S+).*)?",
+    re.DOTALL,
 )
 
 
 def read_guard(reason: str) -> tuple[str, str, str]:
-    """The failed guard, the user's line and where that stands, of what Dynamo says of a recompile."""
+    """The failed guard, the user's line and where that stands, of what Dynamo says of a
+    recompile.
+    """
     first = reason.strip().splitlines()[0] if reason.strip() else ""
     found = _GUARD.fullmatch(first)
     if not found:
@@ -84,7 +96,8 @@ def normalise_guard(guard: str) -> str:
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "<name>", text)
     text = re.sub(r"(?<![\w.<])(?!torch\b)[A-Za-z_]\w*(?=[.\[])", "<input>", text)
     text = re.sub(r"-?\b\d+(?:\.\d+)?\b", "#", text)
-    # how deep in a model the attribute lies, and what torch 2.12 and newer say of its type, is not the bug
+    # how deep in a model the attribute lies, and what torch 2.12 and newer say of its type, is not
+    # the bug
     text = re.sub(r"<input>(?:\.\w+|\[[^\]]*\])*(\.\w+)", r"<input>\1", text)
     text = re.sub(r"^(___check_\w+\(.*?\)), type=.*", r"\1", text, flags=re.DOTALL)
     return re.sub(r"\s+", " ", text).strip()[:160]
@@ -95,21 +108,31 @@ def recompiled_functions(
 ) -> tuple[RecompiledFunction, ...]:
     """Group ``recompile`` events by function, the worst first.
 
-    ``limits`` has the limit that was hit, and ``cpu_s`` the processor seconds of compiles after the first, by
-    :func:`frame_of`. Of several processes that run one program the worst counts, not their sum.
+    ``limits`` has the limit that was hit, and ``cpu_s`` the processor seconds of compiles after the
+    first, by :func:`frame_of`. Of several processes that run one program the worst counts, not
+    their sum.
     """
     groups: dict[tuple[str, str, int, int], list[Recompile]] = {}
     for event in events:
-        groups.setdefault((str(event.function), str(event.file), event.line or 0, event.pid), []).append(event)
+        groups.setdefault(
+            (str(event.function), str(event.file), event.line or 0, event.pid), []
+        ).append(event)
     found: dict[tuple[str, str, int], RecompiledFunction] = {}
     for (function, file, line, _), rows in groups.items():
         reasons = [(r.reasons or [""])[0] for r in rows]
         told = [read_guard(reason) for reason in reasons]
         frames = {frame_of(r) for r in rows}
         one = RecompiledFunction(
-            function, file, line, len(rows), tuple(g for g, _, _ in told), told[-1][1], told[-1][2],
-            next((limits[f] for f in frames if f in limits), ""), round(sum(cpu_s.get(f, 0.0) for f in frames), 2),
-        )  # fmt: skip
+            function,
+            file,
+            line,
+            len(rows),
+            tuple(g for g, _, _ in told),
+            told[-1][1],
+            told[-1][2],
+            next((limits[f] for f in frames if f in limits), ""),
+            round(sum(cpu_s.get(f, 0.0) for f in frames), 2),
+        )
         before = found.get((function, file, line))  # of another rank: one of them is told
         if before is None or _rank(one) < _rank(before):
             found[function, file, line] = one
@@ -126,7 +149,9 @@ def _rank(one: RecompiledFunction) -> tuple[bool, int]:
 
 
 def graph_breaks(events: Sequence[GraphBreakFound]) -> tuple[GraphBreak, ...]:
-    """Group ``graph_break`` events by reason and place, in the order in which they were met; ranks break alike."""
+    """Group ``graph_break`` events by reason and place, in the order in which they were met; ranks
+    break alike.
+    """
     found: dict[tuple[str, str], GraphBreak] = {}
     first = {(e.reason, e.where): e.pid for e in reversed(events)}
     for event in events:

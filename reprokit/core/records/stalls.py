@@ -1,7 +1,9 @@
-"""A stall: a time without progress that is longer than ``--stall``, and whether reprokit may end the program for it.
+"""A stall: a time without progress that is longer than ``--stall``, and whether reprokit may end
+the program for it.
 
-The compiler works for the user and must advance. A program outside the compiler may wait for as long as it likes: for
-data, for a request, for another rank. So a stall inside the compiler ends a run, and a stall outside is reported.
+The compiler works for the user and must advance. A program outside the compiler may wait for as
+long as it likes: for data, for a request, for another rank. So a stall inside the compiler ends a
+run, and a stall outside is reported.
 """
 
 from __future__ import annotations
@@ -9,10 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 INSIDE = "inside"
-"""In the compiler, in compiled code, in a compile worker, or in a collective that compiled code waits for."""
+"""In the compiler, in compiled code, in a compile worker, or in a collective that compiled code
+waits for.
+"""
 OUTSIDE = "outside"
 IDLE = "idle"
-"""Outside, and every thread waits for something that may come at any time: a request, a queue, a timer, a terminal."""
+"""Outside, and every thread waits for something that may come at any time: a request, a queue, a
+timer, a terminal.
+"""
 
 REPORT, END = "report", "end"
 """What ``--on-stall`` can ask for."""
@@ -46,9 +52,11 @@ class Stall:
 
 
 def ends_program(stall: Stall, on_stall: str, is_command: bool) -> bool:
-    """Whether a stall ends the program. ``on_stall`` is ``report``, ``end``, or empty for the default.
+    """Whether a stall ends the program. ``on_stall`` is ``report``, ``end``, or empty for the
+    default.
 
-    The default reports a stall of a command outside the compiler. A factory was written to be run here, and is ended.
+    The default reports a stall of a command outside the compiler. A factory was written to be run
+    here, and is ended.
     """
     if on_stall:
         return on_stall == END

@@ -1,4 +1,6 @@
-"""A text that rules change one after the other, with the place of each change in the original text."""
+"""A text that rules change one after the other, with the place of each change in the original
+text.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from reprokit.core.redaction.rules.secret_places import Span
 
 
 class TextDraft:
-    """A text in which rules replace spans in turn, and the place of each replacement in the original text."""
+    """A text in which rules replace spans in turn, and the place of each replacement in the
+    original text.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -18,7 +22,9 @@ class TextDraft:
         """Where each edit starts in the present text."""
 
     def replace(self, spans: list[Span]) -> None:
-        """Replace the text of each span by the third value of the span; spans are in order and do not overlap."""
+        """Replace the text of each span by the third value of the span; spans are in order and do
+        not overlap.
+        """
         pieces: list[str] = []
         new: list[tuple[int, int, str]] = []
         done = 0

@@ -1,8 +1,10 @@
-"""Text as a person reads it: without colours and control characters, escapes decoded, and with a map back.
+"""Text as a person reads it: without colours and control characters, escapes decoded, and with a
+map back.
 
-A rule matches a secret in plain text. Logs show the same secret behind a colour (``\\x1b[32mghp_...``), after an
-escaped line break inside JSON, percent-encoded in a URL, or as the repr of bytes. So all rules run on the text that
-:func:`plain` gives, and :class:`Plain` maps each place back to the original text.
+A rule matches a secret in plain text. Logs show the same secret behind a colour
+(``\\x1b[32mghp_...``), after an escaped line break inside JSON, percent-encoded in a URL, or as the
+repr of bytes. So all rules run on the text that :func:`plain` gives, and :class:`Plain` maps each
+place back to the original text.
 """
 
 from __future__ import annotations
@@ -86,7 +88,11 @@ def plain_text(text: str) -> PlainText:
         starts.append(size)
         sources.append(done)
         ends.append(0)
-    return PlainText("".join(pieces), tuple(starts), tuple(sources), tuple(ends)) if starts else PlainText("")
+    return (
+        PlainText("".join(pieces), tuple(starts), tuple(sources), tuple(ends))
+        if starts
+        else PlainText("")
+    )
 
 
 def _decoded(found: re.Match[str]) -> str | None:

@@ -21,14 +21,17 @@ _INVISIBLE = frozenset(
     )
     for code in codes
 )
-"""Characters that Python calls printable and a terminal does not draw: fillers and variation selectors."""
+"""Characters that Python calls printable and a terminal does not draw: fillers and variation
+selectors.
+"""
 
 
 def clean_text(text: str) -> str:
     """Give ``text`` without characters that control a terminal or are invisible.
 
-    Escape sequences are removed. Control, format (bidirectional, zero width), private and unassigned characters and
-    lone surrogates become ``?``; every white space except newline and tab becomes a plain space.
+    Escape sequences are removed. Control, format (bidirectional, zero width), private and
+    unassigned characters and lone surrogates become ``?``; every white space except newline and tab
+    becomes a plain space.
     """
     text = _ESCAPE_SEQUENCE.sub("", text)
     bad = [char for char in set(text) if not char.isprintable() or ord(char) in _INVISIBLE]

@@ -1,9 +1,11 @@
-"""Redact a Python program so that it stays the same program: only strings and comments change, never a name.
+"""Redact a Python program so that it stays the same program: only strings and comments change,
+never a name.
 
-The rules of :mod:`redact_rules` read a program as text, and text that looks private may be code: ``x@layer.weight`` is
-not an address, and ``password = features['secret']`` contains no password. So a match of the rules is hidden only if it
-is inside one string or comment. A string that the syntax tree assigns to a name that holds secrets is hidden too,
-also if line breaks and parentheses are between the two.
+The rules of :mod:`redact_rules` read a program as text, and text that looks private may be code:
+``x@layer.weight`` is not an address, and ``password = features['secret']`` contains no password. So
+a match of the rules is hidden only if it is inside one string or comment. A string that the syntax
+tree assigns to a name that holds secrets is hidden too, also if line breaks and parentheses are
+between the two.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _UNREADABLE = (tokenize.TokenError, SyntaxError, ValueError, RecursionError, Mem
 
 
 class PythonSource:
-    """A program, and the places of its strings and comments; raises ValueError for a text that is not Python."""
+    """A program, and the places of its strings and comments; raises ValueError for a text that is
+    not Python.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -37,7 +41,9 @@ class PythonSource:
         self.skeleton: list[str] = []
         """All tokens except strings and comments."""
         self.parts: list[tuple[int, int]] = []
-        """Start and end of the contents of each string or comment, in order; fields of f-strings are not included."""
+        """Start and end of the contents of each string or comment, in order; fields of f-strings
+        are not included.
+        """
         try:
             for start, end in self._tokens(lines):
                 self._add(start, end)
@@ -86,10 +92,14 @@ class PythonSource:
     def inside(self, start: int, end: int) -> list[tuple[int, int]]:
         """The parts between two places."""
         first = bisect.bisect_left(self.parts, (start, 0))
-        return [p for p in self.parts[first : bisect.bisect_left(self.parts, (end, 0))] if p[1] <= end]
+        return [
+            p for p in self.parts[first : bisect.bisect_left(self.parts, (end, 0))] if p[1] <= end
+        ]
 
     def named(self) -> Iterator[tuple[str, int, int]]:
-        """Each part that is assigned to a name, compared with it or stored under it, and the name."""
+        """Each part that is assigned to a name, compared with it or stored under it, and the
+        name.
+        """
         try:
             tree = ast.parse(self.text)
         except _UNREADABLE:
@@ -106,15 +116,20 @@ class PythonSource:
     def _of_node(self, lines: list[str], row: int, column: int) -> int:
         line = lines[row - 1]
         if not line.isascii():  # the syntax tree counts bytes
-            column = len(line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "surrogatepass"))
+            column = len(
+                line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "surrogatepass")
+            )
         return self._place(row, column)
 
 
-def redact_python(text: str, find: Callable[[str], list[Edit]], hide: Callable[[str, str], str]) -> str:
-    """Give the program without private text; raises ValueError if the text, or the result, is not Python.
+def redact_python(
+    text: str, find: Callable[[str], list[Edit]], hide: Callable[[str, str], str]
+) -> str:
+    """Give the program without private text; raises ValueError if the text, or the result, is not
+    Python.
 
-    ``find`` gives the spans of private text in a text. ``hide`` takes a name and a string that is assigned to it, and
-    gives the replacement of the string.
+    ``find`` gives the spans of private text in a text. ``hide`` takes a name and a string that is
+    assigned to it, and gives the replacement of the string.
     """
     found = find(text)
     has_names = secret_names.WORD.search(text.lower()) is not None
@@ -213,7 +228,11 @@ def _field(text: str, start: int, end: int) -> tuple[tuple[int, int], int]:
             return (start, place if stop < 0 else stop), place + 1
         elif not depth and stop < 0:
             is_format = char == ":" or (char == "!" and not text.startswith("!=", place))
-            is_shown = char == "=" and text[place + 1 : place + 2] in ("}", ":", "!") and text[place - 1] not in "=!<>"
+            is_shown = (
+                char == "="
+                and text[place + 1 : place + 2] in ("}", ":", "!")
+                and text[place - 1] not in "=!<>"
+            )
             if is_format or is_shown:
                 stop = place
         place += 1
@@ -224,7 +243,9 @@ def _pairs(node: ast.AST) -> Iterator[tuple[ast.AST | str | None, ast.AST | None
     """Expressions that may be names, and the expressions that are assigned to them."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            if isinstance(target, (ast.Tuple, ast.List)) and isinstance(node.value, (ast.Tuple, ast.List)):
+            if isinstance(target, (ast.Tuple, ast.List)) and isinstance(
+                node.value, (ast.Tuple, ast.List)
+            ):
                 yield from zip(target.elts, node.value.elts, strict=False)
             else:
                 yield target, node.value
@@ -255,7 +276,11 @@ def _arguments(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
     """``add_argument("--password", default="...")``, and ``info("password=%s", "...")``."""
     first = node.args[0] if node.args else None
     if isinstance(first, ast.Constant) and isinstance(first.value, str):
-        yield from ((first.value, one.value) for one in node.keywords if one.arg in ("default", "value", "initial"))
+        yield from (
+            (first.value, one.value)
+            for one in node.keywords
+            if one.arg in ("default", "value", "initial")
+        )
         yield from zip(_SLOT.findall(first.value), node.args[1:], strict=False)
     if (
         isinstance(node.func, ast.Attribute)
@@ -279,7 +304,12 @@ def _texts(value: ast.AST | None) -> Iterator[ast.Constant | ast.JoinedStr]:
     elif isinstance(value, ast.IfExp):
         yield from (*_texts(value.body), *_texts(value.orelse))
     elif isinstance(value, ast.Call):
-        yield from (text for one in value.keywords if one.arg in ("default", "value") for text in _texts(one.value))
+        yield from (
+            text
+            for one in value.keywords
+            if one.arg in ("default", "value")
+            for text in _texts(one.value)
+        )
 
 
 def _name(target: ast.AST | str | None) -> str:

@@ -1,8 +1,8 @@
 """Hide private text; :mod:`redact_rules` finds it.
 
-A :class:`Redactor` replaces each secret by a placeholder with its kind and a number (``<token-1>``). The same secret
-has the same placeholder everywhere. Text that helps to diagnose a bug (torch paths, kernel names, hashes of commits,
-versions) does not change. The tests check both.
+A :class:`Redactor` replaces each secret by a placeholder with its kind and a number
+(``<token-1>``). The same secret has the same placeholder everywhere. Text that helps to diagnose a
+bug (torch paths, kernel names, hashes of commits, versions) does not change. The tests check both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ REMEMBERED, REMEMBERED_CHARS = 50_000, 200
 
 
 class Redactor:
-    """Hides private text; one instance for one pack, so that equal secrets get equal placeholders."""
+    """Hides private text; one instance for one pack, so that equal secrets get equal
+    placeholders.
+    """
 
     def __init__(self, private: PrivateNames | None = None) -> None:
         self._numbers: dict[tuple[str, str], str] = {}
@@ -45,7 +47,9 @@ class Redactor:
         self._rules = table.make_rules(private or PrivateNames())
         self._known: dict[str, str] = {}
         self._learned: list[str] = []
-        """Values that a place shows to be secrets, and that do not occur by chance; hidden in all later text."""
+        """Values that a place shows to be secrets, and that do not occur by chance; hidden in all
+        later text.
+        """
 
     def text(self, text: str) -> str:
         """Give ``text`` without what is private; giving the result again changes nothing."""
@@ -65,12 +69,16 @@ class Redactor:
         return "".join((*pieces, text[done:]))
 
     def _edits(self, text: str, guesses: bool = True) -> list[Span]:
-        """The spans of private text in ``text``, in order and without overlaps, and the placeholder of each."""
+        """The spans of private text in ``text``, in order and without overlaps, and the placeholder
+        of each.
+        """
         read = escapes.plain_text(text)
         draft = TextDraft(read.text)
         lowered = table.lower_text(draft.text)
         for rule in self._rules:
-            if (guesses or not rule.is_guess) and (not rule.hints or any(hint in lowered for hint in rule.hints)):
+            if (guesses or not rule.is_guess) and (
+                not rule.hints or any(hint in lowered for hint in rule.hints)
+            ):
                 spans = [
                     (start, end, self._placeholder(kind, draft.text[start:end]))
                     for start, end, kind in rule.find(draft.text, lowered)
@@ -92,32 +100,51 @@ class Redactor:
         """Replace the learned values at places where no rule found them."""
         for secret in self._learned:
             places = (
-                [found.start() for found in re.finditer(re.escape(secret), draft.text)] if secret in draft.text else []
+                [found.start() for found in re.finditer(re.escape(secret), draft.text)]
+                if secret in draft.text
+                else []
             )
             if places:
-                draft.replace([(place, place + len(secret), self._placeholder("token", secret)) for place in places])
+                draft.replace(
+                    [
+                        (place, place + len(secret), self._placeholder("token", secret))
+                        for place in places
+                    ]
+                )
 
     def python(self, text: str) -> str:
-        """Redact a program so that it stays the same program; a text that is not Python is redacted as text."""
+        """Redact a program so that it stays the same program; a text that is not Python is redacted
+        as text.
+        """
         try:
-            return python_source.redact_python(text, functools.partial(self._edits, guesses=False), self._given)
+            return python_source.redact_python(
+                text, functools.partial(self._edits, guesses=False), self._given
+            )
         except ValueError:
             return self.text(text)
 
     def _given(self, name: str, value: str) -> str:
-        """The replacement of a value that a program assigns to a name; names stay: ``key_field = "db_key"``."""
+        """The replacement of a value that a program assigns to a name; names stay: ``key_field =
+        "db_key"``.
+        """
         sure = secret_names.sureness(name)
-        is_name = (value.isidentifier() and secret_names.sureness(value)) or is_name_of_layer(name, value)
+        is_name = (value.isidentifier() and secret_names.sureness(value)) or is_name_of_layer(
+            name, value
+        )
         is_name = is_name or is_own_name(name, value)
-        if not sure or is_name or (sure != secret_names.PASSWORD and not table.is_secret_entry(name, value)):
+        if (
+            not sure
+            or is_name
+            or (sure != secret_names.PASSWORD and not table.is_secret_entry(name, value))
+        ):
             return value
         return self._secret(sure, name, value)
 
     def value(self, value: Any) -> Any:
         """Redact every text inside a record or JSON value and give the same kind of value back.
 
-        Structure tells more than text: the value of a key like ``HF_TOKEN`` and the word after ``--api-key`` are
-        hidden whatever they look like.
+        Structure tells more than text: the value of a key like ``HF_TOKEN`` and the word after
+        ``--api-key`` are hidden whatever they look like.
         """
         if isinstance(value, str):
             return self.text(value)
@@ -133,7 +160,9 @@ class Redactor:
         return value
 
     def _command(self, words: Sequence[str], hidden: list[Any]) -> list[Any]:
-        """Redact the words of a command line, where a flag or a program shows that another word is a secret."""
+        """Redact the words of a command line, where a flag or a program shows that another word is
+        a secret.
+        """
         start, place = [0], 0
         for word in words:
             place += len(word) + 1
@@ -153,13 +182,16 @@ class Redactor:
         hidden = self.text(part)
         for found in _NAMED_PART.finditer(hidden):
             if secret_names.sureness(found["name"]) and secret_names.looks_random(found["secret"]):
-                hidden = hidden.replace(found["secret"], self._placeholder("token", found["secret"]))
+                hidden = hidden.replace(
+                    found["secret"], self._placeholder("token", found["secret"])
+                )
         return re.sub(r"[<>]+", "-", hidden).strip("-") if hidden != part else part
 
     def json_lines(self, text: str) -> str:
         """Redact a journal: each line that is JSON by its structure, any other as text."""
         return "\n".join(
-            self._json(line, None) if line.startswith(("{", "[")) else self.text(line) for line in text.split("\n")
+            self._json(line, None) if line.startswith(("{", "[")) else self.text(line)
+            for line in text.split("\n")
         )
 
     def json(self, text: str) -> str:
@@ -172,28 +204,46 @@ class Redactor:
         except (ValueError, RecursionError):
             return self.text(text)
         separators = (",", ":") if indent is None else None
-        return json.dumps(self.value(value), indent=indent, ensure_ascii=False, separators=separators)
+        return json.dumps(
+            self.value(value), indent=indent, ensure_ascii=False, separators=separators
+        )
 
     def _mapping(self, value: dict[Any, Any]) -> dict[Any, Any]:
-        named = next((value[k] for k in ("name", "key", "Name", "Key") if isinstance(value.get(k), str)), "")
+        named = next(
+            (value[k] for k in ("name", "key", "Name", "Key") if isinstance(value.get(k), str)), ""
+        )
         found = {}
         for key, one in value.items():
-            owner = named if named and str(key).lower() in ("value", "val", "content", "default") else key
+            owner = (
+                named
+                if named and str(key).lower() in ("value", "val", "content", "default")
+                else key
+            )
             if key in ("packages", "versions") and isinstance(one, dict):
                 found[key] = {
-                    self.text(str(n)): v if not_private.is_version(v) else self.value(v) for n, v in one.items()
+                    self.text(str(n)): v if not_private.is_version(v) else self.value(v)
+                    for n, v in one.items()
                 }
                 continue
             is_pass = (
-                key == "pass" and isinstance(one, str) and _OF_A_COMPILER.fullmatch(one) and _PEOPLE.isdisjoint(value)
+                key == "pass"
+                and isinstance(one, str)
+                and _OF_A_COMPILER.fullmatch(one)
+                and _PEOPLE.isdisjoint(value)
             )
-            found[self.text(key) if isinstance(key, str) else key] = one if is_pass else self._value_of(owner, one)
+            found[self.text(key) if isinstance(key, str) else key] = (
+                one if is_pass else self._value_of(owner, one)
+            )
         return found
 
     def _value_of(self, key: Any, value: Any) -> Any:
         if str(key).lower().endswith("version") and not_private.is_version(value):
             return value
-        sure = secret_names.sureness(key) if isinstance(key, str) and not isinstance(value, bool) else ""
+        sure = (
+            secret_names.sureness(key)
+            if isinstance(key, str) and not isinstance(value, bool)
+            else ""
+        )
         if not sure:
             return self.value(value)
         if isinstance(value, dict):
@@ -213,10 +263,20 @@ class Redactor:
         return self.value(value)
 
     def _inside(self, sure: str, name: str, value: dict[Any, Any]) -> dict[Any, Any]:
-        """A mapping under a name that holds secrets: ``"password": {"value": "..."}``, ``"credentials": {"db": "..."}``."""
+        """A mapping under a name that holds secrets: ``"password": {"value": "..."}``,
+        ``"credentials": {"db": "..."}``.
+        """
         found: dict[Any, Any] = {}
         for key, one in self._mapping(value).items():
-            is_value = str(key).lower() in ("value", "val", "content", "default", "data", "$string", "stringvalue")
+            is_value = str(key).lower() in (
+                "value",
+                "val",
+                "content",
+                "default",
+                "data",
+                "$string",
+                "stringvalue",
+            )
             if isinstance(one, str) and (
                 is_value or (sure == secret_names.PASSWORD and secret_names.looks_secret(one))
             ):
@@ -243,7 +303,12 @@ class Redactor:
     def _after(self, before: Any, value: Any, count: int) -> Any:
         if isinstance(before, str) and isinstance(value, str) and len(value) >= 4:
             is_flag = is_secret_flag(before) and not value.startswith("--")
-            is_row = count == 2 and not before.startswith("-") and secret_names.is_secret(before) and " " not in before
+            is_row = (
+                count == 2
+                and not before.startswith("-")
+                and secret_names.is_secret(before)
+                and " " not in before
+            )
             if is_flag or is_row:
                 return self._secret(secret_names.PASSWORD, before, value)
         return self.value(value)
@@ -255,7 +320,11 @@ class Redactor:
             return secret
         key = (kind, secret.lower() if kind in ("user", "host", "email") else secret)
         if key not in self._numbers:
-            if kind == "token" and len(self._learned) < MOST_LEARNED and secret_names.is_unmistakable(secret):
+            if (
+                kind == "token"
+                and len(self._learned) < MOST_LEARNED
+                and secret_names.is_unmistakable(secret)
+            ):
                 self._learned.append(secret)
                 self._known.clear()
             self._counts[kind] = self._counts.get(kind, 0) + 1
@@ -263,7 +332,9 @@ class Redactor:
         return self._numbers[key]
 
 
-_NAMED_PART = re.compile(r"(?P<name>[A-Za-z][A-Za-z_-]{2,40}?)[-_=](?P<secret>[A-Za-z0-9]{16,})(?![A-Za-z0-9])")
+_NAMED_PART = re.compile(
+    r"(?P<name>[A-Za-z][A-Za-z_-]{2,40}?)[-_=](?P<secret>[A-Za-z0-9]{16,})(?![A-Za-z0-9])"
+)
 MOST_WORDS, MOST_COMMAND_CHARS = 300, 20_000
 
 
@@ -290,7 +361,9 @@ def is_secret_flag(word: str) -> bool:
 
 
 def command_text(argv: Sequence[str]) -> str:
-    """A command line as one text: joined, it would lose the structure that shows which words are secret."""
+    """A command line as one text: joined, it would lose the structure that shows which words are
+    secret.
+    """
     words: list[str] = []
     for before, word in zip([None, *argv], argv, strict=False):
         name, equals, _ = word.partition("=")

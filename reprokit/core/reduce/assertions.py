@@ -1,4 +1,6 @@
-"""Make a program that only shows wrong results to a comparison fail by itself: run it in both ways and assert."""
+"""Make a program that only shows wrong results to a comparison fail by itself: run it in both ways
+and assert.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,29 @@ from reprokit.core.shared.result_comparison import Difference
 
 LOUD = {
     "recompile-limit": ("torch._dynamo", "torch._dynamo.config.fail_on_recompile_limit_hit = True"),
-    "cudagraph-skip": ("torch._inductor.config", "torch._inductor.config.triton.cudagraph_or_error = True"),
+    "cudagraph-skip": (
+        "torch._inductor.config",
+        "torch._inductor.config.triton.cudagraph_or_error = True",
+    ),
 }
 """The module and the setting with which torch itself fails, instead of going on."""
 COUNTED = "assert torch._dynamo.utils.counters['stats']['unique_graphs'] < {}, {!r}"
-"""Torch's own error for a recompile comes with the first, which is none yet that anybody would report."""
+"""Torch's own error for a recompile comes with the first, which is none yet that anybody would
+report.
+"""
 
 
-UNBROKEN = "assert not any(torch._dynamo.utils.counters[k] for k in ('graph_break', 'unimplemented')), {!r}"
+UNBROKEN = (
+    "assert not any(torch._dynamo.utils.counters[k] for k in ('graph_break', 'unimplemented')),"
+    " {!r}"
+)
 """The second counter has the breaks at which Dynamo gives a function up."""
 
 
 def fail_loudly(text: str, kind: str, graphs: int = 1) -> str:
-    """The program with what makes a silent failure an error; ``graphs`` it has without the recompiles of a storm."""
+    """The program with what makes a silent failure an error; ``graphs`` it has without the
+    recompiles of a storm.
+    """
     if kind == "graph-break":
         tree = ast.parse(text)
         for call in ast_edits.compiles(tree):
@@ -43,8 +55,14 @@ def fail_loudly(text: str, kind: str, graphs: int = 1) -> str:
 
 
 def assert_unbroken(text: str) -> str:
-    """The program with an assertion that it has no graph break, for those that a whole graph fails in another way."""
-    return text if BROKEN in text else ast.unparse(ast.parse(f"{text}\n{UNBROKEN.format(BROKEN)}")) + "\n"
+    """The program with an assertion that it has no graph break, for those that a whole graph fails
+    in another way.
+    """
+    return (
+        text
+        if BROKEN in text
+        else ast.unparse(ast.parse(f"{text}\n{UNBROKEN.format(BROKEN)}")) + "\n"
+    )
 
 
 _SAME_RANDOM = """import torch._inductor.config
@@ -61,12 +79,16 @@ def draws_random(text: str) -> bool:
     return any(word in text for word in _RANDOM) and "manual_seed" not in text
 
 
-def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False, seed: int = SEED) -> str:
-    """The program as ``run(compile)``, called with ``torch.compile`` and without, and the two compared.
+def with_check(
+    text: str, wrong: Sequence[Difference], is_random: bool = False, seed: int = SEED
+) -> str:
+    """The program as ``run(compile)``, called with ``torch.compile`` and without, and the two
+    compared.
 
-    ``wrong`` are the differences that it shows, in a comparison. Where the program has another form than a reduction
-    gives it, or shows what no assertion of torch's compares, it comes back as it was. A program that draws random numbers
-    when it is called draws those of eager when compiled; both runs begin with ``seed``.
+    ``wrong`` are the differences that it shows, in a comparison. Where the program has another form
+    than a reduction gives it, or shows what no assertion of torch's compares, it comes back as it
+    was. A program that draws random numbers when it is called draws those of eager when compiled;
+    both runs begin with ``seed``.
     """
     tree = ast.parse(text)
     calls = ast_edits.compiles(tree)
@@ -78,7 +100,9 @@ def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False, 
     made.func, made.args, made.keywords = ast.Name("compile", ast.Load()), made.args[:1], []
     defined = [n for n in tree.body if _stays(n)]
     read = set[str]().union(*map(_free, defined))
-    head = [n for n in tree.body if _stays(n) or _gives(n) & read]  # what functions read stays where they can read it
+    head = [
+        n for n in tree.body if _stays(n) or _gives(n) & read
+    ]  # what functions read stays where they can read it
     main = [n for n in tree.body if n not in head]
     if not main or not (written := _with_return(main, made, wrong)):
         return text
@@ -99,8 +123,12 @@ def with_check(text: str, wrong: Sequence[Difference], is_random: bool = False, 
     return ast.unparse(ast.parse("\n".join(lines))) + "\n"
 
 
-def _with_return(main: list[ast.stmt], made: ast.Call, wrong: Sequence[Difference]) -> tuple[list[str], bool] | None:
-    """The rows of ``run``, and whether it returns one result; None where what is wrong cannot be returned."""
+def _with_return(
+    main: list[ast.stmt], made: ast.Call, wrong: Sequence[Difference]
+) -> tuple[list[str], bool] | None:
+    """The rows of ``run``, and whether it returns one result; None where what is wrong cannot be
+    returned.
+    """
     names = {
         ast_edits.target_names(n)
         for row in main
@@ -109,17 +137,28 @@ def _with_return(main: list[ast.stmt], made: ast.Call, wrong: Sequence[Differenc
     }
     count = sum(_is_call(n, made, names) for row in main for n in ast.walk(row))
     if count != 1 or wrong[0].call > 0 or not (found := _called(main, made, names)):
-        is_free = not any(isinstance(n, ast.Name) and n.id == _ALL for row in main for n in ast.walk(row))
-        if is_free and wrong[0].name.startswith("output") and _collect(main, made, names) == count > 0:
+        is_free = not any(
+            isinstance(n, ast.Name) and n.id == _ALL for row in main for n in ast.walk(row)
+        )
+        if (
+            is_free
+            and wrong[0].name.startswith("output")
+            and _collect(main, made, names) == count > 0
+        ):
             return [f"{_ALL} = []", *_rows(main), f"return {_ALL}"], False
         return None
     rows, place, name, arguments = found
     if not (returned := _returned(wrong, name, arguments)):
         return None
     if isinstance(rows[place], ast.Expr) and name in returned:
-        rows[place] = ast.Assign([ast.Name(name, ast.Store())], rows[place].value, lineno=0)  # type: ignore[attr-defined]
+        value = rows[place].value  # type: ignore[attr-defined]
+        rows[place] = ast.Assign([ast.Name(name, ast.Store())], value, lineno=0)
     body = _rows(main)
-    if returned == [name] and body[-1] == f"{name} = {ast.unparse(_value(rows[place]))}" and rows is main:
+    if (
+        returned == [name]
+        and body[-1] == f"{name} = {ast.unparse(_value(rows[place]))}"
+        and rows is main
+    ):
         body[-1] = f"return {ast.unparse(_value(rows[place]))}"
     else:
         body.append(f"return {', '.join(returned)}")
@@ -132,13 +171,17 @@ def _rows(main: list[ast.stmt]) -> list[str]:
 
 def _gives(node: ast.stmt) -> set[str]:
     """The names that a row of the program assigns."""
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return {
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
 
 
 def _free(node: ast.stmt) -> set[str]:
     """The names that a definition reads and does not give itself."""
     own = _gives(node) | {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - own
+    return {
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    } - own
 
 
 def _stays(node: ast.stmt) -> bool:
@@ -160,14 +203,20 @@ def _is_call(node: ast.AST, made: ast.Call, names: Collection[str]) -> bool:
 def _called(
     rows: list[ast.stmt], made: ast.Call, names: Collection[str]
 ) -> tuple[list[ast.stmt], int, str, list[str]] | None:
-    """Where the compiled callable is called: the rows, the place in them, the result's name and the arguments' names."""
+    """Where the compiled callable is called: the rows, the place in them, the result's name and the
+    arguments' names.
+    """
     for place, node in enumerate(rows):
         if isinstance(node, ast.With) and (found := _called(node.body, made, names)):
             return found
         value = _value(node)
         if _is_call(value, made, names) and isinstance(value, ast.Call):
             name = ast_edits.target_names(node) or ("out" if isinstance(node, ast.Expr) else "")
-            return (rows, place, name, [a.id for a in value.args if isinstance(a, ast.Name)]) if name else None
+            return (
+                (rows, place, name, [a.id for a in value.args if isinstance(a, ast.Name)])
+                if name
+                else None
+            )
     return None
 
 

@@ -1,4 +1,6 @@
-"""Places in a program's syntax tree, and how edits at them are tried against a predicate on its text."""
+"""Places in a program's syntax tree, and how edits at them are tried against a predicate on its
+text.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from reprokit.core.reduce import subsets
 Test = Callable[[str], bool]
 Path = tuple[tuple[str, int], ...]
 """Where a node stands: field and index (or -1) from the module down."""
-NO_PROGRAM = (SyntaxError, ValueError, AttributeError, TypeError, IndexError, KeyError, RecursionError)
+NO_PROGRAM = (
+    SyntaxError,
+    ValueError,
+    AttributeError,
+    TypeError,
+    IndexError,
+    KeyError,
+    RecursionError,
+)
 """What unparsing or parsing raises for a tree that an edit has broken."""
 
 
@@ -26,7 +36,11 @@ class NodePlace:
 
 
 def keep_some(
-    text: str, tree: ast.Module, places: list[NodePlace], without: Callable[[ast.Module, list[Path]], None], test: Test
+    text: str,
+    tree: ast.Module,
+    places: list[NodePlace],
+    without: Callable[[ast.Module, list[Path]], None],
+    test: Test,
 ) -> str:
     """Leave out as many of ``places`` as the predicate allows."""
     if not places:
@@ -82,7 +96,9 @@ def text_of(tree: ast.Module) -> str:
 
 
 def statements(tree: ast.Module) -> Iterator[NodePlace]:
-    """Every statement, but the last return of a function: a repro without it would surprise its readers."""
+    """Every statement, but the last return of a function: a repro without it would surprise its
+    readers.
+    """
     for path, node in walk_places(tree):
         if isinstance(node, ast.stmt) and not _is_last_return(tree, path, node):
             yield NodePlace(path)
@@ -158,7 +174,11 @@ def calls_of(tree: ast.Module, name: str) -> Iterator[ast.Call]:
 
 def compiles(tree: ast.Module) -> list[ast.Call]:
     """Every call of ``torch.compile``."""
-    return [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "torch.compile"]
+    return [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call) and ast.unparse(n.func) == "torch.compile"
+    ]
 
 
 def imports(node: ast.stmt) -> bool:
@@ -183,27 +203,44 @@ class ReplacedNode(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         value = self._values.get(node.id)
-        return copy.deepcopy(value) if value is not None and isinstance(node.ctx, ast.Load) else node
+        return (
+            copy.deepcopy(value) if value is not None and isinstance(node.ctx, ast.Load) else node
+        )
 
 
 def reads_name(tree: ast.AST, name: str) -> list[ast.Name]:
     """Every place that reads ``name``."""
-    return [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+    return [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
+    ]
 
 
 def arguments(function: ast.FunctionDef, call: ast.Call, skip: int) -> dict[str, ast.expr] | None:
-    """Parameter -> what a call gives for it, defaults included; None where that cannot be read off."""
+    """Parameter -> what a call gives for it, defaults included; None where that cannot be read
+    off.
+    """
     takes = function.args
-    if takes.vararg or takes.kwarg or takes.posonlyargs or any(isinstance(a, ast.Starred) for a in call.args):
+    if (
+        takes.vararg
+        or takes.kwarg
+        or takes.posonlyargs
+        or any(isinstance(a, ast.Starred) for a in call.args)
+    ):
         return None
     names = [a.arg for a in takes.args[skip:]]
     defaults = takes.args[len(takes.args) - len(takes.defaults) :]
     found = {a.arg: v for a, v in zip(defaults, takes.defaults, strict=True)}
-    found |= {a.arg: v for a, v in zip(takes.kwonlyargs, takes.kw_defaults, strict=True) if v is not None}
+    found |= {
+        a.arg: v for a, v in zip(takes.kwonlyargs, takes.kw_defaults, strict=True) if v is not None
+    }
     found |= dict(zip(names, call.args, strict=False))
     found |= {k.arg: k.value for k in call.keywords if k.arg}
     known = {*names, *(a.arg for a in takes.kwonlyargs)}
-    is_whole = len(call.args) <= len(names) and all(k.arg for k in call.keywords) and found.keys() == known
+    is_whole = (
+        len(call.args) <= len(names) and all(k.arg for k in call.keywords) and found.keys() == known
+    )
     return found if is_whole else None
 
 
@@ -214,6 +251,10 @@ def is_main(node: ast.stmt) -> bool:
 
 def target_names(node: ast.AST) -> str:
     """The name that a plain assignment gives; empty for anything else."""
-    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+    if (
+        isinstance(node, ast.Assign)
+        and len(node.targets) == 1
+        and isinstance(node.targets[0], ast.Name)
+    ):
         return node.targets[0].id
     return ""

@@ -16,9 +16,10 @@ from typing import Any
 from reprokit.core.shared.source import process_group
 
 NAMESPACES = frozenset(
-    "aten prim prims higher_order inductor _inductor inductor_prims quantized quantized_decomposed onednn mkldnn mkl "
-    "mkldnn_prepacked rngprims debugprims c10d _c10d_functional c10d_functional _dtensor fsdp symm_mem sparse profiler "
-    "streams export static_runtime quantization _quantized _c10d_functional_autograd".split()
+    "aten prim prims higher_order inductor _inductor inductor_prims quantized quantized_decomposed"
+    " onednn mkldnn mkl mkldnn_prepacked rngprims debugprims c10d _c10d_functional c10d_functional"
+    " _dtensor fsdp symm_mem sparse profiler streams export static_runtime quantization _quantized"
+    " _c10d_functional_autograd".split()
 )
 """Operators that ``import torch`` defines."""
 
@@ -41,8 +42,11 @@ class GraphUnit:
 
     @property
     def custom(self) -> str:
-        """The user's own operator or autograd function, which no text of a graph can define; empty for other units."""
-        # the one takes graph modules, and Dynamo makes none from a function; the others a place in a table of the process
+        """The user's own operator or autograd function, which no text of a graph can define; empty
+        for other units.
+        """
+        # the one takes graph modules, and Dynamo makes none from a function; the others a place in
+        # a table of the process
         if found := re.search(r"\b(autograd_function_apply|triton_kernel_wrapper\w+)\(", self.text):
             return found[1]
         spaces = re.findall(r"\btorch\.ops\.(\w+)\.", self.text)
@@ -82,7 +86,11 @@ class _Class:
 
 
 def read_graph(
-    source: str, values: Mapping[str, Any], settings: Mapping[str, Any], level: str, is_training: bool
+    source: str,
+    values: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    level: str,
+    is_training: bool,
 ) -> GraphProgram:
     """Read ``graph.py`` as the agent wrote it; raises Unreadable for anything else."""
     _check(settings)
@@ -92,8 +100,12 @@ def read_graph(
         raise Unreadable(f"the recorded graph does not parse: {problem}") from problem
     imports, classes = [], {}
     for node in tree.body:
-        is_mesh = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == process_group.MESH
-        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)) and not is_mesh:  # a cut program makes its own
+        is_mesh = (
+            isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == process_group.MESH
+        )
+        if (
+            isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)) and not is_mesh
+        ):  # a cut program makes its own
             imports.append(ast.unparse(node))
         elif isinstance(node, ast.ClassDef):
             classes[node.name] = _class(node)
@@ -106,10 +118,22 @@ def read_graph(
     if not isinstance(last.statements[-1], ast.Return):
         raise Unreadable("the recorded graph does not return")
     places = [a.arg for a in classes["Repro"].forward.args.args[1:]]
-    made = {name: facts for name, facts in values.items() if process_group.can_make(facts.get("placements"))}
+    made = {
+        name: facts
+        for name, facts in values.items()
+        if process_group.can_make(facts.get("placements"))
+    }
     kept, known = _without_aliases(lines, places, made)
     return GraphProgram(
-        tuple(kept), known, tuple(imports), tuple(bodies), constants, settings, last.reads, level, is_training
+        tuple(kept),
+        known,
+        tuple(imports),
+        tuple(bodies),
+        constants,
+        settings,
+        last.reads,
+        level,
+        is_training,
     )
 
 
@@ -120,11 +144,18 @@ def with_data(graph: GraphProgram, data: Mapping[str, Any]) -> GraphProgram:
 
 
 def _check(settings: Mapping[str, Any]) -> None:
-    """What becomes program text without being shown as such must be what it says; a pack may come from anywhere."""
-    types = [settings.get("default_dtype", "torch.float32"), *(d for _, d in settings.get("autocast") or ())]
+    """What becomes program text without being shown as such must be what it says; a pack may come
+    from anywhere.
+    """
+    types = [
+        settings.get("default_dtype", "torch.float32"),
+        *(d for _, d in settings.get("autocast") or ()),
+    ]
     kinds = [kind for kind, _ in settings.get("autocast") or ()]
     keys = [f"{module}.{key}" for module, key, _ in settings.get("configs") or ()]
-    is_plain = all(re.fullmatch(r"torch\.\w+", str(t)) for t in types) and all(str(k).isidentifier() for k in kinds)
+    is_plain = all(re.fullmatch(r"torch\.\w+", str(t)) for t in types) and all(
+        str(k).isidentifier() for k in kinds
+    )
     is_plain &= all(re.fullmatch(r"torch\._\w+\.config(\.\w+)+", k) for k in keys)
     if not is_plain or settings.get("dynamic") not in (None, True, False):
         raise Unreadable("the recorded settings are not what reprokit writes")
@@ -138,12 +169,18 @@ def _class(node: ast.ClassDef) -> _Class:
     for statement in functions["__init__"].body if "__init__" in functions else ():
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute):
             name, value = statement.targets[0].attr, statement.value
-            if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id.startswith("Repro_"):
+            if (
+                isinstance(value, ast.Call)
+                and isinstance(value.func, ast.Name)
+                and value.func.id.startswith("Repro_")
+            ):
                 found.children[name] = value.func.id
             else:
                 found.constants[name] = ast.unparse(value)
         elif (
-            isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and len(statement.value.args) == 2
+            isinstance(statement, ast.Expr)
+            and isinstance(statement.value, ast.Call)
+            and len(statement.value.args) == 2
         ):
             first, second = statement.value.args
             if isinstance(first, ast.Constant):
@@ -152,7 +189,11 @@ def _class(node: ast.ClassDef) -> _Class:
 
 
 def _function(
-    classes: Mapping[str, _Class], name: str, prefix: str, bodies: list[ast.FunctionDef], constants: dict[str, str]
+    classes: Mapping[str, _Class],
+    name: str,
+    prefix: str,
+    bodies: list[ast.FunctionDef],
+    constants: dict[str, str],
 ) -> list[GraphUnit]:
     """The units of a class's forward; bodies of its children are appended before it."""
     made = classes[name]
@@ -188,7 +229,11 @@ class _Attributes(ast.NodeTransformer):
         self._aliases = aliases
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if isinstance(node.value, ast.Name) and node.value.id == "self" and node.attr in self._aliases:
+        if (
+            isinstance(node.value, ast.Name)
+            and node.value.id == "self"
+            and node.attr in self._aliases
+        ):
             return ast.Name(self._aliases[node.attr], ast.Load())
         return self.generic_visit(node)
 

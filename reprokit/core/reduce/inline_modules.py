@@ -1,4 +1,6 @@
-"""Several files of one program as one text: what it imports from its own files stands where it was imported."""
+"""Several files of one program as one text: what it imports from its own files stands where it was
+imported.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ class Unjoinable(Exception):
 
 
 def join_modules(text: str, find: Find, module: str = "") -> str:
-    """The program as one file; raises Unjoinable, or what ``ast.parse`` raises, where that cannot be.
+    """The program as one file; raises Unjoinable, or what ``ast.parse`` raises, where that cannot
+    be.
 
     ``module`` is its own dotted name, where it stands in a package.
     """
@@ -28,7 +31,11 @@ def join_modules(text: str, find: Find, module: str = "") -> str:
         return text
     head = [n for n in (*joiner.body, *body) if _is_future(n)]
     imports = [n for n in joiner.body if isinstance(n, (ast.Import, ast.ImportFrom))]
-    rows = [n for n in (*imports, *(n for n in joiner.body if n not in imports), *body) if not _is_future(n)]
+    rows = [
+        n
+        for n in (*imports, *(n for n in joiner.body if n not in imports), *body)
+        if not _is_future(n)
+    ]
     made = ast.Module([*head[:1], *rows], [])
     return ast.unparse(ast.fix_missing_locations(made)) + "\n"
 
@@ -50,7 +57,9 @@ class _Joiner:
         return changed.body
 
     def take(self, module: str) -> bool:
-        """Put a module's body before what imports it; False where it is none of the program's own."""
+        """Put a module's body before what imports it; False where it is none of the program's
+        own.
+        """
         if module in self.exported:
             return True
         text = self._find(module)
@@ -99,7 +108,9 @@ class _Imports(ast.NodeTransformer):
                 new = self._joiner.exported[whole].get(alias.name, alias.name)
                 wanted = alias.asname or alias.name
                 if alias.name != "*" and wanted != new:
-                    rows.append(ast.Assign([ast.Name(wanted, ast.Store())], ast.Name(new, ast.Load())))
+                    rows.append(
+                        ast.Assign([ast.Name(wanted, ast.Store())], ast.Name(new, ast.Load()))
+                    )
             elif self._joiner.take(below):
                 self._aliases[alias.asname or alias.name] = below
             else:
@@ -165,4 +176,8 @@ def _is_future(node: ast.stmt) -> bool:
 
 def _is_main_or_words(node: ast.stmt) -> bool:
     is_words = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return is_main(node) or is_words or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
+    return (
+        is_main(node)
+        or is_words
+        or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
+    )

@@ -1,4 +1,6 @@
-"""Make a repro read as if a person had written it: public names, short names, few lines, a comment on what happens."""
+"""Make a repro read as if a person had written it: public names, short names, few lines, a comment
+on what happens.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +55,12 @@ def public_names(text: str, test: Test) -> str:
 
 
 def plain_names(text: str, test: Test) -> str:
-    """Put values that are read once where they are read, and give arguments and the rest short names."""
+    """Put values that are read once where they are read, and give arguments and the rest short
+    names.
+    """
     steps: list[Callable[[str], str]] = [_inlined]
-    # a function that must stand as it is, such as a backend of the user, must not keep the others as they are
+    # a function that must stand as it is, such as a backend of the user, must not keep the others
+    # as they are
     steps += [functools.partial(_inlined, only=f.name) for f in _functions(ast.parse(text))]
     for step in (*steps, _renamed, _unpacked):
         changed = step(text)
@@ -76,8 +81,14 @@ def flatten_calls(text: str) -> str:
     tree.body = body
     for owner in ast.walk(tree):
         rows = getattr(owner, "body", None)
-        if isinstance(rows, list) and isinstance(owner, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-            kept = [r for r in rows if not (isinstance(r, ast.Expr) and isinstance(r.value, ast.Constant))]
+        if isinstance(rows, list) and isinstance(
+            owner, (ast.Module, ast.ClassDef, ast.FunctionDef)
+        ):
+            kept = [
+                r
+                for r in rows
+                if not (isinstance(r, ast.Expr) and isinstance(r.value, ast.Constant))
+            ]
             owner.body = kept or [ast.Pass()]
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
@@ -87,9 +98,15 @@ def lay_out(text: str, title: str, kind: str) -> str:
     tree = _Sliced().visit(ast.parse(text))
     rest = [n for n in tree.body if not isinstance(n, ast.FunctionDef)]
     call = next((n for n in reversed(rest) if "compile" in ast.unparse(n)), None)
-    happens = textwrap.wrap(title, MOST_WIDTH - 12, break_long_words=False, break_on_hyphens=False) or [kind]
+    happens = textwrap.wrap(
+        title, MOST_WIDTH - 12, break_long_words=False, break_on_hyphens=False
+    ) or [kind]
     comment = [
-        f"# expected: {_EXPECTED.get(kind, 'what eager does')}{'' if kind in _TIMES or 'GPUTarget' in text else ', as without torch.compile'}",
+        (
+            "# expected:"
+            f" {_EXPECTED.get(kind, 'what eager does')}"
+            f"{'' if kind in _TIMES or 'GPUTarget' in text else ', as without torch.compile'}"
+        ),
         f"# happens:  {happens[0]}",
         *(f"#           {row}" for row in happens[1:]),
     ]
@@ -119,13 +136,24 @@ class _Sliced(ast.NodeTransformer):
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         plain = [self._plain(part) for part in parts]
         if parts:
-            node.slice = ast.Tuple(plain, ast.Load()) if isinstance(node.slice, ast.Tuple) else plain[0]
+            node.slice = (
+                ast.Tuple(plain, ast.Load()) if isinstance(node.slice, ast.Tuple) else plain[0]
+            )
         return ast.fix_missing_locations(node)
 
     @staticmethod
     def _plain(part: ast.expr) -> ast.expr:
-        is_slice = isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "slice"
-        if not isinstance(part, ast.Call) or not is_slice or len(part.args) not in (2, 3) or part.keywords:
+        is_slice = (
+            isinstance(part, ast.Call)
+            and isinstance(part.func, ast.Name)
+            and part.func.id == "slice"
+        )
+        if (
+            not isinstance(part, ast.Call)
+            or not is_slice
+            or len(part.args) not in (2, 3)
+            or part.keywords
+        ):
             return part
         ends = [None if isinstance(a, ast.Constant) and a.value is None else a for a in part.args]
         return ast.Slice(*ends)
@@ -143,7 +171,12 @@ def _inlined(text: str, only: str = "") -> str:
             row, after = function.body[place], function.body[place + 1]
             name = target_names(row)
             is_last = target_names(after) == name or _is_dead(name, function.body[place + 2 :])
-            if name and isinstance(row, ast.Assign) and len(reads_name(after, name)) == 1 and is_last:
+            if (
+                name
+                and isinstance(row, ast.Assign)
+                and len(reads_name(after, name)) == 1
+                and is_last
+            ):
                 changed = ReplacedNode({name: row.value}).visit(copy.deepcopy(after))
                 if len(ast.unparse(changed)) <= MOST_WIDTH - 8:
                     function.body[place : place + 2] = [changed]
@@ -164,14 +197,19 @@ def _is_dead(name: str, rows: list[ast.stmt]) -> bool:
 
 
 def _renamed(text: str) -> str:
-    """Arguments of ``repro`` become x, y, z, w; what else would be taken for them becomes a, b, c."""
+    """Arguments of ``repro`` become x, y, z, w; what else would be taken for them becomes a, b,
+    c.
+    """
     tree = ast.parse(text)
     function = next((f for f in _functions(tree) if f.name == "repro"), None)
     if function is None:
         return text
     arguments = [a.arg for a in function.args.args]
     local = [
-        n.id for r in function.body for n in ast.walk(r) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        n.id
+        for r in function.body
+        for n in ast.walk(r)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     ]
     local = [n for n in dict.fromkeys(local) if n not in arguments]
     others = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - set(arguments) - set(local)

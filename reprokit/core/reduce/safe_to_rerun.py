@@ -1,4 +1,6 @@
-"""Which scripts may be run again and again, changed each time: those that touch nothing but their own memory."""
+"""Which scripts may be run again and again, changed each time: those that touch nothing but their
+own memory.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,21 @@ from reprokit.core.shared.contract import run_names
 
 COMPILERS = frozenset({"torch", "triton"})
 HARMLESS = frozenset(
-    "__future__ abc argparse array base64 bisect calendar cmath collections contextlib copy dataclasses datetime decimal "
-    "enum fractions functools gc hashlib heapq inspect io itertools json logging math numbers numpy operator os pathlib "
-    "platform pprint queue random re statistics string struct sys textwrap threading time traceback types typing "
-    "typing_extensions uuid warnings weakref".split()
+    "__future__ abc argparse array base64 bisect calendar cmath collections contextlib copy"
+    " dataclasses datetime decimal enum fractions functools gc hashlib heapq inspect io itertools"
+    " json logging math numbers numpy operator os pathlib platform pprint queue random re"
+    " statistics string struct sys textwrap threading time traceback types typing typing_extensions"
+    " uuid warnings weakref".split()
 )
 """Modules that compute; what a few of them can do beyond that, the names below say."""
 _PARTS = frozenset(
-    "distributed multiprocessing hub cpp_extension tensorboard model_zoo onnx package elastic rpc".split()
+    "distributed multiprocessing hub cpp_extension tensorboard model_zoo onnx package elastic"
+    " rpc".split()
 )
 """Parts of a dotted module that write, download or start processes."""
-_OF_OS = frozenset({"environ", "getenv", "getcwd", "path", "sep", "linesep", "getpid", "cpu_count", "name"})
+_OF_OS = frozenset(
+    {"environ", "getenv", "getcwd", "path", "sep", "linesep", "getpid", "cpu_count", "name"}
+)
 _NAMES = frozenset({"open", "exec", "eval", "__import__", "__builtins__", "input", "breakpoint"})
 _ATTRIBUTES = re.compile(
     r"_?save\w*|export_\w+|open|write\w*|mkdir|makedirs|unlink|rmdir|rmtree|rename|touch|symlink_to|hardlink_to|download\w*"
@@ -36,10 +42,11 @@ def foreign_imports(tree: ast.Module) -> list[str]:
 
 
 def why_not_again(tree: ast.Module) -> str:
-    """What in a script speaks against running changed copies of it unasked; empty when nothing does.
+    """What in a script speaks against running changed copies of it unasked; empty when nothing
+    does.
 
-    A rule of thumb that errs to the safe side: somebody's training script writes checkpoints, and a candidate with
-    another path in it must not.
+    A rule of thumb that errs to the safe side: somebody's training script writes checkpoints, and a
+    candidate with another path in it must not.
     """
     imports = _imports(tree)
     if others := sorted(imports - HARMLESS - COMPILERS):
@@ -47,21 +54,33 @@ def why_not_again(tree: ast.Module) -> str:
     modules = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            modules |= {a.asname or a.name.split(".")[0] for a in node.names if isinstance(node, ast.Import)}
+            modules |= {
+                a.asname or a.name.split(".")[0] for a in node.names if isinstance(node, ast.Import)
+            }
             if why := _of_import(node):
                 return why
     asked = {  # whether there is something is no use of it
-        id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute) and re.fullmatch(r"is_\w+", n.attr)
+        id(n.value)
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Attribute) and re.fullmatch(r"is_\w+", n.attr)
     }
-    given = {n.asname or n.name for i in ast.walk(tree) if isinstance(i, ast.ImportFrom) for n in i.names}
+    given = {
+        n.asname or n.name for i in ast.walk(tree) if isinstance(i, ast.ImportFrom) for n in i.names
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in _NAMES - given:
             return f"it uses {node.id}"
         if isinstance(node, ast.Attribute) and id(node) not in asked:
-            owner = ast.unparse(node.value) if isinstance(node.value, (ast.Name, ast.Attribute)) else ""
+            owner = (
+                ast.unparse(node.value) if isinstance(node.value, (ast.Name, ast.Attribute)) else ""
+            )
             is_said = node.attr == "write" and owner in ("sys.stdout", "sys.stderr")
-            is_odd = (owner == "os" and node.attr not in _OF_OS) or (owner == "sys" and node.attr == "modules")
-            is_odd |= node.attr == "replace" and "pathlib" in imports  # of a path or a text, who knows
+            is_odd = (owner == "os" and node.attr not in _OF_OS) or (
+                owner == "sys" and node.attr == "modules"
+            )
+            is_odd |= (
+                node.attr == "replace" and "pathlib" in imports
+            )  # of a path or a text, who knows
             if is_odd or (_ATTRIBUTES.fullmatch(node.attr) and not is_said):
                 return f"it uses {owner}.{node.attr}"
         if isinstance(node, ast.Call):
@@ -69,7 +88,9 @@ def why_not_again(tree: ast.Module) -> str:
             first = node.args[0] if node.args else None
             if called == "getattr" and isinstance(first, ast.Name) and first.id in modules:
                 return f"it calls getattr({first.id}, ...)"
-            if called.endswith("basicConfig") and any(k.arg != "level" and k.arg != "format" for k in node.keywords):
+            if called.endswith("basicConfig") and any(
+                k.arg != "level" and k.arg != "format" for k in node.keywords
+            ):
                 return "it sets up logging"
     return ""
 

@@ -1,4 +1,6 @@
-"""A program with one size: as it is at other sizes, and as a loop over several that fails where they cost too much."""
+"""A program with one size: as it is at other sizes, and as a loop over several that fails where
+they cost too much.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ _WARM = "torch.compile(lambda x: x + 1)(torch.ones(1))"
 """What the compiler needs to start is not measured."""
 LEAST_S = 0.1
 LEAST_BUILD_S = 0.4
-"""Seconds below which a first cost says nothing: of the compiler, and of the C++ compiler, which is started first."""
+"""Seconds below which a first cost says nothing: of the compiler, and of the C++ compiler, which is
+started first.
+"""
 
 
 def least_s(is_built: bool) -> float:
@@ -20,38 +24,58 @@ def least_s(is_built: bool) -> float:
 
 
 def with_size(text: str, knob: str) -> str:
-    """The program with its size as a name: ``n = 8`` and ``make(n=n)``; empty where it calls nothing with that size."""
+    """The program with its size as a name: ``n = 8`` and ``make(n=n)``; empty where it calls
+    nothing with that size.
+    """
     tree = ast.parse(text)
     words = [
-        k for n in ast.walk(tree) if isinstance(n, ast.Call) for k in n.keywords if k.arg == knob and _size(k.value)
+        k
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call)
+        for k in n.keywords
+        if k.arg == knob and _size(k.value)
     ]
     if len(words) != 1 or knob in _given(tree):
         return ""
     size = words[0].value
     words[0].value = ast.Name(knob, ast.Load())
-    tree.body.insert(ast_edits.behind_imports(tree), ast.Assign([ast.Name(knob, ast.Store())], size))
+    tree.body.insert(
+        ast_edits.behind_imports(tree), ast.Assign([ast.Name(knob, ast.Store())], size)
+    )
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
 def at_size(text: str, knob: str, size: int) -> str:
-    """The program at another size, or its loop over sizes with this one alone; empty for a program without that size."""
+    """The program at another size, or its loop over sizes with this one alone; empty for a program
+    without that size.
+    """
     tree = ast.parse(text)
     for node in tree.body:
         if _assigns(node, knob):
             node.value = ast.Constant(size)  # type: ignore[attr-defined]
             return ast.unparse(tree) + "\n"
-        if isinstance(node, ast.For) and isinstance(node.target, ast.Name) and node.target.id == knob:
+        if (
+            isinstance(node, ast.For)
+            and isinstance(node.target, ast.Name)
+            and node.target.id == knob
+        ):
             node.iter = ast.Tuple([ast.Constant(size)], ast.Load())
-            tree.body = [n for n in tree.body if ast.unparse(n) != _WARM]  # its cost is none of this size's
+            tree.body = [
+                n for n in tree.body if ast.unparse(n) != _WARM
+            ]  # its cost is none of this size's
             return ast.unparse(tree) + "\n"
     return ""
 
 
-def loop_over_sizes(text: str, knob: str, sizes: Sequence[int], ratio: float, is_built: bool = False) -> str:
-    """The program at each of several sizes, with an assertion that the compile grows no faster than they do.
+def loop_over_sizes(
+    text: str, knob: str, sizes: Sequence[int], ratio: float, is_built: bool = False
+) -> str:
+    """The program at each of several sizes, with an assertion that the compile grows no faster than
+    they do.
 
-    ``ratio`` is what all of it may cost at the largest size, in multiples of the smallest. ``is_built``: what costs is
-    the C++ compiler, which is another process, so that only the clock on the wall tells.
+    ``ratio`` is what all of it may cost at the largest size, in multiples of the smallest.
+    ``is_built``: what costs is the C++ compiler, which is another process, so that only the clock
+    on the wall tells.
     """
     tree = ast.parse(text)
     clock = "time.perf_counter()" if is_built else "time.process_time()"
@@ -84,7 +108,9 @@ def _size(node: ast.expr) -> bool:
 
 def _assigns(node: ast.stmt, knob: str) -> bool:
     """The row gives the size, as a number."""
-    return ast_edits.target_names(node) == knob and isinstance(node, ast.Assign) and _size(node.value)
+    return (
+        ast_edits.target_names(node) == knob and isinstance(node, ast.Assign) and _size(node.value)
+    )
 
 
 def _given(tree: ast.Module) -> set[str]:
@@ -94,5 +120,9 @@ def _given(tree: ast.Module) -> set[str]:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             found.add(node.name)
         else:
-            found |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            found |= {
+                n.id
+                for n in ast.walk(node)
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            }
     return found

@@ -1,7 +1,8 @@
 """A choice of a graph's units as a program that stands alone.
 
-What the units read and none of them writes becomes an argument, made anew from the metadata that was recorded for it;
-what nobody reads is returned. Bodies of ``cond`` and the like become functions beside it.
+What the units read and none of them writes becomes an argument, made anew from the metadata that
+was recorded for it; what nobody reads is returned. Bodies of ``cond`` and the like become functions
+beside it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from reprokit.core.reduce.graph_units import GraphProgram, rename_units
 from reprokit.core.shared.source import process_group, tensors
 
 LARGE_BYTES = 1 << 30
-"""Inputs of more than this are fake tensors; of a run that was on fake ones, of more than a sixteenth of it."""
+"""Inputs of more than this are fake tensors; of a run that was on fake ones, of more than a
+sixteenth of it.
+"""
 
 
 def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool = False) -> str:
-    """The program of the units ``chosen``, in the graph's order, and of those that they cannot do without.
+    """The program of the units ``chosen``, in the graph's order, and of those that they cannot do
+    without.
 
     A bare one has no seed and no ``no_grad``, which few failures need.
     """
@@ -42,7 +46,8 @@ def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool
         n
         for i, unit in enumerate(units)
         for n in unit.writes[-1:]
-        if last.get(n, -1) <= i and (graph.values.get(n, {}).get("kind") == "tensor" or n in graph.returns)
+        if last.get(n, -1) <= i
+        and (graph.values.get(n, {}).get("kind") == "tensor" or n in graph.returns)
     ]
     if not sinks and units:
         sinks = list(units[-1].writes[-1:])
@@ -79,7 +84,9 @@ def tidy_program(text: str) -> str:
     body: list[ast.stmt] = []
     for node in tree.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            node.names = [a for a in node.names if (a.asname or a.name.split(".")[0]) in used or a.name == "*"]
+            node.names = [
+                a for a in node.names if (a.asname or a.name.split(".")[0]) in used or a.name == "*"
+            ]
             if not node.names:
                 continue
         if (
@@ -88,7 +95,9 @@ def tidy_program(text: str) -> str:
             and text.count("NoneType") == 1
         ):
             continue
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and any(ast.dump(node) == ast.dump(b) for b in body):
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and any(
+            ast.dump(node) == ast.dump(b) for b in body
+        ):
             continue
         body.append(node)
     tree.body = body
@@ -176,7 +185,9 @@ def _used_bodies(graph: GraphProgram, used: Collection[str]) -> list[ast.Functio
         name = waiting.pop()
         if name not in wanted:
             wanted.add(name)
-            waiting += [n.id for n in ast.walk(by_name[name]) if isinstance(n, ast.Name) and n.id in by_name]
+            waiting += [
+                n.id for n in ast.walk(by_name[name]) if isinstance(n, ast.Name) and n.id in by_name
+            ]
     return [ast.fix_missing_locations(b) for b in graph.bodies if b.name in wanted]
 
 
@@ -193,8 +204,15 @@ def _group(graph: GraphProgram, body: list[str]) -> list[str]:
         return []
     count = int(graph.settings["world_size"])
     whole = {"shape": [count], "device": "cpu"}
-    mesh = next((v for v in graph.values.values() if v.get("kind") == "mesh"), whole) if has_mesh else None
-    return [process_group.TENSORS, *process_group.group_rows(int(graph.settings["rank"]), count, mesh)]
+    mesh = (
+        next((v for v in graph.values.values() if v.get("kind") == "mesh"), whole)
+        if has_mesh
+        else None
+    )
+    return [
+        process_group.TENSORS,
+        *process_group.group_rows(int(graph.settings["rank"]), count, mesh),
+    ]
 
 
 def _definitions(graph: GraphProgram) -> list[str]:
@@ -214,7 +232,9 @@ def _call(graph: GraphProgram, arguments: list[str], outputs: int, is_bare: bool
     if settings.get("dynamic") is not None:
         words.append(f"dynamic={settings['dynamic']}")
     if settings.get("options"):
-        words.append("options={" + ", ".join(f"{k!r}: {v}" for k, v in settings["options"].items()) + "}")
+        words.append(
+            "options={" + ", ".join(f"{k!r}: {v}" for k, v in settings["options"].items()) + "}"
+        )
     call = f"torch.compile({', '.join(words)})({', '.join(arguments)})"
     if graph.is_training:
         if outputs <= 1:
@@ -223,7 +243,9 @@ def _call(graph: GraphProgram, arguments: list[str], outputs: int, is_bare: bool
             rows = [f"out = {call}", "sum((t.sum() for t in out if t.requires_grad)).backward()"]
     else:
         rows = [call]
-    contexts = [f"torch.autocast({kind!r}, {dtype})" for kind, dtype in settings.get("autocast", ())]
+    contexts = [
+        f"torch.autocast({kind!r}, {dtype})" for kind, dtype in settings.get("autocast", ())
+    ]
     if not settings.get("grad", True) and not is_bare:
         contexts.insert(0, "torch.no_grad()")
     if contexts:

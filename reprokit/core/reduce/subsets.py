@@ -1,11 +1,14 @@
-"""Find the few things of many that a failure needs, by asking one question: does this subset still show it?
+"""Find the few things of many that a failure needs, by asking one question: does this subset still
+show it?
 
-Every function here is plain: a list, and a predicate on sublists (in the list's order). They know nothing of
-graphs, programs, processes or caches. The predicate must hold for the whole list. What a function gives is a
-sublist for which it held; only :func:`one_minimal` promises that no single thing can be left out.
+Every function here is plain: a list, and a predicate on sublists (in the list's order). They know
+nothing of graphs, programs, processes or caches. The predicate must hold for the whole list. What a
+function gives is a sublist for which it held; only :func:`one_minimal` promises that no single
+thing can be left out.
 
-Windows and QuickXplain (Junker 2004) are cheapest for a few scattered things, ddmin (Zeller and Hildebrandt
-2002) for a block of neighbours; predicates may be non-monotone, so the last word is one_minimal's.
+Windows and QuickXplain (Junker 2004) are cheapest for a few scattered things, ddmin (Zeller and
+Hildebrandt 2002) for a block of neighbours; predicates may be non-monotone, so the last word is
+one_minimal's.
 """
 
 from __future__ import annotations
@@ -18,12 +21,15 @@ Holds = Callable[[list[T]], bool]
 
 
 def smallest_subset(
-    things: Sequence[T], holds: Holds[T], hints: Sequence[T] = (), kind: Callable[[T], Hashable] | None = None
+    things: Sequence[T],
+    holds: Holds[T],
+    hints: Sequence[T] = (),
+    kind: Callable[[T], Hashable] | None = None,
 ) -> list[T]:
     """Reduce ``things`` to a 1-minimal list.
 
-    ``hints`` are tried first, alone; then one thing of each ``kind``: most failures need one operator, and a question
-    about few is cheap; then the hints with their surroundings.
+    ``hints`` are tried first, alone; then one thing of each ``kind``: most failures need one
+    operator, and a question about few is cheap; then the hints with their surroundings.
     """
     found = list(things)
     if len(found) < 2:
@@ -31,7 +37,9 @@ def smallest_subset(
     known = [h for h in found if h in set(hints)]
     if known and len(known) < len(found) and holds(known):
         return one_minimal(known, holds) if len(known) > 1 else known
-    sample = {kind(thing): thing for thing in reversed(found)}.values() if kind is not None else found
+    sample = (
+        {kind(thing): thing for thing in reversed(found)}.values() if kind is not None else found
+    )
     chosen = [thing for thing in found if thing in set(sample)]
     if 2 * len(chosen) <= len(found) and holds(chosen):
         found = chosen
@@ -55,8 +63,9 @@ def around_window(things: list[T], hints: Sequence[T], holds: Holds[T]) -> list[
 
 
 def split_in_halves(things: list[T], holds: Holds[T]) -> list[T]:
-    """Halve as long as a half holds: the last, the first or the middle one. What is needed mostly lies together, and a
-    question about half of the things costs half."""
+    """Halve as long as a half holds: the last, the first or the middle one. What is needed mostly
+    lies together, and a question about half of the things costs half.
+    """
     while len(things) >= 4:
         half, quarter = len(things) // 2, len(things) // 4
         parts = (things[half:], things[:half], things[quarter : quarter + half])
@@ -88,7 +97,9 @@ def smallest_window(things: list[T], holds: Holds[T]) -> list[T]:
 
 
 def needed_items(things: list[T], holds: Holds[T]) -> list[T]:
-    """Of a window whose ends are needed, what is needed between them (QuickXplain); ``things`` where it misleads."""
+    """Of a window whose ends are needed, what is needed between them (QuickXplain); ``things``
+    where it misleads.
+    """
     if len(things) <= 2:
         return things
     ends, inner = [things[0], things[-1]], things[1:-1]

@@ -1,8 +1,8 @@
 """Cut long texts in the target's own process, where they cannot be redacted first.
 
-A cut may leave half a secret, or a value without the name that shows it. So a text is cut at the end of a line if one
-is near, else at white space. A mark says that text is missing, and redaction hides text next to the mark that may be
-part of a secret.
+A cut may leave half a secret, or a value without the name that shows it. So a text is cut at the
+end of a line if one is near, else at white space. A mark says that text is missing, and redaction
+hides text next to the mark that may be part of a secret.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def cut_middle(text: str, most_head: int, most_tail: int) -> str:
     end, is_line = _end(text, most_head)
     start, starts_line = _start(text, len(text) - most_tail)
     before = "" if is_line else " "
-    return f"{text[:end]}{before}{cut_mark(start - end)}{chr(10) if starts_line else ' '}{text[start:]}"
+    after = "\n" if starts_line else " "
+    return f"{text[:end]}{before}{cut_mark(start - end)}{after}{text[start:]}"
 
 
 def cut_mark(count: int, unit: str = "characters") -> str:
@@ -47,7 +48,9 @@ def cut_mark(count: int, unit: str = "characters") -> str:
 
 
 def _end(text: str, most: int) -> tuple[int, bool]:
-    """Where a beginning of at most ``most`` characters ends, and whether that is the end of a line."""
+    """Where a beginning of at most ``most`` characters ends, and whether that is the end of a
+    line.
+    """
     line = text.rfind("\n", max(0, most - most // _NEAR), most)
     if line >= 0:
         return line + 1, True
@@ -56,7 +59,9 @@ def _end(text: str, most: int) -> tuple[int, bool]:
 
 
 def _start(text: str, least: int) -> tuple[int, bool]:
-    """Where an end that begins at ``least`` or later begins, and whether that is the beginning of a line."""
+    """Where an end that begins at ``least`` or later begins, and whether that is the beginning of a
+    line.
+    """
     most = least + (len(text) - least) // _NEAR
     line = text.find("\n", least, most)
     if line >= 0:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class BadInput(Exception):
-    """The user asked for something that cannot be done; the message is one line: what and what to do."""
+    """The user asked for something that cannot be done; the message is one line: what and what to
+    do.
+    """
 
 
 class BadTarget(Exception):

@@ -1,4 +1,6 @@
-"""Messages of failures that reprokit's simulation causes: what the agent raises and the judge recognises."""
+"""Messages of failures that reprokit's simulation causes: what the agent raises and the judge
+recognises.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,13 @@ _OURS = (
 
 _NAMED = (
     *_OURS,
-    re.compile(r"module '(?P<owner>torch\._C)' has no attribute '(?P<symbol>_[Cc][Uu][Dd][Aa]\w*)'"),
-    re.compile(r"Tried to instantiate dummy base class (?P<symbol>\w*[Cc][Uu][Dd][Aa]\w*|_MemPool|_graph_pool_handle)"),
+    re.compile(
+        r"module '(?P<owner>torch\._C)' has no attribute '(?P<symbol>_[Cc][Uu][Dd][Aa]\w*)'"
+    ),
+    re.compile(
+        r"Tried to instantiate dummy base class"
+        r" (?P<symbol>\w*[Cc][Uu][Dd][Aa]\w*|_MemPool|_graph_pool_handle)"
+    ),
     re.compile(r"'NoneType' object has no attribute '(?P<symbol>cuda[A-Z]\w*)'"),
     re.compile(r"name '(?P<symbol>_get_device_properties)' is not defined"),
     re.compile(r"Could not run '(?P<symbol>aten::[\w.]+)' with arguments from the 'CUDA' backend"),
@@ -52,7 +59,8 @@ def refusal_message(symbol: str) -> str:
 def gap_in_message(message: str, is_gpu: bool) -> tuple[bool, str]:
     """Whether a message is that of a gap, and the symbol that it names; empty where it names none.
 
-    Without a simulated GPU only fake weights are simulated, and only what reprokit put there can be missing.
+    Without a simulated GPU only fake weights are simulated, and only what reprokit put there can be
+    missing.
     """
     for pattern in _NAMED if is_gpu else _OURS:
         if found := pattern.search(message):

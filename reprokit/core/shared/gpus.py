@@ -1,7 +1,7 @@
 """GPUs that can be simulated: what the compiler asks a device about itself.
 
-Numbers are those of NVIDIA's data sheets and of the table of compute capabilities in the CUDA C++ programming guide. The
-names of the fields are those of ``torch.cuda.get_device_properties``.
+Numbers are those of NVIDIA's data sheets and of the table of compute capabilities in the CUDA C++
+programming guide. The names of the fields are those of ``torch.cuda.get_device_properties``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,15 @@ class Gpu:
 ADA = {"max_threads_per_multi_processor": 1536, "shared_memory_per_block_optin": 101_376}
 """Also of consumer Blackwell."""
 GPUS = {
-    "a100": Gpu("NVIDIA A100-SXM4-80GB", 8, 0, 108, 80 * GIB, 40 * MIB, shared_memory_per_block_optin=166_912),
+    "a100": Gpu(
+        "NVIDIA A100-SXM4-80GB",
+        8,
+        0,
+        108,
+        80 * GIB,
+        40 * MIB,
+        shared_memory_per_block_optin=166_912,
+    ),
     "h100": Gpu("NVIDIA H100 80GB HBM3", 9, 0, 132, 80 * GIB, 50 * MIB),
     "h200": Gpu("NVIDIA H200", 9, 0, 132, 141 * GIB, 50 * MIB),
     "b200": Gpu("NVIDIA B200", 10, 0, 148, 180 * GIB, 126 * MIB),
@@ -57,37 +65,62 @@ GPUS = {
 
 
 def gpu_named(name: str) -> Gpu:
-    """The GPU of that name, in any case and with or without what stands around it: ``NVIDIA H100``."""
-    word = name.lower().removeprefix("nvidia").strip(" -_").replace("geforce", "").replace(" ", "").replace("-", "")
+    """The GPU of that name, in any case and with or without what stands around it: ``NVIDIA
+    H100``.
+    """
+    word = (
+        name.lower()
+        .removeprefix("nvidia")
+        .strip(" -_")
+        .replace("geforce", "")
+        .replace(" ", "")
+        .replace("-", "")
+    )
     if word in GPUS:
         return GPUS[word]
     raise BadInput(
-        f"--gpu {name}: no such GPU is known; known are {', '.join(GPUS)}, or a file that reprokit env --gpu wrote"
+        f"--gpu {name}: no such GPU is known; known are {', '.join(GPUS)}, or a file that reprokit"
+        " env --gpu wrote"
     )
 
 
 def gpu_label(gpu: Mapping[str, Any]) -> str:
     """What ``--gpu`` takes for it: its name here, or the file that somebody recorded."""
-    return next((name for name, known in GPUS.items() if dataclasses.asdict(known) == dict(gpu)), "gpu.json")
+    return next(
+        (name for name, known in GPUS.items() if dataclasses.asdict(known) == dict(gpu)), "gpu.json"
+    )
 
 
 def read_gpu(told: Mapping[str, Any], where: str) -> Gpu:
-    """A GPU from the properties that :func:`dataclasses.asdict` gave, or ``reprokit env --gpu`` recorded."""
+    """A GPU from the properties that :func:`dataclasses.asdict` gave, or ``reprokit env --gpu``
+    recorded.
+    """
     fields = {f.name: f for f in dataclasses.fields(Gpu)}
     needed = [n for n, f in fields.items() if f.default is dataclasses.MISSING]
     if missing := [n for n in needed if n not in told]:
         raise BadInput(
-            f"{where} has no {', '.join(missing)}; reprokit env --gpu writes such a file on a machine with a GPU"
+            f"{where} has no {', '.join(missing)}; reprokit env --gpu writes such a file on a"
+            " machine with a GPU"
         )
     for name, value in told.items():
         if name not in fields:
             continue
-        is_right = isinstance(value, str) if name == "name" else type(value) is int and 0 <= value < 1 << 50
+        is_right = (
+            isinstance(value, str)
+            if name == "name"
+            else type(value) is int and 0 <= value < 1 << 50
+        )
         if not is_right:
             raise BadInput(f"{where}: {name} is {value!r}, which no device says of itself")
     gpu = Gpu(**{n: v for n, v in told.items() if n in fields})
-    if not 3 <= gpu.major < 100 or gpu.minor > 9 or not gpu.multi_processor_count or not gpu.warp_size:
+    if (
+        not 3 <= gpu.major < 100
+        or gpu.minor > 9
+        or not gpu.multi_processor_count
+        or not gpu.warp_size
+    ):
         raise BadInput(
-            f"{where}: compute capability {gpu.major}.{gpu.minor} with {gpu.multi_processor_count} processors is no GPU"
+            f"{where}: compute capability {gpu.major}.{gpu.minor} with {gpu.multi_processor_count}"
+            " processors is no GPU"
         )
     return gpu

@@ -6,14 +6,17 @@ import re
 
 
 def plain_operator(told: str) -> str:
-    """The name that torch gave a pass, an operator or a lowering, without the number that FX appends to a node."""
+    """The name that torch gave a pass, an operator or a lowering, without the number that FX
+    appends to a node.
+    """
     return re.sub(r"_\d+$", "", told)
 
 
 _OF_TORCH = frozenset(
-    "aten prim prims rngprims debugprims inductor inductor_prims _inductor_test higher_order quantized _quantized"
-    " quantized_decomposed c10d _c10d_functional _c10d_functional_autograd c10d_functional fsdp symm_mem mkl mkldnn onednn"
-    " mkldnn_prims profiler streams torch_attn torch _dtensor bucketing device_mesh".split()
+    "aten prim prims rngprims debugprims inductor inductor_prims _inductor_test higher_order"
+    " quantized _quantized quantized_decomposed c10d _c10d_functional _c10d_functional_autograd"
+    " c10d_functional fsdp symm_mem mkl mkldnn onednn mkldnn_prims profiler streams torch_attn"
+    " torch _dtensor bucketing device_mesh".split()
 )
 """Namespaces of operators that torch has."""
 

@@ -1,4 +1,6 @@
-"""How the sizes of a target are said on a command line: by an option of their own, or by ``--set NAME=VALUE``."""
+"""How the sizes of a target are said on a command line: by an option of their own, or by ``--set
+NAME=VALUE``.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ def check_options(name: str, given: dict[str, Any], usual: dict[str, Any]) -> No
         if knob not in usual:
             hint = nearest_names(knob, usual) if knob not in OWN_OPTION else ""
             raise BadInput(
-                f"{name} has no {knob.replace('_', ' ')}, so {option_name(knob)} cannot be used with it; "
-                f"{hint}it has {', '.join(usual)}"
+                f"{name} has no {knob.replace('_', ' ')}, so {option_name(knob)} cannot be used"
+                f" with it; {hint}it has {', '.join(usual)}"
             )
         if knob != "dtype" and (type(value) is not int or value < 1):
             raise BadInput(f"--set {knob}={value}: {name} takes an integer above 0 there")
@@ -70,13 +72,17 @@ def _value(text: str) -> Any:
 
 
 def nearest_names(name: str, known: Iterable[str]) -> str:
-    """``did you mean A or B? `` for a name that is none of the known; empty when nothing is near."""
+    """``did you mean A or B? `` for a name that is none of the known; empty when nothing is
+    near.
+    """
     found = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
     return f"did you mean {' or '.join(found)}? " if found else ""
 
 
 def is_like(value: Any, usual: Any) -> bool:
-    """``value`` may stand where ``usual`` stood: the same type, an integer for a float, a list with one for each layer."""
+    """``value`` may stand where ``usual`` stood: the same type, an integer for a float, a list with
+    one for each layer.
+    """
     if usual is None or value is None:
         return True
     if isinstance(value, (list, tuple)) and not isinstance(usual, (list, tuple, str, dict)):

@@ -8,7 +8,9 @@ _FILE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function
 
 
 def user_line(text: str) -> str:
-    """``file:line in function`` of the innermost frame outside torch, or of torch's where there is no other; else empty."""
+    """``file:line in function`` of the innermost frame outside torch, or of torch's where there is
+    no other; else empty.
+    """
     places = list(_FILE.finditer(text))
     own = [p for p in places if "/torch/" not in p["file"]] or places
     return f"{own[-1]['file']}:{own[-1]['line']} in {own[-1]['function']}" if own else ""

@@ -1,6 +1,7 @@
 """How a program is run without torch.compile: its compile calls give back what they were given.
 
-``TORCH_COMPILE_DISABLE`` alone does not do: with ``fullgraph=True`` torch then raises that it found no compiled frames.
+``TORCH_COMPILE_DISABLE`` alone does not do: with ``fullgraph=True`` torch then raises that it found
+no compiled frames.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""What to search for before filing: the words of a title that somebody else's report of the same bug would have too.
+"""What to search for before filing: the words of a title that somebody else's report of the same
+bug would have too.
 
-Key insight: the function, the type and the longest run of words without a blank stay the same in everybody's report; what
-the signature blanked (``#``, ``<path>``) is what differs. A title may come from a stranger, so nothing of it can act as a
-qualifier: only letters, digits, dots and underscores are left of it, in quotes where they are several words.
+Key insight: the function, the type and the longest run of words without a blank stay the same in
+everybody's report; what the signature blanked (``#``, ``<path>``) is what differs. A title may come
+from a stranger, so nothing of it can act as a qualifier: only letters, digits, dots and underscores
+are left of it, in quotes where they are several words.
 """
 
 from __future__ import annotations
@@ -36,13 +38,17 @@ def search_query(title: str, repository: str) -> str:
     """The search for issues like the failure with this signature title."""
     text = f"repo:{repository} is:issue"
     for term in search_terms(title):
-        longer = f'{text} "{term}"' if not term.isidentifier() or term.isupper() else f"{text} {term}"
+        longer = (
+            f'{text} "{term}"' if not term.isidentifier() or term.isupper() else f"{text} {term}"
+        )
         text = longer if len(longer) <= QUERY_CHARS else text
     return text
 
 
 def search_terms(title: str) -> list[str]:
-    """Innermost function of the compiler, type, and the message's longest run of words, as far as there are any."""
+    """Innermost function of the compiler, type, and the message's longest run of words, as far as
+    there are any.
+    """
     kind, _, rest = title.partition(": ")
     phase, _, what = rest.partition(" | ")
     said, _, place = what.rpartition(" @ ") if " @ " in what else (what, "", "")
@@ -55,11 +61,18 @@ def search_terms(title: str) -> list[str]:
     if not colon or " " in type_:
         type_, message = "", said
     if signal := re.match(r"SIG[A-Z]+\b", said):
-        type_, message = signal[0], said[signal.end() :].removeprefix(" in").partition(": ")[2] or said[signal.end() :]
+        type_, message = (
+            signal[0],
+            said[signal.end() :].removeprefix(" in").partition(": ")[2] or said[signal.end() :],
+        )
     found += [_plain(type_.rpartition(".")[2]), _phrase(message) if kind != "wrong-result" else ""]
     found += [_plain(_OF_KIND.get(kind, ""))]
     known = list(dict.fromkeys(term for term in found if term))
-    return known if len(known) > 1 else [*known, *(_plain(word) for word in (kind, phase) if _plain(word))]
+    return (
+        known
+        if len(known) > 1
+        else [*known, *(_plain(word) for word in (kind, phase) if _plain(word))]
+    )
 
 
 def _phrase(message: str) -> str:

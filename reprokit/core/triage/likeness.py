@@ -1,7 +1,8 @@
 """Could two bugs be one? A proposal for a person, never a decision.
 
-Key insight: an exact signature is the only silent merge. What two failures share beyond it (frames, words of the
-message, phase, the ablation step where both begin) is weighed, each with what is known on both sides only.
+Key insight: an exact signature is the only silent merge. What two failures share beyond it (frames,
+words of the message, phase, the ablation step where both begin) is weighed, each with what is known
+on both sides only.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ def compare_traits(a: Traits, b: Traits) -> Likeness:
     if a.frames and b.frames:
         parts["frames"] = overlap(a.frames, b.frames)
     if a.message and b.message:
-        one, other = sorted((a.message.split(), b.message.split()))  # the ratio depends on who comes first
+        one, other = sorted(
+            (a.message.split(), b.message.split())
+        )  # the ratio depends on who comes first
         parts["message"] = difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
     for name, of_a, of_b in (
         ("phase", a.phase, b.phase),
@@ -71,7 +74,9 @@ def compare_traits(a: Traits, b: Traits) -> Likeness:
         return Likeness(0.0, ())
     total = sum(_WEIGHTS[name] for name in parts)
     score = sum(_WEIGHTS[name] * part for name, part in parts.items()) / total
-    return Likeness(round(score, 3), tuple(_say(name, part, a, b) for name, part in parts.items() if part > 0))
+    return Likeness(
+        round(score, 3), tuple(_say(name, part, a, b) for name, part in parts.items() if part > 0)
+    )
 
 
 def overlap(a: Sequence[str], b: Sequence[str]) -> float:
@@ -85,7 +90,9 @@ def overlap(a: Sequence[str], b: Sequence[str]) -> float:
 
     one, other = weights(a), weights(b)
     common = math.fsum(max(one[f], other[f]) for f in one.keys() & other.keys())
-    everything = math.fsum(max(one.get(f, 0.0), other.get(f, 0.0)) for f in one.keys() | other.keys())
+    everything = math.fsum(
+        max(one.get(f, 0.0), other.get(f, 0.0)) for f in one.keys() | other.keys()
+    )
     return common / everything if everything else 0.0
 
 
@@ -96,4 +103,6 @@ def _say(name: str, part: float, a: Traits, b: Traits) -> str:
     if name == "message":
         return f"{part:.0%} of the message's words"
     value = {"phase": a.phase, "ablation": a.rung, "operator": a.operator}[name]
-    return {"phase": "both in ", "ablation": "both begin with ", "operator": "both of "}[name] + value
+    return {"phase": "both in ", "ablation": "both begin with ", "operator": "both of "}[
+        name
+    ] + value

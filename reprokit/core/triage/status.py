@@ -1,9 +1,10 @@
 """Is a bug new, open, flaky, fixed or back?
 
-Key insight: *not seen* says something only where it would have been seen. Each cell of the matrix that ever showed
-the bug has a rate, its hits among the runs that could have shown it; a bug is fixed when its absence from all
-later runs of these cells would be a coincidence of less than ``COINCIDENCE``. A run that failed of something
-else might hide it, so it counts for neither side. No clock is asked: nights are counted.
+Key insight: *not seen* says something only where it would have been seen. Each cell of the matrix
+that ever showed the bug has a rate, its hits among the runs that could have shown it; a bug is
+fixed when its absence from all later runs of these cells would be a coincidence of less than
+``COINCIDENCE``. A run that failed of something else might hide it, so it counts for neither side.
+No clock is asked: nights are counted.
 """
 
 from __future__ import annotations
@@ -46,15 +47,21 @@ class Status:
 
 
 def coincidence(places: Sequence[CellHistory]) -> float:
-    """The probability that a bug that is still there would hide from all runs since it was last seen."""
+    """The probability that a bug that is still there would hide from all runs since it was last
+    seen.
+    """
     chance = 1.0
     for place in places:
         chance *= (1.0 - place.rate) ** place.since
     return chance
 
 
-def decide_status(places: Sequence[CellHistory], was: str, is_seen: bool, is_muted: bool = False) -> Status:
-    """Give the status after a night; ``was`` is the one before it, empty for a bug that was not known."""
+def decide_status(
+    places: Sequence[CellHistory], was: str, is_seen: bool, is_muted: bool = False
+) -> Status:
+    """Give the status after a night; ``was`` is the one before it, empty for a bug that was not
+    known.
+    """
     hits, runs = sum(p.hits for p in places), sum(max(p.runs, p.hits) for p in places)
     since = sum(p.since for p in places)
     shows = f"shows in {hits} of {runs} runs" if hits < runs else f"shows in every run ({hits})"
@@ -72,13 +79,16 @@ def decide_status(places: Sequence[CellHistory], was: str, is_seen: bool, is_mut
     if since >= LEAST_RUNS and chance < COINCIDENCE:
         return Status(
             "fixed",
-            f"not seen in {since} runs where it would have been; by chance {_percent(chance)}, as it had shown in {hits} of {runs}",
+            f"not seen in {since} runs where it would have been; by chance {_percent(chance)}, as"
+            f" it had shown in {hits} of {runs}",
         )
     kept = "flaky" if hits < runs else "open"
     if not since:
         return Status(kept, "not run since where it was seen, or only with other failures")
     return Status(
-        kept, f"not seen in {since} run{'s' if since > 1 else ''}; by chance {_percent(chance)}, so it stays open"
+        kept,
+        f"not seen in {since} run{'s' if since > 1 else ''}; by chance {_percent(chance)}, so it"
+        " stays open",
     )
 
 

@@ -13,7 +13,9 @@ FRAMES = 12
 """More than a signature has: bugs that are one often part in the innermost frames."""
 
 
-def traits_of_failure(verdict: Verdict, seen: Observation, signed: Signature, rung: str = "") -> Traits:
+def traits_of_failure(
+    verdict: Verdict, seen: Observation, signed: Signature, rung: str = ""
+) -> Traits:
     """The traits of a failure; ``rung`` is the first ablation step at which it fails."""
     frames, _ = fr.RULES.significant(_frames(verdict, seen), FRAMES)
     return Traits(
@@ -36,11 +38,15 @@ def _frames(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
     raised = evidence.blamed_exception(seen)
     if raised is None:
         return ()
-    return next((fr.normalise_frames(link.frames) for link in reversed(raised.chain) if link.frames), ())
+    return next(
+        (fr.normalise_frames(link.frames) for link in reversed(raised.chain) if link.frames), ()
+    )
 
 
 def _message(verdict: Verdict, signed: Signature) -> str:
-    """What the title says beside the frames; of hangs and of wrong results nothing that would tell two apart."""
+    """What the title says beside the frames; of hangs and of wrong results nothing that would tell
+    two apart.
+    """
     if verdict.kind in ("hang", "slow-compile", "wrong-result"):
         return ""
     what = signed.title.partition(" | ")[2]

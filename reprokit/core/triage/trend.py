@@ -1,8 +1,8 @@
 """Is tonight's compile time or memory beyond the noise of the nights before?
 
-Key insight: noise has a median and a spread that both can be had from the last nights; a change must be larger
-than the spread explains *and* large enough that somebody would mind. Nights of an open regression do not count
-as before, or a slow compile would become the usual one by waiting.
+Key insight: noise has a median and a spread that both can be had from the last nights; a change
+must be larger than the spread explains *and* large enough that somebody would mind. Nights of an
+open regression do not count as before, or a slow compile would become the usual one by waiting.
 """
 
 from __future__ import annotations
@@ -38,13 +38,17 @@ class UsualCost:
 
 
 def usual_cost(values: Sequence[float], what: str) -> UsualCost | None:
-    """What ``values``, newest last, say is usual of ``what``, a key of :data:`KINDS`; None when they are too few."""
+    """What ``values``, newest last, say is usual of ``what``, a key of :data:`KINDS`; None when
+    they are too few.
+    """
     last = [*values][-NIGHTS:]
     if len(last) < LEAST:
         return None
     median = statistics.median(last)
     spread = 1.4826 * statistics.median(abs(v - median) for v in last)
-    return UsualCost(median, spread, len(last), median + max(SPREADS * spread, SHARE * median, FLOORS[what]))
+    return UsualCost(
+        median, spread, len(last), median + max(SPREADS * spread, SHARE * median, FLOORS[what])
+    )
 
 
 def grown_most(before: dict[str, float], now: dict[str, float]) -> str:

@@ -16,15 +16,28 @@ INDEX_S = 120.0
 
 
 def known_releases(options: InstallOptions) -> list[Version]:
-    """The releases that have files for the interpreter of ``options``, oldest first; raises BadInput when nobody says."""
+    """The releases that have files for the interpreter of ``options``, oldest first; raises
+    BadInput when nobody says.
+    """
     base = interpreter.check_interpreter(options.python)
-    command = [*pip_of(base), "--python", base, "index", "versions", "torch", "--retries", "1", *options.where_from()]
+    command = [
+        *pip_of(base),
+        "--python",
+        base,
+        "index",
+        "versions",
+        "torch",
+        "--retries",
+        "1",
+        *options.where_from(),
+    ]
     try:
         with without_user_environment(), interrupts.allowed():
             told = ask_child(command, INDEX_S)
     except NoAnswer as problem:
         raise BadInput(
-            f"the package index did not say which releases of torch there are ({problem}); name them with --versions"
+            f"the package index did not say which releases of torch there are ({problem}); name"
+            " them with --versions"
         ) from problem
     found = re.search(r"^Available versions: (.+)$", told, re.MULTILINE)
     names = found[1].split(",") if found else []

@@ -1,7 +1,9 @@
-"""In which torch did a failure start? One question a version, each answered by the pack's own repro in fresh processes.
+"""In which torch did a failure start? One question a version, each answered by the pack's own repro
+in fresh processes.
 
-A version that cannot be installed, fails otherwise or gives no answer is stepped around, never taken for either side.
-Answers are written down as they come, each under all that it depends on, so that none is asked for twice.
+A version that cannot be installed, fails otherwise or gives no answer is stepped around, never
+taken for either side. Answers are written down as they come, each under all that it depends on, so
+that none is asked for twice.
 """
 
 from __future__ import annotations
@@ -78,14 +80,18 @@ class BisectResult:
     @property
     def says(self) -> str:
         """The range in one sentence."""
-        return bisection.search_sentence(self.plan.names, self.answers, self.plan.is_backwards, not self.is_interrupted)
+        return bisection.search_sentence(
+            self.plan.names, self.answers, self.plan.is_backwards, not self.is_interrupted
+        )
 
 
 def check_pack(opened: OpenedPack) -> None:
     """Refuse a pack whose failure no run can be compared with; raises BadInput."""
     reopen.require_program(opened, "bisect")
     if opened.verdict.kind in NOT_COMPARED:
-        raise BadInput(f"{opened.pack.path} is of kind {opened.verdict.kind}, which has no failure to look for")
+        raise BadInput(
+            f"{opened.pack.path} is of kind {opened.verdict.kind}, which has no failure to look for"
+        )
 
 
 def bisect_torch(planned: BisectPlan, asking: BisectRequest, say: Say) -> BisectResult:
@@ -99,13 +105,18 @@ def bisect_torch(planned: BisectPlan, asking: BisectRequest, say: Say) -> Bisect
         candidate = planned.candidates[place]
         step = kept.get(candidate)
         if step is None:
-            step = ask_version(candidate, asking, say, asking.folder / f"{place:03d}-{candidate.version}")
+            step = ask_version(
+                candidate, asking, say, asking.folder / f"{place:03d}-{candidate.version}"
+            )
             kept.add(candidate, step)
         step = dataclasses.replace(step, version=names[place])
         steps.append(step)
         answers[place] = step.answer
         ready = "known already" if step.is_known else f"{step.seconds:.1f} s"
-        say(f"torch {step.version}: {step.answer}{f' ({step.title})' if step.title else ''}, {ready}")
+        say(
+            f"torch {step.version}: {step.answer}{f' ({step.title})' if step.title else ''},"
+            f" {ready}"
+        )
         return step.answer
 
     try:
@@ -115,22 +126,38 @@ def bisect_torch(planned: BisectPlan, asking: BisectRequest, say: Say) -> Bisect
     return BisectResult(planned, tuple(steps), answers)
 
 
-def ask_version(candidate: TorchVersion, asking: BisectRequest, say: Say, folder: Path) -> BisectStep:
+def ask_version(
+    candidate: TorchVersion, asking: BisectRequest, say: Say, folder: Path
+) -> BisectStep:
     """Put the question to one version; raises KeyboardInterrupt when interrupted."""
     began = time.monotonic()
     try:
         found = _installed(candidate, asking.options, say)
     except CannotInstall as problem:
-        return BisectStep(candidate.version, SKIP, str(problem), candidate.python, seconds=time.monotonic() - began)
+        return BisectStep(
+            candidate.version,
+            SKIP,
+            str(problem),
+            candidate.python,
+            seconds=time.monotonic() - began,
+        )
     opened = asking.opened
     say(f"running the repro with {f'torch {found.torch}' if found.torch else found.python}")
     with contextlib.ExitStack() as stack:
         if not candidate.python:
             stack.enter_context(torch_environments.without_user_environment())
         done = rerun_repro.replay_repro(
-            opened.program, found.python, opened.signature, asking.times, folder, asking.stall_s, until=same_failure.SAME,
-            growth=opened.growth, gpu=opened.gpu, confirms=False,  # torch's names of passes change with it
-        )  # fmt: skip
+            opened.program,
+            found.python,
+            opened.signature,
+            asking.times,
+            folder,
+            asking.stall_s,
+            until=same_failure.SAME,
+            growth=opened.growth,
+            gpu=opened.gpu,
+            confirms=False,  # torch's names of passes change with it
+        )
         if done.is_interrupted:
             raise KeyboardInterrupt
         title = _title(done, found.python)
@@ -149,7 +176,11 @@ def _title(done: rerun_repro.ReplayResult, python: str) -> str:
         except CannotInstall as problem:
             return str(problem)
     verdict = telling.verdict
-    return f"{verdict.kind}: {verdict.reason}" if verdict.kind in NOT_COMPARED else telling.signature.title
+    return (
+        f"{verdict.kind}: {verdict.reason}"
+        if verdict.kind in NOT_COMPARED
+        else telling.signature.title
+    )
 
 
 def _installed(candidate: TorchVersion, options: InstallOptions, say: Say) -> TorchEnvironment:
@@ -159,7 +190,9 @@ def _installed(candidate: TorchVersion, options: InstallOptions, say: Say) -> To
 
 
 class BisectAnswers:
-    """The answers of a folder, each under the question that it belongs to; appended to as they come."""
+    """The answers of a folder, each under the question that it belongs to; appended to as they
+    come.
+    """
 
     def __init__(self, asking: BisectRequest) -> None:
         self._asking = asking
@@ -167,9 +200,15 @@ class BisectAnswers:
         self._base = interpreter.check_interpreter(asking.options.python)
         self._steps: dict[str, BisectStep] = {}
         for line in files.read_text(self._path).splitlines():
-            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # a kill leaves half a line
+            with contextlib.suppress(
+                ValueError, KeyError, TypeError, AttributeError
+            ):  # a kill leaves half a line
                 row = json.loads(line)
-                told = {f.name: row[f.name] for f in dataclasses.fields(BisectStep) if f.name != "is_known"}
+                told = {
+                    f.name: row[f.name]
+                    for f in dataclasses.fields(BisectStep)
+                    if f.name != "is_known"
+                }
                 if told["answer"] in bisection.ANSWERS:
                     self._steps[row["question"]] = BisectStep(**told, is_known=True)
 
@@ -179,17 +218,26 @@ class BisectAnswers:
 
     def add(self, candidate: TorchVersion, step: BisectStep) -> None:
         """Write an answer down."""
-        files.append_json(self._path, {"question": self._question(candidate), **dataclasses.asdict(step)})
+        files.append_json(
+            self._path, {"question": self._question(candidate), **dataclasses.asdict(step)}
+        )
 
     def _question(self, candidate: TorchVersion) -> str:
         asking = self._asking
         where = (
             candidate.python
-            or torch_environments.folder_of(Version(candidate.version), self._base, asking.options).name
+            or torch_environments.folder_of(
+                Version(candidate.version), self._base, asking.options
+            ).name
         )
         signature = asking.opened.signature
         told = [
-            signature.algorithm, signature.id, asking.opened.program, candidate.version, where, asking.times,
+            signature.algorithm,
+            signature.id,
+            asking.opened.program,
+            candidate.version,
+            where,
+            asking.times,
             asking.stall_s,
-        ]  # fmt: skip
+        ]
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]

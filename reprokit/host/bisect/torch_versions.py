@@ -1,7 +1,8 @@
-"""Which versions of torch a bisection can ask, in which order: interpreters that are there, and what can be built.
+"""Which versions of torch a bisection can ask, in which order: interpreters that are there, and
+what can be built.
 
-Each interpreter is asked what it has. The order is that of PEP 440, and between builds of one version that of the command
-line: nothing in ``2.14.0a0+git1a2b3c4`` says when it was made.
+Each interpreter is asked what it has. The order is that of PEP 440, and between builds of one
+version that of the command line: nothing in ``2.14.0a0+git1a2b3c4`` says when it was made.
 """
 
 from __future__ import annotations
@@ -47,18 +48,29 @@ class BisectPlan:
 
     @property
     def names(self) -> list[str]:
-        """What each candidate is called: its version, and its interpreter where two have the same."""
+        """What each candidate is called: its version, and its interpreter where two have the
+        same.
+        """
         versions = [c.version for c in self.candidates]
-        return [c.version if versions.count(c.version) == 1 else f"{c.version} ({c.python})" for c in self.candidates]
+        return [
+            c.version if versions.count(c.version) == 1 else f"{c.version} ({c.python})"
+            for c in self.candidates
+        ]
 
 
 def plan_bisection(
-    good: str, bad: str, versions: Sequence[str], pythons: Sequence[str], options: InstallOptions, say: Say
-) -> BisectPlan:  # fmt: skip
+    good: str,
+    bad: str,
+    versions: Sequence[str],
+    pythons: Sequence[str],
+    options: InstallOptions,
+    say: Say,
+) -> BisectPlan:
     """Find out what can be asked between two ends; raises BadInput."""
     is_path = {end: os.sep in end or end in pythons for end in (good, bad)}
     ends = [
-        interpreter.check_interpreter(e, word) if is_path[e] else e for e, word in ((good, "--good"), (bad, "--bad"))
+        interpreter.check_interpreter(e, word) if is_path[e] else e
+        for e, word in ((good, "--good"), (bad, "--bad"))
     ]
     paths = [ends[0]] * is_path[good] + [_found(p) for p in pythons] + [ends[1]] * is_path[bad]
     if paths:
@@ -82,20 +94,26 @@ def plan_bisection(
     if not versions and not pythons:
         low, high = sorted((first.public, last.public))
         wanted = [v for v in releases.known_releases(options) if low < v < high]
-    missing = [TorchVersion(str(v)) for v in wanted if not any(_has(c, v) for c in (*have, first, last))]
+    missing = [
+        TorchVersion(str(v)) for v in wanted if not any(_has(c, v) for c in (*have, first, last))
+    ]
     everything = sorted(dict.fromkeys([*have, *missing, first, last]), key=lambda c: c.public)
     start, stop = sorted((everything.index(first), everything.index(last)))
     between = everything[start : stop + 1]
     if outside := [c.version for c in everything if c not in between]:
         say(f"not between the ends, so left out: {', '.join(outside)}")
     is_backwards = between[0] == last
-    return BisectPlan(tuple(reversed(between) if is_backwards else between), is_backwards, tuple(unplaced))
+    return BisectPlan(
+        tuple(reversed(between) if is_backwards else between), is_backwards, tuple(unplaced)
+    )
 
 
 def _found(name: str) -> str:
     path = shutil.which(name)
     if path is None:
-        raise BadInput(f"--interpreter {name}: there is no such program; give the path of an interpreter")
+        raise BadInput(
+            f"--interpreter {name}: there is no such program; give the path of an interpreter"
+        )
     return os.path.abspath(path)
 
 
@@ -118,8 +136,14 @@ def _end(end: str, word: str, have: Sequence[TorchVersion], is_buildable: bool) 
     wanted = version_of(end)
     found = [c for c in have if _has(c, wanted)]
     if len(found) > 1:
-        raise BadInput(f"{word} {end}: {' and '.join(c.python for c in found)} have it; name one of these paths")
+        raise BadInput(
+            f"{word} {end}: {' and '.join(c.python for c in found)} have it; name one of these"
+            " paths"
+        )
     if not found and not is_buildable:
         told = ", ".join(c.version for c in have) or "none that runs"
-        raise BadInput(f"{word} {end}: no --interpreter has it, they have {told}; with --versions {end} it is built")
+        raise BadInput(
+            f"{word} {end}: no --interpreter has it, they have {told}; with --versions {end} it is"
+            " built"
+        )
     return found[0] if found else TorchVersion(str(wanted))

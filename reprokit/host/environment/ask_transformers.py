@@ -15,7 +15,9 @@ ANSWER_S = 180.0
 
 
 def ask_transformers(python: str, target: Target) -> dict[str, Any]:
-    """What there is to say of an ``hf:`` target, or of all of them when it has no name; BadInput says what is wrong."""
+    """What there is to say of an ``hf:`` target, or of all of them when it has no name; BadInput
+    says what is wrong.
+    """
     spec = json.dumps({"place": target.place, "name": target.name})
     try:
         told = ask_agent(python, ["models", spec], ANSWER_S)

@@ -1,4 +1,6 @@
-"""Collect the environment of a target; every question has a deadline, and what has no answer says why."""
+"""Collect the environment of a target; every question has a deadline, and what has no answer says
+why.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,12 @@ from typing import Any
 import psutil
 
 from reprokit.core.records.observation import Missing
-from reprokit.host.environment.agent_question import LASTS_S, QUESTION_S, ask_agent, remembered_answer
+from reprokit.host.environment.agent_question import (
+    LASTS_S,
+    QUESTION_S,
+    ask_agent,
+    remembered_answer,
+)
 from reprokit.host.system import interrupts, private_names
 from reprokit.host.system.child_question import NoAnswer, ask_child, end_children
 
@@ -38,7 +45,8 @@ NO_PYTHON = "the command started no Python that imported torch"
 def collect_facts(
     python: str | None, folder: Path | None = None, why_none: str = NO_PYTHON, is_fresh: bool = True
 ) -> MachineFacts:
-    """Ask all questions side by side; ``python`` is the target's interpreter, None (and why) where there is none.
+    """Ask all questions side by side; ``python`` is the target's interpreter, None (and why) where
+    there is none.
 
     Unless ``is_fresh``, what an interpreter said of itself a moment ago need not be asked again.
     """
@@ -56,7 +64,9 @@ def collect_facts(
         questions["inventory"] = lambda: json.loads(
             remembered_answer("inventory", python, lambda: _inventory(python, folder), age_s)
         )
-        questions["collect_env"] = lambda: remembered_answer("collect_env", python, lambda: _collect_env(python), age_s)
+        questions["collect_env"] = lambda: remembered_answer(
+            "collect_env", python, lambda: _collect_env(python), age_s
+        )
     facts: dict[str, Any] = {}
     missing: list[Missing] = []
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -74,7 +84,9 @@ def collect_facts(
         missing.append(Missing("environment: Python and packages", why_none))
     inventory = facts.pop("inventory", {})
     facts.update(inventory.get("facts", {}))
-    missing += [Missing(f"environment: {n}", w) for n, w in sorted(inventory.get("problems", {}).items())]
+    missing += [
+        Missing(f"environment: {n}", w) for n, w in sorted(inventory.get("problems", {}).items())
+    ]
     return MachineFacts(facts, facts.pop("collect_env", ""), tuple(missing))
 
 
@@ -92,7 +104,10 @@ def _system() -> dict[str, Any]:
 
 
 def _cpu() -> dict[str, Any]:
-    facts: dict[str, Any] = {"logical": psutil.cpu_count(), "physical": psutil.cpu_count(logical=False)}
+    facts: dict[str, Any] = {
+        "logical": psutil.cpu_count(),
+        "physical": psutil.cpu_count(logical=False),
+    }
     with contextlib.suppress(AttributeError):
         facts["usable"] = len(os.sched_getaffinity(0))
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
@@ -102,7 +117,9 @@ def _cpu() -> dict[str, Any]:
                 facts[name.strip()] = value.strip()
     flags = str(facts.pop("flags", "")).split()
     facts["vector_flags"] = [
-        f for f in flags if f.startswith(("avx", "amx", "sse4", "fma", "f16c", "sve", "neon", "asimd"))
+        f
+        for f in flags
+        if f.startswith(("avx", "amx", "sse4", "fma", "f16c", "sve", "neon", "asimd"))
     ]
     return facts
 
@@ -113,7 +130,8 @@ def _memory() -> dict[str, Any]:
     with contextlib.suppress(OSError), open("/sys/fs/cgroup/memory.max") as file:
         facts["cgroup_limit"] = file.read().strip()
     with contextlib.suppress(OSError):
-        facts["shm_bytes"] = shutil.disk_usage("/dev/shm").total  # noqa: S108 - asked for its size, not written to
+        # asked for its size, not written to
+        facts["shm_bytes"] = shutil.disk_usage("/dev/shm").total  # noqa: S108
     return facts
 
 
@@ -123,13 +141,21 @@ def _compiler() -> dict[str, str]:
     for other in ("clang++", "nvcc"):
         if shutil.which(other):
             with contextlib.suppress(NoAnswer, IndexError):
-                found[other] = ask_child([other, "--version"], 10).strip().splitlines()[-1 if other == "nvcc" else 0]
+                found[other] = (
+                    ask_child([other, "--version"], 10)
+                    .strip()
+                    .splitlines()[-1 if other == "nvcc" else 0]
+                )
     return found
 
 
 def _gpus() -> Any:
     place = str(Path(__file__).resolve().parents[3])
-    return json.loads(ask_child([sys.executable, "-m", "reprokit.host.watch.nvml"], QUESTION_S, {"PYTHONPATH": place}))
+    return json.loads(
+        ask_child(
+            [sys.executable, "-m", "reprokit.host.watch.nvml"], QUESTION_S, {"PYTHONPATH": place}
+        )
+    )
 
 
 def _rocm() -> str:

@@ -1,4 +1,6 @@
-"""The GPU that is to be simulated: one that is known, one that was recorded, or one that is here to be recorded."""
+"""The GPU that is to be simulated: one that is known, one that was recorded, or one that is here to
+be recorded.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ def gpu_here(python: str) -> list[dict[str, Any]]:
         raise BadInput(f"{python} did not say which GPUs it sees: {problem}") from problem
     if not found:
         raise BadInput(
-            "torch sees no GPU here; record one where it stands, or name one that reprokit knows: --gpu h100"
+            "torch sees no GPU here; record one where it stands, or name one that reprokit knows:"
+            " --gpu h100"
         )
     return [dataclasses.asdict(gpus.read_gpu(one, "torch")) for one in found]
 
@@ -34,9 +37,13 @@ def gpu_here(python: str) -> list[dict[str, Any]]:
 def gpu_to_compare(python: str, gpu: dict[str, Any] | None, device: str | None) -> dict[str, Any]:
     """The GPU that is here, to be simulated beside the real run."""
     if gpu is not None:
-        raise BadInput("--compare-simulated runs on the GPU that is here, so --gpu cannot be used with it")
+        raise BadInput(
+            "--compare-simulated runs on the GPU that is here, so --gpu cannot be used with it"
+        )
     if device is not None and not device.startswith("cuda"):
-        raise BadInput(f"--compare-simulated compares with a GPU, so --device {device} cannot be used with it")
+        raise BadInput(
+            f"--compare-simulated compares with a GPU, so --device {device} cannot be used with it"
+        )
     return gpu_here(python)[0]
 
 
@@ -54,7 +61,11 @@ def find_gpu(words: str) -> dict[str, Any]:
     except OSError as problem:
         raise BadInput(f"--gpu {words}: {problem.strerror}") from problem
     except ValueError as problem:
-        raise BadInput(f"--gpu {words} is not JSON ({problem}); reprokit env --gpu writes such a file") from problem
+        raise BadInput(
+            f"--gpu {words} is not JSON ({problem}); reprokit env --gpu writes such a file"
+        ) from problem
     if not isinstance(told, dict):
-        raise BadInput(f"--gpu {words} holds no properties of a GPU; reprokit env --gpu writes such a file")
+        raise BadInput(
+            f"--gpu {words} holds no properties of a GPU; reprokit env --gpu writes such a file"
+        )
     return dataclasses.asdict(gpus.read_gpu(told, f"--gpu {words}"))

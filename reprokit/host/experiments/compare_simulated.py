@@ -1,4 +1,6 @@
-"""Run once more on a simulated GPU like the one that is here, and say where the two runs disagree."""
+"""Run once more on a simulated GPU like the one that is here, and say where the two runs
+disagree.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,15 @@ _HEAD = re.compile(r"^[VDIWEF]\d{4} ")
 
 
 def compare_with_simulation(
-    request: Request, seen: Observation, verdict: Verdict, run_path: Path, show: supervise.Show | None
+    request: Request,
+    seen: Observation,
+    verdict: Verdict,
+    run_path: Path,
+    show: supervise.Show | None,
 ) -> Observation:
-    """Give ``seen`` with what a simulation of the same GPU said otherwise; it is kept in ``simulated.json`` too."""
+    """Give ``seen`` with what a simulation of the same GPU said otherwise; it is kept in
+    ``simulated.json`` too.
+    """
     folder = run_path / FOLDER
     run_directory.make_folders(folder)
     gpu = request.beside
@@ -35,18 +43,32 @@ def compare_with_simulation(
     outcome = supervise.run_target_once(asked, folder, show)
     if outcome.is_interrupted:
         raise KeyboardInterrupt
-    other = observation_reader.read_observation_of(asked, outcome, folder, observation_reader.read_journals(folder))
+    other = observation_reader.read_observation_of(
+        asked, outcome, folder, observation_reader.read_journals(folder)
+    )
     ended = judge(other)
     sides = (
-        simulated_vs_real.summarise_run(verdict, sign(verdict, seen), seen, generated_kernels_of(run_path)),
-        simulated_vs_real.summarise_run(ended, sign(ended, other), other, generated_kernels_of(folder)),
+        simulated_vs_real.summarise_run(
+            verdict, sign(verdict, seen), seen, generated_kernels_of(run_path)
+        ),
+        simulated_vs_real.summarise_run(
+            ended, sign(ended, other), other, generated_kernels_of(folder)
+        ),
     )
     rows = simulated_vs_real.disagreements(*sides)
-    told = {"gpu": gpu, "disagreements": list(rows), "device": sides[0].title, "simulation": sides[1].title,
-            "kernels": [len(side.kernels) for side in sides], "graphs": [len(side.graphs) for side in sides]}  # fmt: skip
+    told = {
+        "gpu": gpu,
+        "disagreements": list(rows),
+        "device": sides[0].title,
+        "simulation": sides[1].title,
+        "kernels": [len(side.kernels) for side in sides],
+        "graphs": [len(side.graphs) for side in sides],
+    }
     files.write_json(run_path / FILE, told)
     count = f"{len(sides[0].graphs)} graphs, {len(sides[0].kernels)} Triton kernels"
-    return dataclasses.replace(seen, beside=rows or (f"a simulation of this GPU agrees: {count}, the same ending",))
+    return dataclasses.replace(
+        seen, beside=rows or (f"a simulation of this GPU agrees: {count}, the same ending",)
+    )
 
 
 def generated_kernels_of(run_path: Path) -> list[str]:

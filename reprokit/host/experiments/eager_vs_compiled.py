@@ -1,4 +1,6 @@
-"""Compare compiled results with eager's: each side in a process of its own, since either may crash or change its inputs."""
+"""Compare compiled results with eager's: each side in a process of its own, since either may crash
+or change its inputs.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +20,41 @@ def run_watched(request: Request, run_path: Path) -> Request:
     """The request whose results are written down for a comparison."""
     if not request.compares:
         return request
-    return dataclasses.replace(request, variables={**request.variables, **in_role("compiled", run_path)})
+    return dataclasses.replace(
+        request, variables={**request.variables, **in_role("compiled", run_path)}
+    )
 
 
 def compare_with_eager(
-    request: Request, seen: Observation, run_path: Path, missing: list[Missing], show: supervise.Show | None
+    request: Request,
+    seen: Observation,
+    run_path: Path,
+    missing: list[Missing],
+    show: supervise.Show | None,
 ) -> Observation:
-    """Run eager, and what else it takes to know which side is wrong; gives ``seen`` with the comparison."""
+    """Run eager, and what else it takes to know which side is wrong; gives ``seen`` with the
+    comparison.
+    """
     place = run_path / RESULTS
     try:
         if not any(place.rglob("compiled.pt")):
-            missing.append(Missing("comparison with eager", "the run left no results, such as one on fake tensors"))
+            missing.append(
+                Missing(
+                    "comparison with eager", "the run left no results, such as one on fake tensors"
+                )
+            )
             return seen
         ask = _Asker(request, run_path, show)
         eager = ask("eager")
         if eager.comparison is None:
-            why = eager.stderr_tail.strip().splitlines()[-1:] or [f"exit status {eager.exit_status}"]
+            why = eager.stderr_tail.strip().splitlines()[-1:] or [
+                f"exit status {eager.exit_status}"
+            ]
             missing.append(
-                Missing("comparison with eager", f"the run without torch.compile failed: {cuts.cut_head(why[0], 300)}")
+                Missing(
+                    "comparison with eager",
+                    f"the run without torch.compile failed: {cuts.cut_head(why[0], 300)}",
+                )
             )
             return seen
         found = eager.comparison
@@ -67,7 +86,9 @@ class _Asker:
         run_directory.make_folders(folder)
         changed = {**self._request.variables, **in_role(role, self._run_path), **extra}
         is_compiled = role == "compiled"
-        request = dataclasses.replace(self._request, compile_it=is_compiled, has_trace=False, variables=changed)
+        request = dataclasses.replace(
+            self._request, compile_it=is_compiled, has_trace=False, variables=changed
+        )
         outcome = supervise.run_target_once(request, folder, self._show)
         if outcome.is_interrupted:
             raise KeyboardInterrupt

@@ -1,6 +1,8 @@
-"""Ask what the first run left open, in second, shorter runs: each question one run, each answer one line.
+"""Ask what the first run left open, in second, shorter runs: each question one run, each answer one
+line.
 
-A factory is asked by default; a whole command, which may train, write or pay, only with ``--escalate``.
+A factory is asked by default; a whole command, which may train, write or pay, only with
+``--escalate``.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def _with_variables(**variables: str) -> Callable[[Request, Path], Request]:
 def _with_logs(request: Request, path: Path) -> Request:
     names = ("+inductor", "+torch._inductor.runtime.triton_heuristics")
     return dataclasses.replace(
-        request, logs=names, variables={"TRITON_REPRODUCER_PATH": str(path / run_names.LOGS_FOLDER / "triton")}
+        request,
+        logs=names,
+        variables={"TRITON_REPRODUCER_PATH": str(path / run_names.LOGS_FOLDER / "triton")},
     )
 
 
@@ -64,26 +68,36 @@ QUESTIONS = (
     Question(
         "worker-wait",
         f"with TORCHINDUCTOR_COMPILE_WORKER_WAIT_TIMEOUT={WORKER_WAIT_S}",
-        lambda verdict: (verdict.cause or "").startswith("compile-worker") and verdict.phase == "worker-wait",
+        lambda verdict: (
+            (verdict.cause or "").startswith("compile-worker") and verdict.phase == "worker-wait"
+        ),
         _impatient,
     ),
     Question(
         "logs",
         "the last words of TORCH_LOGS=+inductor",
-        lambda verdict: verdict.phase in ("triton-compile", "worker-wait") or verdict.cause == "unknown",
+        lambda verdict: (
+            verdict.phase in ("triton-compile", "worker-wait") or verdict.cause == "unknown"
+        ),
         _with_logs,
     ),
 )
 
 
 def is_wanted(request: Request, verdict: Verdict, outcome: RunOutcome) -> bool:
-    """Only a hang leaves such questions, and only where running again is harmless or was asked for."""
+    """Only a hang leaves such questions, and only where running again is harmless or was asked
+    for.
+    """
     is_harmless = request.target.kind != "command" if request.escalate is None else request.escalate
     return verdict.kind == "hang" and is_harmless and not outcome.is_interrupted
 
 
 def ask_follow_ups(
-    request: Request, verdict: Verdict, first: RunOutcome, run_path: Path, show: supervise.Show | None
+    request: Request,
+    verdict: Verdict,
+    first: RunOutcome,
+    run_path: Path,
+    show: supervise.Show | None,
 ) -> tuple[Answer, ...]:
     """Ask every question that is open, one short run each, below ``run_path/escalate``."""
     answers = []
@@ -102,7 +116,9 @@ def ask_follow_ups(
         seen = observation_reader.read_observation_of(
             shorter, outcome, folder, observation_reader.read_journals(folder)
         )
-        answers.append(Answer(question.asks, _answer(question, seen, outcome, folder), outcome.seconds))
+        answers.append(
+            Answer(question.asks, _answer(question, seen, outcome, folder), outcome.seconds)
+        )
         if outcome.is_interrupted:
             break
     return tuple(answers)
@@ -113,15 +129,15 @@ def _answer(question: Question, seen: Observation, outcome: RunOutcome, folder: 
         return "the run was interrupted"
     if question.name == "logs":
         text = "\n".join(
-            files.read_tail(p, 20_000) for p in sorted((folder / run_names.LOGS_FOLDER).glob("torch-*.log"))
+            files.read_tail(p, 20_000)
+            for p in sorted((folder / run_names.LOGS_FOLDER).glob("torch-*.log"))
         )
         rows = [row for row in text.splitlines() if row.strip()]
         return "\n".join(rows[-LOG_LINES:]) or "nothing was logged"
     if seen.raised is not None:
         link = frames.root_cause(seen.raised)
-        return (
-            f"{link.type}: {cuts.cut_head(link.message.strip().splitlines()[0], 500) if link.message.strip() else ''}"
-        )
+        first = link.message.strip().splitlines()[0] if link.message.strip() else ""
+        return f"{link.type}: {cuts.cut_head(first, 500)}"
     if outcome.is_stalled:
         return f"it hangs too: no progress for {outcome.quiet_s:.0f} s"
     if outcome.is_timed_out:
@@ -131,22 +147,34 @@ def _answer(question: Question, seen: Observation, outcome: RunOutcome, folder: 
     return f"it ends with exit status {outcome.exit_status}"
 
 
-def check_eager(request: Request, seen: Observation, run_path: Path, show: supervise.Show | None) -> Observation:
-    """Run the same target without compile, in a child of its own: a bug of the compiler needs a healthy eager run."""
+def check_eager(
+    request: Request, seen: Observation, run_path: Path, show: supervise.Show | None
+) -> Observation:
+    """Run the same target without compile, in a child of its own: a bug of the compiler needs a
+    healthy eager run.
+    """
     folder = run_path / run_names.EAGER_FOLDER
     run_directory.make_folders(folder)
     plain = dataclasses.replace(request, compile_it=False)
     outcome = supervise.run_target_once(plain, folder, show)
-    eager = observation_reader.read_observation_of(plain, outcome, folder, observation_reader.read_journals(folder))
+    eager = observation_reader.read_observation_of(
+        plain, outcome, folder, observation_reader.read_journals(folder)
+    )
     if outcome.is_interrupted:
-        return dataclasses.replace(seen, eager_detail="the run without torch.compile was interrupted")
+        return dataclasses.replace(
+            seen, eager_detail="the run without torch.compile was interrupted"
+        )
     if outcome.is_timed_out:
         detail = f"no end within {outcome.seconds:.0f} s without torch.compile"
         return dataclasses.replace(seen, eager="hangs", eager_detail=detail)
     if eager.has_finished and eager.exit_status == 0:
-        return dataclasses.replace(seen, eager="passes", eager_detail=f"it passed in {outcome.seconds:.1f} s")
+        return dataclasses.replace(
+            seen, eager="passes", eager_detail=f"it passed in {outcome.seconds:.1f} s"
+        )
     detail = _eager_detail(eager)
-    return dataclasses.replace(seen, eager="fails", eager_detail=detail, raised=eager.raised or seen.raised)
+    return dataclasses.replace(
+        seen, eager="fails", eager_detail=detail, raised=eager.raised or seen.raised
+    )
 
 
 def _eager_detail(eager: Observation) -> str:

@@ -1,8 +1,10 @@
-"""Compile the Triton kernels of a simulated run for its GPU, each in a process of its own; the first that fails is the story.
+"""Compile the Triton kernels of a simulated run for its GPU, each in a process of its own; the
+first that fails is the story.
 
-Inductor generated them and reprokit wrote each down as a program (agent/record/generated_kernels.py). Warm servers fork a child for each,
-so that one that aborts, hangs or takes all memory takes nothing along. Those that compiled before, with the same Triton
-and the same ptxas, need not be compiled again.
+Inductor generated them and reprokit wrote each down as a program
+(agent/record/generated_kernels.py). Warm servers fork a child for each, so that one that aborts,
+hangs or takes all memory takes nothing along. Those that compiled before, with the same Triton and
+the same ptxas, need not be compiled again.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class Compiled:
 
     file: str
     answer: str
-    """``compiled``, ``known`` (it was compiled before), ``not compiled`` (an interrupt), or the kind of what happened."""
+    """``compiled``, ``known`` (it was compiled before), ``not compiled`` (an interrupt), or the
+    kind of what happened.
+    """
     title: str = ""
     seconds: float = 0.0
     cpu_s: float = 0.0
@@ -56,14 +60,24 @@ class Compiled:
 def listed_kernels(journals: Journals, run_path: Path) -> list[str]:
     """The programs that a run left, in the order in which they were generated."""
     found = [Path(file).name for event in journals.all(KernelWritten) for file in event.files]
-    return [name for name in dict.fromkeys(found) if (run_path / run_names.KERNELS_FOLDER / name).is_file()]
+    return [
+        name
+        for name in dict.fromkeys(found)
+        if (run_path / run_names.KERNELS_FOLDER / name).is_file()
+    ]
 
 
 def check_kernels(
-    seen: Observation, journals: Journals, run_path: Path, python: str, which: str,
+    seen: Observation,
+    journals: Journals,
+    run_path: Path,
+    python: str,
+    which: str,
     show: Callable[[OperationStatus], None] | None = None,
-) -> Observation:  # fmt: skip
-    """Compile them, all or those that are new, and give the observation of the first that fails, or what it was."""
+) -> Observation:
+    """Compile them, all or those that are new, and give the observation of the first that fails, or
+    what it was.
+    """
     names = listed_kernels(journals, run_path)
     known = _Known(python)
     texts = {name: files.read_text(run_path / run_names.KERNELS_FOLDER / name) for name in names}
@@ -97,17 +111,31 @@ def check_kernels(
     write_reproducer(run_path, texts[first], python)
     others = tuple(f"{n}: {failed[n].signature.title}" for n in names if n in failed and n != first)
     return dataclasses.replace(
-        failed[first].seen, kernel=first, kernels=len(names), failing_kernels=others, graphs=seen.graphs,
-        simulated=seen.simulated, remarks=seen.remarks, is_command=False, started=seen.started, seconds=seen.seconds,
-        cpu_s=seen.cpu_s + sum(c.cpu_s for c in done.values()), peak_rss_bytes=seen.peak_rss_bytes,
-    )  # fmt: skip
+        failed[first].seen,
+        kernel=first,
+        kernels=len(names),
+        failing_kernels=others,
+        graphs=seen.graphs,
+        simulated=seen.simulated,
+        remarks=seen.remarks,
+        is_command=False,
+        started=seen.started,
+        seconds=seen.seconds,
+        cpu_s=seen.cpu_s + sum(c.cpu_s for c in done.values()),
+        peak_rss_bytes=seen.peak_rss_bytes,
+    )
 
 
 def compile_all(
-    programs: Iterable[tuple[str, str]], python: str, folder: Path, note: Callable[[str, CandidateResult], None],
+    programs: Iterable[tuple[str, str]],
+    python: str,
+    folder: Path,
+    note: Callable[[str, CandidateResult], None],
     deadline_s: float = DEADLINE_S,
-) -> None:  # fmt: skip
-    """Run each program in a forked child, on as many servers as there are processors; ``note`` hears each as it ends."""
+) -> None:
+    """Run each program in a forked child, on as many servers as there are processors; ``note``
+    hears each as it ends.
+    """
     limits = dataclasses.replace(LIMITS, deadline_s=deadline_s)
     waiting: SimpleQueue[tuple[str, str]] = SimpleQueue()
     count = 0
@@ -145,14 +173,18 @@ def _one(server: ProbeServer, text: str, python: str, limits: ProbeLimits) -> Ca
                 raise
             continue
         try:
-            return judge_candidate(request_for(folder / run_names.REPRO_FILE, python, limits), outcome, folder, NOBODY)
+            return judge_candidate(
+                request_for(folder / run_names.REPRO_FILE, python, limits), outcome, folder, NOBODY
+            )
         finally:
             deletion.delete(folder, inside=server.folder)
     raise AssertionError  # not reached
 
 
 def write_reproducer(run_path: Path, program: str, python: str) -> None:
-    """Have Triton write its MLIR reproducer of the kernel that failed, which its maintainers ask for."""
+    """Have Triton write its MLIR reproducer of the kernel that failed, which its maintainers ask
+    for.
+    """
     place = run_path / run_names.LOGS_FOLDER / "triton"
     text = f"import os\nos.environ['TRITON_REPRODUCER_PATH'] = {str(place)!r}\n{program}"
     with contextlib.suppress(OSError):

@@ -1,6 +1,8 @@
-"""One kernel, many architectures, several ptxas: which compile, what the others said, and what would help.
+"""One kernel, many architectures, several ptxas: which compile, what the others said, and what
+would help.
 
-Each cell is a program that a maintainer could run (core/shared/source/triton_programs.py), run in a process of its own.
+Each cell is a program that a maintainer could run (core/shared/source/triton_programs.py), run in a
+process of its own.
 """
 
 from __future__ import annotations
@@ -71,21 +73,33 @@ def find_ptxas(path: str) -> tuple[str, str]:
     """Where a ptxas lies, and its version; raises BadInput for what is none."""
     found = shutil.which(path)
     if found is None:
-        why = "it may not be executed; chmod +x it" if Path(path).is_file() else "there is no such file"
+        why = (
+            "it may not be executed; chmod +x it"
+            if Path(path).is_file()
+            else "there is no such file"
+        )
         raise BadInput(f"--ptxas {path}: {why}")
     try:
-        done = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=VERSION_S, check=False)
+        done = subprocess.run(
+            [found, "--version"], capture_output=True, text=True, timeout=VERSION_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as problem:
         raise BadInput(f"--ptxas {path} cannot be run: {problem}") from problem
     if done.returncode or "ptx" not in done.stdout.lower():
         raise BadInput(f"--ptxas {path} is no ptxas: it does not answer to --version as one does")
     rows = [row for row in done.stdout.splitlines() if "release" in row]
-    version = rows[-1].rpartition("release")[2].strip() if rows else done.stdout.strip().splitlines()[-1][:80]
+    version = (
+        rows[-1].rpartition("release")[2].strip()
+        if rows
+        else done.stdout.strip().splitlines()[-1][:80]
+    )
     return os.path.abspath(found), version
 
 
 def read_kernels(file: Path, name: str, python: str, folder: Path) -> dict[str, str]:
-    """The programs in ``file``: it is one, a module that Inductor generated, or launches kernels; raises BadInput for others."""
+    """The programs in ``file``: it is one, a module that Inductor generated, or launches kernels;
+    raises BadInput for others.
+    """
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as problem:
@@ -105,13 +119,16 @@ def read_kernels(file: Path, name: str, python: str, folder: Path) -> dict[str, 
     if "triton" in text:
         return _by_agent("launches", file, name, python, folder)
     raise BadInput(
-        f"{file} compiles no kernel by itself: neither triton.compile(..., target=GPUTarget(...)), nor kernels of Inductor, nor any of Triton stand in it; "
-        "reprokit capture --gpu leaves such files below <run>/kernels"
+        f"{file} compiles no kernel by itself: neither triton.compile(..., target=GPUTarget(...)),"
+        " nor kernels of Inductor, nor any of Triton stand in it; reprokit capture --gpu leaves"
+        " such files below <run>/kernels"
     )
 
 
 def _by_agent(verb: str, file: Path, name: str, python: str, folder: Path) -> dict[str, str]:
-    """Have the agent turn kernels into programs, which takes torch; the device that it asks for is any."""
+    """Have the agent turn kernels into programs, which takes torch; the device that it asks for is
+    any.
+    """
     run_directory.make_folders(folder)
     gpu = dataclasses.asdict(gpus.GPUS["h100"])
     more = {**launch.simulation_variables(gpu), run_names.RUN_DIR_VARIABLE: str(folder)}
@@ -122,10 +139,16 @@ def _by_agent(verb: str, file: Path, name: str, python: str, folder: Path) -> di
     except child_question.NoAnswer as problem:
         raise BadInput(f"{file}: its kernels cannot be read: {problem}") from problem
     if name and name not in told and verb == "launches":
-        raise BadInput(f"{file} launches no kernel {name!r}; it launches {', '.join(list(told)[:8]) or 'none'}")
+        raise BadInput(
+            f"{file} launches no kernel {name!r}; it launches {', '.join(list(told)[:8]) or 'none'}"
+        )
     wanted = {k: v for k, v in told.items() if v and (not name or k == name)}
     if not wanted:
-        why = "it launched none" if verb == "launches" else "Inductor's decorators could not be read with this torch"
+        why = (
+            "it launched none"
+            if verb == "launches"
+            else "Inductor's decorators could not be read with this torch"
+        )
         raise BadInput(f"{file}: its kernels cannot be read: {why}")
     return {
         Path(one).stem: files.read_text(folder / run_names.KERNELS_FOLDER / one)
@@ -135,10 +158,17 @@ def _by_agent(verb: str, file: Path, name: str, python: str, folder: Path) -> di
 
 
 def fill_matrix(
-    texts: dict[str, str], archs: Sequence[NvidiaArchitecture], tools: Sequence[str], python: str, folder: Path, deadline_s: float,
+    texts: dict[str, str],
+    archs: Sequence[NvidiaArchitecture],
+    tools: Sequence[str],
+    python: str,
+    folder: Path,
+    deadline_s: float,
     show: Callable[[OperationStatus], None] = lambda standing: None,
-) -> Matrix:  # fmt: skip
-    """Compile each kernel for each architecture with each ptxas, then look for what helps those that fail."""
+) -> Matrix:
+    """Compile each kernel for each architecture with each ptxas, then look for what helps those
+    that fail.
+    """
     found = Matrix()
     wanted = [(name, arch, tool) for name in texts for arch in archs for tool in tools]
     found.cells = _compiled(texts, wanted, python, folder, deadline_s, show)
@@ -152,15 +182,24 @@ def fill_matrix(
         failing[key] = cell
         others = [
             a
-            for a in (nvidia_architectures.plain_architecture(cell.arch), nvidia_architectures.nearest_known(cell.arch))
+            for a in (
+                nvidia_architectures.plain_architecture(cell.arch),
+                nvidia_architectures.nearest_known(cell.arch),
+            )
             if a
         ]
         ways[key] = [(cell.kernel, arch, cell.ptxas) for arch in others]
-        ways[key] += [(cell.kernel, cell.arch, t) for t in dict.fromkeys([*tools, *_around()]) if t != cell.ptxas]
+        ways[key] += [
+            (cell.kernel, cell.arch, t)
+            for t in dict.fromkeys([*tools, *_around()])
+            if t != cell.ptxas
+        ]
     new = dict.fromkeys(way for rows in ways.values() for way in rows if way not in known)
     for cell in _compiled(texts, list(new), python, folder, deadline_s, show):
         known[cell.kernel, cell.arch, cell.ptxas] = cell
-    found.remedies = {key: [_remedy(failing[key], known[way]) for way in rows] for key, rows in ways.items()}
+    found.remedies = {
+        key: [_remedy(failing[key], known[way]) for way in rows] for key, rows in ways.items()
+    }
     return found
 
 
@@ -174,7 +213,9 @@ def _remedy(wanted: MatrixCell, cell: MatrixCell) -> KernelRemedy:
     if not nvidia_architectures.runs_on(cell.arch, wanted.arch.capability):
         major, minor = divmod(wanted.arch.capability, 10)
         return KernelRemedy(
-            words, False, f"it compiles, and its cubin does not run on a device of capability {major}.{minor}"
+            words,
+            False,
+            f"it compiles, and its cubin does not run on a device of capability {major}.{minor}",
         )
     return KernelRemedy(words, True)
 
@@ -186,9 +227,13 @@ def _around() -> list[str]:
 
 
 def _compiled(
-    texts: dict[str, str], wanted: Sequence[tuple[str, NvidiaArchitecture, str]], python: str, folder: Path, deadline_s: float,
+    texts: dict[str, str],
+    wanted: Sequence[tuple[str, NvidiaArchitecture, str]],
+    python: str,
+    folder: Path,
+    deadline_s: float,
     show: Callable[[OperationStatus], None],
-) -> list[MatrixCell]:  # fmt: skip
+) -> list[MatrixCell]:
     done: dict[str, CandidateResult] = {}
     standing = OperationStatus()
 
@@ -209,5 +254,12 @@ def _cell(kernel: str, arch: NvidiaArchitecture, ptxas: str, one: CandidateResul
         return MatrixCell(kernel, arch, ptxas, "compiled", seconds=one.seconds)
     said = one.verdict.reason.partition(": ")[2] or one.verdict.reason
     return MatrixCell(
-        kernel, arch, ptxas, one.verdict.kind, one.verdict.phase or "", said, one.signature.title, one.seconds
+        kernel,
+        arch,
+        ptxas,
+        one.verdict.kind,
+        one.verdict.phase or "",
+        said,
+        one.signature.title,
+        one.seconds,
     )

@@ -1,4 +1,6 @@
-"""The ablation: the same program compiled in other ways, each in a forked child of the warm server."""
+"""The ablation: the same program compiled in other ways, each in a forked child of the warm
+server.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,18 @@ from reprokit.host.system import deletion, files
 IN_CAPTURE = tuple(r for r in VARIANTS if r.group == "backends" or r.name == "dynamic=False")
 GRAPH_PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
 SUBSYSTEMS = {
-    "inductor": (*GRAPH_PASSES, "lowerings"), "fx-passes": GRAPH_PASSES, "decompositions": ("decomposition",),
-}  # fmt: skip
-"""What PyTorch's CompilerBisector can switch off, one application after the other, in the order of a compile."""
+    "inductor": (*GRAPH_PASSES, "lowerings"),
+    "fx-passes": GRAPH_PASSES,
+    "decompositions": ("decomposition",),
+}
+"""What PyTorch's CompilerBisector can switch off, one application after the other, in the order of
+a compile.
+"""
 MOST_BISECTIONS = 12
 WHOLE_S = 60.0
-"""Served seconds for a program without its own passes: where those hang, nothing says how long a whole compile takes."""
+"""Served seconds for a program without its own passes: where those hang, nothing says how long a
+whole compile takes.
+"""
 FILE = run_names.ABLATION_FILE
 Show = Callable[[str], None]
 """Called with the name of what is tried now."""
@@ -58,7 +66,12 @@ class AblationRunner:
     """The ladder of one failure, of a factory target or of a program's text."""
 
     def __init__(
-        self, server: ProbeServer, program: Request | str, wanted: Signature, limits: ProbeLimits, python: str
+        self,
+        server: ProbeServer,
+        program: Request | str,
+        wanted: Signature,
+        limits: ProbeLimits,
+        python: str,
     ) -> None:
         self._server, self._program, self._wanted, self._python = server, program, wanted, python
         self._limits = dataclasses.replace(limits, stop=None)
@@ -73,12 +86,21 @@ class AblationRunner:
             try:
                 found = self.ask(rung)
                 step = AblationStep(
-                    rung.name, rung.group, found.answer, found.verdict.kind, found.signature.title,
-                    round(found.seconds, 2), round(found.cpu_s, 2),
-                )  # fmt: skip
+                    rung.name,
+                    rung.group,
+                    found.answer,
+                    found.verdict.kind,
+                    found.signature.title,
+                    round(found.seconds, 2),
+                    round(found.cpu_s, 2),
+                )
             except ServerLost as problem:
                 step = AblationStep(
-                    rung.name, rung.group, same_failure.UNRESOLVED, "unknown", cuts.cut_head(str(problem), 200)
+                    rung.name,
+                    rung.group,
+                    same_failure.UNRESOLVED,
+                    "unknown",
+                    cuts.cut_head(str(problem), 200),
                 )
             steps.append(step)
         return Ablation(tuple(steps))
@@ -99,11 +121,14 @@ class AblationRunner:
         """Delete what the runs gave, which is the user's."""
         deletion.delete(self._server.folder / RESULTS, inside=self._server.folder)
 
-    def blame(self, subsystem: str, show: Show = lambda name: None, without: Sequence[str] = ()) -> str:
-        """The one application of ``subsystem`` (``lowerings``, ``post_grad_passes`` ...) with which the failure begins.
+    def blame(
+        self, subsystem: str, show: Show = lambda name: None, without: Sequence[str] = ()
+    ) -> str:
+        """The one application of ``subsystem`` (``lowerings``, ``post_grad_passes`` ...) with which
+        the failure begins.
 
-        Empty when the failure does not depend on it. The hooks are those of PyTorch's CompilerBisector. Nothing of the
-        subsystems in ``without`` is applied.
+        Empty when the failure does not depend on it. The hooks are those of PyTorch's
+        CompilerBisector. Nothing of the subsystems in ``without`` is applied.
         """
         show(f"whether it is one of the {subsystem}")
         asked = {"subsystem": subsystem, "without": list(without)}
@@ -140,7 +165,9 @@ class AblationRunner:
         return not isinstance(self._program, str)
 
     def departure(self) -> str:
-        """The first graph that departs from eager by itself, and the first operator in it, as words."""
+        """The first graph that departs from eager by itself, and the first operator in it, as
+        words.
+        """
         found = self._heard(Departs, "compiled", {"graphs": True})
         return result_comparison.first_departure(found[0]) if found else ""
 
@@ -160,14 +187,19 @@ class AblationRunner:
     ) -> CandidateResult:
         limits = dataclasses.replace(self._limits, deadline_s=max(self._limits.deadline_s, least_s))
         if role:
-            overrides = {**overrides, "configs": {**overrides.get("configs", {}), **SAME_RANDOM["configs"]}}
+            overrides = {
+                **overrides,
+                "configs": {**overrides.get("configs", {}), **SAME_RANDOM["configs"]},
+            }
         outcome: RunOutcome
         folder: Path
         if isinstance(self._program, str):
             outcome, folder = self._server.run(self._program, limits, is_eager, role, overrides)
             request = request_for(folder / run_names.REPRO_FILE, self._python, limits)
         else:
-            outcome, folder = self._server.run_target(self._program, limits, is_eager, role, overrides)
+            outcome, folder = self._server.run_target(
+                self._program, limits, is_eager, role, overrides
+            )
             request = dataclasses.replace(self._program, deadline_s=limits.wall_s)
         try:
             if read:
@@ -196,7 +228,9 @@ def in_capture(ladder: AblationRunner, seen: Observation, show: Show) -> Ablatio
 
 
 def ablate_everything(ladder: AblationRunner, seen: Observation, show: Show) -> Ablation:
-    """All ablation steps, and below the first backend that fails the one pass, decomposition or lowering that it takes."""
+    """All ablation steps, and below the first backend that fails the one pass, decomposition or
+    lowering that it takes.
+    """
     found = ladder.climb((*of_own(seen), *VARIANTS), show)
     if found.own:
         return found

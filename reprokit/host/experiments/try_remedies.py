@@ -32,9 +32,13 @@ class RemedyResult:
 
     name: str
     code: str
-    """What the user writes; empty where the remedy does not avoid the failure, or makes another one."""
+    """What the user writes; empty where the remedy does not avoid the failure, or makes another
+    one.
+    """
     answer: str
-    """``passes`` when it avoids the failure; else one of ``oracle.ANSWERS``, or empty when it does not apply."""
+    """``passes`` when it avoids the failure; else one of ``oracle.ANSWERS``, or empty when it does
+    not apply.
+    """
     why: str = ""
     """What it did instead, or why it does not apply."""
     compile_cpu_s: float = 0.0
@@ -46,7 +50,11 @@ class RemedyResult:
     def to_json(self) -> dict[str, Any]:
         """The row that ``--json`` has."""
         row = dataclasses.asdict(self)
-        return {**row, "says": str(self.gain) if self.gain else "", "advice": self.gain.advice if self.gain else ""}
+        return {
+            **row,
+            "says": str(self.gain) if self.gain else "",
+            "advice": self.gain.advice if self.gain else "",
+        }
 
 
 @dataclass
@@ -70,7 +78,11 @@ class Workarounds:
             if self.as_it_is.advice == "eager":
                 return f"{told}: run it eager; a gain below 5 % is not worth a compiler."
             return f"{told}: that is too near 5 % to say; measure it on a quiet machine."
-        ways = [t for t in self.tried if t.answer == same_failure.PASSES and t.name != remedies.EAGER.name]
+        ways = [
+            t
+            for t in self.tried
+            if t.answer == same_failure.PASSES and t.name != remedies.EAGER.name
+        ]
         if not ways:
             return "Nothing that was tried avoids it but eager."
         most = max(t.gain.ratio if t.gain else 0.0 for t in ways)
@@ -85,16 +97,23 @@ class RemedyRunner:
     """Tries remedies on one program, in forked children of a server."""
 
     def __init__(
-        self, server: ProbeServer, program: Request | str, wanted: Signature, limits: ProbeLimits, python: str,
+        self,
+        server: ProbeServer,
+        program: Request | str,
+        wanted: Signature,
+        limits: ProbeLimits,
+        python: str,
         show: Callable[[str], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._server, self._program, self._show = server, program, show
         self._wanted = wanted
         self._compares = dataclasses.replace(limits, compares=True)
         self._ladder = run_ablation.AblationRunner(server, program, wanted, self._compares, python)
 
     def all(self, verdict: Verdict, seen: Observation, compile: dict[str, Any]) -> Workarounds:
-        """Try what is worth a try; of a healthy program, measure whether its compile is worth it."""
+        """Try what is worth a try; of a healthy program, measure whether its compile is worth
+        it.
+        """
         found = Workarounds()
         if verdict.kind == "ok":
             found.as_it_is, found.compile_s = self._measured({})
@@ -105,7 +124,11 @@ class RemedyRunner:
                 try:
                     found.tried.append(self._try(remedy))
                 except ServerLost as problem:
-                    found.tried.append(RemedyResult(remedy.name, remedy.code, same_failure.UNRESOLVED, str(problem)))
+                    found.tried.append(
+                        RemedyResult(
+                            remedy.name, remedy.code, same_failure.UNRESOLVED, str(problem)
+                        )
+                    )
         return found
 
     def _try(self, remedy: Remedy) -> RemedyResult:
@@ -115,21 +138,29 @@ class RemedyRunner:
             judged = self._ladder.ask(ablation.EAGER)
             code = remedy.code if judged.answer == same_failure.PASSES else ""
             return RemedyResult(remedy.name, code, judged.answer, "", judged.cpu_s)
-        judged = self._ladder.ask(ablation.CompileVariant(remedy.name, "remedies", remedy.overrides))
+        judged = self._ladder.ask(
+            ablation.CompileVariant(remedy.name, "remedies", remedy.overrides)
+        )
         if judged.verdict.cause == "BadTarget" and judged.seen.raised is not None:
             return RemedyResult(remedy.name, "", "", frames.root_cause(judged.seen.raised).message)
         if judged.answer != same_failure.PASSES:
-            return RemedyResult(remedy.name, "", judged.answer, judged.signature.title, judged.cpu_s)
+            return RemedyResult(
+                remedy.name, "", judged.answer, judged.signature.title, judged.cpu_s
+            )
         told = judged.seen.comparison.says if judged.seen.comparison else ""
         gain, _ = self._measured(remedy.overrides)
-        return RemedyResult(remedy.name, remedy.code, judged.answer, "", round(judged.cpu_s, 2), gain, told)
+        return RemedyResult(
+            remedy.name, remedy.code, judged.answer, "", round(judged.cpu_s, 2), gain, told
+        )
 
     def _measured(self, overrides: Any) -> tuple[speedup.Gain | None, float]:
         """How fast it is beside eager, and the seconds of its first pass."""
         if isinstance(self._program, str):
             return None, 0.0
         request = dataclasses.replace(self._program, measure_s=MEASURE_S)
-        limits = dataclasses.replace(self._compares, deadline_s=self._compares.deadline_s + 4 * MEASURE_S)
+        limits = dataclasses.replace(
+            self._compares, deadline_s=self._compares.deadline_s + 4 * MEASURE_S
+        )
         outcome, folder = self._server.run_target(request, limits, False, "", overrides)
         try:
             journals = observation_reader.read_journals(folder)

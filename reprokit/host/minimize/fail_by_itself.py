@@ -1,4 +1,6 @@
-"""The last step of a reduction: make the program fail by itself, where its kind of failure ends no program."""
+"""The last step of a reduction: make the program fail by itself, where its kind of failure ends no
+program.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,12 @@ from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.oracle import Oracle
 
 
-def make_it_fail(verdict: Verdict, signature: Signature, asker: Oracle, found: MinimizeResult) -> str:
-    """The program as it enters the pack: formatted, and failing by itself where that is still the same failure."""
+def make_it_fail(
+    verdict: Verdict, signature: Signature, asker: Oracle, found: MinimizeResult
+) -> str:
+    """The program as it enters the pack: formatted, and failing by itself where that is still the
+    same failure.
+    """
     title, text = signature.title, found.text
     asker.ends = float("inf")  # the budget is for the reduction, which has ended
     if asker.limits.compares:
@@ -26,23 +32,35 @@ def make_it_fail(verdict: Verdict, signature: Signature, asker: Oracle, found: M
     elif asker.limits.sizes:
         part = same_failure.compiler_part(verdict.phase or "")
         is_built = costs.CHILDREN in part
-        asker.limits = dataclasses.replace(asker.limits.eased(), stop=None)  # it compiles more than one graph
+        asker.limits = dataclasses.replace(
+            asker.limits.eased(), stop=None
+        )  # it compiles more than one graph
         if growth := asker.once(text).seen.growth:
             ratio = costs.allowed_ratio(growth, part, sized_program.least_s(is_built))
-            text = sized_program.loop_over_sizes(text, asker.limits.knob, asker.limits.sizes, ratio, is_built)
+            text = sized_program.loop_over_sizes(
+                text, asker.limits.knob, asker.limits.sizes, ratio, is_built
+            )
     else:
-        text = assertions.fail_loudly(text, verdict.kind, _healthy_graphs(asker, text, verdict.kind))
+        text = assertions.fail_loudly(
+            text, verdict.kind, _healthy_graphs(asker, text, verdict.kind)
+        )
         if verdict.kind == "graph-break" and not asker.holds(text):
             text = assertions.assert_unbroken(found.text)
-    return readable.lay_out(text if text != found.text and asker.holds(text) else found.text, title, verdict.kind)
+    return readable.lay_out(
+        text if text != found.text and asker.holds(text) else found.text, title, verdict.kind
+    )
 
 
 def _asserting(asker: Oracle, found: MinimizeResult, told: result_comparison.Comparison) -> str:
-    """The program with an assertion that fails; as it was where there is none, with the reason in ``found.unproved``."""
+    """The program with an assertion that fails; as it was where there is none, with the reason in
+    ``found.unproved``.
+    """
     answers = []
     # with the second seed it draws what it drew in the comparison
     for seed in (
-        (assertions.SEED, result_comparison.SEED) if assertions.draws_random(found.text) else (assertions.SEED,)
+        (assertions.SEED, result_comparison.SEED)
+        if assertions.draws_random(found.text)
+        else (assertions.SEED,)
     ):
         text = assertions.with_check(found.text, told.wrong, told.is_random, seed)
         if text == found.text:
@@ -65,4 +83,6 @@ def _healthy_graphs(asker: Oracle, text: str, kind: str) -> int:
     if kind != "recompile-storm":
         return 1
     seen = asker.once(text).seen
-    return max(1, sum(g.level == "dynamo" for g in seen.graphs) - sum(r.count for r in seen.recompiled))
+    return max(
+        1, sum(g.level == "dynamo" for g in seen.graphs) - sum(r.count for r in seen.recompiled)
+    )

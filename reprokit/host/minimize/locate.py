@@ -1,4 +1,6 @@
-"""Find where in the compiler wrong results begin, of a target or of a program that was cut from one."""
+"""Find where in the compiler wrong results begin, of a target or of a program that was cut from
+one.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,12 @@ OWN = {"backend": "backend", "passes": "fx-passes"}
 """What of the program's own the failure needs -> the phase of it."""
 
 
-def locate_begin(ladder: AblationRunner, seen: Observation, show: Show) -> tuple[Observation, Ablation]:
-    """Give ``seen`` of wrong results with the first part of the compiler, and the operator, with which they begin."""
+def locate_begin(
+    ladder: AblationRunner, seen: Observation, show: Show
+) -> tuple[Observation, Ablation]:
+    """Give ``seen`` of wrong results with the first part of the compiler, and the operator, with
+    which they begin.
+    """
     found = run_ablation.in_capture(ladder, seen, show)
     located = _inside(ladder, seen, found, show)
     with contextlib.suppress(ServerLost):
@@ -46,7 +52,9 @@ def locate_begin(ladder: AblationRunner, seen: Observation, show: Show) -> tuple
             show("which graph departs first, and which operator in it")
             located = dataclasses.replace(located, departure=ladder.departure())
     if located.departs:
-        found = dataclasses.replace(found, blamed=run_ablation.one_of(located.departs_in, located.departs))
+        found = dataclasses.replace(
+            found, blamed=run_ablation.one_of(located.departs_in, located.departs)
+        )
     return located, found
 
 
@@ -68,7 +76,9 @@ def first_wrong(
 
 
 def isolating_overrides(seen: Observation) -> Iterator[dict[str, Any]]:
-    """Overrides under which only what the signature names can make results wrong; those that leave out most, first."""
+    """Overrides under which only what the signature names can make results wrong; those that leave
+    out most, first.
+    """
     part = seen.first_rung
     rung = next((r for r in BACKENDS if r.part == part and r.name != 'backend="inductor"'), None)
     backend = dict(rung.overrides) if rung is not None and rung is not EAGER else {}
@@ -83,10 +93,11 @@ def isolating_overrides(seen: Observation) -> Iterator[dict[str, Any]]:
 
 
 def leave_out_others(asker: Oracle, seen: Observation, starts: Sequence[StartingPoint]) -> None:
-    """Have each candidate compiled so that only what the signature names can be wrong, where a first program shows it so.
+    """Have each candidate compiled so that only what the signature names can be wrong, where a
+    first program shows it so.
 
-    Of two wrong operators in one graph, the reduction then keeps the one that was signed. Where the budget ends first,
-    candidates are compiled as usual.
+    Of two wrong operators in one graph, the reduction then keeps the one that was signed. Where the
+    budget ends first, candidates are compiled as usual.
     """
     if not asker.limits.compares:
         return
@@ -103,9 +114,13 @@ def leave_out_others(asker: Oracle, seen: Observation, starts: Sequence[Starting
 
 
 class LocationCheck:
-    """Asks of a program that gives wrong results whether they begin where the signature says; of each program once."""
+    """Asks of a program that gives wrong results whether they begin where the signature says; of
+    each program once.
+    """
 
-    def __init__(self, server: ProbeServer, text: str, wanted: Signature, limits: ProbeLimits, python: str) -> None:
+    def __init__(
+        self, server: ProbeServer, text: str, wanted: Signature, limits: ProbeLimits, python: str
+    ) -> None:
         self._server, self._text, self._wanted, self._python = server, text, wanted, python
         self._limits = dataclasses.replace(limits, alone={})
         self._located: Observation | None = None
@@ -113,7 +128,9 @@ class LocationCheck:
 
     @property
     def is_elsewhere(self) -> bool:
-        """The program gives wrong results, and they begin elsewhere than those that are looked for."""
+        """The program gives wrong results, and they begin elsewhere than those that are looked
+        for.
+        """
         return self._answer == same_failure.OTHER
 
     def __call__(self, found: CandidateResult) -> CandidateResult:
@@ -122,7 +139,9 @@ class LocationCheck:
             return found
         if self._located is None:
             with contextlib.closing(
-                AblationRunner(self._server, self._text, self._wanted, self._limits.eased(), self._python)
+                AblationRunner(
+                    self._server, self._text, self._wanted, self._limits.eased(), self._python
+                )
             ) as ladder:
                 try:
                     self._located = _inside(ladder, found.seen, _first_backend(ladder, found.seen))
@@ -130,13 +149,22 @@ class LocationCheck:
                     return dataclasses.replace(found, answer=same_failure.UNRESOLVED)
         told = self._located
         seen = dataclasses.replace(
-            found.seen, first_rung=told.first_rung, departs=told.departs, departs_in=told.departs_in,
+            found.seen,
+            first_rung=told.first_rung,
+            departs=told.departs,
+            departs_in=told.departs_in,
             fails_only_with=told.fails_only_with,
-        )  # fmt: skip
+        )
         verdict = judge(seen)
         signature = sign(verdict, seen)
-        self._answer = same_failure.SAME if same_failure.begins_alike(self._wanted, signature) else same_failure.OTHER
-        return dataclasses.replace(found, answer=self._answer, verdict=verdict, signature=signature, seen=seen)
+        self._answer = (
+            same_failure.SAME
+            if same_failure.begins_alike(self._wanted, signature)
+            else same_failure.OTHER
+        )
+        return dataclasses.replace(
+            found, answer=self._answer, verdict=verdict, signature=signature, seen=seen
+        )
 
 
 def _first_backend(ladder: AblationRunner, seen: Observation) -> Ablation:
@@ -149,8 +177,12 @@ def _first_backend(ladder: AblationRunner, seen: Observation) -> Ablation:
     return found
 
 
-def _inside(ladder: AblationRunner, seen: Observation, found: Ablation, show: Show = lambda name: None) -> Observation:
-    """``seen`` with the part of the compiler that the ablation names, and the one application in it that it takes."""
+def _inside(
+    ladder: AblationRunner, seen: Observation, found: Ablation, show: Show = lambda name: None
+) -> Observation:
+    """``seen`` with the part of the compiler that the ablation names, and the one application in it
+    that it takes.
+    """
     first = found.first.part if found.first is not None and found.first is not EAGER else ""
     part = OWN.get(found.own, first)
     if not part:
@@ -162,20 +194,28 @@ def _inside(ladder: AblationRunner, seen: Observation, found: Ablation, show: Sh
             if told := plain_operator(ladder.blame(name, show, without)):
                 place = name
                 break
-    return dataclasses.replace(seen, first_rung=part, departs=told, departs_in=place, fails_only_with=found.needs)
+    return dataclasses.replace(
+        seen, first_rung=part, departs=told, departs_in=place, fails_only_with=found.needs
+    )
 
 
 def _searches(subsystems: Sequence[str]) -> Iterable[tuple[str, Sequence[str]]]:
-    """Each subsystem with all others at work; then, for a graph in which several are wrong, without those that follow."""
+    """Each subsystem with all others at work; then, for a graph in which several are wrong, without
+    those that follow.
+    """
     yield from ((name, ()) for name in reversed(subsystems))
     yield from ((name, subsystems[n + 1 :]) for n, name in enumerate(subsystems[:-1]))
 
 
-def _ask(server: ProbeServer, text: str, wanted: Signature, limits: ProbeLimits, python: str) -> CandidateResult:
+def _ask(
+    server: ProbeServer, text: str, wanted: Signature, limits: ProbeLimits, python: str
+) -> CandidateResult:
     def run(role: str) -> CandidateResult:
         outcome, folder = server.run(text, limits, role in PLAIN, role, overrides_for(role, limits))
         try:
-            return judge_candidate(request_for(folder / run_names.REPRO_FILE, python, limits), outcome, folder, wanted)
+            return judge_candidate(
+                request_for(folder / run_names.REPRO_FILE, python, limits), outcome, folder, wanted
+            )
         finally:
             deletion.delete(folder, inside=server.folder)
 

@@ -1,9 +1,9 @@
 """From a failing run to the smallest program that still shows the same failure.
 
-Everything is a program's text: the target's own source, or a recorded graph of which any subset of lines is a program.
-So a candidate is what a maintainer would run, a question about it can be asked warm or cold, and what is left at the end
-is the repro. The ladder: the graph that Dynamo saw, the source, the graph that Inductor got; of what they give, the
-shortest is taken.
+Everything is a program's text: the target's own source, or a recorded graph of which any subset of
+lines is a program. So a candidate is what a maintainer would run, a question about it can be asked
+warm or cold, and what is left at the end is the repro. The ladder: the graph that Dynamo saw, the
+source, the graph that Inductor got; of what they give, the shortest is taken.
 """
 
 from __future__ import annotations
@@ -25,7 +25,14 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import Process, TargetBuilt, Weights
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.minimize import fail_by_itself, locate, program_source, proof, reducer, starting_points
+from reprokit.host.minimize import (
+    fail_by_itself,
+    locate,
+    program_source,
+    proof,
+    reducer,
+    starting_points,
+)
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.oracle import BudgetExhausted, Oracle, lines_of
 from reprokit.host.probe.candidate import ProbeLimits, limits_for
@@ -36,14 +43,25 @@ from reprokit.host.system import deletion, files, interrupts, private_names
 from reprokit.host.system.progress import OperationStatus
 
 ENDLESS_REPEATS = 2_000
-"""So often must a probe trace one line for an endless loop: enough to tell, soon enough to ask often."""
+"""So often must a probe trace one line for an endless loop: enough to tell, soon enough to ask
+often.
+"""
 DEPTHS = {
-    "dynamo-trace": "aot", "guards": "aot", "backend": "aot", "aot": "aot", "partition": "aot",
-    "fx-passes": "inductor", "lowering": "inductor",
-}  # fmt: skip
+    "dynamo-trace": "aot",
+    "guards": "aot",
+    "backend": "aot",
+    "aot": "aot",
+    "partition": "aot",
+    "fx-passes": "inductor",
+    "lowering": "inductor",
+}
 """How deep the server must be warm for a phase; the others need the C++ compiler too."""
-STOPPABLE = frozenset({*DEPTHS, "scheduler", "codegen", "cpp-build", "triton-compile", "worker-wait"}) - {"guards"}
-"""Phases behind which a compile may stop; agent/experiments/stop_after_phase.py knows where they end."""
+STOPPABLE = frozenset(
+    {*DEPTHS, "scheduler", "codegen", "cpp-build", "triton-compile", "worker-wait"}
+) - {"guards"}
+"""Phases behind which a compile may stop; agent/experiments/stop_after_phase.py knows where they
+end.
+"""
 ENDING = frozenset({"exception", "crash", "hang", "slow-compile", "superlinear-compile"})
 """Kinds that show before a compile has ended."""
 FOLDER = "minimize"
@@ -71,7 +89,12 @@ class MinimizeCase:
 
 
 def case_of(
-    request: Request, verdict: Verdict, signature: Signature, seen: Observation, journals: Journals, run_path: Path
+    request: Request,
+    verdict: Verdict,
+    signature: Signature,
+    seen: Observation,
+    journals: Journals,
+    run_path: Path,
 ) -> MinimizeCase:
     """The case of a run on this machine."""
     python = request.python
@@ -82,9 +105,18 @@ def case_of(
     is_training = request.train or journals.last(TargetBuilt).train
     is_fake = journals.last(Weights).kind == "fake"
     return MinimizeCase(
-        verdict, signature, seen, run_path, python, source, is_training, is_fake, request.line_repeats, request.gpu,
+        verdict,
+        signature,
+        seen,
+        run_path,
+        python,
+        source,
+        is_training,
+        is_fake,
+        request.line_repeats,
+        request.gpu,
         request.proofs,
-    )  # fmt: skip
+    )
 
 
 def why_not(verdict: Verdict) -> str:
@@ -96,20 +128,34 @@ def why_not(verdict: Verdict) -> str:
     if verdict.responsible == "reprokit":
         return "it is a gap in reprokit, not a failure of the target"
     if verdict.kind == "error-in-eager":
-        return f"no failure of the compiler was seen that a smaller program could show: {verdict.reason}"
+        return (
+            "no failure of the compiler was seen that a smaller program could show:"
+            f" {verdict.reason}"
+        )
     if verdict.kind == "rank-mismatch":
-        return "it takes several ranks to show; the program in the pack is the target's own source, for torchrun"
-    return f"the verdict is {verdict.kind}, and no signature says what a smaller program should show"
+        return (
+            "it takes several ranks to show; the program in the pack is the target's own source,"
+            " for torchrun"
+        )
+    return (
+        f"the verdict is {verdict.kind}, and no signature says what a smaller program should show"
+    )
 
 
 def minimize_case(
-    case: MinimizeCase, server: ProbeServer, budget_s: float, resume: bool = False,
-    show: Callable[[OperationStatus], None] | None = None, say: Callable[[str], None] = lambda text: None,
-) -> MinimizeResult:  # fmt: skip
-    """Reduce what a run directory recorded; a reduction that fails says in its notes how far it came.
+    case: MinimizeCase,
+    server: ProbeServer,
+    budget_s: float,
+    resume: bool = False,
+    show: Callable[[OperationStatus], None] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> MinimizeResult:
+    """Reduce what a run directory recorded; a reduction that fails says in its notes how far it
+    came.
 
-    ``budget_s`` is wall-clock time of all but the proof: the start of the server, the search for a first program that
-    shows the failure, and the reduction. The time of the proof is counted separately.
+    ``budget_s`` is wall-clock time of all but the proof: the start of the server, the search for a
+    first program that shows the failure, and the reduction. The time of the proof is counted
+    separately.
     """
     folder = case.run_path / FOLDER
     if not resume:
@@ -137,7 +183,9 @@ def minimize_case(
             found.notes.append(f"it ended early, by a defect of reprokit: {problem!r}")
         found.probes, found.asked, found.rate = asker.status.probes, asker.status.asked, asker.rate
     if found.text:
-        found.text = job.finished or redactor.python(readable.lay_out(found.text, case.signature.title, verdict.kind))
+        found.text = job.finished or redactor.python(
+            readable.lay_out(found.text, case.signature.title, verdict.kind)
+        )
     found.cpu_s = round(server.cpu_s + time.process_time() - own_cpu_s, 2)
     found.seconds = round(time.monotonic() - began, 1)
     _leave(folder, found)
@@ -145,10 +193,18 @@ def minimize_case(
 
 
 def _until_proved(
-    case: MinimizeCase, job: reducer.Reducer, asker: Oracle, server: ProbeServer, found: MinimizeResult, starts: list[starting_points.StartingPoint],
-    redactor: Redactor, say: Callable[[str], None],
-) -> None:  # fmt: skip
-    """Reduce and prove; once more when fresh processes say that forked ones misled, or that the failure is flaky."""
+    case: MinimizeCase,
+    job: reducer.Reducer,
+    asker: Oracle,
+    server: ProbeServer,
+    found: MinimizeResult,
+    starts: list[starting_points.StartingPoint],
+    redactor: Redactor,
+    say: Callable[[str], None],
+) -> None:
+    """Reduce and prove; once more when fresh processes say that forked ones misled, or that the
+    failure is flaky.
+    """
     folder = case.run_path / FOLDER
     for _ in range(3):
         is_spent, job.finished, found.unproved = False, "", ""
@@ -166,16 +222,28 @@ def _until_proved(
         proves = time.monotonic()
         usual = asker.limits
         asker.limits = dataclasses.replace(usual, alone={})  # all that is wrong in it is at work
-        # what is proved is what leaves: redaction may change a text, and with it what the program does
-        job.finished = redactor.python(fail_by_itself.make_it_fail(case.verdict, case.signature, asker, found))
+        # what is proved is what leaves: redaction may change a text, and with it what the program
+        # does
+        job.finished = redactor.python(
+            fail_by_itself.make_it_fail(case.verdict, case.signature, asker, found)
+        )
         place, wanted = folder / "proof", case.signature
         confirm = locate.LocationCheck(server, job.finished, wanted, asker.limits, case.python)
         found.proof = proof.prove_program(
-            job.finished, case.python, place, wanted, asker.limits, asker.rate, case.proofs, confirm=confirm
+            job.finished,
+            case.python,
+            place,
+            wanted,
+            asker.limits,
+            asker.rate,
+            case.proofs,
+            confirm=confirm,
         )
         found.proof_s = round(found.proof_s + time.monotonic() - proves, 1)
         if confirm.is_elsewhere:
-            found.notes.append(f"the smallest program is wrong elsewhere in the compiler: {found.proof.title}")
+            found.notes.append(
+                f"the smallest program is wrong elsewhere in the compiler: {found.proof.title}"
+            )
             break
         is_same = found.proof.answer == same_failure.SAME
         is_always = found.proof.hits == found.proof.runs and found.proof.tries == 1
@@ -209,7 +277,9 @@ def server_of(case: MinimizeCase) -> ProbeServer:
     """The probe server of a case; it starts when it is asked first."""
     if case.seen.kernel:
         return ProbeServer(case.run_path / SERVER, case.python, "triton")
-    return ProbeServer(case.run_path / SERVER, case.python, _depth(case.verdict, starts_of(case)), case.gpu)
+    return ProbeServer(
+        case.run_path / SERVER, case.python, _depth(case.verdict, starts_of(case)), case.gpu
+    )
 
 
 def starts_of(case: MinimizeCase) -> list[starting_points.StartingPoint]:
@@ -222,13 +292,20 @@ def starts_of(case: MinimizeCase) -> list[starting_points.StartingPoint]:
     starts = starting_points.find_starts(
         case.seen, case.run_path, case.source, case.is_training, case.is_fake, is_wrong
     )
-    # what takes long is much of the same, which a loop in the source says in few lines; and each question takes long, too
-    return sorted(starts, key=lambda s: lines_of(s.text)) if case.verdict.kind == "slow-compile" else starts
+    # what takes long is much of the same, which a loop in the source says in few lines; and each
+    # question takes long, too
+    return (
+        sorted(starts, key=lambda s: lines_of(s.text))
+        if case.verdict.kind == "slow-compile"
+        else starts
+    )
 
 
 def _depth(verdict: Verdict, starts: list[starting_points.StartingPoint]) -> str:
     """Not deeper than the failure lies: Inductor is not imported for somebody's own backend."""
-    is_own = bool(starts) and all(s.graph is not None and s.graph.settings.get("backend") for s in starts)
+    is_own = bool(starts) and all(
+        s.graph is not None and s.graph.settings.get("backend") for s in starts
+    )
     if is_own and verdict.phase == "backend":
         return "dynamo"
     is_whole = verdict.kind in ("wrong-result", "superlinear-compile")
@@ -250,7 +327,9 @@ def limits_of(case: MinimizeCase) -> ProbeLimits:
         is_backward=verdict.work.get("direction") == "backward"
         or any(g.is_backward and not g.is_done for g in seen.graphs),
         wants_stacks=is_hang,
-        line_repeats=min(case.line_repeats, ENDLESS_REPEATS) if seen.endless_line else case.line_repeats,
+        line_repeats=(
+            min(case.line_repeats, ENDLESS_REPEATS) if seen.endless_line else case.line_repeats
+        ),
     )
 
 
@@ -261,7 +340,11 @@ def _stop(verdict: Verdict) -> str | None:
     if verdict.kind in ("exception", "crash", "hang"):
         return verdict.phase
     # what takes time is looked for in a whole part of the compiler
-    order = [p for p in ("fx-passes", "codegen", "cpp-build") if p in same_failure.compiler_part(verdict.phase)]
+    order = [
+        p
+        for p in ("fx-passes", "codegen", "cpp-build")
+        if p in same_failure.compiler_part(verdict.phase)
+    ]
     return order[0] if order else verdict.phase
 
 

@@ -67,7 +67,10 @@ class MinimizeResult:
 
     def spent(self) -> str:
         """What it took, beside the budget."""
-        return f"budget {self.budget_s:g} s: reduction {self.seconds - self.proof_s:.0f} s, proof {self.proof_s:.0f} s"
+        return (
+            f"budget {self.budget_s:g} s: reduction {self.seconds - self.proof_s:.0f} s, proof"
+            f" {self.proof_s:.0f} s"
+        )
 
     def say(self) -> str:
         """One line on what the repro is and what proves it."""
@@ -78,15 +81,26 @@ class MinimizeResult:
             "aten": "the graph that Inductor got",
             "kernel": "the kernel that Inductor generated",
         }
-        rows = [f"{self.lines} lines, cut out of {whence.get(self.level, 'the target')}" + (f" ({cut})" if cut else "")]
-        rows.append(proven.why_not_proven(self.proof) if self.is_proved and self.proof else "not proved")
+        rows = [
+            f"{self.lines} lines, cut out of {whence.get(self.level, 'the target')}"
+            + (f" ({cut})" if cut else "")
+        ]
+        rows.append(
+            proven.why_not_proven(self.proof) if self.is_proved and self.proof else "not proved"
+        )
         if not self.is_complete:
             rows.append("not yet minimal")
         return "; ".join(rows)
 
 
 def repro_cost(text: str) -> tuple[int, int, int]:
-    """What makes a repro worse: lines, names that only a compiler writes; characters; large numbers."""
-    private = PRIVATE_LINES if "torch._C." in text or "higher_order" in text or "torch.ops.aten" in text else 0
+    """What makes a repro worse: lines, names that only a compiler writes; characters; large
+    numbers.
+    """
+    private = (
+        PRIVATE_LINES
+        if "torch._C." in text or "higher_order" in text or "torch.ops.aten" in text
+        else 0
+    )
     numbers = sum(int(n) for n in re.findall(r"\b\d{1,9}\b", text))
     return lines_of(text) + private, len(text), numbers

@@ -1,7 +1,9 @@
-"""Ask whether a program still shows the failure: eager first, then compiled, in forked children, each answer kept.
+"""Ask whether a program still shows the failure: eager first, then compiled, in forked children,
+each answer kept.
 
-Answers are kept by the program's canonical text, in a file, so that nothing is asked twice and a reduction that was
-ended goes on where it was: it asks the same questions again and hears the answers at once.
+Answers are kept by the program's canonical text, in a file, so that nothing is asked twice and a
+reduction that was ended goes on where it was: it asks the same questions again and hears the
+answers at once.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ from reprokit.host.system import deletion, files
 from reprokit.host.system.progress import OperationStatus
 
 SLOW_EAGER_S = 1.0
-"""A program whose eager run takes longer is asked in eager only when it shows the failure compiled."""
+"""A program whose eager run takes longer is asked in eager only when it shows the failure
+compiled.
+"""
 MOST_RESTARTS = 5
 
 
@@ -52,9 +56,14 @@ class Oracle:
     """Answers for one failure; use as a context manager."""
 
     def __init__(
-        self, folder: Path, server: ProbeServer, wanted: Signature, limits: ProbeLimits, python: str,
+        self,
+        folder: Path,
+        server: ProbeServer,
+        wanted: Signature,
+        limits: ProbeLimits,
+        python: str,
         show: Callable[[OperationStatus], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """``folder`` keeps the answers; ``limits`` hold for each compiled run."""
         self.wanted, self.limits, self.python = wanted, limits, python
         self.status = OperationStatus()
@@ -75,7 +84,9 @@ class Oracle:
         self._restarts = 0
         self._unknown: set[str] = set()
         self.word = ""
-        """A text without it is not asked about: it cannot show the failure, or costs more and says less."""
+        """A text without it is not asked about: it cannot show the failure, or costs more and says
+        less.
+        """
         self._carried: dict[str, str] = {}
         self._open()
 
@@ -88,13 +99,16 @@ class Oracle:
     def begin(self, text: str, carried: Collection[str] = (), word: str = "") -> None:
         """Start with another program: names that it does not know, its parts need not know either.
 
-        A text without ``word`` cannot show the failure, such as one of a custom backend without ``backend=``.
+        A text without ``word`` cannot show the failure, such as one of a custom backend without
+        ``backend=``.
 
-        ``carried`` are sources of custom passes and backends. They stand as they are, or not at all: a smaller backend
-        that always raises would show the same failure, and say nothing.
+        ``carried`` are sources of custom passes and backends. They stand as they are, or not at
+        all: a smaller backend that always raises would show the same failure, and say nothing.
         """
         self._unknown, self.word = unknown_names(ast.parse(text)), word
-        self._carried = {name: dumped for source in carried for name, dumped in definitions(source).items()}
+        self._carried = {
+            name: dumped for source in carried for name, dumped in definitions(source).items()
+        }
 
     def holds(self, text: str) -> bool:
         """The program shows the same failure; raises Spent when the budget has ended."""
@@ -104,7 +118,12 @@ class Oracle:
         """One of ``core.judge.same_failure.ANSWERS``."""
         self.status.asked += 1
         tree = parse_program(text)
-        if tree is None or "compile" not in text or self.word not in text or unknown_names(tree) - self._unknown:
+        if (
+            tree is None
+            or "compile" not in text
+            or self.word not in text
+            or unknown_names(tree) - self._unknown
+        ):
             return core.OTHER  # it does not parse, compiles nothing, or ends in a NameError
         if self._carried:
             stand = definitions(text)
@@ -133,7 +152,9 @@ class Oracle:
         self._write({"forget": True})
 
     def _key(self, tree: ast.Module) -> str:
-        """Who asks what: answers of another interpreter, or about another failure, are no answers here."""
+        """Who asks what: answers of another interpreter, or about another failure, are no answers
+        here.
+        """
         with contextlib.suppress(RecursionError, ValueError):
             plain = f"{ast.unparse(tree)} {self.wanted.id} {self.python}"
             if self.limits.alone:
@@ -144,14 +165,18 @@ class Oracle:
     @property
     def said(self) -> str:
         """What the last run that was not the same did instead."""
-        return f"{self.last.answer}: {self.last.signature.title}" if self.last else "nothing was run"
+        return (
+            f"{self.last.answer}: {self.last.signature.title}" if self.last else "nothing was run"
+        )
 
     def once(self, text: str, is_eager: bool = False) -> CandidateResult:
         """Run the program one time, warm or cold as it is set, and judge it."""
         if self.is_cold:
             return self.cold(text, is_eager)
         if self.limits.sizes and not is_eager:
-            return ask_sizes(lambda program, size: self._warm(program, False), text, self.wanted, self.limits)
+            return ask_sizes(
+                lambda program, size: self._warm(program, False), text, self.wanted, self.limits
+            )
         if is_eager or not self.limits.compares:
             return self._warm(text, is_eager)
         results = self._server.folder / RESULTS
@@ -166,7 +191,9 @@ class Oracle:
         if self._show:
             self._show(self.status)
         self.has_failed_eager = False
-        has_eager = not self.limits.compares and not self.limits.is_kernel  # a comparison has an eager run of its own
+        has_eager = (
+            not self.limits.compares and not self.limits.is_kernel
+        )  # a comparison has an eager run of its own
         if has_eager and not self._is_eager_slow and (eager := self._in_eager(text)) != core.PASSES:
             return eager
         answer = core.UNRESOLVED
@@ -179,12 +206,19 @@ class Oracle:
                 break
             if time.monotonic() > self.ends:
                 raise BudgetExhausted
-        if answer == core.SAME and self._is_eager_slow and has_eager and (eager := self._in_eager(text)) != core.PASSES:
+        if (
+            answer == core.SAME
+            and self._is_eager_slow
+            and has_eager
+            and (eager := self._in_eager(text)) != core.PASSES
+        ):
             return eager
         return answer
 
     def _in_eager(self, text: str) -> str:
-        """``passes``, ``other`` where the program fails without torch.compile too, or ``unresolved``."""
+        """``passes``, ``other`` where the program fails without torch.compile too, or
+        ``unresolved``.
+        """
         judged = self.once(text, is_eager=True)
         self._is_eager_slow |= judged.cpu_s > SLOW_EAGER_S
         if judged.verdict.kind == "ok":
@@ -197,13 +231,17 @@ class Oracle:
         left_s = max(self.ends - time.monotonic(), 0.1)
         limits = dataclasses.replace(self.limits, deadline_s=min(self.limits.deadline_s, left_s))
         try:
-            outcome, folder = self._server.run(text, limits, is_eager, role, overrides_for(role, limits))
+            outcome, folder = self._server.run(
+                text, limits, is_eager, role, overrides_for(role, limits)
+            )
         except ServerLost as problem:
             self._restarts += 1
             if self._restarts > MOST_RESTARTS:
                 raise BadInput(f"{problem}; it was started {self._restarts} times") from problem
             gone = Verdict("unknown", None, "server", str(problem))
-            return CandidateResult(core.UNRESOLVED, gone, Signature("", str(problem), self.wanted.algorithm))
+            return CandidateResult(
+                core.UNRESOLVED, gone, Signature("", str(problem), self.wanted.algorithm)
+            )
         try:
             if outcome.is_timed_out and limits.deadline_s < self.limits.deadline_s:
                 raise BudgetExhausted  # the budget ended it, which says nothing of the program
@@ -235,7 +273,12 @@ class Oracle:
 
     def _note(self, key: str, answer: str, text: str) -> None:
         last = self.last
-        row: dict[str, object] = {"key": key, "answer": answer, "lines": lines_of(text), "trying": self.status.trying}
+        row: dict[str, object] = {
+            "key": key,
+            "answer": answer,
+            "lines": lines_of(text),
+            "trying": self.status.trying,
+        }
         if last is not None and answer == core.OTHER:
             row["title"] = last.signature.title[:200]
         self._write(row)
@@ -248,7 +291,9 @@ class Oracle:
 
 
 def parse_program(text: str) -> ast.Module | None:
-    """The program's tree, without layout and comments; None for what is no program, such as a break outside a loop."""
+    """The program's tree, without layout and comments; None for what is no program, such as a break
+    outside a loop.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -263,12 +308,18 @@ def definitions(text: str) -> dict[str, str]:
     """Top-level functions and classes by name, without their layout."""
     with contextlib.suppress(SyntaxError, ValueError):
         kinds = (ast.FunctionDef, ast.ClassDef)
-        return {n.name: ast.dump(n) for n in ast.parse(readable.flatten_calls(text)).body if isinstance(n, kinds)}
+        return {
+            n.name: ast.dump(n)
+            for n in ast.parse(readable.flatten_calls(text)).body
+            if isinstance(n, kinds)
+        }
     return {}
 
 
 def unknown_names(tree: ast.Module) -> set[str]:
-    """Names that are read and given nowhere in the program: each is a NameError where it is reached."""
+    """Names that are read and given nowhere in the program: each is a NameError where it is
+    reached.
+    """
     given = set(dir(builtins)) | {"__file__", "__name__", "__builtins__", "__class__"}
     read: set[str] = set()
     for node in ast.walk(tree):

@@ -1,4 +1,6 @@
-"""The program that shows the failure: the target's own source, or the graph that was being compiled."""
+"""The program that shows the failure: the target's own source, or the graph that was being
+compiled.
+"""
 
 from __future__ import annotations
 
@@ -51,16 +53,28 @@ def make_program(
     missing: list[Missing] = []
     if seen.kernel:
         text = files.read_text(run_path / run_names.KERNELS_FOLDER / Path(seen.kernel).name)
-        return ProgramScript(text, "the kernel as Inductor generated it, compiled with Triton alone"), missing
+        return (
+            ProgramScript(text, "the kernel as Inductor generated it, compiled with Triton alone"),
+            missing,
+        )
     graph = _graph_script(seen, run_path)
     if request.target.kind != "command":
         source, why = _source(request, journals)
         if source and (source.count("\n") <= MOST_LINES or not graph):
-            own = "a script that builds the model anew" if request.target.kind == "hf" else "the target's own source"
-            needs_ranks = not has_simulated_ranks(request) or rank_graphs.mismatch_of_graphs(seen.graphs) is not None
+            own = (
+                "a script that builds the model anew"
+                if request.target.kind == "hf"
+                else "the target's own source"
+            )
+            needs_ranks = (
+                not has_simulated_ranks(request)
+                or rank_graphs.mismatch_of_graphs(seen.graphs) is not None
+            )
             text = _with_main(source, request, journals, needs_ranks)
             return ProgramScript(text, f"{own}, with the call that failed"), missing
-        missing.append(Missing("repro from source", why or f"the source is longer than {MOST_LINES} lines"))
+        missing.append(
+            Missing("repro from source", why or f"the source is longer than {MOST_LINES} lines")
+        )
     if graph:
         return ProgramScript(graph, GRAPH, is_graph=True), missing
     script, why = _script(journals) if request.target.kind == "command" else ("", "")
@@ -80,7 +94,9 @@ def own_source(request: Request, journals: Journals) -> str:
 
 
 def _script(journals: Journals) -> tuple[str, str]:
-    """The script that a command ran, where running changed copies of it does no harm; or why there is none."""
+    """The script that a command ran, where running changed copies of it does no harm; or why there
+    is none.
+    """
     refused = ""
     for told in journals.all(Process):
         words, folder = told.argv, Path(told.cwd or ".")
@@ -110,7 +126,9 @@ def _script(journals: Journals) -> tuple[str, str]:
 
 
 def _program(words: list[str]) -> int:
-    """Where in a command line of Python's the script stands, or ``-c`` or ``-m``; 0 where there is none."""
+    """Where in a command line of Python's the script stands, or ``-c`` or ``-m``; 0 where there is
+    none.
+    """
     for place, word in enumerate(words):
         is_value = place > 0 and words[place - 1] in ("-X", "-W")
         if place and not is_value and (not word.startswith("-") or word in ("-c", "-m")):
@@ -126,7 +144,10 @@ def _joined(path: Path, folder: Path, module: str) -> tuple[str, str]:
         if name.split(".")[0] in {*sys.stdlib_module_names, *safe_to_rerun.COMPILERS}:
             return None
         for place in places:
-            for found in (place / f"{name.replace('.', '/')}.py", place / name.replace(".", "/") / "__init__.py"):
+            for found in (
+                place / f"{name.replace('.', '/')}.py",
+                place / name.replace(".", "/") / "__init__.py",
+            ):
                 if found.is_file() and "site-packages" not in found.parts:
                     return files.read_text(found)
         return None
@@ -144,7 +165,12 @@ def _source(request: Request, journals: Journals) -> tuple[str, str]:
     if target.kind == "hf":
         return journals.last(TransformersModel).script, "the model was not built"
     if target.kind == "zoo":
-        path = Path(__file__).resolve().parents[2] / "agent" / "models" / f"{ZOO[target.name].source}.py"
+        path = (
+            Path(__file__).resolve().parents[2]
+            / "agent"
+            / "models"
+            / f"{ZOO[target.name].source}.py"
+        )
     else:
         file = target.place if target.kind == "file" else journals.last(SourceFile).file
         if not file:
@@ -179,7 +205,8 @@ def _without_main(text: str, tree: ast.Module) -> str:
 def _with_main(source: str, request: Request, journals: Journals, needs_ranks: bool) -> str:
     """Append the call, in as few lines as what the factory returned needs.
 
-    Of a model split over ranks: of one rank in a fake process group, or ``needs_ranks``, which torchrun starts.
+    Of a model split over ranks: of one rank in a fake process group, or ``needs_ranks``, which
+    torchrun starts.
     """
     target, made = request.target, journals.last(TargetBuilt)
     knobs = {k: v for k, v in request.knobs.items() if v is not None}
@@ -198,7 +225,9 @@ def _with_main(source: str, request: Request, journals: Journals, needs_ranks: b
         rows += _joined_ranks(request.tensor_parallel, kind, needs_ranks)
     if device:
         rows.append(f'torch.set_default_device("{device}")')
-    is_fake = journals.last(Weights).kind == "fake" and not (request.tensor_parallel and needs_ranks)
+    is_fake = journals.last(Weights).kind == "fake" and not (
+        request.tensor_parallel and needs_ranks
+    )
     if is_fake and not request.gpu:  # a simulation has fake tensors only
         rows += _FAKE
     given = ", ".join(f"{k}={'torch.' + v if k == 'dtype' else repr(v)}" for k, v in knobs.items())
@@ -207,20 +236,31 @@ def _with_main(source: str, request: Request, journals: Journals, needs_ranks: b
     if made.form == "dict":
         rows += [f"made = {factory}", 'model = made["model"]']
         options = (
-            f', **{{**made.get("compile", {{}}), **dict({options[2:]})}}' if options else ', **made.get("compile", {})'
+            f', **{{**made.get("compile", {{}}), **dict({options[2:]})}}'
+            if options
+            else ', **made.get("compile", {})'
         )
-        loop, call = 'for args, kwargs in made.get("calls", [((), {})]):', "compiled(*args, **kwargs)"
+        loop, call = (
+            'for args, kwargs in made.get("calls", [((), {})]):',
+            "compiled(*args, **kwargs)",
+        )
     else:
         names = "model, args, kwargs" if made.form == "args, kwargs" else "model, args"
         rows.append(f"{names} = {factory}")
         loop = ""
-        call = {"args": "compiled(*args)", "arg": "compiled(args)"}.get(made.form, "compiled(*args, **kwargs)")
+        call = {"args": "compiled(*args)", "arg": "compiled(args)"}.get(
+            made.form, "compiled(*args, **kwargs)"
+        )
     if request.tensor_parallel and (plan := _plan(journals)):
         rows += process_group.split_model(plan)
     if made.is_module:
         rows.append(f"model.{'train' if made.train else 'eval'}()")
     rows.append(f"compiled = torch.compile(model{options})")
-    calls = _BACKWARD.format(call=call).splitlines() if made.train else ["with torch.no_grad():", f"    print({call})"]
+    calls = (
+        _BACKWARD.format(call=call).splitlines()
+        if made.train
+        else ["with torch.no_grad():", f"    print({call})"]
+    )
     rows += [loop, *(f"    {row}" for row in calls)] if loop else calls
     if request.tensor_parallel and needs_ranks:
         rows.append(process_group.LEAVE)
@@ -237,16 +277,24 @@ def _plan(journals: Journals) -> dict[str, str]:
 
 
 def _joined_ranks(count: int, kind: str, needs_ranks: bool) -> list[str]:
-    launched = [f"# torchrun --standalone --nproc-per-node {count} THIS_FILE"] if needs_ranks else []
+    launched = (
+        [f"# torchrun --standalone --nproc-per-node {count} THIS_FILE"] if needs_ranks else []
+    )
     backend = ("nccl" if kind == "cuda" else "gloo") if needs_ranks else ""
-    return [*launched, *process_group.group_rows(0, count, {"shape": [count], "device": kind}, backend)]
+    return [
+        *launched,
+        *process_group.group_rows(0, count, {"shape": [count], "device": kind}, backend),
+    ]
 
 
 _FAKE = (
     "import torch._inductor.config as config",
     "from torch._subclasses.fake_tensor import FakeTensorMode",
     "",
-    "# The weights do not fit in memory: compile on fake tensors, and do not run what was compiled.",
+    (
+        "# The weights do not fit in memory: compile on fake tensors, and do not run what was"
+        " compiled."
+    ),
     "config.wrap_inductor_compiled_regions, config.shape_padding = True, False",
     "FakeTensorMode().__enter__()",
 )
@@ -256,7 +304,9 @@ sum(t.float().pow(2).mean() for t in leaves if isinstance(t, torch.Tensor) and t
 
 
 def _graph_script(seen: Observation, run_path: Path) -> str:
-    """The script of the graph at work: the last one that was not done, preferring what Dynamo saw."""
+    """The script of the graph at work: the last one that was not done, preferring what Dynamo
+    saw.
+    """
     graphs = [g for g in seen.graphs if g.number >= 0]
     waiting = [g for g in graphs if not g.is_done]
     backward = [g for g in waiting if g.is_backward]
@@ -269,4 +319,6 @@ def _graph_script(seen: Observation, run_path: Path) -> str:
     )
     if not order:
         return ""
-    return files.read_text(run_path / run_names.GRAPHS_FOLDER / f"{order[-1].number:04d}" / run_names.GRAPH_FILE)
+    return files.read_text(
+        run_path / run_names.GRAPHS_FOLDER / f"{order[-1].number:04d}" / run_names.GRAPH_FILE
+    )

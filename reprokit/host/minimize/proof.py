@@ -26,10 +26,24 @@ from reprokit.host.minimize import stand_alone
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.fresh_process import run_cold
 from reprokit.host.run import launch, run_directory
-from reprokit.host.system import compiler_cache, deletion, files, guardian_client, interrupts, process_tree
+from reprokit.host.system import (
+    compiler_cache,
+    deletion,
+    files,
+    guardian_client,
+    interrupts,
+    process_tree,
+)
 
 SILENT = frozenset(
-    {"wrong-result", "recompile-limit", "recompile-storm", "graph-break", "superlinear-compile", "cudagraph-skip"}
+    {
+        "wrong-result",
+        "recompile-limit",
+        "recompile-storm",
+        "graph-break",
+        "superlinear-compile",
+        "cudagraph-skip",
+    }
 )
 """Kinds that end no program: a plain run shows one only when the program checks for it itself."""
 ASSERTED = frozenset({"wrong-result", "superlinear-compile"})
@@ -61,13 +75,19 @@ class Proof:
     digest: str = ""
     """SHA-256 of the text that was run."""
     asserts: bool = False
-    """The failure is of a kind that ends no program, and in each hit the program failed by itself."""
+    """The failure is of a kind that ends no program, and in each hit the program failed by
+    itself.
+    """
     instead: str = ""
     """How the first run that did not fail in the same way ended; empty where each did."""
     needs: str = ""
-    """What of this machine the program needs, so that it does not stand alone; empty where nothing shows that."""
+    """What of this machine the program needs, so that it does not stand alone; empty where nothing
+    shows that.
+    """
     is_simulated: bool = False
-    """The plain runs had reprokit's simulation of a GPU on their path, and nothing else of reprokit."""
+    """The plain runs had reprokit's simulation of a GPU on their path, and nothing else of
+    reprokit.
+    """
 
 
 @dataclass(frozen=True)
@@ -81,13 +101,21 @@ class ProgramEnd:
 
 
 def prove_program(
-    text: str, python: str, folder: Path, wanted: Signature, limits: ProbeLimits, rate: float = 1.0, runs: int = 3,
-    confirm: Callable[[CandidateResult], CandidateResult] = lambda judged: judged, tries: int = 0,
-) -> Proof:  # fmt: skip
-    """Run ``text`` below ``folder``, once watched and ``runs`` times as anyone would; raises KeyboardInterrupt.
+    text: str,
+    python: str,
+    folder: Path,
+    wanted: Signature,
+    limits: ProbeLimits,
+    rate: float = 1.0,
+    runs: int = 3,
+    confirm: Callable[[CandidateResult], CandidateResult] = lambda judged: judged,
+    tries: int = 0,
+) -> Proof:
+    """Run ``text`` below ``folder``, once watched and ``runs`` times as anyone would; raises
+    KeyboardInterrupt.
 
-    ``confirm`` judges a watched run that showed the failure: whether it is the one of the signature. ``tries`` is the
-    most watched runs; 0: as many as the failure's ``rate`` asks for.
+    ``confirm`` judges a watched run that showed the failure: whether it is the one of the
+    signature. ``tries`` is the most watched runs; 0: as many as the failure's ``rate`` asks for.
     """
     most, tried = tries or max(min(same_failure.repeats_for(rate), FLAKY_RUNS), WATCHED_RUNS), 0
     while tried < most:
@@ -98,24 +126,36 @@ def prove_program(
             break
     like, kind = _ending_of(judged, folder / "watched"), judged.verdict.kind
     proof = Proof(
-        judged.answer, judged.signature.title, judged.signature.id, tried, digest=program_digest(text),
+        judged.answer,
+        judged.signature.title,
+        judged.signature.id,
+        tried,
+        digest=program_digest(text),
         is_simulated=limits.gpu is not None,
-    )  # fmt: skip
+    )
     if judged.answer != same_failure.SAME:  # no plain run could be a hit
         instead = "passes" if judged.answer == same_failure.PASSES else _say(like)
-        return dataclasses.replace(proof, instead=instead, needs=stand_alone.needed_names(like.link))
+        return dataclasses.replace(
+            proof, instead=instead, needs=stand_alone.needed_names(like.link)
+        )
     place = folder / "alone"
     deletion.delete(place, inside=folder)
     place.mkdir(parents=True)
     file = files.write_whole(place / run_names.REPRO_FILE, text)
     limit_s = max(60.0, HEALTHY_MULTIPLE * judged.seconds)
-    if limits.is_slow:  # a plain process is quicker than a watched one, and imports torch within this
+    if (
+        limits.is_slow
+    ):  # a plain process is quicker than a watched one, and imports torch within this
         limit_s = limits.deadline_s
     elif kind == "hang":
         limit_s = judged.seconds + 5
     count = runs if rate >= 1.0 else max(runs, FLAKY_RUNS)
-    turns = [count] if kind == "hang" and not limits.is_slow else [1] * count  # waiting costs nobody
-    endings = [e for turn in turns for e in run_plain(python, file, folder, limit_s, turn, gpu=limits.gpu)]
+    turns = (
+        [count] if kind == "hang" and not limits.is_slow else [1] * count
+    )  # waiting costs nobody
+    endings = [
+        e for turn in turns for e in run_plain(python, file, folder, limit_s, turn, gpu=limits.gpu)
+    ]
     missed = [e for e in endings if not _shows(e, like, kind, limits)]
     hits = len(endings) - len(missed)
     needs = stand_alone.reads_environment(text) or next(
@@ -123,12 +163,20 @@ def prove_program(
     )
     eager_said = ""
     if not limits.is_kernel:
-        (ending,) = run_plain(python, file, folder, max(60.0, limit_s), is_eager=True, gpu=limits.gpu)
+        (ending,) = run_plain(
+            python, file, folder, max(60.0, limit_s), is_eager=True, gpu=limits.gpu
+        )
         eager_said = "passes" if ending.status == 0 else _say(ending)
     return dataclasses.replace(
-        proof, runs=len(endings), hits=hits, eager=eager_said, seconds=tuple(e.seconds for e in endings),
-        asserts=kind in SILENT and hits > 0, instead=_say(missed[0]) if missed else "", needs=needs,
-    )  # fmt: skip
+        proof,
+        runs=len(endings),
+        hits=hits,
+        eager=eager_said,
+        seconds=tuple(e.seconds for e in endings),
+        asserts=kind in SILENT and hits > 0,
+        instead=_say(missed[0]) if missed else "",
+        needs=needs,
+    )
 
 
 def read_proof(told: Any) -> Proof | None:
@@ -145,13 +193,20 @@ def program_digest(text: str) -> str:
 
 
 def run_plain(
-    python: str, file: Path, folder: Path, limit_s: float, count: int = 1, is_eager: bool = False,
+    python: str,
+    file: Path,
+    folder: Path,
+    limit_s: float,
+    count: int = 1,
+    is_eager: bool = False,
     gpu: Mapping[str, Any] | None = None,
-) -> list[ProgramEnd]:  # fmt: skip
-    """Run a file as anyone would, ``count`` times at once, in process groups of their own that are gone afterwards.
+) -> list[ProgramEnd]:
+    """Run a file as anyone would, ``count`` times at once, in process groups of their own that are
+    gone afterwards.
 
-    The working folder is the file's own, and of PYTHONPATH only what belongs to the interpreter is left. Caches and what
-    the runs wrote to stderr lie in ``folder``. Where a ``gpu`` is simulated, the agent is on the path.
+    The working folder is the file's own, and of PYTHONPATH only what belongs to the interpreter is
+    left. Caches and what the runs wrote to stderr lie in ``folder``. Where a ``gpu`` is simulated,
+    the agent is on the path.
     """
     runs: list[_Plain] = []
     try:
@@ -172,13 +227,21 @@ class _Plain:
     """One process that runs a file."""
 
     def __init__(
-        self, python: str, file: Path, folder: Path, number: int, is_eager: bool, gpu: Mapping[str, Any] | None
+        self,
+        python: str,
+        file: Path,
+        folder: Path,
+        number: int,
+        is_eager: bool,
+        gpu: Mapping[str, Any] | None,
     ) -> None:
         self._run_id, self._seconds = uuid.uuid4().hex, 0.0
         self._cache, self._said = folder / f"cache-{number}", folder / f"stderr-{number}.txt"
         environ = stand_alone.plain_environment(launch.users_environment())
         compiler_cache.copy_cache(compiler_cache.kept_cache(python), self._cache)
-        environ.update({"TORCHINDUCTOR_CACHE_DIR": str(self._cache), run_names.RUN_ID_VARIABLE: self._run_id})
+        environ.update(
+            {"TORCHINDUCTOR_CACHE_DIR": str(self._cache), run_names.RUN_ID_VARIABLE: self._run_id}
+        )
         environ.update(without_compile.VARIABLES if is_eager else {})
         self._stack = contextlib.ExitStack()
         if gpu is not None:
@@ -187,15 +250,22 @@ class _Plain:
             self._stack.callback(deletion.delete, place, inside=folder)
             agent = self._stack.enter_context(launch.agent_folder(place))
             path = os.pathsep.join([str(agent), *filter(None, [environ.get("PYTHONPATH")])])
-            environ.update(REPROKIT_RUN_DIR=str(place), PYTHONPATH=path, **launch.simulation_variables(gpu))
+            environ.update(
+                REPROKIT_RUN_DIR=str(place), PYTHONPATH=path, **launch.simulation_variables(gpu)
+            )
         words = ["-c", without_compile.PRELUDE] if is_eager else []
         self._guardian = guardian_client.watch_run_id(self._run_id, (self._cache,))
         self._began = time.monotonic()
         with self._said.open("wb") as stderr:
             self._child = subprocess.Popen(
-                [python, *words, str(file)], env=environ, cwd=file.parent, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=stderr, start_new_session=True,
-            )  # fmt: skip
+                [python, *words, str(file)],
+                env=environ,
+                cwd=file.parent,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                start_new_session=True,
+            )
 
     def has_ended(self) -> bool:
         """It ended by itself; the first time that it did is its time."""
@@ -229,10 +299,14 @@ def is_like(one: ProgramEnd, other: ProgramEnd) -> bool:
 
 
 def _shows(ending: ProgramEnd, like: ProgramEnd, kind: str, limits: ProbeLimits) -> bool:
-    """A plain run failed as the watched one did; of a kind that ends no program, by a check of its own."""
+    """A plain run failed as the watched one did; of a kind that ends no program, by a check of its
+    own.
+    """
     if kind in ASSERTED and (ending.link is None or ending.link.type != "AssertionError"):
         return False
-    if limits.sizes:  # it measured all sizes and found that they cost too much; each watched run was of one
+    if (
+        limits.sizes
+    ):  # it measured all sizes and found that they cost too much; each watched run was of one
         return True
     return (ending.status != 0 or kind not in SILENT) and is_like(ending, like)
 
@@ -241,11 +315,14 @@ def _ending_of(judged: CandidateResult, folder: Path) -> ProgramEnd:
     from reprokit.host.run import restore_run
 
     status = restore_run.read_run(folder).get("exit_status")
-    link = frames.parse_traceback(files.read_tail(folder / run_names.LOGS_FOLDER / run_names.STDERR_FILE, 64_000))
+    link = frames.parse_traceback(
+        files.read_tail(folder / run_names.LOGS_FOLDER / run_names.STDERR_FILE, 64_000)
+    )
     return ProgramEnd(status if isinstance(status, int) else None, link, judged.seconds)
 
 
 def _say(ending: ProgramEnd) -> str:
     if ending.link is not None:
-        return f"{ending.link.type}: {cuts.cut_head(ending.link.message.strip().splitlines()[0], 200) if ending.link.message else ''}"
+        first = next(iter(ending.link.message.strip().splitlines()), "")
+        return f"{ending.link.type}: {cuts.cut_head(first, 200)}"
     return "does not end" if ending.status is None else f"ends with exit status {ending.status}"

@@ -1,7 +1,9 @@
-"""The record that a program needs to be called a repro, and what every other program is: a candidate.
+"""The record that a program needs to be called a repro, and what every other program is: a
+candidate.
 
-``repro.py`` of a pack and the heading "Repro" of an issue take a :class:`Repro` and nothing else, and a program becomes
-one only with the proof that this very text was run alone and failed in the same way.
+``repro.py`` of a pack and the heading "Repro" of an issue take a :class:`Repro` and nothing else,
+and a program becomes one only with the proof that this very text was run alone and failed in the
+same way.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from reprokit.core.shared.contract import run_names
 from reprokit.host.minimize.proof import ASSERTED, SILENT, Proof, program_digest
 
 REPRO, CANDIDATE, PROOF = run_names.REPRO_FILE, run_names.CANDIDATE_FILE, run_names.PROOF_FILE
-"""Files of a pack: the proved program, or another one, and what fresh processes said of the first."""
+"""Files of a pack: the proved program, or another one, and what fresh processes said of the
+first.
+"""
 VALUES = "the failure depends on the values of the inputs, which the program does not have"
 
 
@@ -23,7 +27,9 @@ class Unproven(ValueError):
 
 @dataclass(frozen=True)
 class Repro:
-    """A program that was run as it is, without reprokit, and failed in the same way; raises Unproven for any other."""
+    """A program that was run as it is, without reprokit, and failed in the same way; raises
+    Unproven for any other.
+    """
 
     text: str
     about: str
@@ -45,10 +51,16 @@ class Candidate:
     """Why it is no repro, as a clause."""
 
 
-def classify_program(text: str, about: str, proof: Proof | None, otherwise: str = "") -> Repro | Candidate:
-    """The program as what its proof makes it; ``otherwise`` says why it has no proof, where that is known."""
+def classify_program(
+    text: str, about: str, proof: Proof | None, otherwise: str = ""
+) -> Repro | Candidate:
+    """The program as what its proof makes it; ``otherwise`` says why it has no proof, where that is
+    known.
+    """
     if proof is None or (why := why_unproven(text, proof)):
-        return Candidate(text, about, otherwise or (why if proof else "no fresh process has run it"))
+        return Candidate(
+            text, about, otherwise or (why if proof else "no fresh process has run it")
+        )
     return Repro(text, about, proof)
 
 
@@ -65,14 +77,26 @@ def why_unproven(text: str, proof: Proof | None) -> str:
     if proof.answer == same_failure.PASSES:
         return "run alone in a fresh process it passes"
     if proof.answer != same_failure.SAME:
-        return f"run alone in a fresh process it does not fail in the same way: {proof.instead or proof.title}"
+        return (
+            "run alone in a fresh process it does not fail in the same way:"
+            f" {proof.instead or proof.title}"
+        )
     kind = proof.title.partition(":")[0]
     if proof.hits < 1 or (kind in SILENT and not proof.asserts):
         if kind in SILENT:
-            return f"none of {proof.runs} plain runs failed by itself, so only a comparison by reprokit shows it"
-        return f"none of {proof.runs} plain runs failed in the same way: {proof.instead or 'they passed'}"
+            return (
+                f"none of {proof.runs} plain runs failed by itself, so only a comparison by"
+                " reprokit shows it"
+            )
+        return (
+            f"none of {proof.runs} plain runs failed in the same way:"
+            f" {proof.instead or 'they passed'}"
+        )
     if kind in ASSERTED and proof.eager != "passes":
-        return f"its assertion does not hold without torch.compile: {proof.eager or 'it was not run so'}"
+        return (
+            "its assertion does not hold without torch.compile:"
+            f" {proof.eager or 'it was not run so'}"
+        )
     return ""
 
 
@@ -80,4 +104,6 @@ def why_not_proven(proof: Proof) -> str:
     """What the runs of a proof came to, in a few words."""
     where = " on a simulated GPU" if proof.is_simulated else ""
     eager = ", eager passes" if proof.eager == "passes" else f", eager: {proof.eager}"
-    return f"the same failure in {proof.hits} of {proof.runs} fresh runs{where}" + eager * bool(proof.eager)
+    return f"the same failure in {proof.hits} of {proof.runs} fresh runs{where}" + eager * bool(
+        proof.eager
+    )

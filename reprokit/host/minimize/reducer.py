@@ -1,4 +1,6 @@
-"""The ladder of one reduction: which program to begin with, what to leave out of it first, and what of each is kept."""
+"""The ladder of one reduction: which program to begin with, what to leave out of it first, and what
+of each is kept.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.reduce import ast_edits, graph_units, readable, subgraph, subsets
-from reprokit.core.reduce.passes import dead_code, inline_classes, kernel_arguments, statements, straight_line
+from reprokit.core.reduce.passes import (
+    dead_code,
+    inline_classes,
+    kernel_arguments,
+    statements,
+    straight_line,
+)
 from reprokit.core.shared import cuts
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize.minimize_result import MinimizeResult, repro_cost
@@ -39,7 +47,14 @@ LEAST_DEADLINE_S = 60.0
 class Reducer:
     """One reduction: the best so far, and the steps that make it smaller."""
 
-    def __init__(self, asker: Oracle, found: MinimizeResult, folder: Path, verdict: Verdict, seen: Observation) -> None:
+    def __init__(
+        self,
+        asker: Oracle,
+        found: MinimizeResult,
+        folder: Path,
+        verdict: Verdict,
+        seen: Observation,
+    ) -> None:
         self._ask, self._found, self._folder = asker, found, folder
         self._verdict, self._seen = verdict, seen
         self._level = ""
@@ -55,13 +70,19 @@ class Reducer:
         found = self._found
         if found.text and repro_cost(text) >= repro_cost(found.text):
             return
-        found.text, found.level, found.proof = text, "dynamo" if self._level == "values" else self._level, None
+        found.text, found.level, found.proof = (
+            text,
+            "dynamo" if self._level == "values" else self._level,
+            None,
+        )
         self._ask.status.lines = lines_of(text)
         with contextlib.suppress(OSError):
             files.write_whole(self._folder / "best.py", text)
 
     def run(self, starts: list[StartingPoint]) -> None:
-        """Climb: what each start gives is kept when it is the best; raises Spent when the budget has ended."""
+        """Climb: what each start gives is kept when it is the best; raises Spent when the budget
+        has ended.
+        """
         found, asker = self._found, self._ask
         usual, is_done = asker.limits, False
         carried = [text for s in starts if s.graph for text in s.graph.settings.get("sources", ())]
@@ -81,7 +102,10 @@ class Reducer:
                 if self._verdict.phase in TRACED:
                     asker.status.trying = "whether it takes a compiler behind Dynamo"
                     if asker.holds(plain := statements.with_backend(text, "eager")):
-                        text, asker.word = plain, "backend="  # who reads it knows where to look, and probes cost less
+                        text, asker.word = (
+                            plain,
+                            "backend=",
+                        )  # who reads it knows where to look, and probes cost less
                 before = ""
                 while text != before:
                     before, text = text, self._pass_over(text)
@@ -91,14 +115,17 @@ class Reducer:
         found.is_complete = is_done
         if not is_done:
             found.notes.append(
-                "no program that stands alone shows the failure: neither a recorded graph nor the source"
+                "no program that stands alone shows the failure: neither a recorded graph nor the"
+                " source"
             )
 
     def _is_good(self) -> bool:
         return bool(self._found.text) and repro_cost(self._found.text)[0] <= GOOD_LINES
 
     def _begins(self, start: StartingPoint) -> bool:
-        """The program as it is shows the failure, stopped behind its phase or compiled to the end."""
+        """The program as it is shows the failure, stopped behind its phase or compiled to the
+        end.
+        """
         asker, text = self._ask, start.text
         for change in ({}, {"stop": None}) if asker.limits.stop else ({},):
             self._limit(**change)
@@ -107,7 +134,9 @@ class Reducer:
                 self._settle()
                 return True
             if asker.has_failed_eager:
-                self._found.notes.append(f"the {NAMES[start.level]} alone fails in eager: {asker.said}")
+                self._found.notes.append(
+                    f"the {NAMES[start.level]} alone fails in eager: {asker.said}"
+                )
                 return False
         if asker.said.startswith(same_failure.PASSES):
             self._passing.add(text)
@@ -134,14 +163,20 @@ class Reducer:
     def _begins_cold(self, start: StartingPoint) -> bool:
         """No forked child shows it: whether a fresh process does."""
         asker = self._ask
-        if start.level == "aten" or time.monotonic() > asker.ends or asker.cold(start.text).answer != same_failure.SAME:
+        if (
+            start.level == "aten"
+            or time.monotonic() > asker.ends
+            or asker.cold(start.text).answer != same_failure.SAME
+        ):
             return False
         self.go_cold()
         return asker.holds(start.text)
 
     def go_cold(self) -> None:
         """Ask fresh processes only from now on."""
-        self._found.notes.append("forked children answered differently from fresh processes, so only those were asked")
+        self._found.notes.append(
+            "forked children answered differently from fresh processes, so only those were asked"
+        )
         self._ask.is_cold = True
         self._ask.forget()
         self._found.text, self._found.proof = "", None
@@ -189,7 +224,9 @@ class Reducer:
         text = bare if asker.holds(bare) else subgraph.program_of_units(graph, kept)
         return readable.plain_names(text, asker.holds)
 
-    def _needed_values(self, graph: graph_units.GraphProgram, start: StartingPoint) -> graph_units.GraphProgram:
+    def _needed_values(
+        self, graph: graph_units.GraphProgram, start: StartingPoint
+    ) -> graph_units.GraphProgram:
         """With the values of no more inputs than the failure needs: they are the user's."""
         asker = self._ask
         asker.status.trying = "whose values are needed"
@@ -198,7 +235,8 @@ class Reducer:
             return graph_units.with_data(graph, {n: start.data[n] for n in names})
 
         kept = subsets.leave_out(
-            list(start.data), lambda names: asker.holds(subgraph.program_of_units(with_some(names), start.places))
+            list(start.data),
+            lambda names: asker.holds(subgraph.program_of_units(with_some(names), start.places)),
         )
         return with_some(kept)
 
@@ -212,7 +250,9 @@ class Reducer:
                 raise
             except Exception as problem:
                 self._found.notes.append(
-                    cuts.cut_head(f"{name} could not be tried, by a defect of reprokit: {problem!r}", 300)
+                    cuts.cut_head(
+                        f"{name} could not be tried, by a defect of reprokit: {problem!r}", 300
+                    )
                 )
         return text
 

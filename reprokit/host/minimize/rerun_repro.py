@@ -1,4 +1,6 @@
-"""Run a repro again and say whether the failure came back: here, with another interpreter, or for a bisection."""
+"""Run a repro again and say whether the failure came back: here, with another interpreter, or for a
+bisection.
+"""
 
 from __future__ import annotations
 
@@ -42,24 +44,40 @@ class ReplayResult:
 
 
 def _about_the_compiler(judged: CandidateResult) -> CandidateResult:
-    """A program that fails before, or never comes to, a compile says nothing about a failure of the compiler."""
+    """A program that fails before, or never comes to, a compile says nothing about a failure of the
+    compiler.
+    """
     verdict = judged.verdict
     is_silent = verdict.kind == "error-in-eager" or NOTHING_COMPILED in verdict.evidence
-    is_silent |= verdict.phase is None and verdict.kind != "ok" and judged.answer != same_failure.SAME
+    is_silent |= (
+        verdict.phase is None and verdict.kind != "ok" and judged.answer != same_failure.SAME
+    )
     return dataclasses.replace(judged, answer=same_failure.UNRESOLVED) if is_silent else judged
 
 
 def replay_repro(
-    text: str, python: str, wanted: Signature, times: int, folder: Path, limit_s: float,
-    show: Callable[[int, CandidateResult], None] = lambda number, judged: None, until: str = "", file: Path | None = None,
-    growth: Mapping[str, Any] | None = None, gpu: Mapping[str, Any] | None = None, confirms: bool = True,
-) -> ReplayResult:  # fmt: skip
+    text: str,
+    python: str,
+    wanted: Signature,
+    times: int,
+    folder: Path,
+    limit_s: float,
+    show: Callable[[int, CandidateResult], None] = lambda number, judged: None,
+    until: str = "",
+    file: Path | None = None,
+    growth: Mapping[str, Any] | None = None,
+    gpu: Mapping[str, Any] | None = None,
+    confirms: bool = True,
+) -> ReplayResult:
     """Run ``text`` in ``times`` fresh processes below ``folder``, or until one answers ``until``.
 
-    ``limit_s`` without progress ends a run; ``growth`` and the simulated ``gpu`` are the pack's, where it has them.
-    ``confirms`` asks of wrong results whether they begin where those of the pack do, as the proof of the repro did.
+    ``limit_s`` without progress ends a run; ``growth`` and the simulated ``gpu`` are the pack's,
+    where it has them. ``confirms`` asks of wrong results whether they begin where those of the pack
+    do, as the proof of the repro did.
     """
-    limits = limits_for(wanted.title.partition(":")[0], limit_s, growth, wants_stacks=True, gpu=gpu).eased()
+    limits = limits_for(
+        wanted.title.partition(":")[0], limit_s, growth, wants_stacks=True, gpu=gpu
+    ).eased()
     if limits.sizes and not sized_program.at_size(text, limits.knob, max(limits.sizes)):
         text = sized_program.with_size(readable.flatten_calls(text), limits.knob) or text
     runs: list[CandidateResult] = []
@@ -67,7 +85,9 @@ def replay_repro(
         with interrupts.allowed(), ProbeServer(folder / "server", python, "build", gpu) as server:
             confirm = locate.LocationCheck(server, text, wanted, limits, python)
             for number in range(times):
-                judged = run_cold(text, python, folder / f"replay-{number + 1:03d}", wanted, limits, file=file)
+                judged = run_cold(
+                    text, python, folder / f"replay-{number + 1:03d}", wanted, limits, file=file
+                )
                 judged = confirm(judged) if confirms and file is None else judged
                 runs.append(_about_the_compiler(judged))
                 show(number + 1, runs[-1])

@@ -1,4 +1,6 @@
-"""Whether a program stands alone: what of this machine it needs beyond its interpreter and installed packages."""
+"""Whether a program stands alone: what of this machine it needs beyond its interpreter and
+installed packages.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from pathlib import Path
 from reprokit.core.records.dumps import Link
 
 SYSTEM = ("/dev", "/proc", "/sys", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/run")
-"""Folders that belong to the operating system; what a program names in them is not the user's file."""
+"""Folders that belong to the operating system; what a program names in them is not the user's
+file.
+"""
 _MODULE = re.compile(r"No module named '([\w.]+)'")
 _FILE = re.compile(r"No such file or directory: (?:b?'([^']+)'|\"([^\"]+)\")")
 _CUSTOMIZES = frozenset({"sitecustomize.py", "usercustomize.py"})
@@ -24,25 +28,35 @@ def plain_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
     The user's own modules are in the others, and no reader of a repro has those.
     """
-    kept = [p for p in environ.get("PYTHONPATH", "").split(os.pathsep) if p and _is_installed(Path(p))]
+    kept = [
+        p for p in environ.get("PYTHONPATH", "").split(os.pathsep) if p and _is_installed(Path(p))
+    ]
     rest = {k: v for k, v in environ.items() if k != "PYTHONPATH"}
     return {**rest, "PYTHONPATH": os.pathsep.join(kept)} if kept else rest
 
 
 def _is_installed(folder: Path) -> bool:
-    """Packages were installed there, or torch is there, or it only customizes each interpreter that starts."""
+    """Packages were installed there, or torch is there, or it only customizes each interpreter that
+    starts.
+    """
     try:
         names = {p.name for p in folder.iterdir()}
     except OSError:
         return False
     if any(n.endswith(".dist-info") for n in names) or names.intersection(_COMPILERS):
         return True
-    modules = {n for n in names if n.endswith((".py", ".so")) or (n.isidentifier() and (folder / n).is_dir())}
+    modules = {
+        n
+        for n in names
+        if n.endswith((".py", ".so")) or (n.isidentifier() and (folder / n).is_dir())
+    }
     return bool(modules & _CUSTOMIZES) and modules <= _CUSTOMIZES
 
 
 def needed_names(link: Link | None) -> str:
-    """What a run lacked, as its exception names it; empty where it lacked nothing that can be named."""
+    """What a run lacked, as its exception names it; empty where it lacked nothing that can be
+    named.
+    """
     if link is None:
         return ""
     if link.type == "ModuleNotFoundError" and (found := _MODULE.search(link.message)):
@@ -53,7 +67,9 @@ def needed_names(link: Link | None) -> str:
 
 
 def reads_environment(text: str) -> str:
-    """What is said of a file of this machine that the text names by its whole path; empty where it names none."""
+    """What is said of a file of this machine that the text names by its whole path; empty where it
+    names none.
+    """
     named = next(filter(_is_users, _texts(text)), "")
     return f"it names {named}, which is not in the pack" if named else ""
 
@@ -70,7 +86,11 @@ def _is_users(text: str) -> bool:
     if not text.startswith(("/", "~/")) or len(text) > 4_000 or "\0" in text or "\n" in text:
         return False
     path = Path(os.path.expanduser(text))
-    if len(path.parts) < 2 or any(path.is_relative_to(folder) for folder in SYSTEM) or path == Path("/tmp"):  # noqa: S108
+    if (
+        len(path.parts) < 2
+        or any(path.is_relative_to(folder) for folder in SYSTEM)
+        or path == Path("/tmp")  # noqa: S108
+    ):
         return False
     try:
         return path.exists()

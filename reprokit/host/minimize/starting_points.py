@@ -40,13 +40,17 @@ class StartingPoint:
     """What stood in small inputs, as nested lists by name; the text has it all."""
 
 
-def hinted_graphs(graph: graph_units.GraphProgram, verdict: Verdict, seen: Observation) -> list[int]:
+def hinted_graphs(
+    graph: graph_units.GraphProgram, verdict: Verdict, seen: Observation
+) -> list[int]:
     """Units whose operator the error or the node at work names."""
     said = verdict.work.get("node", "") + " " + verdict.reason
     for raised in (seen.raised, *seen.compile_failures):
         for link in raised.chain if raised else ():
             said += " " + link.message[:4_000]
-    operators = set(re.findall(r"\b(?:aten|prims)\.(\w+)", said)) | set(re.findall(r"\bnode (\w+?)(?:_\d+)?\b", said))
+    operators = set(re.findall(r"\b(?:aten|prims)\.(\w+)", said)) | set(
+        re.findall(r"\bnode (\w+?)(?:_\d+)?\b", said)
+    )
     operators = {o.rstrip("_") for o in operators if len(o) > 2}
     if not operators:
         return []
@@ -55,11 +59,18 @@ def hinted_graphs(graph: graph_units.GraphProgram, verdict: Verdict, seen: Obser
 
 
 def find_starts(
-    seen: Observation, run_path: Path, source: str, is_training: bool, is_fake: bool, is_wrong: bool = False
+    seen: Observation,
+    run_path: Path,
+    source: str,
+    is_training: bool,
+    is_fake: bool,
+    is_wrong: bool = False,
 ) -> list[StartingPoint]:
-    """What there is to begin with, in the order in which it is tried: values of inputs only where it takes them.
+    """What there is to begin with, in the order in which it is tried: values of inputs only where
+    it takes them.
 
-    Of wrong results (``is_wrong``) any graph may be the one to begin with, and what follows it is wrong too.
+    Of wrong results (``is_wrong``) any graph may be the one to begin with, and what follows it is
+    wrong too.
     """
     is_training |= any(g.is_backward for g in seen.graphs)
     story = next((rank for rank, pid in seen.ranks.items() if pid == seen.main_pid), "")
@@ -76,7 +87,9 @@ def find_starts(
     for level, some in (("dynamo", dynamo), ("aten", aten)):
         for record in (some if is_wrong else some[::-1])[:MOST_GRAPHS]:
             with contextlib.suppress(Exception):
-                graph = _graph(record, run_path, records, is_training and level == "dynamo", is_fake)
+                graph = _graph(
+                    record, run_path, records, is_training and level == "dynamo", is_fake
+                )
                 found.append(_start(level, graph))
                 if data := files.read_object(_folder(record, run_path) / "small.private"):
                     start = _start("values", graph_units.with_data(graph, data))
@@ -104,7 +117,8 @@ def find_sized(source: str, knob: str) -> list[StartingPoint]:
 
 
 def _start(level: str, graph: graph_units.GraphProgram) -> StartingPoint:
-    # operators of the user's own are defined where no graph reaches; without them, what they gave are inputs
+    # operators of the user's own are defined where no graph reaches; without them, what they gave
+    # are inputs
     places, gone = [], set[str]()
     for place, unit in enumerate(graph.units):
         if unit.custom or any(name in gone and name not in graph.values for name in unit.reads):
@@ -119,7 +133,11 @@ def _folder(record: GraphRecord, run_path: Path) -> Path:
 
 
 def _graph(
-    record: GraphRecord, run_path: Path, records: list[GraphRecord], is_training: bool, is_fake: bool
+    record: GraphRecord,
+    run_path: Path,
+    records: list[GraphRecord],
+    is_training: bool,
+    is_fake: bool,
 ) -> graph_units.GraphProgram:
     folder = _folder(record, run_path)
     told = files.read_object(folder / run_names.VALUES_FILE)
@@ -127,7 +145,12 @@ def _graph(
     if record.level == "aten":
         parents = [g for g in records if g.level == "dynamo" and g.cid == record.cid]
         if parents:
-            asked = files.read_object(_folder(parents[-1], run_path) / run_names.VALUES_FILE).get("settings") or {}
+            asked = (
+                files.read_object(_folder(parents[-1], run_path) / run_names.VALUES_FILE).get(
+                    "settings"
+                )
+                or {}
+            )
             settings = {**asked, "grad": False, "dynamic": None}
     text = files.read_text(folder / run_names.GRAPH_FILE)
     return graph_units.read_graph(

@@ -1,4 +1,6 @@
-"""What a night came to, as one JSON value: the terminal, the digest and the page all say what stands in it."""
+"""What a night came to, as one JSON value: the terminal, the digest and the page all say what
+stands in it.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +28,24 @@ MOST_TARGETS = 40
 """Rows of one bug's matrix."""
 
 
-def make_report(ledger: Ledger, number: int | None = None, beside: Path | None = None) -> dict[str, Any]:
-    """Say what a night came to, the last one where no ``number`` is given; what is private is gone from it.
+def make_report(
+    ledger: Ledger, number: int | None = None, beside: Path | None = None
+) -> dict[str, Any]:
+    """Say what a night came to, the last one where no ``number`` is given; what is private is gone
+    from it.
 
     Packs are named from the folder ``beside``, where the report will lie.
     """
     night = _night(ledger, number)
     nights = ledger.all(
         "SELECT id, name, started FROM night WHERE suite = ? AND id <= ? ORDER BY id DESC LIMIT ?",
-        night["suite"], night["id"], NIGHTS,
-    )[::-1]  # fmt: skip
+        night["suite"],
+        night["id"],
+        NIGHTS,
+    )[::-1]
     runs = ledger.all(
-        "SELECT run.*, cell.target, cell.settings, cell.key FROM run JOIN cell ON cell.id = run.cell WHERE night = ?",
+        "SELECT run.*, cell.target, cell.settings, cell.key FROM run JOIN cell ON cell.id ="
+        " run.cell WHERE night = ?",
         night["id"],
     )
     environments = {json.loads(row["settings"]).get("environment") for row in runs}
@@ -52,13 +60,20 @@ def make_report(ledger: Ledger, number: int | None = None, beside: Path | None =
     missing = night["planned"] - len(runs)
     if missing > 0:
         why = "not run: the night was cut short" if night["ended"] else "not run yet"
-        lost.append({"target": f"{missing} run{'s' if missing > 1 else ''}", "settings": "", "why": why})
+        lost.append(
+            {"target": f"{missing} run{'s' if missing > 1 else ''}", "settings": "", "why": why}
+        )
     if night["note"]:
         lost.append({"target": "the night", "settings": "", "why": night["note"]})
     told = {
         "schema": SCHEMA,
         "suite": night["suite"],
-        "night": {**_of_night(night), "state": night["state"], "planned": night["planned"], "runs": len(runs)},
+        "night": {
+            **_of_night(night),
+            "state": night["state"],
+            "planned": night["planned"],
+            "runs": len(runs),
+        },
         "before": nights[-2]["name"] if len(nights) > 1 else None,
         "nights": [row["name"] for row in nights],
         "torch": sorted({row["torch"] for row in runs if row["torch"]}),
@@ -84,7 +99,9 @@ MOST_REFUSED = 50
 
 def refused_files(ledger: Ledger, night: int) -> dict[str, Any]:
     """Refused files of this night's jobs, and rows that the ledger lost when it was opened."""
-    rows = ledger.all("SELECT why FROM event WHERE bug = 0 AND night = ? AND what = ?", night, bugs.REFUSED)
+    rows = ledger.all(
+        "SELECT why FROM event WHERE bug = 0 AND night = ? AND what = ?", night, bugs.REFUSED
+    )
     found = [*ledger.refused, *(row["why"] for row in rows)]
     return {"count": len(found), "reasons": found[:MOST_REFUSED]}
 
@@ -93,13 +110,16 @@ def exit_code(told: dict[str, Any]) -> int:
     """0 nothing new, 1 something new or back, 3 the night itself went wrong."""
     if told["lost"]:
         return 3
-    news = [bug for group in ("new", "regressed") for bug in told["groups"][group] if bug["is_news"]]
+    news = [
+        bug for group in ("new", "regressed") for bug in told["groups"][group] if bug["is_news"]
+    ]
     return 1 if news or any(row["is_news"] for row in told["surprises"]) else 0
 
 
 _OF_SEVERAL = (
-    "SELECT x.night, count(DISTINCT x.cell) AS cells, sum(1 - x.is_expected) AS surprises FROM sighting x"
-    " JOIN signature s ON s.id = x.signature WHERE s.bug = ? AND x.night >= ? GROUP BY x.night"
+    "SELECT x.night, count(DISTINCT x.cell) AS cells, sum(1 - x.is_expected) AS surprises FROM"
+    " sighting x JOIN signature s ON s.id = x.signature WHERE s.bug = ? AND x.night >= ? GROUP BY"
+    " x.night"
 )
 """What the sums cannot tell of a bug with aliases."""
 
@@ -108,12 +128,18 @@ class _Bugs:
     """Rows of the ledger, read once for all bugs."""
 
     def __init__(
-        self, ledger: Ledger, night: sqlite3.Row, nights: list[sqlite3.Row], runs: list[sqlite3.Row],
+        self,
+        ledger: Ledger,
+        night: sqlite3.Row,
+        nights: list[sqlite3.Row],
+        runs: list[sqlite3.Row],
         hidden: tuple[str, ...],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._ledger, self._night, self._nights, self._hidden = ledger, night, nights, hidden
         self._index = {row["id"]: i for i, row in enumerate(nights)}
-        self._names = {row["id"]: _of_night(row) for row in ledger.all("SELECT id, name, started FROM night")}
+        self._names = {
+            row["id"]: _of_night(row) for row in ledger.all("SELECT id, name, started FROM night")
+        }
         self._runs: dict[str, list[sqlite3.Row]] = {}
         for row in runs:
             self._runs.setdefault(row["target"], []).append(row)
@@ -121,9 +147,20 @@ class _Bugs:
         self._bugs = ledger.all(
             "SELECT * FROM bug WHERE merged IS NULL AND (status != 'fixed' OR changed >= ?)", oldest
         )
-        self._versions = self._by_bug("SELECT s.bug, v.torch, sum(v.hits) AS hits, min(v.first) AS first, max(v.last) AS last FROM version v JOIN signature s ON s.id = v.signature GROUP BY s.bug, v.torch")  # fmt: skip
-        self._places = self._by_bug("SELECT s.bug, p.cell, c.target, sum(p.hits) AS hits, sum(p.hits) + max(p.runs - p.hits) AS runs, max(p.last) AS last FROM place p JOIN signature s ON s.id = p.signature JOIN cell c ON c.id = p.cell WHERE p.hits > 0 GROUP BY s.bug, p.cell")  # fmt: skip
-        self._tallies = self._by_bug("SELECT s.bug, t.night, sum(t.cells) AS cells, sum(t.surprises) AS surprises FROM tally t JOIN signature s ON s.id = t.signature WHERE t.night >= ? GROUP BY s.bug, t.night", oldest)  # fmt: skip
+        self._versions = self._by_bug(
+            "SELECT s.bug, v.torch, sum(v.hits) AS hits, min(v.first) AS first, max(v.last) AS last"
+            " FROM version v JOIN signature s ON s.id = v.signature GROUP BY s.bug, v.torch"
+        )
+        self._places = self._by_bug(
+            "SELECT s.bug, p.cell, c.target, sum(p.hits) AS hits, sum(p.hits) + max(p.runs -"
+            " p.hits) AS runs, max(p.last) AS last FROM place p JOIN signature s ON s.id ="
+            " p.signature JOIN cell c ON c.id = p.cell WHERE p.hits > 0 GROUP BY s.bug, p.cell"
+        )
+        self._tallies = self._by_bug(
+            "SELECT s.bug, t.night, sum(t.cells) AS cells, sum(t.surprises) AS surprises FROM tally"
+            " t JOIN signature s ON s.id = t.signature WHERE t.night >= ? GROUP BY s.bug, t.night",
+            oldest,
+        )
         self._signatures = self._by_bug("SELECT bug, id, title FROM signature ORDER BY id")
 
     def _by_bug(self, sql: str, *values: Any) -> dict[int, list[sqlite3.Row]]:
@@ -141,7 +178,9 @@ class _Bugs:
         places, versions = self._places.get(number, []), self._versions.get(number, [])
         tallies = {t["night"]: t for t in self._tallies.get(number, [])}
         if len(self._signatures.get(number, ())) > 1:  # which may show in the same cell
-            tallies = {t["night"]: t for t in self._ledger.all(_OF_SEVERAL, number, self._nights[0]["id"])}
+            tallies = {
+                t["night"]: t for t in self._ledger.all(_OF_SEVERAL, number, self._nights[0]["id"])
+            }
         tonight = tallies.get(self._night["id"])
         if now == "fixed" and tonight:
             now = "regressed"
@@ -151,39 +190,74 @@ class _Bugs:
                 trend_of[self._index[night]] = tally["cells"]
         seen = [v["first"] for v in versions], [v["last"] for v in versions]
         return {
-            "id": number, "status": now, "title": row["title"], "kind": row["kind"], "phase": row["phase"],
-            "cause": row["cause"], "reason": row["reason"], "muted": row["muted"],
-            "first": self._names.get(min(seen[0], default=0)), "last": self._names.get(max(seen[1], default=0)),
-            "hits": sum(p["hits"] for p in places), "runs": sum(max(p["runs"], p["hits"]) for p in places),
-            "tonight": tonight["cells"] if tonight else 0, "is_news": bool(tonight["surprises"] if tonight else now in ("new", "regressed")),
+            "id": number,
+            "status": now,
+            "title": row["title"],
+            "kind": row["kind"],
+            "phase": row["phase"],
+            "cause": row["cause"],
+            "reason": row["reason"],
+            "muted": row["muted"],
+            "first": self._names.get(min(seen[0], default=0)),
+            "last": self._names.get(max(seen[1], default=0)),
+            "hits": sum(p["hits"] for p in places),
+            "runs": sum(max(p["runs"], p["hits"]) for p in places),
+            "tonight": tonight["cells"] if tonight else 0,
+            "is_news": bool(tonight["surprises"] if tonight else now in ("new", "regressed")),
             "is_tonight": row["changed"] in (0, self._night["id"]),
-            "torch": [v["torch"] for v in sorted(versions, key=lambda v: str(v["torch"])) if v["torch"]],
-            "signatures": [{"id": s["id"], "title": s["title"]} for s in self._signatures.get(number, [])],
-            "trend": trend_of, "matrix": self._matrix(places), "history": self._history(row["kind"], places),
-            "healthy_before": self._range(number) if now in ("new", "regressed") and tonight else None, "repro": row["repro"] if row["repro_lines"] is not None else "", "repro_lines": row["repro_lines"],
+            "torch": [
+                v["torch"] for v in sorted(versions, key=lambda v: str(v["torch"])) if v["torch"]
+            ],
+            "signatures": [
+                {"id": s["id"], "title": s["title"]} for s in self._signatures.get(number, [])
+            ],
+            "trend": trend_of,
+            "matrix": self._matrix(places),
+            "history": self._history(row["kind"], places),
+            "healthy_before": (
+                self._range(number) if now in ("new", "regressed") and tonight else None
+            ),
+            "repro": row["repro"] if row["repro_lines"] is not None else "",
+            "repro_lines": row["repro_lines"],
             "pack": row["pack"],
-        }  # fmt: skip
+        }
 
     def _range(self, bug: int) -> dict[str, Any] | None:
-        """The last healthy run before it was first seen, in a cell that showed it then: what changed in between is to blame."""
+        """The last healthy run before it was first seen, in a cell that showed it then: what
+        changed in between is to blame.
+        """
         row = self._ledger.one(
-            "SELECT r.night, r.torch, x.night AS first, x.torch AS then_torch FROM sighting x"
-            " JOIN signature s ON s.id = x.signature JOIN run r ON r.cell = x.cell AND r.night < x.night AND r.ok > 0"
-            " WHERE s.bug = ? AND x.night = ? ORDER BY r.night DESC LIMIT 1", bug, self._night["id"],
-        )  # fmt: skip
+            "SELECT r.night, r.torch, x.night AS first, x.torch AS then_torch FROM sighting x JOIN"
+            " signature s ON s.id = x.signature JOIN run r ON r.cell = x.cell AND r.night < x.night"
+            " AND r.ok > 0 WHERE s.bug = ? AND x.night = ? ORDER BY r.night DESC LIMIT 1",
+            bug,
+            self._night["id"],
+        )
         if row is None:
             return None
-        return {"night": self._names[row["night"]]["name"], "torch": row["torch"], "then_torch": row["then_torch"]}
+        return {
+            "night": self._names[row["night"]]["name"],
+            "torch": row["torch"],
+            "then_torch": row["then_torch"],
+        }
 
     def _history(self, kind: str, places: list[sqlite3.Row]) -> dict[str, Any] | None:
         """Of a slower compile, or more memory: what it was night by night."""
         what = next((name for name, regression in trend.KINDS.items() if regression == kind), None)
         if what is None or not places:
             return None
-        sql = f"SELECT {what} AS cost FROM run WHERE cell = ? AND ok AND night <= ? ORDER BY night DESC LIMIT {NIGHTS}"  # noqa: S608 - our own
+        sql = (
+            f"SELECT {what} AS cost FROM run WHERE cell = ? AND ok AND night <= ?"  # noqa: S608
+            f" ORDER BY night DESC LIMIT {NIGHTS}"
+        )
         rows = self._ledger.all(sql, places[0]["cell"], self._night["id"])
-        scale, unit = (1.0, "CPU-seconds of compile") if what == "compile_s" else (1e-6, "MB at most")
-        return {"what": unit, "costs": [round((r["cost"] or 0.0) * scale, 1) for r in reversed(rows)]}
+        scale, unit = (
+            (1.0, "CPU-seconds of compile") if what == "compile_s" else (1e-6, "MB at most")
+        )
+        return {
+            "what": unit,
+            "costs": [round((r["cost"] or 0.0) * scale, 1) for r in reversed(rows)],
+        }
 
     def _matrix(self, places: list[sqlite3.Row]) -> dict[str, Any]:
         """Where it happens: targets that showed it, by the settings they are run with."""
@@ -195,25 +269,39 @@ class _Bugs:
             states: dict[str, str] = {}
             for run in self._runs.get(target, []):
                 place = by_cell.get(run["cell"])
-                words = " ".join(settings_words(json.loads(run["settings"]), self._hidden)) or "as it is"
+                words = (
+                    " ".join(settings_words(json.loads(run["settings"]), self._hidden))
+                    or "as it is"
+                )
                 columns[words] = None
                 shown = place is not None and place["last"] == self._night["id"]
                 before = "before" if place is not None else ""
-                states[words] = "shows" if shown else before or ("ok" if run["kind"] == "ok" else "other")
+                states[words] = (
+                    "shows" if shown else before or ("ok" if run["kind"] == "ok" else "other")
+                )
             if not states:
                 states = {"": "before"}
                 columns[""] = None
             rows.append({"target": target, "states": states})
         names = [*columns]
-        table = [{"target": r["target"], "states": [r["states"].get(name, "") for name in names]} for r in rows]
+        table = [
+            {"target": r["target"], "states": [r["states"].get(name, "") for name in names]}
+            for r in rows
+        ]
         return {"columns": names, "rows": table, "left_out": max(len(targets) - MOST_TARGETS, 0)}
 
 
 def _night(ledger: Ledger, number: int | None) -> sqlite3.Row:
     last = "SELECT * FROM night ORDER BY id DESC LIMIT 1"
-    row = ledger.one(last) if number is None else ledger.one("SELECT * FROM night WHERE id = ?", number)
+    row = (
+        ledger.one(last)
+        if number is None
+        else ledger.one("SELECT * FROM night WHERE id = ?", number)
+    )
     if row is None:
-        raise BadInput(f"the ledger {ledger.path} knows no night; reprokit nightly run makes the first")
+        raise BadInput(
+            f"the ledger {ledger.path} knows no night; reprokit nightly run makes the first"
+        )
     return row
 
 
@@ -234,7 +322,10 @@ def _surprises(
     for row in runs:
         if row["kind"] != "ok" or row["is_expected"]:
             continue
-        sql = "SELECT kind FROM run WHERE cell = ? AND night < ? AND kind != '' ORDER BY night DESC LIMIT 1"
+        sql = (
+            "SELECT kind FROM run WHERE cell = ? AND night < ? AND kind != '' ORDER BY night DESC"
+            " LIMIT 1"
+        )
         before = ledger.one(sql, row["cell"], night["id"])
         yield _told(row, hidden, is_news=before is None or before["kind"] != "ok")
 
@@ -242,14 +333,20 @@ def _surprises(
 def _proposals(ledger: Ledger) -> list[dict[str, Any]]:
     """Pairs of bugs that may be one, the likeliest first."""
     rows = ledger.all(
-        "SELECT p.a, p.b, p.score, p.shared, x.title AS one, y.title AS other FROM proposal p"
-        " JOIN bug x ON x.id = p.a JOIN bug y ON y.id = p.b WHERE p.state = 'open' AND x.merged IS NULL"
-        " AND y.merged IS NULL AND (x.status != 'fixed' OR y.status != 'fixed') ORDER BY p.score DESC LIMIT 50"
+        "SELECT p.a, p.b, p.score, p.shared, x.title AS one, y.title AS other FROM proposal p JOIN"
+        " bug x ON x.id = p.a JOIN bug y ON y.id = p.b WHERE p.state = 'open' AND x.merged IS NULL"
+        " AND y.merged IS NULL AND (x.status != 'fixed' OR y.status != 'fixed') ORDER BY p.score"
+        " DESC LIMIT 50"
     )
     return [
-        {"bugs": [r["a"], r["b"]], "titles": [r["one"], r["other"]], "score": r["score"], "shared": json.loads(r["shared"])}
+        {
+            "bugs": [r["a"], r["b"]],
+            "titles": [r["one"], r["other"]],
+            "score": r["score"],
+            "shared": json.loads(r["shared"]),
+        }
         for r in rows
-    ]  # fmt: skip
+    ]
 
 
 def _costs(runs: list[sqlite3.Row]) -> dict[str, Any]:
@@ -265,7 +362,11 @@ def _sentence(told: dict[str, Any]) -> str:
     """The morning in one line."""
     groups = told["groups"]
     counts = {name: len(groups[name]) for name in ("flaky", "open")}
-    counts = {**{n: sum(b["is_news"] for b in groups[n]) for n in ("new", "regressed")}, "fixed": sum(b["is_tonight"] for b in groups["fixed"]), **counts}  # fmt: skip
+    counts = {
+        **{n: sum(b["is_news"] for b in groups[n]) for n in ("new", "regressed")},
+        "fixed": sum(b["is_tonight"] for b in groups["fixed"]),
+        **counts,
+    }
     parts = [f"{count} {name}" for name, count in counts.items() if count]
     if told["lost"]:
         parts.append(f"{len(told['lost'])} lost")
@@ -274,10 +375,15 @@ def _sentence(told: dict[str, Any]) -> str:
     if told["refused"]["count"]:
         parts.append(f"{told['refused']['count']} refused")
     night = told["night"]
-    return f"{', '.join(parts) or 'nothing to tell'}; {told['healthy']} of {night['planned'] or night['runs']} healthy"
+    return (
+        f"{', '.join(parts) or 'nothing to tell'}; {told['healthy']} of"
+        f" {night['planned'] or night['runs']} healthy"
+    )
 
 
-def _link(told: dict[str, Any], before: dict[str, list[dict[str, Any]]], beside: Path | None) -> None:
+def _link(
+    told: dict[str, Any], before: dict[str, list[dict[str, Any]]], beside: Path | None
+) -> None:
     """Name packs from where the report lies: a relative link says nothing of the machine."""
     for group, listed in told["groups"].items():
         for bug, real in zip(listed, before[group], strict=True):
@@ -287,6 +393,8 @@ def _link(told: dict[str, Any], before: dict[str, list[dict[str, Any]]], beside:
 
 
 def _is_inside(pack: Path, beside: Path) -> bool:
-    """Whether a pack is in this output folder; a result may name any file, and other files are not linked."""
+    """Whether a pack is in this output folder; a result may name any file, and other files are not
+    linked.
+    """
     real = Path(os.path.realpath(pack))
     return real.is_file() and Path(os.path.realpath(beside)) in real.parents

@@ -24,27 +24,45 @@ class NightFailed(Exception):
 
 
 def run_night(
-    suite: Suite, cells: tuple[SuiteCell, ...], output: Path, ledger_path: Path | None, engine: str, cores: int | None, say: Say,
+    suite: Suite,
+    cells: tuple[SuiteCell, ...],
+    output: Path,
+    ledger_path: Path | None,
+    engine: str,
+    cores: int | None,
+    say: Say,
     show: Callable[[str], None],
-) -> dict[str, Any]:  # fmt: skip
-    """Run a night to its end, or to an interrupt, and report; what it came to is in the ledger in any case."""
+) -> dict[str, Any]:
+    """Run a night to its end, or to an interrupt, and report; what it came to is in the ledger in
+    any case.
+    """
     if engine == "slurm":
         slurm_engine.check_slurm()
     with (
         night.hold_night(output),
-        ledger_file.open_ledger(ledger_path or output / "ledger.sqlite", is_new_ok=True, is_checked=True) as store,
+        ledger_file.open_ledger(
+            ledger_path or output / "ledger.sqlite", is_new_ok=True, is_checked=True
+        ) as store,
     ):
         for why in store.refused:
             say(f"refused {why}")
         try:
             pythons, problems = _interpreters(suite, cells, say)
-            work = night.begin_jobs(suite, cells, pythons, problems, output, store, say, slurm_engine.forget_jobs)
+            work = night.begin_jobs(
+                suite, cells, pythons, problems, output, store, say, slurm_engine.forget_jobs
+            )
             taken = len(work.jobs) - len(work.left)
-            on = f"going on with night {work.name}, {taken} of {len(work.jobs)} are done" if work.is_resumed else ""
+            on = (
+                f"going on with night {work.name}, {taken} of {len(work.jobs)} are done"
+                if work.is_resumed
+                else ""
+            )
             say(on or f"night {work.name}: {len(work.jobs)} runs")
             night.collect_results(work)
             if engine != "slurm" and work.left and slurm_engine.holds_jobs(work.path):
-                raise BadInput(f"night {work.name} has jobs on a cluster; go on with it there: --engine slurm")
+                raise BadInput(
+                    f"night {work.name} has jobs on a cluster; go on with it there: --engine slurm"
+                )
             is_interrupted = False
             try:
                 if engine == "slurm":
@@ -61,7 +79,8 @@ def run_night(
         except (OSError, sqlite3.Error) as problem:
             # results lie in their folders, whole; the next start takes them
             raise NightFailed(
-                f"the night cannot go on: {problem}; make room or mend {output}, and start it again: it goes on where it was"
+                f"the night cannot go on: {problem}; make room or mend {output}, and start it"
+                " again: it goes on where it was"
             ) from problem
     return {
         **told,
@@ -71,7 +90,9 @@ def run_night(
     }
 
 
-def _interpreters(suite: Suite, cells: tuple[SuiteCell, ...], say: Say) -> tuple[dict[str, str], dict[str, str]]:
+def _interpreters(
+    suite: Suite, cells: tuple[SuiteCell, ...], say: Say
+) -> tuple[dict[str, str], dict[str, str]]:
     """The interpreter of each environment that is used, and why others have none."""
     pythons: dict[str, str] = {}
     problems: dict[str, str] = {}
@@ -80,7 +101,9 @@ def _interpreters(suite: Suite, cells: tuple[SuiteCell, ...], say: Say) -> tuple
         try:
             if environment.torch:
                 options = torch_environments.InstallOptions(
-                    packages=environment.packages, index_url=environment.index_url, find_links=environment.find_links
+                    packages=environment.packages,
+                    index_url=environment.index_url,
+                    find_links=environment.find_links,
                 )
                 found = torch_environments.environment_of_version(environment.torch, options, say)
                 pythons[name] = found.python

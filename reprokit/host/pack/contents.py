@@ -54,7 +54,9 @@ class PackPaths:
 
 
 def make_pack(story: PackInput, missing: list[Missing], place: run_directory.RunDir) -> PackPaths:
-    """Leave ``<run>/pack/`` and the tarball of the same files; what fails becomes a line of ``missing``."""
+    """Leave ``<run>/pack/`` and the tarball of the same files; what fails becomes a line of
+    ``missing``.
+    """
     made = PackPaths()
     redactor = private_names.redactor()
     draft = writer.gather_files(place.path, redactor)
@@ -63,7 +65,7 @@ def make_pack(story: PackInput, missing: list[Missing], place: run_directory.Run
     small = story.minimized
     found = shown_program.choose_program(
         story.request, story.verdict, story.seen, story.journals, place.path, small, redactor
-    )  # fmt: skip
+    )
     program = made.program = found.program
     missing += found.missing
     if small is not None:
@@ -92,7 +94,9 @@ def make_pack(story: PackInput, missing: list[Missing], place: run_directory.Run
         missing.append(Missing(run_names.REPORT_FILE, f"it could not be made: {problem!r}"))
     draft.add_text(run_names.COMMAND_FILE, facts.command + "\n")
     draft.add_text(run_names.COLLECT_ENV_FILE, facts.collect_env)
-    draft.add_text(run_names.RUN_FILE, redactor.json(files.read_text(place.path / run_names.RUN_FILE)))
+    draft.add_text(
+        run_names.RUN_FILE, redactor.json(files.read_text(place.path / run_names.RUN_FILE))
+    )
     draft.add_json(run_names.VERDICT_FILE, to_json(facts.verdict))
     draft.add_json(run_names.SIGNATURE_FILE, to_json(facts.signature))
     draft.add_json(run_names.OBSERVATION_FILE, to_json(facts.seen))
@@ -101,23 +105,33 @@ def make_pack(story: PackInput, missing: list[Missing], place: run_directory.Run
         draft.add_json(run_names.GPU_FILE, story.request.gpu)
     if story.seen.growth:
         draft.add_json(run_names.GROWTH_FILE, redactor.value(story.seen.growth))
-    draft.add_json(run_names.ENVIRONMENT_FILE, {**known, "changed_in_target": facts.configs, "missing": gone})
+    draft.add_json(
+        run_names.ENVIRONMENT_FILE, {**known, "changed_in_target": facts.configs, "missing": gone}
+    )
     folder = place.path / run_names.PACK_FOLDER
     writer.unpack_beside(draft, folder)
     names = (run_names.ISSUE_FILE, REPRO, CANDIDATE, run_names.REPORT_FILE)
-    made.issue, made.repro, made.candidate, made.report = (p if (p := folder / n).exists() else None for n in names)
+    made.issue, made.repro, made.candidate, made.report = (
+        p if (p := folder / n).exists() else None for n in names
+    )
     try:
         data = writer.build_tarball(draft, lambda *told: issue_text.pack_readme(facts, *told))
-        name = f"reprokit-{story.request.target.label}-{story.verdict.kind}-{story.signature.id}.tar.gz"
+        label, kind = story.request.target.label, story.verdict.kind
+        name = f"reprokit-{label}-{kind}-{story.signature.id}.tar.gz"
         made.pack = writer.write_tarball(data, place.output, name)
     except OSError as problem:
-        text = f"it could not be written: {problem.strerror}; free some space, and capture again; the run is in {place.path}"
+        text = (
+            f"it could not be written: {problem.strerror}; free some space, and capture again; the"
+            f" run is in {place.path}"
+        )
         missing.append(Missing("pack", text))
     made.trimmed, made.hidden = draft.trimmed, draft.hidden
     return made
 
 
-def _add_issue(facts: issue_text.IssueFacts, draft: writer.PackDraft, missing: list[Missing]) -> str:
+def _add_issue(
+    facts: issue_text.IssueFacts, draft: writer.PackDraft, missing: list[Missing]
+) -> str:
     """Add the texts of the issue; gives the short URL of its form, or nothing."""
     try:
         issue = issue_text.make_issue(facts)

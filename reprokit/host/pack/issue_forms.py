@@ -1,4 +1,6 @@
-"""What goes where when a pack becomes an issue. Nothing is posted, and no address that a pack holds is used."""
+"""What goes where when a pack becomes an issue. Nothing is posted, and no address that a pack holds
+is used.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Fill the templates: the three fields of PyTorch's form, the joined issue and the pack's own README.
+"""Fill the templates: the three fields of PyTorch's form, the joined issue and the pack's own
+README.
 
-Every word that a reader of an issue sees stands in ``templates/``; an unknown name there is an error.
+Every word that a reader of an issue sees stands in ``templates/``; an unknown name there is an
+error.
 """
 
 from __future__ import annotations
@@ -68,7 +70,11 @@ def make_issue(facts: IssueFacts) -> IssueText:
         over = len(rendered.joined) - ISSUE_CHARS
         if over <= 0 or repro_chars < 500:
             return rendered
-        repro_chars, log_chars, env_chars = repro_chars * 3 // 4, log_chars * 3 // 4, env_chars * 3 // 4
+        repro_chars, log_chars, env_chars = (
+            repro_chars * 3 // 4,
+            log_chars * 3 // 4,
+            env_chars * 3 // 4,
+        )
 
 
 def _render(facts: IssueFacts, repro_chars: int, log_chars: int, env_chars: int) -> IssueText:
@@ -89,7 +95,11 @@ def _render(facts: IssueFacts, repro_chars: int, log_chars: int, env_chars: int)
         evidence=[*facts.verdict.evidence[:8], *map(str, seen.remarks[:MOST_REMARKS])],
         growth="\n".join(seen.growth.get("table", ())),
         command=cut_text(facts.command, 2_000),
-        program=Markdown(program_section(facts.program, repro_chars, facts.is_simulated and not seen.kernel).strip()),
+        program=Markdown(
+            program_section(
+                facts.program, repro_chars, facts.is_simulated and not seen.kernel
+            ).strip()
+        ),
         kernel=seen.kernel,
         device=facts.verdict.simulated,
         configs=cut_text(_configs(facts.configs), 3_000),
@@ -108,7 +118,9 @@ def _render(facts: IssueFacts, repro_chars: int, log_chars: int, env_chars: int)
     versions = _fill(
         "issue/versions.md.j2",
         collect_env=cut_text(facts.collect_env.strip(), env_chars),
-        no_collect_env=next((m.why for m in facts.missing if "collect_env" in m.what), "it was not asked"),
+        no_collect_env=next(
+            (m.why for m in facts.missing if "collect_env" in m.what), "it was not asked"
+        ),
         facts=cut_text(json.dumps(facts.environment, indent=1, default=repr), env_chars // 2),
         variables=cut_text("\n".join(f"{k}={v}" for k, v in facts.variables.items()), 3_000),
     )
@@ -120,26 +132,44 @@ def _render(facts: IssueFacts, repro_chars: int, log_chars: int, env_chars: int)
         error_logs=Markdown(error_logs.strip()),
         versions=Markdown(versions.strip()),
     )
-    return IssueText(describe, error_logs, versions, joined, issue_form_url(facts.signature.title, repository))
+    return IssueText(
+        describe, error_logs, versions, joined, issue_form_url(facts.signature.title, repository)
+    )
 
 
 def program_section(shown: Repro | Candidate, most_chars: int, is_simulated: bool = False) -> str:
     """The part of an issue with the repro; only a proved program is called one."""
     repro = shown if isinstance(shown, Repro) else None
     return _fill(
-        "issue/program.md.j2", repro=repro, candidate=None if repro else shown, simulated=is_simulated,
+        "issue/program.md.j2",
+        repro=repro,
+        candidate=None if repro else shown,
+        simulated=is_simulated,
         is_long=len(shown.text) > most_chars,
-    )  # fmt: skip
+    )
 
 
-def pack_readme(facts: IssueFacts, contents: list[tuple[str, str]], trimmed: list[str], hidden: str) -> str:
+def pack_readme(
+    facts: IssueFacts, contents: list[tuple[str, str]], trimmed: list[str], hidden: str
+) -> str:
     """The README that stands first in the pack."""
     return _fill(
-        "pack_readme.md.j2", verdict=facts.verdict, signature=facts.signature, version=__version__, command=facts.command,
-        contents=contents, missing=facts.missing, trimmed=trimmed, hidden=hidden,
+        "pack_readme.md.j2",
+        verdict=facts.verdict,
+        signature=facts.signature,
+        version=__version__,
+        command=facts.command,
+        contents=contents,
+        missing=facts.missing,
+        trimmed=trimmed,
+        hidden=hidden,
         why_not_filed=responsibility.why_not_filed(facts.verdict),
-        unproven="" if isinstance(facts.program, Repro) or facts.verdict.kind == "ok" else facts.program.why,
-    )  # fmt: skip
+        unproven=(
+            ""
+            if isinstance(facts.program, Repro) or facts.verdict.kind == "ok"
+            else facts.program.why
+        ),
+    )
 
 
 def cut_text(text: str, most: int) -> str:
@@ -157,7 +187,11 @@ def _eager(seen: Observation) -> str:
         return "it ran; its results are what the compiled ones are compared with"
     if seen.eager == "passes" and seen.eager_detail:
         return seen.eager_detail
-    said = {"passes": "it passes", "fails": "it fails as well", "hangs": "it does not finish either"}.get(seen.eager)
+    said = {
+        "passes": "it passes",
+        "fails": "it fails as well",
+        "hangs": "it does not finish either",
+    }.get(seen.eager)
     if said:
         return said
     return "not tried (a command is run only once)" if seen.is_command else "not tried"
@@ -169,7 +203,9 @@ def _graphs(seen: Observation) -> str:
         found = [g for g in seen.graphs if g.level == level]
         if found:
             nodes = sum(g.nodes for g in found)
-            parts.append(f"{len(found)} {about} graph{'s' if len(found) > 1 else ''} with {nodes} nodes")
+            parts.append(
+                f"{len(found)} {about} graph{'s' if len(found) > 1 else ''} with {nodes} nodes"
+            )
     text = ", ".join(parts) or "no graph was recorded"
     recompiles, breaks = sum(r.count for r in seen.recompiled), sum(b.count for b in seen.breaks)
     text += f", {recompiles} recompiles" if recompiles else ""
@@ -178,7 +214,9 @@ def _graphs(seen: Observation) -> str:
 
 def _configs(configs: dict[str, dict[str, str]]) -> str:
     return "\n".join(
-        f"{module}.{key} = {value}" for module, rows in sorted(configs.items()) for key, value in sorted(rows.items())
+        f"{module}.{key} = {value}"
+        for module, rows in sorted(configs.items())
+        for key, value in sorted(rows.items())
     )
 
 
@@ -200,9 +238,15 @@ def _stack(seen: Observation) -> tuple[str, str]:
     """The main thread at the deadline, or the thread that died."""
     for fault in seen.faults:
         if fault.frames:
-            return "\n".join(
-                [fault.headline, *(f"  {f.file}:{f.line} in {f.function}" for f in fault.frames[:60])]
-            ), "at the fatal signal"
+            return (
+                "\n".join(
+                    [
+                        fault.headline,
+                        *(f"  {f.file}:{f.line} in {f.function}" for f in fault.frames[:60]),
+                    ]
+                ),
+                "at the fatal signal",
+            )
     stacks = main_stacks(seen)
     if stacks:
         rows = [f"  {f.file}:{f.line} in {f.function}" for f in trimmed_stack(stacks[-1])]

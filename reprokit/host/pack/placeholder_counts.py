@@ -11,9 +11,17 @@ from reprokit.core.shared.contract import run_names
 from reprokit.host.pack import tar_format
 
 KINDS = {
-    "token": "secret", "credentials": "secret of a URL", "key": "private key", "email": "e-mail address", "ip": "IP address",
-    "mac": "MAC address", "user": "user name", "host": "host name", "home": "home folder", "cut": "unknown edge of a cut",
-}  # fmt: skip
+    "token": "secret",
+    "credentials": "secret of a URL",
+    "key": "private key",
+    "email": "e-mail address",
+    "ip": "IP address",
+    "mac": "MAC address",
+    "user": "user name",
+    "host": "host name",
+    "home": "home folder",
+    "cut": "unknown edge of a cut",
+}
 """The kinds of placeholders, and the text that each replaces."""
 PROGRAMS = (run_names.REPRO_FILE, run_names.CANDIDATE_FILE, run_names.ORIGINAL_FILE)
 MOST_UNPACKED = 192 << 20
@@ -22,7 +30,9 @@ _MARK = re.compile(rf"(?:<|&lt;)(?:(?P<kind>{_NUMBERED})-(?P<number>\d+)|home)(?
 
 
 def count_placeholders(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """The number of places with a placeholder, of different placeholders of each kind, and of places in each file."""
+    """The number of places with a placeholder, of different placeholders of each kind, and of
+    places in each file.
+    """
     by_file: dict[str, int] = {}
     different: dict[str, set[bytes]] = {}
     places: Counter[str] = Counter()
@@ -34,7 +44,11 @@ def count_placeholders(files: Mapping[str, bytes]) -> dict[str, Any]:
             kind = (one["kind"] or b"home").decode()
             places[kind] += 1
             different.setdefault(kind, set()).add(one["number"] or b"")
-    kinds = {kind: {"different": len(different[kind]), "places": places[kind]} for kind in KINDS if kind in places}
+    kinds = {
+        kind: {"different": len(different[kind]), "places": places[kind]}
+        for kind in KINDS
+        if kind in places
+    }
     return {"places": sum(places.values()), "kinds": kinds, "files": dict(sorted(by_file.items()))}
 
 
@@ -42,10 +56,15 @@ def counts_sentence(counted: Mapping[str, Any]) -> str:
     """One line for people; it names the program if its text changed."""
     if not counted.get("places"):
         return "nothing was hidden"
-    kinds = ", ".join(_many(row["different"], KINDS[kind]) for kind, row in counted["kinds"].items())
-    changed = [f"{counted['files'][name]} in {name}" for name in PROGRAMS if name in counted["files"]]
-    return f"{kinds}, in {_many(counted['places'], 'place')} of {_many(len(counted['files']), 'file')}" + _among(
-        changed
+    kinds = ", ".join(
+        _many(row["different"], KINDS[kind]) for kind, row in counted["kinds"].items()
+    )
+    changed = [
+        f"{counted['files'][name]} in {name}" for name in PROGRAMS if name in counted["files"]
+    ]
+    return (
+        f"{kinds}, in {_many(counted['places'], 'place')} of {_many(len(counted['files']), 'file')}"
+        + _among(changed)
     )
 
 

@@ -1,8 +1,9 @@
-"""Read a pack from a stranger: it checks every name, type and size before it uses a byte, and runs nothing.
+"""Read a pack from a stranger: it checks every name, type and size before it uses a byte, and runs
+nothing.
 
-Nothing is extracted to disk, and files that a command does not need are only hashed. Any part of a tarball may be
-hostile: absolute names, ``..``, links, devices, duplicate names, a file that is also a folder, a gigabyte of zeros in
-a kilobyte.
+Nothing is extracted to disk, and files that a command does not need are only hashed. Any part of a
+tarball may be hostile: absolute names, ``..``, links, devices, duplicate names, a file that is also
+a folder, a gigabyte of zeros in a kilobyte.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class PackFiles:
     manifest: dict[str, Any]
 
     def json(self, name: str, most_chars: int = bounded_json.MOST_CHARS) -> dict[str, Any]:
-        """One of the pack's JSON objects; empty if there is none. Raises BadInput if it is not an object."""
+        """One of the pack's JSON objects; empty if there is none. Raises BadInput if it is not an
+        object.
+        """
         if name not in self.files:
             return {}
         try:
@@ -54,7 +57,9 @@ class PackFiles:
 
 
 def locate_pack(path: Path) -> Path:
-    """The pack that ``path`` names: itself, or the one beside a run directory that was made of it."""
+    """The pack that ``path`` names: itself, or the one beside a run directory that was made of
+    it.
+    """
     try:
         if not (path / run_names.RUN_FILE).is_file():
             return path
@@ -63,25 +68,37 @@ def locate_pack(path: Path) -> Path:
     try:
         with files.open_plain(path / run_names.PACK_FOLDER / run_names.RUN_FILE) as file:
             run = hashlib.sha256(file.read(MOST_UNPACKED_BYTES)).hexdigest()
-        packs = sorted(path.resolve().parent.glob("*.tar.gz"), key=lambda p: p.stat().st_mtime, reverse=True)
+        packs = sorted(
+            path.resolve().parent.glob("*.tar.gz"), key=lambda p: p.stat().st_mtime, reverse=True
+        )
     except OSError:
         run, packs = "", []
     for pack in packs[:MOST_PACKS]:
         with contextlib.suppress(BadInput):
-            if read_pack(pack, lambda name: False).manifest["files"].get(run_names.RUN_FILE, {}).get("sha256") == run:
+            if (
+                read_pack(pack, lambda name: False)
+                .manifest["files"]
+                .get(run_names.RUN_FILE, {})
+                .get("sha256")
+                == run
+            ):
                 return pack
     raise BadInput(f"{path} is a run directory without its pack; make it: reprokit pack {path}")
 
 
 def read_pack(path: Path, keeps: Callable[[str], bool] = lambda name: True) -> PackFiles:
-    """Read and verify a pack, and keep the contents of files that ``keeps`` selects; BadInput has the reason."""
+    """Read and verify a pack, and keep the contents of files that ``keeps`` selects; BadInput has
+    the reason.
+    """
     try:
         if not path.exists():
             raise BadInput(f"there is no pack {path}")
         if not path.is_file():
             raise BadInput(f"{path} is no file; a pack is a .tar.gz that reprokit capture wrote")
         if path.stat().st_size > MOST_PACKED_BYTES:
-            raise BadInput(f"{path} is {path.stat().st_size} bytes long; a pack is at most {MOST_PACKED_BYTES}")
+            raise BadInput(
+                f"{path} is {path.stat().st_size} bytes long; a pack is at most {MOST_PACKED_BYTES}"
+            )
         return _read(path, keeps)
     except tar_format.TarRefused as problem:
         raise BadInput(f"{path} was refused: {problem}") from problem
@@ -90,7 +107,11 @@ def read_pack(path: Path, keeps: Callable[[str], bool] = lambda name: True) -> P
 
 
 def _words(problem: Exception) -> str:
-    return (problem.strerror if isinstance(problem, OSError) else "") or str(problem) or type(problem).__name__
+    return (
+        (problem.strerror if isinstance(problem, OSError) else "")
+        or str(problem)
+        or type(problem).__name__
+    )
 
 
 def _read(path: Path, keeps: Callable[[str], bool]) -> PackFiles:
@@ -108,7 +129,11 @@ def _read(path: Path, keeps: Callable[[str], bool]) -> PackFiles:
             if len(actual) >= MOST_FILES:
                 raise tar_format.TarRefused(f"it holds more than {MOST_FILES} files")
             folders.update(parents)
-            is_kept, digest, pieces = name == run_names.MANIFEST_FILE or keeps(name), hashlib.sha256(), []
+            is_kept, digest, pieces = (
+                name == run_names.MANIFEST_FILE or keeps(name),
+                hashlib.sha256(),
+                [],
+            )
             for piece in stream.pieces(size):
                 digest.update(piece)
                 if is_kept:
@@ -116,10 +141,14 @@ def _read(path: Path, keeps: Callable[[str], bool]) -> PackFiles:
             actual[name] = (size, digest.hexdigest())
             if is_kept:
                 held[name] = b"".join(pieces)
-    return PackFiles(path, held, {n: size for n, (size, _) in actual.items()}, _verified(path, held, actual))
+    return PackFiles(
+        path, held, {n: size for n, (size, _) in actual.items()}, _verified(path, held, actual)
+    )
 
 
-def _verified(path: Path, held: dict[str, bytes], actual: dict[str, tuple[int, str]]) -> dict[str, Any]:
+def _verified(
+    path: Path, held: dict[str, bytes], actual: dict[str, tuple[int, str]]
+) -> dict[str, Any]:
     """The manifest, if it matches the contents of the pack."""
     if run_names.MANIFEST_FILE not in held:
         raise BadInput(f"{path} has no manifest.json; it is not a pack of reprokit")
@@ -130,13 +159,19 @@ def _verified(path: Path, held: dict[str, bytes], actual: dict[str, tuple[int, s
             raise ValueError("trimmed is no list of texts")
         claims = {str(n): (int(r["size"]), str(r["sha256"])) for n, r in manifest["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as problem:
-        raise BadInput(f"{path} has a manifest.json that cannot be read: {problem!s:.200}") from problem
+        raise BadInput(
+            f"{path} has a manifest.json that cannot be read: {problem!s:.200}"
+        ) from problem
     if manifest.get("schema") != SCHEMA:
-        raise BadInput(f"{path} has schema {manifest.get('schema')!r:.50}; this reprokit reads {SCHEMA}")
+        raise BadInput(
+            f"{path} has schema {manifest.get('schema')!r:.50}; this reprokit reads {SCHEMA}"
+        )
     del actual[run_names.MANIFEST_FILE]
     wrong = sorted(n for n in claims.keys() | actual.keys() if claims.get(n) != actual.get(n))
     if wrong:
         raise BadInput(
-            f"{path} does not agree with its manifest in {', '.join(ascii(n[:100]) for n in wrong[:5])}; it was changed or cut, so it was refused"
+            f"{path} does not agree with its manifest in"
+            f" {', '.join(ascii(n[:100]) for n in wrong[:5])}; it was changed or cut, so it was"
+            " refused"
         )
     return dict(manifest)

@@ -1,7 +1,8 @@
-"""Take up what a capture left, to work on it once more: a run directory of this machine, or a pack from anywhere.
+"""Take up what a capture left, to work on it once more: a run directory of this machine, or a pack
+from anywhere.
 
-A pack may come from a stranger. Its names were checked, but what stands in its graphs and in its repro is a program:
-nothing here runs it, and no interpreter that it names is believed.
+A pack may come from a stranger. Its names were checked, but what stands in its graphs and in its
+repro is a program: nothing here runs it, and no interpreter that it names is believed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,16 @@ from reprokit.host.system import files, private_names
 
 ORIGINAL = run_names.ORIGINAL_FILE
 """The target as a program of its own, in a pack whose other program was cut out of it."""
-EVIDENCE = ("logs/", "trace/", "journal/", "stacks/", "eager/", "escalate/", run_names.SAMPLES_FILE, "report.")
+EVIDENCE = (
+    "logs/",
+    "trace/",
+    "journal/",
+    "stacks/",
+    "eager/",
+    "escalate/",
+    run_names.SAMPLES_FILE,
+    "report.",
+)
 """Files that no command uses. They are hashed, and read again when the pack is written again."""
 MOST_TEXT_BYTES = 8 << 20
 _UNPROVEN = re.compile(r"^There is no proven repro: .*$", re.MULTILINE)
@@ -89,32 +99,51 @@ def open_pack(path: Path) -> OpenedPack:
     algorithm = found.json(run_names.SIGNATURE_FILE).get("algorithm")
     if algorithm != ALGORITHM:
         raise BadInput(
-            f"{path} was signed with algorithm {algorithm!r:.50} and this reprokit signs with {ALGORITHM}; "
-            "capture it again, or use the reprokit that made it"
+            f"{path} was signed with algorithm {algorithm!r:.50} and this reprokit signs with"
+            f" {ALGORITHM}; capture it again, or use the reprokit that made it"
         )
-    for name in (REPRO, CANDIDATE, ORIGINAL, "README.md", *(n for n in found.files if n.startswith("issue"))):
+    for name in (
+        REPRO,
+        CANDIDATE,
+        ORIGINAL,
+        "README.md",
+        *(n for n in found.files if n.startswith("issue")),
+    ):
         if found.sizes.get(name, 0) > MOST_TEXT_BYTES:
-            raise BadInput(f"{path} has a {name} of {found.sizes[name]} bytes; it may have {MOST_TEXT_BYTES}")
+            raise BadInput(
+                f"{path} has a {name} of {found.sizes[name]} bytes; it may have {MOST_TEXT_BYTES}"
+            )
     verdict, signature = typed_reader.read_verdict(found), typed_reader.read_signature(found)
     run = found.json(run_names.RUN_FILE)
     return OpenedPack(
-        found, verdict, signature, typed_reader.read_observation(found, verdict), run.get("train") is True,
-        typed_reader.read_arguments(run.get("compile")), typed_reader.read_gpu_file(run.get("gpu")),
-    )  # fmt: skip
+        found,
+        verdict,
+        signature,
+        typed_reader.read_observation(found, verdict),
+        run.get("train") is True,
+        typed_reader.read_arguments(run.get("compile")),
+        typed_reader.read_gpu_file(run.get("gpu")),
+    )
 
 
 def require_program(opened: OpenedPack, word: str) -> None:
     """Refuse a pack that holds no program for ``word``, a command; raises BadInput."""
     if not opened.program.strip():
         is_ok = opened.verdict.kind == "ok"
-        why = "nothing failed in that run" if is_ok else "it holds neither repro.py nor candidate.py"
+        why = (
+            "nothing failed in that run" if is_ok else "it holds neither repro.py nor candidate.py"
+        )
         raise BadInput(f"{opened.pack.path}: {why}, so there is nothing to {word}")
 
 
 def what_would_run(case: MinimizeCase) -> str:
-    """The programs that a reduction begins with; what it runs are parts of these and smaller inputs."""
+    """The programs that a reduction begins with; what it runs are parts of these and smaller
+    inputs.
+    """
     starts = starts_of(case)
-    return "\n".join(f"# the {starting_points.NAMES[start.level]}\n{start.text}" for start in starts)
+    return "\n".join(
+        f"# the {starting_points.NAMES[start.level]}\n{start.text}" for start in starts
+    )
 
 
 def case_of_pack(opened: OpenedPack, place: run_directory.RunDir, python: str) -> MinimizeCase:
@@ -128,13 +157,21 @@ def case_of_pack(opened: OpenedPack, place: run_directory.RunDir, python: str) -
         (place.path / run_names.KERNELS_FOLDER).mkdir(exist_ok=True)
         files.write_whole(place.path / run_names.KERNELS_FOLDER / opened.kernel, opened.original)
     return MinimizeCase(
-        opened.verdict, opened.signature, opened.seen, place.path, python, opened.original, opened.is_training,
+        opened.verdict,
+        opened.signature,
+        opened.seen,
+        place.path,
+        python,
+        opened.original,
+        opened.is_training,
         gpu=opened.gpu,
-    )  # fmt: skip
+    )
 
 
 def repack(opened: OpenedPack, found: MinimizeResult, place: run_directory.RunDir) -> Path:
-    """The same pack with the smaller repro in it and in its issue; gives where it lies, or raises Unproven."""
+    """The same pack with the smaller repro in it and in its issue; gives where it lies, or raises
+    Unproven.
+    """
     program = found.program()
     if not isinstance(program, Repro):
         raise Unproven(program.why)
@@ -166,10 +203,18 @@ def repack(opened: OpenedPack, found: MinimizeResult, place: run_directory.RunDi
 
 
 def _with_program(text: str, part: str, old: str) -> str:
-    """An issue with ``part`` in place of what it said of the ``old`` repro, or of there being none."""
+    """An issue with ``part`` in place of what it said of the ``old`` repro, or of there being
+    none.
+    """
     if not old.strip():
         return _UNPROVEN.sub(lambda _: part, text, count=1)
-    return re.sub(_ABOUT + re.escape(markdown.fence(old, "python")), lambda _: part, text, count=1, flags=re.MULTILINE)
+    return re.sub(
+        _ABOUT + re.escape(markdown.fence(old, "python")),
+        lambda _: part,
+        text,
+        count=1,
+        flags=re.MULTILINE,
+    )
 
 
 def about_minimized(found: MinimizeResult) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Which program a pack shows: the smallest one that was proved, or a candidate and why nothing has proved it."""
+"""Which program a pack shows: the smallest one that was proved, or a candidate and why nothing has
+proved it.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,11 @@ class RecordedProof:
 
     def program(self) -> Repro | Candidate:
         """The program as what its proof makes it."""
-        told = f"{self.about}; {proven.why_not_proven(self.proof)}" if self.proof and self.proof.hits else self.about
+        told = (
+            f"{self.about}; {proven.why_not_proven(self.proof)}"
+            if self.proof and self.proof.hits
+            else self.about
+        )
         return proven.classify_program(self.text, told, self.proof, self.unproved)
 
 
@@ -54,10 +60,17 @@ class ShownProgram:
 
 
 def choose_program(
-    request: Request, verdict: Verdict, seen: Observation, journals: Journals, run_path: Path, small: MinimizeResult | None,
+    request: Request,
+    verdict: Verdict,
+    seen: Observation,
+    journals: Journals,
+    run_path: Path,
+    small: MinimizeResult | None,
     redactor: Redactor,
-) -> ShownProgram:  # fmt: skip
-    """The repro, if a program was proved; else the best candidate, with the reason why it is no repro."""
+) -> ShownProgram:
+    """The repro, if a program was proved; else the best candidate, with the reason why it is no
+    repro.
+    """
     try:
         script, missing = program_source.make_program(request, seen, journals, run_path)
     except Exception as problem:  # the journal may hold anything
@@ -75,13 +88,19 @@ def choose_program(
     if not isinstance(program, Repro) and small is not None and small.text:
         return ShownProgram(_hidden(small.program(), redactor), text, tuple(missing))
     if program is None:
-        why = _untried(request, verdict) if text else "; ".join(m.why for m in missing) or "no program was recorded"
+        why = (
+            _untried(request, verdict)
+            if text
+            else "; ".join(m.why for m in missing) or "no program was recorded"
+        )
         program = Candidate(text, script.about, why)
     return ShownProgram(_hidden(program, redactor), missing=tuple(missing))
 
 
 def _hidden(program: Repro | Candidate, redactor: Redactor) -> Repro | Candidate:
-    """Without what is private; the text is so already, and a repro's is the very text that was run."""
+    """Without what is private; the text is so already, and a repro's is the very text that was
+    run.
+    """
     if isinstance(program, Repro):
         return program
     return dataclasses.replace(program, why=redactor.text(program.why))
@@ -94,17 +113,22 @@ def _untried(request: Request, verdict: Verdict) -> str:
     return said if request.minimizes else f"--no-minimize: {said}"
 
 
-def try_recorded(request: Request, case: minimization.MinimizeCase, journals: Journals, redactor: Redactor) -> None:
+def try_recorded(
+    request: Request, case: minimization.MinimizeCase, journals: Journals, redactor: Redactor
+) -> None:
     """Run the program that was recorded as a repro is run, and keep what that came to.
 
-    For a failure of which no smaller program was proved. It costs one watched run, ``--proofs`` plain ones and one in eager.
+    For a failure of which no smaller program was proved. It costs one watched run, ``--proofs``
+    plain ones and one in eager.
     """
     folder = case.run_path / FOLDER
     deletion.delete(folder, inside=case.run_path)
     script, _ = program_source.make_program(request, case.seen, journals, case.run_path)
     text, about = script.text, script.about
     if script.is_graph:  # with the backend and the options that it was compiled with
-        text = next((start.text for start in minimization.starts_of(case) if start.graph is not None), text)
+        text = next(
+            (start.text for start in minimization.starts_of(case) if start.graph is not None), text
+        )
     if not text:
         return
     text, has_check = _checking(text, case)
@@ -114,22 +138,36 @@ def try_recorded(request: Request, case: minimization.MinimizeCase, journals: Jo
     if has_check:
         limits = minimization.limits_of(case).eased()
         if case.verdict.kind != "hang":  # the whole target takes as long as it took
-            limits = dataclasses.replace(limits, deadline_s=max(limits.deadline_s, SLOWER * case.seen.seconds))
-        found = proof.prove_program(text, case.python, folder, case.signature, limits, runs=case.proofs, tries=1)
-        is_values = script.is_graph and case.verdict.kind == "wrong-result" and found.answer == same_failure.PASSES
-        about_values = f"with inputs made anew it passes: {proven.VALUES}, or on what runs around the graph"
+            limits = dataclasses.replace(
+                limits, deadline_s=max(limits.deadline_s, SLOWER * case.seen.seconds)
+            )
+        found = proof.prove_program(
+            text, case.python, folder, case.signature, limits, runs=case.proofs, tries=1
+        )
+        is_values = (
+            script.is_graph
+            and case.verdict.kind == "wrong-result"
+            and found.answer == same_failure.PASSES
+        )
+        about_values = (
+            f"with inputs made anew it passes: {proven.VALUES}, or on what runs around the graph"
+        )
         why = about_values if is_values else ""
     row = {"text": text, "about": about, "proof": to_json(found), "unproved": why}
     files.write_json(folder / FILE, row)
 
 
 def _checking(text: str, case: minimization.MinimizeCase) -> tuple[str, bool]:
-    """The program with what makes it fail by itself, and whether it can: only some kinds need that."""
+    """The program with what makes it fail by itself, and whether it can: only some kinds need
+    that.
+    """
     kind, seen = case.verdict.kind, case.seen
     if kind == "wrong-result":
         told = seen.comparison
         flat = readable.flatten_calls(text)
-        found = assertions.with_check(flat, told.wrong, told.is_random) if told is not None else flat
+        found = (
+            assertions.with_check(flat, told.wrong, told.is_random) if told is not None else flat
+        )
         return (found, True) if found != flat else (text, False)
     if kind == "superlinear-compile":
         return text, False
@@ -145,5 +183,8 @@ def load_recorded(run_path: Path) -> RecordedProof | None:
     if not isinstance(told.get("text"), str):
         return None
     return RecordedProof(
-        told["text"], str(told.get("about")), proof.read_proof(told.get("proof")), str(told.get("unproved") or "")
+        told["text"],
+        str(told.get("about")),
+        proof.read_proof(told.get("proof")),
+        str(told.get("unproved") or ""),
     )

@@ -1,8 +1,9 @@
 """A strict reader and a writer of the one kind of tarball that a pack is.
 
-Key insight: a general tar reader follows extended headers, whose sizes and number a stranger chooses, before its caller
-sees a member. A pack needs none of them: one gzip member, ustar headers, plain files, short ASCII names. Packs of earlier
-versions may name a file in one pax record. That record is bounded, and no other pax or GNU header is read.
+Key insight: a general tar reader follows extended headers, whose sizes and number a stranger
+chooses, before its caller sees a member. A pack needs none of them: one gzip member, ustar headers,
+plain files, short ASCII names. Packs of earlier versions may name a file in one pax record. That
+record is bounded, and no other pax or GNU header is read.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ MOST_PART = 200
 """Bytes of one part of a name; file systems allow 255."""
 MOST_PARTS = 16
 MOST_PADDING = 1 << 20
-_KINDS = {b"1": "a link", b"2": "a link", b"3": "a device", b"4": "a device", b"5": "a folder", b"6": "a pipe"}
+_KINDS = {
+    b"1": "a link",
+    b"2": "a link",
+    b"3": "a device",
+    b"4": "a device",
+    b"5": "a folder",
+    b"6": "a pipe",
+}
 _SIZE = re.compile(rb"[0-7]{11}[\0 ]")
 _CHECKSUM = re.compile(rb"[0-7]{6}\0 ")
 _LONG_NAME = re.compile(rb"([1-9]\d{0,3}) path=([^\n\0]+)\n")
@@ -90,7 +98,9 @@ class Inflated:
 
 
 def read_members(stream: Inflated) -> Iterator[tuple[str, int]]:
-    """Name and size of each file; the caller reads that many bytes of ``stream`` before the next one."""
+    """Name and size of each file; the caller reads that many bytes of ``stream`` before the next
+    one.
+    """
     long_name = ""
     while True:
         head = stream.read(BLOCK)
@@ -101,7 +111,9 @@ def read_members(stream: Inflated) -> Iterator[tuple[str, int]]:
             long_name = _long_name(stream, size)
             continue
         if kind != b"0":
-            raise TarRefused(f"it holds {_quoted(name)}, which is {_KINDS.get(kind, 'no plain file')}")
+            raise TarRefused(
+                f"it holds {_quoted(name)}, which is {_KINDS.get(kind, 'no plain file')}"
+            )
         name, long_name = long_name or name, ""
         if not is_safe(name):
             raise TarRefused(f"it holds the unsafe name {_quoted(name)}")
@@ -119,7 +131,12 @@ def _header(head: bytes) -> tuple[str, int, bytes]:
         raise TarRefused("it has a damaged header")
     size, kind = head[124:136], head[156:157]
     name, _, rest = head[:100].partition(b"\0")
-    if not _SIZE.fullmatch(size) or rest.strip(b"\0") or head[345:].strip(b"\0") or not name.isascii():
+    if (
+        not _SIZE.fullmatch(size)
+        or rest.strip(b"\0")
+        or head[345:].strip(b"\0")
+        or not name.isascii()
+    ):
         raise TarRefused("it has a header that is not one of a pack")
     return name.decode("ascii"), int(size[:11], 8), kind
 
@@ -136,7 +153,9 @@ def _long_name(stream: Inflated, size: int) -> str:
 
 
 def is_safe(name: str) -> bool:
-    """True for a relative path in normal form that stays in its folder and has only printable characters."""
+    """True for a relative path in normal form that stays in its folder and has only printable
+    characters.
+    """
     parts = name.split("/")
     return (
         name.isprintable()
@@ -148,11 +167,17 @@ def is_safe(name: str) -> bool:
 
 
 def canonical_header(name: str) -> str:
-    """A name for a pack: ``name`` itself if it fits into a header, else a plain name with a digest of the real one."""
+    """A name for a pack: ``name`` itself if it fits into a header, else a plain name with a digest
+    of the real one.
+    """
     if len(name) <= MOST_NAME and name.isascii() and is_safe(name):
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    parts = [re.sub(r"[^A-Za-z0-9._+=@-]", "_", part) for part in name.split("/") if part not in ("", ".", "..")]
+    parts = [
+        re.sub(r"[^A-Za-z0-9._+=@-]", "_", part)
+        for part in name.split("/")
+        if part not in ("", ".", "..")
+    ]
     plain = PurePosixPath("/".join(parts) or "file")
     suffix = plain.suffix[:12]
     stem = str(plain)[: len(str(plain)) - len(plain.suffix)]
@@ -174,7 +199,9 @@ def build_tar(files: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def gunzip(data: bytes, most: int) -> bytes:
-    """Inflate a gzip file inside a pack; raises ValueError if it is invalid or has more than ``most`` bytes."""
+    """Inflate a gzip file inside a pack; raises ValueError if it is invalid or has more than
+    ``most`` bytes.
+    """
     try:
         engine = zlib.decompressobj(wbits=31)
         text = engine.decompress(data, most)

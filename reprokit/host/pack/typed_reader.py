@@ -1,7 +1,7 @@
 """Read the JSON files of a pack as typed records, or refuse them in one line.
 
-A stranger may have written them: a number may be a list, and a kind of failure may be a path. The records of this module are
-safe to compute with, and safe as parts of file names.
+A stranger may have written them: a number may be a list, and a kind of failure may be a path. The
+records of this module are safe to compute with, and safe as parts of file names.
 """
 
 from __future__ import annotations
@@ -26,16 +26,28 @@ _PARTY = re.compile(r"[a-z-]{0,40}")
 _ID = re.compile(r"[0-9a-f]{4,64}")
 _KERNEL = re.compile(r"[A-Za-z0-9_-]{1,150}\.py")
 _SEEN = (
-    "kernel", "seconds", "quiet_s", "endless_line", "graphs", "raised", "departs_in", "growth", "own_backend",
-    "own_passes", "compile_failures",
-)  # fmt: skip
+    "kernel",
+    "seconds",
+    "quiet_s",
+    "endless_line",
+    "graphs",
+    "raised",
+    "departs_in",
+    "growth",
+    "own_backend",
+    "own_passes",
+    "compile_failures",
+)
 
 
 def read_verdict(found: reader.PackFiles) -> Verdict:
     """``verdict.json``; its kind and party are single words."""
     read: Verdict = _record(found, run_names.VERDICT_FILE, Verdict)
     if not _KIND.fullmatch(read.kind) or not _PARTY.fullmatch(read.responsible):
-        raise BadInput(f"{found.path} has a verdict.json that cannot be read: its kind or responsible is no word")
+        raise BadInput(
+            f"{found.path} has a verdict.json that cannot be read: its kind or responsible is no"
+            " word"
+        )
     return read
 
 
@@ -43,7 +55,9 @@ def read_signature(found: reader.PackFiles) -> Signature:
     """``signature.json``."""
     read: Signature = _record(found, run_names.SIGNATURE_FILE, Signature)
     if not _ID.fullmatch(read.id):
-        raise BadInput(f"{found.path} has a signature.json that cannot be read: its id is no digest")
+        raise BadInput(
+            f"{found.path} has a signature.json that cannot be read: its id is no digest"
+        )
     return read
 
 
@@ -52,14 +66,20 @@ def read_observation(found: reader.PackFiles, judged: Verdict) -> Observation:
     told = found.json(run_names.OBSERVATION_FILE)
     kinds = hints(Observation)
     try:
-        kept = {name: from_json(kinds[name], told[name]) for name in _SEEN if told.get(name) is not None}
+        kept = {
+            name: from_json(kinds[name], told[name]) for name in _SEEN if told.get(name) is not None
+        }
         for name in ("seconds", "quiet_s"):
             if not 0 <= kept.get(name, 0.0) <= MOST_SECONDS:
                 raise ValueError(f"{name} is no time")
     except ValueError as problem:
-        raise BadInput(f"{found.path} has an observation.json that cannot be read: {problem}") from problem
+        raise BadInput(
+            f"{found.path} has an observation.json that cannot be read: {problem}"
+        ) from problem
     # a pack is minimized as one rank
-    kept["graphs"] = tuple(dataclasses.replace(g, calls=(), rank="") for g in kept.get("graphs", ()))
+    kept["graphs"] = tuple(
+        dataclasses.replace(g, calls=(), rank="") for g in kept.get("graphs", ())
+    )
     kept["growth"] = _growth(kept.get("growth", {}))
     if not _KERNEL.fullmatch(kept.get("kernel", "")):
         kept["kernel"] = ""
@@ -73,7 +93,11 @@ def read_observation(found: reader.PackFiles, judged: Verdict) -> Observation:
 def read_gpu_file(value: object) -> dict[str, Any] | None:
     """The GPU of ``run.json``."""
     with contextlib.suppress(BadInput):
-        return dataclasses.asdict(gpus.read_gpu(value, "the pack")) if isinstance(value, dict) else None
+        return (
+            dataclasses.asdict(gpus.read_gpu(value, "the pack"))
+            if isinstance(value, dict)
+            else None
+        )
     return None
 
 
@@ -94,9 +118,15 @@ def _record(found: reader.PackFiles, name: str, kind: type[Any]) -> Any:
 def _growth(told: dict[str, Any]) -> dict[str, Any]:
     """``growth`` with valid sizes and seconds; empty if there is none."""
     rows = told.get("sizes")
-    sound = [row for row in rows if isinstance(row, dict) and _is_sound(row)] if isinstance(rows, list) else []
+    sound = (
+        [row for row in rows if isinstance(row, dict) and _is_sound(row)]
+        if isinstance(rows, list)
+        else []
+    )
     knob = told.get("knob")
-    return {**told, "sizes": sound} if sound and isinstance(knob, str) and knob.isidentifier() else {}
+    return (
+        {**told, "sizes": sound} if sound and isinstance(knob, str) and knob.isidentifier() else {}
+    )
 
 
 def _is_sound(row: dict[str, Any]) -> bool:

@@ -1,4 +1,6 @@
-"""Make the pack: redacted copies of what the run left, a manifest, and a tarball of the same bytes every time."""
+"""Make the pack: redacted copies of what the run left, a manifest, and a tarball of the same bytes
+every time.
+"""
 
 from __future__ import annotations
 
@@ -43,24 +45,41 @@ EVIDENCE = (
     ("eager/journal", (".jsonl",), LOG_BYTES),
     ("escalate", (".txt", ".log", ".mlir"), LOG_BYTES),
 )
-"""Folders of a run directory whose files enter a pack: with which endings, and cut to how many bytes each."""
+"""Folders of a run directory whose files enter a pack: with which endings, and cut to how many
+bytes each.
+"""
 
 ABOUT = (
     (run_names.ISSUE_FILE, "the whole issue, with the headings of PyTorch's form"),
     ("issue/", "one file for each field of the form, and the short URL"),
-    (run_names.REPORT_FILE, "why, when and where, in pictures; opens in any browser, without a network"),
+    (
+        run_names.REPORT_FILE,
+        "why, when and where, in pictures; opens in any browser, without a network",
+    ),
     (run_names.REPORT_DATA_FILE, "the same as data; reprokit show prints it"),
     (run_names.EVIDENCE_FILE, "what the kernel said of each process at the end"),
     (run_names.REPRO_FILE, "the smallest program that was run alone and failed in the same way"),
-    (run_names.PROOF_FILE, "what fresh processes said of repro.py, and the digest of the text that they ran"),
+    (
+        run_names.PROOF_FILE,
+        "what fresh processes said of repro.py, and the digest of the text that they ran",
+    ),
     (run_names.ORIGINAL_FILE, "the program that it was cut from"),
-    (run_names.CANDIDATE_FILE, "a program that may show the failure; nothing has proved it, and the issue says why"),
-    (run_names.MINIMIZE_FILE, "how the smallest program was found, and what fresh processes said of it"),
+    (
+        run_names.CANDIDATE_FILE,
+        "a program that may show the failure; nothing has proved it, and the issue says why",
+    ),
+    (
+        run_names.MINIMIZE_FILE,
+        "how the smallest program was found, and what fresh processes said of it",
+    ),
     (run_names.COMMAND_FILE, "the command line that was captured"),
     (run_names.VERDICT_FILE, "kind, phase, cause, reason, evidence"),
     (run_names.SIGNATURE_FILE, "the identity of the failure and how it was found"),
     (run_names.OBSERVATION_FILE, "all that the rules judged"),
-    (run_names.GROWTH_FILE, "what the compile cost at each size, by phase and pass, and by which law it grows"),
+    (
+        run_names.GROWTH_FILE,
+        "what the compile cost at each size, by phase and pass, and by which law it grows",
+    ),
     (run_names.RUN_FILE, "what was asked and how it ended"),
     (run_names.ENVIRONMENT_FILE, "machine, packages, allow-listed variables, configuration"),
     (run_names.COLLECT_ENV_FILE, "PyTorch's own collect_env"),
@@ -71,7 +90,10 @@ ABOUT = (
     ("stacks/", "stack dumps, one file a dump, tool and process"),
     (
         "graphs/",
-        "each graph as a script, with its inputs' metadata, recorded before it was compiled; what it was compiled to",
+        (
+            "each graph as a script, with its inputs' metadata, recorded before it was compiled;"
+            " what it was compiled to"
+        ),
     ),
     ("kernels/", "each Triton kernel that was generated for a simulated GPU, as a program"),
     ("trace/", "TORCH_TRACE, gzipped; tlparse reads it"),
@@ -108,11 +130,16 @@ class PackDraft:
 
     def add_json(self, name: str, value: Any) -> None:
         """Add JSON that is redacted already."""
-        self.add_text(name, json.dumps(value, indent=1, sort_keys=True, default=repr, ensure_ascii=False) + "\n")
+        self.add_text(
+            name,
+            json.dumps(value, indent=1, sort_keys=True, default=repr, ensure_ascii=False) + "\n",
+        )
 
 
 def gather_files(run_path: Path, redactor: Redactor) -> PackDraft:
-    """Read, cut and redact what the run left; a file that cannot be read becomes a line in ``missing``."""
+    """Read, cut and redact what the run left; a file that cannot be read becomes a line in
+    ``missing``.
+    """
     draft = PackDraft()
     for folder, suffixes, most in EVIDENCE:
         if (run_path / folder).is_symlink():
@@ -129,9 +156,11 @@ def gather_files(run_path: Path, redactor: Redactor) -> PackDraft:
             except OSError as problem:
                 draft.missing.append(Missing(name, problem.strerror or str(problem)))
                 continue
-            redact = {".json": redactor.json, ".jsonl": redactor.json_lines, ".py": redactor.python}.get(
-                path.suffix, redactor.text
-            )
+            redact = {
+                ".json": redactor.json,
+                ".jsonl": redactor.json_lines,
+                ".py": redactor.python,
+            }.get(path.suffix, redactor.text)
             draft.files[tar_format.canonical_header(name)] = redact(text).encode("utf-8", "replace")
     if samples := files.read_text(run_path / run_names.SAMPLES_FILE):
         draft.add_text(run_names.SAMPLES_FILE, redactor.text(samples))
@@ -148,9 +177,10 @@ Readme = Callable[[list[tuple[str, str]], list[str], str], str]
 def build_tarball(draft: PackDraft, readme: Readme, most_bytes: int = MOST_BYTES) -> bytes:
     """Give the tarball, trimmed in a stated order until it is at most ``most_bytes`` long.
 
-    The order: chromium events of the traces, whole traces, samples, journals and logs to 200 kB each, graphs
-    but the last ten, all graphs, kernels, stacks but the last round, and then whole folders: a program may write any
-    number of files there, and no command reads a pack with too many.
+    The order: chromium events of the traces, whole traces, samples, journals and logs to 200 kB
+    each, graphs but the last ten, all graphs, kernels, stacks but the last round, and then whole
+    folders: a program may write any number of files there, and no command reads a pack with too
+    many.
     """
     _compress_traces(draft)
     draft.files = {tar_format.canonical_header(name): data for name, data in draft.files.items()}
@@ -167,7 +197,9 @@ def build_tarball(draft: PackDraft, readme: Readme, most_bytes: int = MOST_BYTES
         *(_drop(folder) for folder in ("eager/", "escalate/", "journal/", "logs/", "stacks/")),
     ]
     if len(draft.trimmed) > MOST_TRIMMED:
-        draft.trimmed[MOST_TRIMMED:] = [f"{len(draft.trimmed) - MOST_TRIMMED} more files, each cut from its middle"]
+        draft.trimmed[MOST_TRIMMED:] = [
+            f"{len(draft.trimmed) - MOST_TRIMMED} more files, each cut from its middle"
+        ]
     while True:
         data = _tar(draft, readme) if _can_be_read(draft) or not steps else b""
         if (data and len(data) <= most_bytes) or not steps:
@@ -191,17 +223,29 @@ def _tar(draft: PackDraft, readme: Readme) -> bytes:
     ]
     everything = {
         **draft.files,
-        "README.md": readme(contents, draft.trimmed, placeholder_counts.counts_sentence(draft.hidden)).encode(),
+        "README.md": (
+            readme(
+                contents, draft.trimmed, placeholder_counts.counts_sentence(draft.hidden)
+            ).encode()
+        ),
     }
     manifest = {
         "schema": SCHEMA,
         "made_by": f"reprokit {__version__}",
         "trimmed": draft.trimmed,
         "redacted": draft.hidden,
-        "files": {n: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in sorted(everything.items())},
+        "files": {
+            n: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()}
+            for n, d in sorted(everything.items())
+        },
     }
-    everything[run_names.MANIFEST_FILE] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
-    names = sorted(everything, key=lambda n: (n not in (run_names.MANIFEST_FILE, "README.md", run_names.ISSUE_FILE), n))
+    everything[run_names.MANIFEST_FILE] = (
+        json.dumps(manifest, indent=1, sort_keys=True) + "\n"
+    ).encode()
+    names = sorted(
+        everything,
+        key=lambda n: (n not in (run_names.MANIFEST_FILE, "README.md", run_names.ISSUE_FILE), n),
+    )
     return tar_format.build_tar((name, everything[name]) for name in names)
 
 
@@ -262,8 +306,14 @@ def _shorten(prefix: str, most: int = 200_000) -> Callable[[PackDraft], str]:
     def shorten(draft: PackDraft) -> str:
         long = [n for n in draft.files if n.startswith(prefix) and len(draft.files[n]) > most]
         for name in long:
-            draft.files[name] = issue_text.cut_text(draft.files[name].decode("utf-8", "replace"), most).encode()
-        return f"{prefix.rstrip('/')}: {len(long)} files cut in the middle to {most} bytes" if long else ""
+            draft.files[name] = issue_text.cut_text(
+                draft.files[name].decode("utf-8", "replace"), most
+            ).encode()
+        return (
+            f"{prefix.rstrip('/')}: {len(long)} files cut in the middle to {most} bytes"
+            if long
+            else ""
+        )
 
     return shorten
 
@@ -279,14 +329,18 @@ def _keep_last_graphs(draft: PackDraft) -> str:
 def _keep_last_stacks(draft: PackDraft) -> str:
     rounds = sorted({n.split("/")[1].split("-")[0] for n in draft.files if n.startswith("stacks/")})
     last = rounds[-1] if rounds else ""
-    old = [n for n in draft.files if n.startswith("stacks/") and n.split("/")[1].split("-")[0] != last]
+    old = [
+        n for n in draft.files if n.startswith("stacks/") and n.split("/")[1].split("-")[0] != last
+    ]
     for name in old:
         del draft.files[name]
     return f"stacks: all but the last round, {len(old)} gone" if old else ""
 
 
 def unpack_beside(draft: PackDraft, folder: Path) -> None:
-    """Leave the redacted files on disk too, so that a person can read what leaves before it leaves; no file of an older pack."""
+    """Leave the redacted files on disk too, so that a person can read what leaves before it leaves;
+    no file of an older pack.
+    """
     deletion.delete(folder, inside=folder.parent)
     for name, data in draft.files.items():
         path = folder / name

@@ -56,7 +56,11 @@ class CaptureResult:
         return {
             "schema": SCHEMA,
             "verdict": {k: v for k, v in to_json(verdict).items() if k != "evidence"},
-            "signature": {"id": signature.id, "title": signature.title, "algorithm": signature.algorithm},
+            "signature": {
+                "id": signature.id,
+                "title": signature.title,
+                "algorithm": signature.algorithm,
+            },
             "run_dir": str(self.run_path),
             "pack": str(self.pack_path) if self.pack_path else None,
             "issue": str(self.issue_path) if self.issue_path else None,
@@ -67,7 +71,9 @@ class CaptureResult:
             "minimized": reopen.about_minimized(self.minimized) if self.minimized else None,
             "comparison": to_json(self.seen.comparison),
             "ablation": self.ablation.to_json() if self.ablation else None,
-            "traits": to_json(traits.traits_of_failure(verdict, self.seen, signature, self._rung())),
+            "traits": to_json(
+                traits.traits_of_failure(verdict, self.seen, signature, self._rung())
+            ),
             "compile": {"cpu_s": round(sum(self.phases.values()), 3), "phases": self.phases},
             "versions": self.versions,
             "redacted": self.hidden,
@@ -84,7 +90,9 @@ class CaptureResult:
 def phases_of(journals: Journals, outcome: RunOutcome) -> dict[str, float]:
     """CPU seconds of the compile by phase, the largest first."""
     by_phase, _ = costs.costs_of_journals(journals.by_pid, outcome.cpu_s, outcome.cpu_by_pid)
-    return {name: round(cost, 4) for name, cost in sorted(by_phase.items(), key=lambda row: -row[1])}
+    return {
+        name: round(cost, 4) for name, cost in sorted(by_phase.items(), key=lambda row: -row[1])
+    }
 
 
 def versions_of(journals: Journals, found: MachineFacts) -> dict[str, str]:

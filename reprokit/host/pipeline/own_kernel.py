@@ -24,7 +24,9 @@ def may_be_own(request: Request, seen: Observation, verdict: Verdict) -> bool:
     return is_stage and not seen.has_instrumentation and not seen.kernel
 
 
-def isolate_own_kernel(request: Request, seen: Observation, journals: Journals, run_path: Path) -> Observation:
+def isolate_own_kernel(
+    request: Request, seen: Observation, journals: Journals, run_path: Path
+) -> Observation:
     """Treat a command that compiles a kernel with Triton alone as that kernel."""
     text = program_source.own_source(request, journals)
     if not programs.is_program(text):

@@ -1,7 +1,7 @@
 """From a target to a pack, as one list of steps: run it, judge it, sign it, make it small, pack it.
 
-A capture starts with nothing and runs the target. A later judgement of its run directory starts with what the run left,
-goes over the same list, and reads what each step left there.
+A capture starts with nothing and runs the target. A later judgement of its run directory starts
+with what the run left, goes over the same list, and reads what each step left there.
 """
 
 from __future__ import annotations
@@ -53,10 +53,17 @@ def capture(
 
 
 def repack(
-    run_path: Path, say: Say, budget_s: float = 0.0, resume: bool = False, show: Callable[[OperationStatus], None] | None = None,
-    python: str | None = None, ablates: bool = False, proofs: int = Request.proofs,
-) -> CaptureResult:  # fmt: skip
-    """Judge and pack a run directory once more, after minimizing it when there is a budget for that.
+    run_path: Path,
+    say: Say,
+    budget_s: float = 0.0,
+    resume: bool = False,
+    show: Callable[[OperationStatus], None] | None = None,
+    python: str | None = None,
+    ablates: bool = False,
+    proofs: int = Request.proofs,
+) -> CaptureResult:
+    """Judge and pack a run directory once more, after minimizing it when there is a budget for
+    that.
 
     ``ablates`` asks for the ablation too, also where the capture was told not to.
 
@@ -68,7 +75,13 @@ def repack(
         try:
             state = reopened(place, calls, StudyTools(python, resume), may_study=bool(budget_s))
             if budget_s:
-                rungs = "none" if not ablates else "few" if state.request.rungs == "none" else state.request.rungs
+                rungs = (
+                    "none"
+                    if not ablates
+                    else "few"
+                    if state.request.rungs == "none"
+                    else state.request.rungs
+                )
                 asked = dataclasses.replace(
                     state.request, minimizes=True, budget_s=budget_s, proofs=proofs, rungs=rungs
                 )
@@ -81,8 +94,12 @@ def repack(
             place.release()
 
 
-def reopened(place: run_directory.RunDir, callbacks: Callbacks, study: StudyTools, may_study: bool = False) -> State:
-    """The state of a run directory in which the target has run; nothing of the target is run again."""
+def reopened(
+    place: run_directory.RunDir, callbacks: Callbacks, study: StudyTools, may_study: bool = False
+) -> State:
+    """The state of a run directory in which the target has run; nothing of the target is run
+    again.
+    """
     request, outcome = restore_run.restore_run(place.path)
     state = State(request, place, callbacks, study, may_run=False, may_study=may_study)
     return run_steps.run_has_ended(state, outcome)
@@ -91,14 +108,22 @@ def reopened(place: run_directory.RunDir, callbacks: Callbacks, study: StudyTool
 def captured_of(state: State) -> CaptureResult:
     """What the steps came to."""
     journals, made = state.journals, state.journals.last(TransformersModel)
-    captured = state.captured or CaptureResult(state.verdict, state.signature, state.seen, state.run_path)
+    captured = state.captured or CaptureResult(
+        state.verdict, state.signature, state.seen, state.run_path
+    )
     captured.missing = [*state.missing]
-    captured.minimized, captured.ablation, captured.phases = state.minimized, state.ablation, state.phases
+    captured.minimized, captured.ablation, captured.phases = (
+        state.minimized,
+        state.ablation,
+        state.phases,
+    )
     captured.versions = versions_of(journals, state.environment)
     is_known = state.request.target.kind in ("zoo", "hf")
     captured.weights = journals.last(Weights).why if is_known else ""
     if made.kind:
-        captured.model = ", ".join([made.kind, *(f"{name} {shape}" for name, shape in made.inputs.items())])
+        captured.model = ", ".join(
+            [made.kind, *(f"{name} {shape}" for name, shape in made.inputs.items())]
+        )
     return captured
 
 
@@ -110,7 +135,11 @@ def count_costs(state: State) -> State:
 def collect_environment(state: State) -> State:
     """Ask the machine, and the interpreter that the target used."""
     state.callbacks.say("collecting the environment")
-    python = state.journals.last(Process).executable or None if state.is_command else state.request.python
+    python = (
+        state.journals.last(Process).executable or None
+        if state.is_command
+        else state.request.python
+    )
     if state.has_run:
         found = machine_facts.collect_facts(python, state.run_path, is_fresh=False)
     else:
@@ -122,14 +151,24 @@ def write_pack(state: State) -> State:
     """Leave the records in the run directory, and the pack beside it."""
     state.callbacks.say("packing")
     captured = captured_of(state)
-    records = {"observation": captured.seen, "verdict": captured.verdict, "signature": captured.signature}
+    records = {
+        "observation": captured.seen,
+        "verdict": captured.verdict,
+        "signature": captured.signature,
+    }
     for name, record in records.items():
         with contextlib.suppress(OSError):  # they can be made again, and are in the pack
             files.write_json(state.run_path / f"{name}.json", to_json(record))
     story = contents.PackInput(
-        state.request, state.verdict, state.signature, state.seen, state.journals, state.environment, state.minimized,
+        state.request,
+        state.verdict,
+        state.signature,
+        state.seen,
+        state.journals,
+        state.environment,
+        state.minimized,
         state.ablation,
-    )  # fmt: skip
+    )
     made = contents.make_pack(story, captured.missing, state.place)
     captured.pack_path, captured.issue_path, captured.repro_path = made.pack, made.issue, made.repro
     captured.candidate_path = made.candidate
@@ -154,14 +193,21 @@ RUN = Step("run", run_steps.run_target, lambda s: s.outcome is None, is_vital=Tr
 OBSERVE = Step("observation", run_steps.read_evidence)
 READ_PROBLEMS = Step("journal", run_steps.read_problems)
 COMPARE = Step(
-    "comparison with eager", run_steps.compare_with_eager,
-    lambda s: run_steps.may_hide_more(s) and s.request.gpu is None and s.request.compares, "comparison.json", may=_may_run,
-)  # fmt: skip
-COMPILE_KERNELS = Step(
-    "kernels", run_steps.compile_kernels,
-    lambda s: run_steps.may_hide_more(s) and s.request.gpu is not None and s.request.kernels != "none", run_names.KERNELS_FILE,
+    "comparison with eager",
+    run_steps.compare_with_eager,
+    lambda s: run_steps.may_hide_more(s) and s.request.gpu is None and s.request.compares,
+    "comparison.json",
     may=_may_run,
-)  # fmt: skip
+)
+COMPILE_KERNELS = Step(
+    "kernels",
+    run_steps.compile_kernels,
+    lambda s: (
+        run_steps.may_hide_more(s) and s.request.gpu is not None and s.request.kernels != "none"
+    ),
+    run_names.KERNELS_FILE,
+    may=_may_run,
+)
 ISOLATE_KERNEL = Step(
     "kernel",
     run_steps.isolate_kernel,
@@ -176,13 +222,23 @@ SIMULATE = Step(
     "simulation.json",
     may=_may_run,
 )
-CONFIRM = Step("eager run", run_steps.confirm_in_eager, run_steps.wants_eager, "eager.json", may=_may_run)
+CONFIRM = Step(
+    "eager run", run_steps.confirm_in_eager, run_steps.wants_eager, "eager.json", may=_may_run
+)
 FOLLOW_UP = Step(
-    "questions", run_steps.follow_up_hang, lambda s: follow_up.is_wanted(s.request, s.verdict, s.ended), "answers.json",
+    "questions",
+    run_steps.follow_up_hang,
+    lambda s: follow_up.is_wanted(s.request, s.verdict, s.ended),
+    "answers.json",
     may=_may_run,
-)  # fmt: skip
+)
 LOCATE = Step(
-    "location", study_steps.locate_begin, study_steps.can_locate, "location.json", may=_may_study, why_not=NOT_STUDIED
+    "location",
+    study_steps.locate_begin,
+    study_steps.can_locate,
+    "location.json",
+    may=_may_study,
+    why_not=NOT_STUDIED,
 )
 REFUSE = Step("minimization", study_steps.say_why_not, study_steps.cannot_minimize)
 MINIMIZE = Step(
@@ -193,7 +249,9 @@ MINIMIZE = Step(
     may=_may_study,
     why_not=NOT_STUDIED,
 )
-TRY_RECORDED = Step("proof of the recorded program", study_steps.try_recorded, study_steps.can_try_recorded)
+TRY_RECORDED = Step(
+    "proof of the recorded program", study_steps.try_recorded, study_steps.can_try_recorded
+)
 ABLATE = Step(
     "ablation",
     study_steps.do_ablate,
@@ -207,8 +265,16 @@ COLLECT = Step("environment", collect_environment)
 PACK = Step("pack", write_pack)
 
 JUDGE = (
-    OBSERVE, READ_PROBLEMS, COMPARE, COMPILE_KERNELS, ISOLATE_KERNEL, SIMULATE, CONFIRM, FOLLOW_UP, LOCATE,
-)  # fmt: skip
+    OBSERVE,
+    READ_PROBLEMS,
+    COMPARE,
+    COMPILE_KERNELS,
+    ISOLATE_KERNEL,
+    SIMULATE,
+    CONFIRM,
+    FOLLOW_UP,
+    LOCATE,
+)
 """What the verdict and the signature come from."""
 LEAVE = (REFUSE, MINIMIZE, TRY_RECORDED, ABLATE, COUNT, COLLECT, PACK)
 STEPS = (RUN, *JUDGE, *LEAVE)

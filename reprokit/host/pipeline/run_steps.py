@@ -1,4 +1,6 @@
-"""The steps that run the target, or read what its runs left: what happened, and what a second run says of it."""
+"""The steps that run the target, or read what its runs left: what happened, and what a second run
+says of it.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,19 @@ EAGER_KINDS = frozenset({"exception", "crash", "hang", "slow-compile", "oom", "e
 """Verdicts that a run without torch.compile confirms or refutes."""
 BEFORE_COMPILE = frozenset({"build", "import"})
 """Phases of a factory target in which nothing was compiled yet."""
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
+NO_ROOM = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+)
 
 
 def run_target(state: State) -> State:
     """Run it; a place that cannot be written to is the user's to change."""
     request, path, calls = state.request, state.run_path, state.callbacks
     if compiler_cache.fix_headers():
-        calls.say("removed half a precompiled header of a killed g++: C++ builds took several times as long")
+        calls.say(
+            "removed half a precompiled header of a killed g++: C++ builds took several times as"
+            " long"
+        )
     calls.say(f"running {request.target.words} in {path}")
     try:
         outcome = supervise.run_target_once(
@@ -42,7 +49,10 @@ def run_target(state: State) -> State:
             ) from problem
         if problem.errno not in NO_ROOM:
             raise _over_limit(problem, request) from problem
-        why = f"cannot write in {path}: {problem.strerror}; free some space, or name another --output-dir"
+        why = (
+            f"cannot write in {path}: {problem.strerror}; free some space, or name another"
+            " --output-dir"
+        )
         raise BadInput(why) from problem
     except (RuntimeError, MemoryError) as problem:
         raise _over_limit(problem, request) from problem
@@ -54,25 +64,40 @@ def run_target(state: State) -> State:
 def _over_limit(problem: Exception, request: Request) -> Exception:
     """The exception for a run that cannot begin or be watched; only the user can raise a limit."""
     spent = machine_limits.limit_in(problem)
-    return BadInput(f"cannot run {request.target.words}: {spent}; raise that limit") if spent else problem
+    return (
+        BadInput(f"cannot run {request.target.words}: {spent}; raise that limit")
+        if spent
+        else problem
+    )
 
 
 def run_has_ended(state: State, outcome: run_outcome.RunOutcome) -> State:
     """What is known of a run without reading what it left: at least how it ended."""
     bare = Observation(exit_status=outcome.exit_status, is_command=state.is_command)
     journals = observation_reader.read_journals(state.run_path)
-    return dataclasses.replace(state, outcome=outcome, journals=journals, seen=bare).lacks_all(outcome.missing)
+    return dataclasses.replace(state, outcome=outcome, journals=journals, seen=bare).lacks_all(
+        outcome.missing
+    )
 
 
 def refuse_bad_target(journals: observation_reader.Journals, run_path: Path) -> None:
-    """A target that cannot be built is the user's to change: one line, and the full text stays in the run directory."""
+    """A target that cannot be built is the user's to change: one line, and the full text stays in
+    the run directory.
+    """
     told = journals.last(TargetRefused)
     if message := told.message:
         if told.has_run is False:
             raise run_directory.NothingRan(message)
-        raise BadInput(f"{message} (all of its output: {run_path / run_names.LOGS_FOLDER / run_names.STDERR_FILE})")
+        raise BadInput(
+            f"{message} (all of its output:"
+            f" {run_path / run_names.LOGS_FOLDER / run_names.STDERR_FILE})"
+        )
     if not journals.by_pid:
-        said = files.read_tail(run_path / run_names.LOGS_FOLDER / run_names.STDERR_FILE, 4_000).strip().splitlines()
+        said = (
+            files.read_tail(run_path / run_names.LOGS_FOLDER / run_names.STDERR_FILE, 4_000)
+            .strip()
+            .splitlines()
+        )
         spec = restore_run.read_run(run_path)
         if (
             spec.get("target", {}).get("kind") != "command"
@@ -80,19 +105,25 @@ def refuse_bad_target(journals: observation_reader.Journals, run_path: Path) -> 
             and int(spec["exit_status"]) > 0
         ):
             raise BadInput(
-                f"{spec.get('python')} cannot run reprokit's agent: {said[-1] if said else 'it said nothing'}; it needs Python 3.10 or newer and torch 2.9 or newer"
+                f"{spec.get('python')} cannot run reprokit's agent:"
+                f" {said[-1] if said else 'it said nothing'}; it needs Python 3.10 or newer and"
+                " torch 2.9 or newer"
             )
 
 
 def read_evidence(state: State) -> State:
     """Read what the run left into one observation."""
-    seen = observation_reader.read_observation_of(state.request, state.ended, state.run_path, state.journals)
+    seen = observation_reader.read_observation_of(
+        state.request, state.ended, state.run_path, state.journals
+    )
     return dataclasses.replace(state, seen=seen)
 
 
 def read_problems(state: State) -> State:
     """Read what the instrumentation could not do."""
-    return state.lacks_all(observation_reader.missing_of(state.journals, state.run_path, state.request))
+    return state.lacks_all(
+        observation_reader.missing_of(state.journals, state.run_path, state.request)
+    )
 
 
 def may_hide_more(state: State) -> bool:
@@ -123,7 +154,10 @@ def compile_kernels(state: State) -> State:
 def isolate_kernel(state: State) -> State:
     """Take a program that needs Triton alone as one kernel."""
     return dataclasses.replace(
-        state, seen=own_kernel.isolate_own_kernel(state.request, state.seen, state.journals, state.run_path)
+        state,
+        seen=own_kernel.isolate_own_kernel(
+            state.request, state.seen, state.journals, state.run_path
+        ),
     )
 
 
@@ -137,7 +171,9 @@ def simulate_beside(state: State) -> State:
 
 
 def wants_eager(state: State) -> bool:
-    """Whether only a run without torch.compile can tell whose fault it is. A command is run only once."""
+    """Whether only a run without torch.compile can tell whose fault it is. A command is run only
+    once.
+    """
     if state.is_command or not state.has_run:
         return False
     return state.verdict.kind in EAGER_KINDS and state.verdict.phase not in BEFORE_COMPILE
@@ -153,5 +189,7 @@ def confirm_in_eager(state: State) -> State:
 def follow_up_hang(state: State) -> State:
     """Ask in shorter runs what a hang left open."""
     state.callbacks.say("asking what is still open, in shorter runs")
-    answers = follow_up.ask_follow_ups(state.request, state.verdict, state.ended, state.run_path, state.callbacks.show)
+    answers = follow_up.ask_follow_ups(
+        state.request, state.verdict, state.ended, state.run_path, state.callbacks.show
+    )
     return dataclasses.replace(state, seen=dataclasses.replace(state.seen, answers=answers))

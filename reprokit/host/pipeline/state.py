@@ -71,7 +71,9 @@ class State:
     ablation: Ablation | None = None
     phases: dict[str, float] = field(default_factory=dict)
     """CPU seconds of the compile by phase."""
-    environment: machine_facts.MachineFacts = field(default_factory=lambda: machine_facts.MachineFacts({}, "", ()))
+    environment: machine_facts.MachineFacts = field(
+        default_factory=lambda: machine_facts.MachineFacts({}, "", ())
+    )
     captured: CaptureResult | None = None
 
     @property
@@ -103,7 +105,9 @@ class State:
     def lacks(self, what: str, why: str) -> State:
         """The same, with one thing more that is missing."""
         row = Missing(what, why)
-        return self if row in self.missing else dataclasses.replace(self, missing=(*self.missing, row))
+        return (
+            self if row in self.missing else dataclasses.replace(self, missing=(*self.missing, row))
+        )
 
     def lacks_all(self, rows: tuple[Missing, ...] | list[Missing]) -> State:
         """The same, with more that is missing; what is known to be is not listed twice."""
@@ -112,10 +116,14 @@ class State:
 
 
 class StudyTools:
-    """What the steps that run programs share: the case, and one warm server. Close it in the end."""
+    """What the steps that run programs share: the case, and one warm server. Close it in the
+    end.
+    """
 
     def __init__(self, python: str | None = None, resume: bool = False) -> None:
-        """``python`` is another interpreter than the one that failed; ``resume`` goes on with an earlier reduction."""
+        """``python`` is another interpreter than the one that failed; ``resume`` goes on with an
+        earlier reduction.
+        """
         self.resume = resume
         self._python = python
         self._case: reducer.MinimizeCase | None = None
@@ -123,12 +131,21 @@ class StudyTools:
 
     def case(self, state: State) -> reducer.MinimizeCase:
         """What is to be studied, as it is known now."""
-        if self._case is None:  # made once: it joins the target's source and looks for its interpreter
+        if (
+            self._case is None
+        ):  # made once: it joins the target's source and looks for its interpreter
             case = reducer.case_of(
-                state.request, state.verdict, state.signature, state.seen, state.journals, state.run_path
+                state.request,
+                state.verdict,
+                state.signature,
+                state.seen,
+                state.journals,
+                state.run_path,
             )
             self._case = dataclasses.replace(case, python=self._python or case.python)
-        return dataclasses.replace(self._case, verdict=state.verdict, signature=state.signature, seen=state.seen)
+        return dataclasses.replace(
+            self._case, verdict=state.verdict, signature=state.signature, seen=state.seen
+        )
 
     def server(self, case: reducer.MinimizeCase) -> ProbeServer:
         """The server that runs the programs; it starts when it is asked first."""
@@ -140,9 +157,15 @@ class StudyTools:
         """The ablation of ``program``, which is a text or the whole target."""
         case = self.case(state)
         limits = reducer.limits_of(case).eased()
-        if not isinstance(program, str) and state.verdict.kind != "hang":  # the whole target takes as long as it took
-            limits = dataclasses.replace(limits, deadline_s=max(limits.deadline_s, SLOWER * state.seen.seconds))
-        return run_ablation.AblationRunner(self.server(case), program, case.signature, limits, case.python)
+        if (
+            not isinstance(program, str) and state.verdict.kind != "hang"
+        ):  # the whole target takes as long as it took
+            limits = dataclasses.replace(
+                limits, deadline_s=max(limits.deadline_s, SLOWER * state.seen.seconds)
+            )
+        return run_ablation.AblationRunner(
+            self.server(case), program, case.signature, limits, case.python
+        )
 
     def close(self) -> None:
         """End the server."""

@@ -1,8 +1,10 @@
-"""How steps go over a run directory, so that a capture and a later judgement of the same run are one list of them.
+"""How steps go over a run directory, so that a capture and a later judgement of the same run are
+one list of them.
 
-Each step takes a state and gives one. What a step added to the observation it leaves as one whole file below ``steps/``
-in the run directory, and a step whose file is there is read instead of done again. A step that may not be done now, or
-that fails, says why in ``missing`` and the rest go on, so that a pack is always left.
+Each step takes a state and gives one. What a step added to the observation it leaves as one whole
+file below ``steps/`` in the run directory, and a step whose file is there is read instead of done
+again. A step that may not be done now, or that fails, says why in ``missing`` and the rest go on,
+so that a pack is always left.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class Step:
     do: Callable[[State], State]
     applies: Callable[[State], bool] = lambda state: True
     file: str = ""
-    """The file below ``steps/`` that keeps what it added; empty for a step that only reads other files."""
+    """The file below ``steps/`` that keeps what it added; empty for a step that only reads other
+    files.
+    """
     load: Callable[[State], State | None] = lambda state: None
     """Reads what the step left elsewhere; None where it left nothing."""
     may: Callable[[State], bool] = lambda state: True
@@ -63,7 +67,9 @@ def with_judgement(state: State) -> State:
     try:
         return dataclasses.replace(state, verdict=judge(state.seen))
     except Exception as problem:
-        return dataclasses.replace(state, verdict=UNJUDGED).lacks("verdict", internal_error(problem))
+        return dataclasses.replace(state, verdict=UNJUDGED).lacks(
+            "verdict", internal_error(problem)
+        )
 
 
 def internal_error(problem: Exception) -> str:
@@ -86,7 +92,11 @@ def _one(step: Step, state: State) -> State:
     except KeyboardInterrupt:
         return dataclasses.replace(state.lacks(step.what, INTERRUPTED), is_given_up=True)
     except Exception as problem:
-        why = (problem.strerror or str(problem)) if isinstance(problem, OSError) else internal_error(problem)
+        why = (
+            (problem.strerror or str(problem))
+            if isinstance(problem, OSError)
+            else internal_error(problem)
+        )
         return state.lacks(step.what, why)
     if step.file:
         with contextlib.suppress(OSError):  # a full disk costs only the file
@@ -102,7 +112,9 @@ def path_of(step: Step, state: State) -> Path:
 def save_step(step: Step, before: State, after: State) -> None:
     """Keep what a step added to the observation, and what it could not do."""
     names = [f.name for f in dataclasses.fields(Observation)]
-    changes = {n: to_json(new) for n in names if (new := getattr(after.seen, n)) != getattr(before.seen, n)}
+    changes = {
+        n: to_json(new) for n in names if (new := getattr(after.seen, n)) != getattr(before.seen, n)
+    }
     rows = [to_json(row) for row in after.missing if row not in before.missing]
     path = path_of(step, after)
     path.parent.mkdir(exist_ok=True)
@@ -116,8 +128,12 @@ def load_step(step: Step, state: State) -> State | None:
         return None
     types = hints(Observation)
     try:
-        changes: dict[str, Any] = {name: from_json(types[name], value) for name, value in told["changes"].items()}
+        changes: dict[str, Any] = {
+            name: from_json(types[name], value) for name, value in told["changes"].items()
+        }
         rows = from_json(tuple[Missing, ...], told["missing"])
     except (ValueError, KeyError, AttributeError, RecursionError):
         return None
-    return dataclasses.replace(state, seen=dataclasses.replace(state.seen, **changes)).lacks_all(rows)
+    return dataclasses.replace(state, seen=dataclasses.replace(state.seen, **changes)).lacks_all(
+        rows
+    )

@@ -1,4 +1,6 @@
-"""Study a failure: where in the compiler it begins, and the smallest program that shows it, on one warm server."""
+"""Study a failure: where in the compiler it begins, and the smallest program that shows it, on one
+warm server.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from reprokit.host.request.run_request import Request
 from reprokit.host.system import files, interrupts, private_names
 from reprokit.host.system.progress import OperationStatus
 
-NO_WRONG_PART = "no recorded graph, and no source that stands alone, gives the wrong results by itself"
+NO_WRONG_PART = (
+    "no recorded graph, and no source that stands alone, gives the wrong results by itself"
+)
 NO_PARTS = "a whole command is run again only in small parts, and there are none"
 
 
@@ -31,7 +35,9 @@ def can_locate(state: State) -> bool:
 
 
 def locate_begin(state: State) -> State:
-    """Ask where in the compiler wrong results begin: of the target, or of the first part of a command that shows them."""
+    """Ask where in the compiler wrong results begin: of the target, or of the first part of a
+    command that shows them.
+    """
     state.callbacks.say("asking where in the compiler it begins")
     with interrupts.allowed():
         program = _first_wrong(state) if state.is_command else state.request
@@ -45,9 +51,13 @@ def locate_begin(state: State) -> State:
 def _first_wrong(state: State) -> str:
     case = state.study.case(state)
     return locate.first_wrong(
-        reducer.starts_of(case), state.study.server(case), case.signature, reducer.limits_of(case), case.python,
+        reducer.starts_of(case),
+        state.study.server(case),
+        case.signature,
+        reducer.limits_of(case),
+        case.python,
         _trying(state),
-    )  # fmt: skip
+    )
 
 
 def cannot_minimize(state: State) -> bool:
@@ -72,7 +82,12 @@ def minimize(state: State) -> State:
     case = state.study.case(state)
     with interrupts.allowed():
         found = reducer.minimize_case(
-            case, state.study.server(case), budget_s, state.study.resume, calls.show_status, calls.say
+            case,
+            state.study.server(case),
+            budget_s,
+            state.study.resume,
+            calls.show_status,
+            calls.say,
         )
     return minimized(dataclasses.replace(state, minimized=found))
 
@@ -96,7 +111,9 @@ def try_recorded(state: State) -> State:
     """Run the recorded program alone: it may be a repro as it is."""
     state.callbacks.say("running the recorded program alone, in fresh processes")
     with interrupts.allowed():
-        shown_program.try_recorded(state.request, state.study.case(state), state.journals, private_names.redactor())
+        shown_program.try_recorded(
+            state.request, state.study.case(state), state.journals, private_names.redactor()
+        )
     return state
 
 
@@ -111,17 +128,23 @@ def can_ablate(state: State) -> bool:
     is_of_inductor = state.seen.kernel or state.verdict.kind == "cudagraph-skip"
     if not is_wanted(state) or state.request.rungs == "none" or is_of_inductor:
         return False
-    return not reducer.why_not(state.verdict) or (state.request.rungs == "all" and not state.is_command)
+    return not reducer.why_not(state.verdict) or (
+        state.request.rungs == "all" and not state.is_command
+    )
 
 
 def do_ablate(state: State) -> State:
-    """Compile the small program, which is quick, in other ways; or the target where there is no small program."""
+    """Compile the small program, which is quick, in other ways; or the target where there is no
+    small program.
+    """
     program = _to_ablate(state)
     if state.ablation is not None and (program is None or state.request.rungs != "all"):
         return state  # it was made to locate wrong results
     if program is None:
         return state.lacks("ablation", NO_PARTS)
-    climb = run_ablation.ablate_everything if state.request.rungs == "all" else run_ablation.in_capture
+    climb = (
+        run_ablation.ablate_everything if state.request.rungs == "all" else run_ablation.in_capture
+    )
     state.callbacks.say("asking with which backends it fails")
     with interrupts.allowed(), contextlib.closing(state.study.ladder(state, program)) as ladder:
         ablation = climb(ladder, state.seen, _trying(state))

@@ -1,8 +1,9 @@
-"""The client of the probe server: start it, have it run a program in a forked child, watch that child, end it.
+"""The client of the probe server: start it, have it run a program in a forked child, watch that
+child, end it.
 
-Each probe gets a run directory of its own and gives the same :class:`Outcome` as a run of ``host/run/supervise.py``, so
-that both are judged alike. Deadlines are counted in served seconds: time in which the child had the processor
-it wanted, so that a busy machine changes no answer.
+Each probe gets a run directory of its own and gives the same :class:`Outcome` as a run of
+``host/run/supervise.py``, so that both are judged alike. Deadlines are counted in served seconds:
+time in which the child had the processor it wanted, so that a busy machine changes no answer.
 """
 
 from __future__ import annotations
@@ -24,13 +25,26 @@ import psutil
 from reprokit.core.records.process_state import Evidence
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
-from reprokit.core.shared.contract.probe_messages import ProbeEnded, ProbeRequest, ProbeStarted, ServerReady, ServerSpec
+from reprokit.core.shared.contract.probe_messages import (
+    ProbeEnded,
+    ProbeRequest,
+    ProbeStarted,
+    ServerReady,
+    ServerSpec,
+)
 from reprokit.core.shared.contract.serialize import from_json, to_json
 from reprokit.host.probe.candidate import RESULTS, ProbeLimits
 from reprokit.host.request import run_request
 from reprokit.host.run import launch, run_directory
 from reprokit.host.run.run_outcome import RunOutcome
-from reprokit.host.system import compiler_cache, deletion, files, guardian_client, interrupts, process_tree
+from reprokit.host.system import (
+    compiler_cache,
+    deletion,
+    files,
+    guardian_client,
+    interrupts,
+    process_tree,
+)
 from reprokit.host.watch.hang_evidence import HangStacks
 from reprokit.host.watch.stacks import StackDumper
 
@@ -51,7 +65,9 @@ class ServerLost(Exception):
 class ProbeServer:
     """One warm process in ``folder``; start it again after :class:`ServerLost`."""
 
-    def __init__(self, folder: Path, python: str, depth: str, gpu: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, folder: Path, python: str, depth: str, gpu: Mapping[str, Any] | None = None
+    ) -> None:
         """``gpu`` is simulated in all that it runs."""
         self.folder, self._python, self._depth, self._gpu = folder, python, depth, gpu
         self._run_id = uuid.uuid4().hex
@@ -78,9 +94,11 @@ class ProbeServer:
         role: str = "",
         overrides: Mapping[str, Any] | None = None,
     ) -> tuple[RunOutcome, Path]:
-        """Run a program in a forked child; gives how it ended and its run directory, which is the caller's to delete.
+        """Run a program in a forked child; gives how it ended and its run directory, which is the
+        caller's to delete.
 
-        In a ``role`` it leaves its results in the folder ``RESULTS`` of the server's, for the next role to compare.
+        In a ``role`` it leaves its results in the folder ``RESULTS`` of the server's, for the next
+        role to compare.
         """
         folder = self._make_folder()
         file = files.write_whole(folder / run_names.REPRO_FILE, text)
@@ -88,23 +106,46 @@ class ProbeServer:
         return self._asked(dataclasses.replace(asked, file=str(file)), folder, limits), folder
 
     def run_target(
-        self, request: run_request.Request, limits: ProbeLimits, is_eager: bool = False, role: str = "",
+        self,
+        request: run_request.Request,
+        limits: ProbeLimits,
+        is_eager: bool = False,
+        role: str = "",
         overrides: Mapping[str, Any] | None = None,
-    ) -> tuple[RunOutcome, Path]:  # fmt: skip
-        """Run a factory target in a forked child, with other settings than its own; else as :meth:`run`."""
+    ) -> tuple[RunOutcome, Path]:
+        """Run a factory target in a forked child, with other settings than its own; else as
+        :meth:`run`.
+        """
         folder = self._make_folder()
         asked = self._request(folder, limits, is_eager, role, overrides)
-        return self._asked(dataclasses.replace(asked, target=run_request.factory_spec(request)), folder, limits), folder
+        return (
+            self._asked(
+                dataclasses.replace(asked, target=run_request.factory_spec(request)), folder, limits
+            ),
+            folder,
+        )
 
     def _request(
-        self, folder: Path, limits: ProbeLimits, is_eager: bool, role: str, overrides: Mapping[str, Any] | None
+        self,
+        folder: Path,
+        limits: ProbeLimits,
+        is_eager: bool,
+        role: str,
+        overrides: Mapping[str, Any] | None,
     ) -> ProbeRequest:
         return ProbeRequest(
-            id=self._number, folder=str(folder), is_eager=is_eager, overrides=dict(overrides or {}), role=role,
-            results=str(self.folder / RESULTS), stop=limits.stop, is_backward=limits.is_backward,
-            memory_bytes=int(psutil.virtual_memory().available * MEMORY_SHARE), file_bytes=FILE_BYTES,
+            id=self._number,
+            folder=str(folder),
+            is_eager=is_eager,
+            overrides=dict(overrides or {}),
+            role=role,
+            results=str(self.folder / RESULTS),
+            stop=limits.stop,
+            is_backward=limits.is_backward,
+            memory_bytes=int(psutil.virtual_memory().available * MEMORY_SHARE),
+            file_bytes=FILE_BYTES,
             openblas_threads=os.environ.get("OPENBLAS_NUM_THREADS"),
-        )  # fmt: skip
+        )
 
     def _make_folder(self) -> Path:
         if self._child is None:
@@ -134,7 +175,9 @@ class ProbeServer:
             process_tree.kill_all(child.pid, self._run_id)
             _, _, used = os.wait4(child.pid, 0)
             child.returncode = 0
-            self.cpu_s += max(used.ru_utime + used.ru_stime - self._told_s, 0.0)  # that of its children was told before
+            self.cpu_s += max(
+                used.ru_utime + used.ru_stime - self._told_s, 0.0
+            )  # that of its children was told before
             self._told_s = 0.0
         self._stack.close()
 
@@ -148,10 +191,16 @@ class ProbeServer:
             self._stack.callback(guardian.dismiss)
         agent = self._stack.enter_context(launch.agent_folder(self.folder))
         environ = launch.users_environment()
-        environ.update(PYTHONPATH=launch.python_path(agent), **{run_names.RUN_ID_VARIABLE: self._run_id})
-        environ.update(REPROKIT_WATCHDOG_PID=str(os.getpid()), **launch.simulation_variables(self._gpu))
+        environ.update(
+            PYTHONPATH=launch.python_path(agent), **{run_names.RUN_ID_VARIABLE: self._run_id}
+        )
+        environ.update(
+            REPROKIT_WATCHDOG_PID=str(os.getpid()), **launch.simulation_variables(self._gpu)
+        )
         environ.pop("TORCH_TRACE", None)
-        environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's would be threads of the server; its children get the user's own
+        environ["OPENBLAS_NUM_THREADS"] = (
+            "1"  # numpy's would be threads of the server; its children get the user's own
+        )
         self._cache = self.folder / "warm"
         deletion.delete(self._cache, inside=self.folder)
         compiler_cache.fix_headers()
@@ -161,12 +210,18 @@ class ProbeServer:
         log = self._stack.enter_context((self.folder / "server.txt").open("wb"))
         self._child = subprocess.Popen(
             [self._python, "-m", "_reprokit.agent.serve.forkserver", spec],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environ, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environ,
+            start_new_session=True,
+        )
         ready: ServerReady = from_json(ServerReady, self._hear(START_DEADLINE_S))
         if not ready.ready or ready.threads != 1:
             self.close()
-            raise ServerLost(f"it could not warm up: it has {ready.threads} threads; {self._last_words()}")
+            raise ServerLost(
+                f"it could not warm up: it has {ready.threads} threads; {self._last_words()}"
+            )
         compiler_cache.keep_cache(self._cache, kept)
 
     def _one(self, asked: ProbeRequest, folder: Path, limits: ProbeLimits) -> RunOutcome:
@@ -195,11 +250,25 @@ class ProbeServer:
         self.cpu_s += ended.cpu_s
         self._told_s += ended.cpu_s
         return RunOutcome(
-            exit_status=ended.status if end == "ended" else None, is_timed_out=end == "deadline", is_stalled=False,
-            is_interrupted=False, quiet_s=limits.deadline_s, last_progress="", seconds=round(time.time() - started, 3),
-            cpu_s=ended.cpu_s, cpu_by_pid={}, peak_rss_bytes=ended.peak_rss_bytes, started=started, ended=time.time(),
-            main_pid=pid, stacks=stacks, oom_evidence="", watch_cpu_s=0.0, last_output=0.0, missing=(),
-        )  # fmt: skip
+            exit_status=ended.status if end == "ended" else None,
+            is_timed_out=end == "deadline",
+            is_stalled=False,
+            is_interrupted=False,
+            quiet_s=limits.deadline_s,
+            last_progress="",
+            seconds=round(time.time() - started, 3),
+            cpu_s=ended.cpu_s,
+            cpu_by_pid={},
+            peak_rss_bytes=ended.peak_rss_bytes,
+            started=started,
+            ended=time.time(),
+            main_pid=pid,
+            stacks=stacks,
+            oom_evidence="",
+            watch_cpu_s=0.0,
+            last_output=0.0,
+            missing=(),
+        )
 
     def _send(self, asked: ProbeRequest) -> None:
         assert self._child is not None and self._child.stdin is not None
@@ -218,7 +287,9 @@ class ProbeServer:
         return said
 
     def _heard(self, wait_s: float, number: int | None = None) -> dict[str, Any]:
-        """A line on probe ``number`` that is there, or that comes within ``wait_s``; empty when none does."""
+        """A line on probe ``number`` that is there, or that comes within ``wait_s``; empty when
+        none does.
+        """
         assert self._child is not None and self._child.stdout is not None
         if b"\n" not in self._rest:
             if not select.select([self._child.stdout], [], [], wait_s)[0]:
@@ -264,7 +335,9 @@ class _Clock:
             ran, waited = ran + mine[0], waited + mine[1]
         now_ran, now_waited = max(ran - self._before[0], 0.0), max(waited - self._before[1], 0.0)
         self._before = ran, waited
-        self.served_s += min(passed, 2.0) * process_tree.processor_share(now_ran, now_waited, passed)
+        self.served_s += min(passed, 2.0) * process_tree.processor_share(
+            now_ran, now_waited, passed
+        )
 
 
 def _dump(folder: Path, pid: int) -> HangStacks:

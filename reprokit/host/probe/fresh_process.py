@@ -1,4 +1,6 @@
-"""Run a program in a process of its own, as a capture would, and compare its signature with the one that is wanted."""
+"""Run a program in a process of its own, as a capture would, and compare its signature with the one
+that is wanted.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,16 @@ LEAST_STALL_S = 15.0
 
 
 def run_cold(
-    text: str, python: str, folder: Path, wanted: Signature, limits: ProbeLimits, is_eager: bool = False,
+    text: str,
+    python: str,
+    folder: Path,
+    wanted: Signature,
+    limits: ProbeLimits,
+    is_eager: bool = False,
     file: Path | None = None,
-) -> CandidateResult:  # fmt: skip
-    """Run it below ``folder``, which is emptied first and kept; raises KeyboardInterrupt when interrupted.
+) -> CandidateResult:
+    """Run it below ``folder``, which is emptied first and kept; raises KeyboardInterrupt when
+    interrupted.
 
     ``file`` is run where it lies, instead of a copy of ``text``.
     """
@@ -40,13 +48,22 @@ def run_cold(
 
     def one(role: str) -> CandidateResult:
         place = folder if role in ("", "compiled") else folder / role
-        return _one(text, python, place, wanted, limits, is_eager, file, _variables(role, folder, limits))
+        return _one(
+            text, python, place, wanted, limits, is_eager, file, _variables(role, folder, limits)
+        )
 
     if limits.sizes and not is_eager:
 
         def sized(program: str, size: int) -> CandidateResult:
             return _one(
-                program, python, folder / f"size-{size}", wanted, limits, False, None, _variables("", folder, limits)
+                program,
+                python,
+                folder / f"size-{size}",
+                wanted,
+                limits,
+                False,
+                None,
+                _variables("", folder, limits),
             )
 
         return ask_sizes(sized, text, wanted, limits)
@@ -60,14 +77,25 @@ def run_cold(
 
 def _variables(role: str, folder: Path, limits: ProbeLimits) -> dict[str, str]:
     return (
-        {**in_role(role, folder), run_names.OVERRIDES_VARIABLE: json.dumps(overrides_for(role, limits))} if role else {}
+        {
+            **in_role(role, folder),
+            run_names.OVERRIDES_VARIABLE: json.dumps(overrides_for(role, limits)),
+        }
+        if role
+        else {}
     )
 
 
 def _one(
-    text: str, python: str, folder: Path, wanted: Signature, limits: ProbeLimits, is_eager: bool, file: Path | None,
+    text: str,
+    python: str,
+    folder: Path,
+    wanted: Signature,
+    limits: ProbeLimits,
+    is_eager: bool,
+    file: Path | None,
     variables: dict[str, str],
-) -> CandidateResult:  # fmt: skip
+) -> CandidateResult:
     run_directory.make_folders(folder)
     place = None if file else folder  # what stands alone reads nothing that lies about
     file = file or files.write_whole(folder / run_names.REPRO_FILE, text)
@@ -77,12 +105,18 @@ def _one(
         "TRITON_CACHE_DIR": str(folder / run_names.CACHE_FOLDER / "triton"),
     }
     own |= {**launch.simulation_variables(limits.gpu), **variables}
-    request = dataclasses.replace(request, stall_s=max(request.stall_s, LEAST_STALL_S), cwd=place, variables=own)
+    request = dataclasses.replace(
+        request, stall_s=max(request.stall_s, LEAST_STALL_S), cwd=place, variables=own
+    )
     if is_eager:
         command = Target("command", command=(python, "-c", without_compile.PRELUDE, str(file)))
-        request = dataclasses.replace(request, target=command, variables={**own, **without_compile.VARIABLES})
+        request = dataclasses.replace(
+            request, target=command, variables={**own, **without_compile.VARIABLES}
+        )
     try:
-        compiler_cache.copy_cache(compiler_cache.kept_cache(python), folder / run_names.CACHE_FOLDER)
+        compiler_cache.copy_cache(
+            compiler_cache.kept_cache(python), folder / run_names.CACHE_FOLDER
+        )
         outcome = supervise.run_target_once(request, folder)
     finally:
         deletion.delete(folder / run_names.CACHE_FOLDER, inside=folder)

@@ -15,16 +15,23 @@ Model = dict[str, Any]
 
 
 def stack_tree(dumps: Iterable[Dump], names: Mapping[int, str]) -> Model:
-    """``{"name", "place", "samples", "children"}``; one child of the root a process, threads that only serve left out."""
+    """``{"name", "place", "samples", "children"}``; one child of the root a process, threads that
+    only serve left out.
+    """
     root: Model = {"name": "all samples", "place": "", "samples": 0, "children": {}}
     best = _by_one_tool(list(dumps))
     for dump in best:
         for thread in dump.threads:
             if is_service(thread) or not thread.frames:
                 continue
-            who = names.get(dump.pid, f"process {dump.pid}") + ("" if thread.is_main else f", {thread.thread}")
+            who = names.get(dump.pid, f"process {dump.pid}") + (
+                "" if thread.is_main else f", {thread.thread}"
+            )
             path = [(who, "")]
-            path += [(f.function, f"{f.file}:{f.line}") for f in reversed(fr.normalise_frames(thread.frames))]
+            path += [
+                (f.function, f"{f.file}:{f.line}")
+                for f in reversed(fr.normalise_frames(thread.frames))
+            ]
             if len(path) > MOST_DEPTH:  # a recursion: its start, and where it stands
                 gone = len(path) - MOST_DEPTH
                 path = [*path[:10], (f"... {gone} frames ...", ""), *path[10 + gone :]]

@@ -12,10 +12,15 @@ from reprokit.host.report.template_files import html_templates
 def html_report(model: dict[str, Any]) -> str:
     """One self-contained HTML page: no script, nothing fetched, every text escaped."""
     kind, phase = str(model["kind"]), model["phase"]
-    headline = f"{kind}{' in ' + phase if phase else ''}" + (f": {model['cause']}" if model["cause"] else "")
+    headline = f"{kind}{' in ' + phase if phase else ''}" + (
+        f": {model['cause']}" if model["cause"] else ""
+    )
     template = html_templates().get_template("report.html.j2")
     return template.render(
-        r=model, headline=headline, version=__version__,
-        timeline=svg.timeline_shapes(model["timeline"]), flame=svg.flame_shapes(model["flame"]),
+        r=model,
+        headline=headline,
+        version=__version__,
+        timeline=svg.timeline_shapes(model["timeline"]),
+        flame=svg.flame_shapes(model["flame"]),
         growth=svg.growth_shapes(model["growth"]),
-    )  # fmt: skip
+    )

@@ -1,8 +1,9 @@
 """Write Markdown in which no text of a target is markup. This is the only module that escapes.
 
-Key insight: GitHub looks for mentions, references, commits and addresses in the text after Markdown is rendered, so no
-escape character stops it, but it does not change code. So a word that could be more than a word becomes a code span.
-Templates do this by default: every value is escaped unless a filter of this module made it.
+Key insight: GitHub looks for mentions, references, commits and addresses in the text after Markdown
+is rendered, so no escape character stops it, but it does not change code. So a word that could be
+more than a word becomes a code span. Templates do this by default: every value is escaped unless a
+filter of this module made it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _LIVE = re.compile(
     r"[\\`*\[\]<&#@$]|\S~"  # markup, HTML, references, mentions, formulas
     r"|_(?![^\W_])"  # could end emphasis; an underscore inside a word or before one does not
     r"|//|\bwww\.|:[\w+-]+:"  # addresses, emoji
-    r"|(?<![0-9A-Za-z])[0-9A-Fa-f]{7,}(?![0-9A-Za-z])|[A-Z]-\d|\bGHSA-|\b[Gg][Hh]-\d"  # commits, references
+    # commits, references
+    r"|(?<![0-9A-Za-z])[0-9A-Fa-f]{7,}(?![0-9A-Za-z])|[A-Z]-\d|\bGHSA-|\b[Gg][Hh]-\d"
 )
 _ALONE = frozenset("@#&*~$_<>")
 """Between spaces these are not markup."""
@@ -36,7 +38,9 @@ class Markdown(str):
 
 
 def inline(text: object) -> Markdown:
-    """One line of text without markup, mentions, references or addresses; text in backticks is code."""
+    """One line of text without markup, mentions, references or addresses; text in backticks is
+    code.
+    """
     found = ""
     for place, part in enumerate(_CODE.split(" ".join(clean_text(str(text)).split()))):
         piece = code(part) if place % 2 else _words(part, is_start=not place)
@@ -62,7 +66,11 @@ def _span(words: list[str]) -> str:
     found = _WORD.fullmatch(" ".join(words))
     assert found is not None
     before, core, after = found.groups()
-    return f"{before}{code(core)}{after}" if core and not _LIVE.search(before + after) else code(" ".join(words))
+    return (
+        f"{before}{code(core)}{after}"
+        if core and not _LIVE.search(before + after)
+        else code(" ".join(words))
+    )
 
 
 def code(text: object) -> Markdown:
@@ -73,13 +81,21 @@ def code(text: object) -> Markdown:
 
 
 def cell(text: object) -> Markdown:
-    """:func:`inline`, or finished Markdown, for a cell of a table, in which a bar ends even code."""
+    """:func:`inline`, or finished Markdown, for a cell of a table, in which a bar ends even
+    code.
+    """
     return Markdown((text if isinstance(text, Markdown) else inline(text)).replace("|", "\\|"))
 
 
 def fence(text: object, language: str, indent: int = 0) -> Markdown:
-    """A code block that its content cannot close, indented by ``indent`` spaces. A program does not change."""
-    held = str(text) if language == "python" else clean_text(str(text).replace("\r\n", "\n").replace("\r", "\n"))
+    """A code block that its content cannot close, indented by ``indent`` spaces. A program does not
+    change.
+    """
+    held = (
+        str(text)
+        if language == "python"
+        else clean_text(str(text).replace("\r\n", "\n").replace("\r", "\n"))
+    )
     longest = max((len(run) for run in re.findall(r"`{3,}", held)), default=2)
     ticks = "`" * (longest + 1)
     block = f"{ticks}{language}\n{held.rstrip()}\n{ticks}"
@@ -97,7 +113,9 @@ def title(text: str) -> str:
 
 
 def escaped(value: object) -> object:
-    """The text of a value in a template: numbers and Markdown of reprokit are unchanged, all else is escaped."""
+    """The text of a value in a template: numbers and Markdown of reprokit are unchanged, all else
+    is escaped.
+    """
     return value if isinstance(value, (Markdown, int, float, jinja2.Undefined)) else inline(value)
 
 
@@ -110,7 +128,10 @@ def one_line(text: object, most: int) -> str:
 def environment(loader: jinja2.BaseLoader) -> jinja2.Environment:
     """The environment for templates of Markdown; an unknown name in one is an error."""
     env = jinja2.Environment(  # noqa: S701 - escaped as Markdown, not as HTML
-        loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True, finalize=escaped
+        loader=loader,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        finalize=escaped,
     )
     env.filters.update(fence=fence, code=code, cell=cell, link=link, one_line=one_line)
     return env

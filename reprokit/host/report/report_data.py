@@ -1,7 +1,8 @@
-"""The report of one run: why it hangs in words, what it did when, where it stood; for HTML and for the terminal.
+"""The report of one run: why it hangs in words, what it did when, where it stood; for HTML and for
+the terminal.
 
-The model is plain JSON values, redacted before anything is drawn from it, and it is in the pack as ``report.json``:
-``report.html`` and ``reprokit show`` draw the same.
+The model is plain JSON values, redacted before anything is drawn from it, and it is in the pack as
+``report.json``: ``report.html`` and ``reprokit show`` draw the same.
 """
 
 from __future__ import annotations
@@ -31,9 +32,13 @@ Model = dict[str, Any]
 
 
 def make_report_data(
-    verdict: Verdict, signature: Signature, seen: Observation, journals: Journals, run_path: Path,
+    verdict: Verdict,
+    signature: Signature,
+    seen: Observation,
+    journals: Journals,
+    run_path: Path,
     ablation: dict[str, Any] | None = None,
-) -> Model:  # fmt: skip
+) -> Model:
     """Gather the model; nothing in it is redacted yet."""
     began, ended = _times(journals, seen)
     names = {pid: f"rank {rank}" for rank, pid in seen.ranks.items()}
@@ -58,13 +63,20 @@ def make_report_data(
         "eager": seen.eager_detail,
         "growth": seen.growth,
         "ablation": ablation or {},
-        "answers": [{"question": a.question, "answer": a.answer, "seconds": a.seconds} for a in seen.answers],
+        "answers": [
+            {"question": a.question, "answer": a.answer, "seconds": a.seconds} for a in seen.answers
+        ],
         "timeline": timeline.make_timeline(journals.by_pid, seen.ranks, samples, began, ended),
         "flame": flamegraph.stack_tree(stacks.read_dumps(run_path, most_rounds=400), names),
         "stacks": _stacks(seen),
         "processes": [_process(seen, p.pid) for p in seen.evidence.processes[:MOST_PROCESSES]],
         "tools": [
-            {"round": d.number, "tool": d.tool, "pid": d.pid, "said": d.problem or f"{len(d.threads)} threads"}
+            {
+                "round": d.number,
+                "tool": d.tool,
+                "pid": d.pid,
+                "said": d.problem or f"{len(d.threads)} threads",
+            }
             for d in seen.dumps[-64:]
         ],
     }
@@ -88,7 +100,9 @@ def _stacks(seen: Observation) -> list[Model]:
     is_compared = len(main_stacks(only_recent(seen))) > 1
     stable = {fr.show_frame(f) for f in still_frames(seen)} if is_compared else None
     last = threads_of(seen, seen.main_pid or 0)[-1:]
-    threads = sorted(last[0], key=lambda t: (t.tid != seen.working_tid, not t.is_main)) if last else []
+    threads = (
+        sorted(last[0], key=lambda t: (t.tid != seen.working_tid, not t.is_main)) if last else []
+    )
     for thread in threads:
         if is_service(thread):
             continue
@@ -96,7 +110,11 @@ def _stacks(seen: Observation) -> list[Model]:
         frames = fr.normalise_frames(thread.frames)
         told = f"stands at {stack_place(thread.frames)}"
         rows.append(
-            {"who": f"thread {thread.thread}", "told": told, "frames": _frames(frames, stable if is_story else None)}
+            {
+                "who": f"thread {thread.thread}",
+                "told": told,
+                "frames": _frames(frames, stable if is_story else None),
+            }
         )
     return rows[:24]
 

@@ -1,4 +1,6 @@
-"""Where the rectangles and lines of the report's pictures go; the template draws them, with escaping."""
+"""Where the rectangles and lines of the report's pictures go; the template draws them, with
+escaping.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,25 @@ CHAR = 6.2
 """Width of a character of the pictures' font."""
 
 COLOURS = {
-    "dynamo-trace": "#4e79a7", "guards": "#a0cbe8", "aot": "#f28e2b", "partition": "#ffbe7d", "fx-passes": "#59a14f",
-    "lowering": "#b6992d", "scheduler": "#499894", "codegen": "#86bcb6", "cpp-build": "#e15759",
-    "triton-compile": "#ff9d9a", "worker-wait": "#79706e", "backend": "#bab0ac", "kernel-run": "#d37295",
-    "collective": "#b07aa1", "eager": "#d7b5a6", "run": "#d4d4d4", "build": "#d4d4d4", "import": "#e6e6e6",
-}  # fmt: skip
+    "dynamo-trace": "#4e79a7",
+    "guards": "#a0cbe8",
+    "aot": "#f28e2b",
+    "partition": "#ffbe7d",
+    "fx-passes": "#59a14f",
+    "lowering": "#b6992d",
+    "scheduler": "#499894",
+    "codegen": "#86bcb6",
+    "cpp-build": "#e15759",
+    "triton-compile": "#ff9d9a",
+    "worker-wait": "#79706e",
+    "backend": "#bab0ac",
+    "kernel-run": "#d37295",
+    "collective": "#b07aa1",
+    "eager": "#d7b5a6",
+    "run": "#d4d4d4",
+    "build": "#d4d4d4",
+    "import": "#e6e6e6",
+}
 OTHER = "#cccccc"
 GROWTH = 300.0
 LEAST_COST_S = 0.01
@@ -41,8 +57,15 @@ def timeline_shapes(model: Model) -> Model:
         for span in lane["spans"]:
             width = max((span["end"] - span["start"]) * scale, LEAST_WIDTH)
             text = span["phase"] if width > CHAR * (len(span["phase"]) + 2) else ""
-            boxes.append({**span, "x": round(LABEL + span["start"] * scale, 1), "width": round(width, 1), "text": text,
-                          "colour": COLOURS.get(span["phase"], OTHER)})  # fmt: skip
+            boxes.append(
+                {
+                    **span,
+                    "x": round(LABEL + span["start"] * scale, 1),
+                    "width": round(width, 1),
+                    "text": text,
+                    "colour": COLOURS.get(span["phase"], OTHER),
+                }
+            )
         lanes.append({"name": lane["name"], "y": top, "boxes": boxes})
         top += LANE
     series = []
@@ -50,13 +73,30 @@ def timeline_shapes(model: Model) -> Model:
         most = max((v for _, v in one["points"]), default=0.0)
         scale_y = (SERIES - 18) / most if most > 0 else 0.0
         base = top + SERIES - 6
-        points = " ".join(f"{LABEL + max(t, 0) * scale:.1f},{base - v * scale_y:.1f}" for t, v in one["points"])
+        points = " ".join(
+            f"{LABEL + max(t, 0) * scale:.1f},{base - v * scale_y:.1f}" for t, v in one["points"]
+        )
         last = one["points"][-1][0] if one["points"] else 0
         area = f"{LABEL:.1f},{base:.1f} {points} {LABEL + last * scale:.1f},{base:.1f}"
-        series.append({"name": one["name"], "most": _amount(most, one["unit"]), "y": top, "base": base, "area": area})
+        series.append(
+            {
+                "name": one["name"],
+                "most": _amount(most, one["unit"]),
+                "y": top,
+                "base": base,
+                "area": area,
+            }
+        )
         top += SERIES
     ticks = [_tick(LABEL + t * scale, f"{t:g} s") for t in _ticks(seconds)]
-    return {"width": WIDTH, "label": LABEL, "height": top + 4, "lanes": lanes, "series": series, "ticks": ticks}
+    return {
+        "width": WIDTH,
+        "label": LABEL,
+        "height": top + 4,
+        "lanes": lanes,
+        "series": series,
+        "ticks": ticks,
+    }
 
 
 def flame_shapes(model: Model) -> Model:
@@ -73,51 +113,101 @@ def flame_shapes(model: Model) -> Model:
         text = text if len(text) <= room else text[: room - 1] + "…" if room > 3 else ""
         share = node["samples"] / max(model["samples"], 1)
         hue = 20 + sum(map(ord, node["place"].split("/")[0])) % 40
-        boxes.append({"x": round(x, 1), "y": level * ROW, "width": round(width - 0.6, 1), "text": text,
-                      "title": f"{node['name']} {node['place']}: {node['samples']} of {model['samples']} samples ({share:.0%})",
-                      "colour": f"hsl({hue} 85% {78 - level % 2 * 5}%)"})  # fmt: skip
+        boxes.append(
+            {
+                "x": round(x, 1),
+                "y": level * ROW,
+                "width": round(width - 0.6, 1),
+                "text": text,
+                "title": (
+                    f"{node['name']} {node['place']}: {node['samples']} of {model['samples']}"
+                    f" samples ({share:.0%})"
+                ),
+                "colour": f"hsl({hue} 85% {78 - level % 2 * 5}%)",
+            }
+        )
         for child in node["children"]:
             add(child, x, level + 1)
             x += child["samples"] * scale
 
     add(model, 2.0, 0)
-    return {"width": WIDTH, "height": flamegraph.tree_depth(model) * ROW + 4, "row": ROW, "boxes": boxes}
+    return {
+        "width": WIDTH,
+        "height": flamegraph.tree_depth(model) * ROW + 4,
+        "row": ROW,
+        "boxes": boxes,
+    }
 
 
 def growth_shapes(model: Model) -> Model:
-    """Measured costs and predictions over the size, both axes logarithmic: there a power law is a straight line."""
+    """Measured costs and predictions over the size, both axes logarithmic: there a power law is a
+    straight line.
+    """
     if not model.get("phases"):
         return {}
     used = [row for row in model["sizes"] if row["is_used"]]
     first, at = used[0]["size"], model["at"]
-    ceiling = 10 ** math.ceil(math.log10(max(10.0, *(min(row["cpu_s"], 1e6) for row in used))) + 1.0)
+    ceiling = 10 ** math.ceil(
+        math.log10(max(10.0, *(min(row["cpu_s"], 1e6) for row in used))) + 1.0
+    )
 
     def x(size: float) -> float:
         return round(
-            LABEL + 30 + (WIDTH - LABEL - 290) * math.log(size / first) / math.log(max(at, first + 1) / first), 1
+            LABEL
+            + 30
+            + (WIDTH - LABEL - 290) * math.log(size / first) / math.log(max(at, first + 1) / first),
+            1,
         )
 
     def y(cost: float) -> float:
-        share = math.log(min(max(cost, LEAST_COST_S), ceiling) / LEAST_COST_S) / math.log(ceiling / LEAST_COST_S)
+        share = math.log(min(max(cost, LEAST_COST_S), ceiling) / LEAST_COST_S) / math.log(
+            ceiling / LEAST_COST_S
+        )
         return round(GROWTH - 24 - (GROWTH - 40) * share, 1)
 
     lines: list[Model] = []
     rows = [("all", [row["cpu_s"] for row in used], model["total"], "#1c1f23")]
-    rows += [(p["phase"], p["costs"], p, COLOURS.get(p["phase"], OTHER)) for p in model["phases"][:6]]
+    rows += [
+        (p["phase"], p["costs"], p, COLOURS.get(p["phase"], OTHER)) for p in model["phases"][:6]
+    ]
     for name, costs, fit, colour in rows:
         dots = [
             {"x": x(row["size"]), "y": y(c), "title": f"{name}: {c:.2f} s at {row['size']}"}
             for row, c in zip(used, costs, strict=True)
         ]
         text = f"{name}: {fit['words']}"
-        lines.append({"name": name, "text": text, "colour": colour, "dots": dots, "points": " ".join(f"{d['x']},{d['y']}" for d in dots),
-                      "last": dots[-1], "x": x(at), "y": y(fit["predicted"]), "low": y(fit["low"]), "high": y(fit["high"])})  # fmt: skip
+        lines.append(
+            {
+                "name": name,
+                "text": text,
+                "colour": colour,
+                "dots": dots,
+                "points": " ".join(f"{d['x']},{d['y']}" for d in dots),
+                "last": dots[-1],
+                "x": x(at),
+                "y": y(fit["predicted"]),
+                "low": y(fit["low"]),
+                "high": y(fit["high"]),
+            }
+        )
     lowest = 0.0
-    for line in sorted(lines, key=lambda row: float(row["y"])):  # names at the right edge keep clear of each other
+    for line in sorted(
+        lines, key=lambda row: float(row["y"])
+    ):  # names at the right edge keep clear of each other
         line["text_y"] = lowest = max(float(line["y"]) + 4, lowest + 13)
     sizes = [{"x": x(n), "text": str(n)} for n in (*(row["size"] for row in used), at)]
-    decades = [{"y": y(10.0**k), "text": f"{10.0**k:g} s"} for k in range(-2, round(math.log10(ceiling)) + 1)]
-    return {"width": WIDTH, "height": GROWTH, "label": LABEL, "lines": lines, "sizes": sizes, "decades": decades}
+    decades = [
+        {"y": y(10.0**k), "text": f"{10.0**k:g} s"}
+        for k in range(-2, round(math.log10(ceiling)) + 1)
+    ]
+    return {
+        "width": WIDTH,
+        "height": GROWTH,
+        "label": LABEL,
+        "lines": lines,
+        "sizes": sizes,
+        "decades": decades,
+    }
 
 
 def _tick(x: float, text: str) -> Model:

@@ -21,9 +21,11 @@ def markdown_templates() -> jinja2.Environment:
 def html_templates() -> jinja2.Environment:
     """The templates of HTML, in which every text is escaped."""
     return jinja2.Environment(
-        loader=jinja2.FunctionLoader(read_template), undefined=jinja2.StrictUndefined, keep_trailing_newline=True,
+        loader=jinja2.FunctionLoader(read_template),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
         autoescape=True,
-    )  # fmt: skip
+    )
 
 
 def read_template(name: str) -> str:

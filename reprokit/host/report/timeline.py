@@ -1,4 +1,6 @@
-"""What each process did when: phases from the journals, processor, memory and GPU from the samples."""
+"""What each process did when: phases from the journals, processor, memory and GPU from the
+samples.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,15 @@ Model = dict[str, Any]
 
 
 def make_timeline(
-    by_pid: Mapping[int, list[Event]], ranks: Mapping[str, int], samples: str, began: float, ended: float
+    by_pid: Mapping[int, list[Event]],
+    ranks: Mapping[str, int],
+    samples: str,
+    began: float,
+    ended: float,
 ) -> Model:
-    """Lanes of phases and series of measures, in seconds from ``began``; plain values, ready for JSON."""
+    """Lanes of phases and series of measures, in seconds from ``began``; plain values, ready for
+    JSON.
+    """
     seconds = max(ended - began, 0.001)
     lanes: list[Model] = []
     names = {pid: f"rank {rank}, process {pid}" for rank, pid in ranks.items()}
@@ -35,7 +43,12 @@ def make_timeline(
             if spans or pid in names:
                 name = names.get(pid, f"process {pid}") + (f", thread {tid}" if tid != pid else "")
                 lanes.append({"pid": pid, "name": name, "spans": spans})
-    lanes.sort(key=lambda lane: (str(lane["name"]) if int(lane["pid"]) in names else "~", -len(lane["spans"])))
+    lanes.sort(
+        key=lambda lane: (
+            str(lane["name"]) if int(lane["pid"]) in names else "~",
+            -len(lane["spans"]),
+        )
+    )
     totals = _totals(lanes)
     for lane in lanes:
         lane["spans"] = _longest(lane["spans"])
@@ -66,10 +79,18 @@ def _spans(events: list[Begin | End], began: float, ended: float) -> list[Model]
         if not stack or at is None or (until - at < LEAST_SPAN_S and not is_open):
             return
         phase = phases.phase_of_events(stack)
-        row = {"phase": phase[0] if phase else "other", "event": stack[-1], "start": round(at - began, 3)}
+        row = {
+            "phase": phase[0] if phase else "other",
+            "event": stack[-1],
+            "start": round(at - began, 3),
+        }
         last = spans[-1] if spans else None
         if last and last["phase"] == row["phase"] and row["start"] - last["end"] < 0.01:
-            last["end"], last["is_open"], last["event"] = round(until - began, 3), is_open, row["event"]
+            last["end"], last["is_open"], last["event"] = (
+                round(until - began, 3),
+                is_open,
+                row["event"],
+            )
         else:
             spans.append({**row, "end": round(until - began, 3), "is_open": is_open})
 
@@ -95,7 +116,9 @@ def _totals(lanes: list[Model]) -> list[Model]:
 
 
 def _series(samples: str, began: float) -> list[Model]:
-    """Processors wanted, memory, and the use of each GPU over time, from ``samples.csv``, cut short or not."""
+    """Processors wanted, memory, and the use of each GPU over time, from ``samples.csv``, cut short
+    or not.
+    """
     want: dict[float, float] = {}
     memory: dict[float, float] = {}
     gpus: dict[str, dict[float, float]] = {}
@@ -117,10 +140,16 @@ def _series(samples: str, began: float) -> list[Model]:
     series = [("processors wanted", "", want), ("memory", "bytes", memory)]
     series += [(f"{name} busy", "share", points) for name, points in sorted(gpus.items())]
     return [
-        {"name": name, "unit": unit, "points": _thinned([(round(t - began, 2), round(v, 3)) for t, v in sorted(points.items())])}
+        {
+            "name": name,
+            "unit": unit,
+            "points": _thinned(
+                [(round(t - began, 2), round(v, 3)) for t, v in sorted(points.items())]
+            ),
+        }
         for name, unit, points in series
         if points
-    ]  # fmt: skip
+    ]
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

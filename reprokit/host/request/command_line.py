@@ -17,7 +17,12 @@ def command_line(request: Request, growth: dict[str, Any] | None = None) -> str:
         words = ["reprokit", "scale", "--at", str(growth["at"])]
         sizes = ",".join(str(row["size"]) for row in growth["sizes"])
         words += ["--set", f"{growth['knob']}={sizes}"]
-        words += [w for k, v in given.items() if k not in (growth["knob"], "dtype") for w in ("--set", f"{k}={v}")]
+        words += [
+            w
+            for k, v in given.items()
+            if k not in (growth["knob"], "dtype")
+            for w in ("--set", f"{k}={v}")
+        ]
         given = {k: v for k, v in given.items() if k == "dtype"}
     for name, value in given.items():
         words += target_options.option_words(name, value) if value is not None else []

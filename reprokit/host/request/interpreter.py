@@ -18,9 +18,11 @@ sys.exit(importlib.util.find_spec("torch") is None)
 
 
 def usual_interpreter() -> tuple[str, str]:
-    """The interpreter that is used where none is named, and why it is not reprokit's own; empty where it is.
+    """The interpreter that is used where none is named, and why it is not reprokit's own; empty
+    where it is.
 
-    An isolated install of reprokit has no torch; the environment that the user works in may have it.
+    An isolated install of reprokit has no torch; the environment that the user works in may have
+    it.
     """
     if has_torch(sys.executable):
         return sys.executable, ""
@@ -36,7 +38,12 @@ def usual_interpreter() -> tuple[str, str]:
 def has_torch(path: str) -> bool:
     """Whether this interpreter finds torch; it is not imported."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        return subprocess.run([path, "-c", HAS_TORCH], capture_output=True, timeout=30, check=False).returncode == 0
+        return (
+            subprocess.run(
+                [path, "-c", HAS_TORCH], capture_output=True, timeout=30, check=False
+            ).returncode
+            == 0
+        )
     return False
 
 
@@ -45,9 +52,13 @@ def check_interpreter(name: str | None, option: str = "--python") -> str:
     if name is None:
         return sys.executable
     found = shutil.which(name)
-    path = os.path.abspath(found) if found else None  # not resolved: a link in a virtual environment is the environment
+    path = (
+        os.path.abspath(found) if found else None
+    )  # not resolved: a link in a virtual environment is the environment
     if path is None:
-        raise BadInput(f"{option} {name}: there is no such program; give the path of an interpreter")
+        raise BadInput(
+            f"{option} {name}: there is no such program; give the path of an interpreter"
+        )
     said = ""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
@@ -65,5 +76,8 @@ def check_interpreter(name: str | None, option: str = "--python") -> str:
     if len(version) != 2:
         raise BadInput(f"{option} {name}: it does not behave like a Python interpreter")
     if version < (3, 10):
-        raise BadInput(f"{option} {name} is Python {version[0]}.{version[1]}; reprokit's agent needs 3.10 or newer")
+        raise BadInput(
+            f"{option} {name} is Python {version[0]}.{version[1]}; reprokit's agent needs 3.10 or"
+            " newer"
+        )
     return path

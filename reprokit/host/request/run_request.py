@@ -27,7 +27,9 @@ class Request:
     python: str = sys.executable
     """Interpreter for a factory target; a command names its own."""
     deadline_s: float | None = DEADLINE_S
-    """Wall-clock seconds after which the run is ended; None: never. A command has none unless the user asks for one."""
+    """Wall-clock seconds after which the run is ended; None: never. A command has none unless the
+    user asks for one.
+    """
     stall_s: float = 60.0
     """No progress for this long is a stall: see ``core/records/stalls.py``."""
     on_stall: str = ""
@@ -44,25 +46,37 @@ class Request:
     gpu: dict[str, Any] | None = None
     """Compile for this GPU, which need not be there: the properties of ``core.shared.gpus.Gpu``."""
     beside: dict[str, Any] | None = None
-    """The GPU that is here: compile for a simulated one like it too, and say where they disagree."""
+    """The GPU that is here: compile for a simulated one like it too, and say where they
+    disagree.
+    """
     tensor_parallel: int = 0
-    """Split the model over so many ranks: real ones where its weights are real and no GPU is simulated."""
+    """Split the model over so many ranks: real ones where its weights are real and no GPU is
+    simulated.
+    """
     kernels: str = "changed"
-    """Which of the Triton kernels that were generated for it are compiled: ``none``, ``changed`` or ``all``."""
+    """Which of the Triton kernels that were generated for it are compiled: ``none``, ``changed`` or
+    ``all``.
+    """
     logs: tuple[str, ...] = ()
     has_trace: bool = True
     compile_it: bool = True
     """False runs the same target without torch.compile."""
     escalate: bool | None = None
-    """Ask what the first run left open in shorter ones; None: of a factory, but not of a command."""
+    """Ask what the first run left open in shorter ones; None: of a factory, but not of a
+    command.
+    """
     measure_s: float = 0.0
     """Time eager and compiled calls in turns for so long, after the calls themselves."""
     most_breaks: int | None = None
     """More graph breaks than this are a failure; None allows any number."""
     compares: bool = True
-    """Compare its results with eager's when nothing else fails. A command is run once more for each side."""
+    """Compare its results with eager's when nothing else fails. A command is run once more for each
+    side.
+    """
     rungs: str = "few"
-    """Which rungs of the ablation ladder are asked after a failure: ``none``, ``few``, or ``all`` after any run."""
+    """Which rungs of the ablation ladder are asked after a failure: ``none``, ``few``, or ``all``
+    after any run.
+    """
     minimizes: bool = True
     """Look for the smallest program that shows the same failure."""
     budget_s: float = 300.0
@@ -72,18 +86,24 @@ class Request:
     cwd: Path | None = None
     """Where the target runs; None: where reprokit does."""
     look_every_s: float = 0.0
-    """Take the stacks that often while it runs, whether or not it advances; 0: only when it is quiet."""
+    """Take the stacks that often while it runs, whether or not it advances; 0: only when it is
+    quiet.
+    """
     variables: dict[str, str] = field(default_factory=dict)
     """More environment variables for the target, for the questions of a second run."""
 
     @property
     def quiet_limit_s(self) -> float:
         """A run that was quiet for longer than this at its deadline did not advance."""
-        return min(self.stall_s, self.deadline_s / 4) if self.deadline_s is not None else self.stall_s
+        return (
+            min(self.stall_s, self.deadline_s / 4) if self.deadline_s is not None else self.stall_s
+        )
 
 
 OF_ONE_RUN = frozenset({"cwd", "variables"})
-"""Fields that belong to one run of a request, such as a question's; every other field is in ``run.json``."""
+"""Fields that belong to one run of a request, such as a question's; every other field is in
+``run.json``.
+"""
 
 
 def request_to_json(request: Request) -> dict[str, Any]:
@@ -93,7 +113,9 @@ def request_to_json(request: Request) -> dict[str, Any]:
 
 
 def request_from_json(told: dict[str, Any]) -> Request:
-    """Make the request again that :func:`describe` gave; a field that is missing or damaged has its default."""
+    """Make the request again that :func:`describe` gave; a field that is missing or damaged has its
+    default.
+    """
     kept: dict[str, Any] = {}
     for name, kind in hints(Request).items():
         if name in told and name not in OF_ONE_RUN:
@@ -105,7 +127,9 @@ def request_from_json(told: dict[str, Any]) -> Request:
 
 
 def has_simulated_ranks(request: Request) -> bool:
-    """One process stands for all ranks, in a fake process group: nothing of the model is executed."""
+    """One process stands for all ranks, in a fake process group: nothing of the model is
+    executed.
+    """
     return bool(request.tensor_parallel) and (request.gpu is not None or request.weights == "fake")
 
 
@@ -113,7 +137,17 @@ def factory_spec(request: Request) -> RunSpec:
     """A factory target as the agent runs it."""
     target = request.target
     return RunSpec(
-        kind=target.kind, place=target.place, name=target.name, cwd=os.getcwd(), knobs=request.knobs, compile=request.compile,
-        train=request.train, device=request.device, weights=request.weights, gpu=request.gpu,
-        tensor_parallel=request.tensor_parallel, is_compiled=request.compile_it, measure_s=request.measure_s,
-    )  # fmt: skip
+        kind=target.kind,
+        place=target.place,
+        name=target.name,
+        cwd=os.getcwd(),
+        knobs=request.knobs,
+        compile=request.compile,
+        train=request.train,
+        device=request.device,
+        weights=request.weights,
+        gpu=request.gpu,
+        tensor_parallel=request.tensor_parallel,
+        is_compiled=request.compile_it,
+        measure_s=request.measure_s,
+    )

@@ -1,4 +1,6 @@
-"""Read the words that name a target: a zoo name, ``hf:TYPE``, ``file.py:factory``, ``pkg.mod:factory`` or a command."""
+"""Read the words that name a target: a zoo name, ``hf:TYPE``, ``file.py:factory``,
+``pkg.mod:factory`` or a command.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class Target:
     kind: str
     """``zoo``, ``hf``, ``file``, ``module`` or ``command``."""
     place: str = ""
-    """The file or module, or the configuration's file; empty for a zoo model, a model type and a command."""
+    """The file or module, or the configuration's file; empty for a zoo model, a model type and a
+    command.
+    """
     name: str = ""
     """The zoo name, the model type of transformers or the factory."""
     command: tuple[str, ...] = ()
@@ -34,8 +38,12 @@ class Target:
             "file": f"{Path(self.place).stem}-{self.name}",
             "module": f"{self.place}-{self.name}",
         }
-        script = next((w for w in self.command if w.endswith(".py")), self.command[0] if self.command else "")
-        text = private_names.redactor().file_name((words.get(self.kind) or Path(script).stem).replace("/", "-"))
+        script = next(
+            (w for w in self.command if w.endswith(".py")), self.command[0] if self.command else ""
+        )
+        text = private_names.redactor().file_name(
+            (words.get(self.kind) or Path(script).stem).replace("/", "-")
+        )
         return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.")[:40].rstrip("-.") or "target"
 
     @property
@@ -60,15 +68,20 @@ def parse_target(words: str) -> Target:
             return Target("zoo", name=words)
         if words.endswith(".py"):
             raise BadInput(
-                f"{words} names a file but no factory; write {words}:FACTORY, or run the program: reprokit capture -- python {words}"
+                f"{words} names a file but no factory; write {words}:FACTORY, or run the program:"
+                f" reprokit capture -- python {words}"
             )
         near = difflib.get_close_matches(words, ZOO, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}? " if near else ""
         raise BadInput(
-            f"there is no model {words!r}; {hint}reprokit models lists them all, file.py:factory names your own"
+            f"there is no model {words!r}; {hint}reprokit models lists them all, file.py:factory"
+            " names your own"
         )
     if not name.isidentifier():
-        raise BadInput(f"{words!r}: {name!r} is not a Python name; write file.py:FACTORY or package.module:FACTORY")
+        raise BadInput(
+            f"{words!r}: {name!r} is not a Python name; write file.py:FACTORY or"
+            " package.module:FACTORY"
+        )
     if place.endswith(".py") or "/" in place:
         path = Path(place).expanduser()
         if not path.is_file():
@@ -80,18 +93,28 @@ def parse_target(words: str) -> Target:
 
 
 def _parse_hf(words: str) -> Target:
-    """A model type of the target's transformers, which alone knows them, or a configuration's file."""
+    """A model type of the target's transformers, which alone knows them, or a configuration's
+    file.
+    """
     if not words:
-        raise BadInput("hf: names no model; write hf:llama or hf:PATH/config.json; reprokit models hf: lists the types")
+        raise BadInput(
+            "hf: names no model; write hf:llama or hf:PATH/config.json; reprokit models hf: lists"
+            " the types"
+        )
     if "/" not in words and not words.endswith(".json"):
         if not re.fullmatch(r"[A-Za-z0-9._-]+", words):
-            raise BadInput(f"hf:{words}: {words!r} is no model type; reprokit models hf: lists them")
+            raise BadInput(
+                f"hf:{words}: {words!r} is no model type; reprokit models hf: lists them"
+            )
         return Target("hf", name=words)
     path = Path(words).expanduser()
     if path.is_dir():
         path /= "config.json"
     if not path.is_file():
-        hub = "; models of a hub are not fetched: download its config.json, or name its type, such as hf:llama"
+        hub = (
+            "; models of a hub are not fetched: download its config.json, or name its type, such as"
+            " hf:llama"
+        )
         raise BadInput(f"there is no configuration {path}{hub}")
     return Target("hf", str(path.resolve()))
 

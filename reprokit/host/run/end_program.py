@@ -1,7 +1,8 @@
-"""End a program: with a signal that it can answer first, then a grace period, then SIGKILL for what is left.
+"""End a program: with a signal that it can answer first, then a grace period, then SIGKILL for what
+is left.
 
-A signal of the user's goes on to the program as a terminal or ``kill`` would have sent it. A deadline or a stall sends
-SIGTERM, where the program handles it and can still run Python.
+A signal of the user's goes on to the program as a terminal or ``kill`` would have sent it. A
+deadline or a stall sends SIGTERM, where the program handles it and can still run Python.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from reprokit.host.watch import blocked_on
 
 POLL_S = 0.05
 STRAYS_EVERY_S = 0.5
-"""How often processes outside of the process tree are searched, which reads the environment of each process."""
+"""How often processes outside of the process tree are searched, which reads the environment of each
+process.
+"""
 _TO_GROUP = (signal.SIGINT, signal.SIGHUP)
 """A terminal sends these to the whole process group; SIGTERM is sent to one process."""
 Say = Callable[[str], None]
@@ -45,9 +48,11 @@ class ProgramEnding:
 
 
 def end_politely(child: GuardedProcess, number: int, grace_s: float, say: Say) -> None:
-    """Send signal ``number`` and wait for at most ``grace_s`` until the program and all that it started are gone.
+    """Send signal ``number`` and wait for at most ``grace_s`` until the program and all that it
+    started are gone.
 
-    Raises KeyboardInterrupt for a further Ctrl-C, which ends the grace. Another signal is sent on as well.
+    Raises KeyboardInterrupt for a further Ctrl-C, which ends the grace. Another signal is sent on
+    as well.
     """
     with interrupts.blocked():
         _politely(child, number, grace_s, say)
@@ -83,9 +88,11 @@ def _politely(child: GuardedProcess, number: int, grace_s: float, say: Say) -> N
 
 
 def can_answer(evidence: Evidence, pid: int) -> bool:
-    """Whether ``pid`` handles SIGTERM itself and, as far as the evidence says, can still run the handler.
+    """Whether ``pid`` handles SIGTERM itself and, as far as the evidence says, can still run the
+    handler.
 
-    A handler in Python runs in the main thread between two instructions, so that thread must get the GIL.
+    A handler in Python runs in the main thread between two instructions, so that thread must get
+    the GIL.
     """
     if not blocked_on.catches_signal(pid, signal.SIGTERM):
         return False

@@ -23,13 +23,20 @@ def read_graph_records(
 
 
 def describe_difference(graphs: list[GraphRecord], run_path: Path) -> str:
-    """Of two ranks that compiled different graphs: which, and the first line at which the texts part."""
+    """Of two ranks that compiled different graphs: which, and the first line at which the texts
+    part.
+    """
     pair = rank_graphs.mismatch_of_ranks(graphs)
     if pair is None:
         return ""
     odd, usual = pair
-    told = f"rank {odd.rank} compiled another graph {odd.cid} than rank {usual.rank}: {odd.nodes} nodes against {usual.nodes}"
-    numbers = [next((h.number for h in graphs if h.digest == g.digest and h.number >= 0), -1) for g in pair]
+    told = (
+        f"rank {odd.rank} compiled another graph {odd.cid} than rank {usual.rank}: {odd.nodes}"
+        f" nodes against {usual.nodes}"
+    )
+    numbers = [
+        next((h.number for h in graphs if h.digest == g.digest and h.number >= 0), -1) for g in pair
+    ]
     texts = [
         files.read_text(run_path / run_names.GRAPHS_FOLDER / f"{n:04d}" / run_names.GRAPH_FILE)
         for n in numbers
@@ -38,7 +45,10 @@ def describe_difference(graphs: list[GraphRecord], run_path: Path) -> str:
     rows = [[r.split(";")[0].strip() for r in t.splitlines()[1:] if " = " in r] for t in texts]
     for one, two in zip(*rows, strict=False) if len(rows) == 2 else ():
         if one != two:
-            return f"{told}; they part at `{cuts.cut_head(one, 200)}` against `{cuts.cut_head(two, 200)}`"
+            return (
+                f"{told}; they part at `{cuts.cut_head(one, 200)}` against"
+                f" `{cuts.cut_head(two, 200)}`"
+            )
     return told
 
 

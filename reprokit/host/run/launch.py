@@ -1,4 +1,6 @@
-"""What a target is started with: its command line, its environment, and the folder that holds the agent."""
+"""What a target is started with: its command line, its environment, and the folder that holds the
+agent.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,18 @@ from reprokit.host.system import compiler_cache, deletion, files
 
 @contextlib.contextmanager
 def agent_folder(place: Path | None = None) -> Iterator[Path]:
-    """A folder for the target's path alone, with the agent and what it shares with the host; gone afterwards.
+    """A folder for the target's path alone, with the agent and what it shares with the host; gone
+    afterwards.
 
-    It lies below ``place``, except where that path holds a colon: PYTHONPATH cannot say such a path.
+    It lies below ``place``, except where that path holds a colon: PYTHONPATH cannot say such a
+    path.
     """
     with contextlib.ExitStack() as stack:
         if place is None or os.pathsep in str(place):
             folder = Path(
-                stack.enter_context(tempfile.TemporaryDirectory(prefix="reprokit-", ignore_cleanup_errors=True))
+                stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix="reprokit-", ignore_cleanup_errors=True)
+                )
             )
         else:
             folder = place / run_names.AGENT_FOLDER
@@ -47,10 +53,14 @@ def agent_folder(place: Path | None = None) -> Iterator[Path]:
 
 
 def copied_files(source: Path) -> list[Path]:
-    """The files of reprokit that the agent needs: the agent, what it shares with the host, and their compiled forms."""
+    """The files of reprokit that the agent needs: the agent, what it shares with the host, and
+    their compiled forms.
+    """
     found = [source / "core" / "__init__.py"]
     for package in ("core/shared", "agent"):
-        found += sorted(p for p in (source / package).rglob("*.*") if p.suffix in (".py", ".pyc", ".cpp"))
+        found += sorted(
+            p for p in (source / package).rglob("*.*") if p.suffix in (".py", ".pyc", ".cpp")
+        )
     return found
 
 
@@ -73,14 +83,24 @@ def target_command(request: Request, run_path: Path) -> list[str]:
     agent = ["-m", "_reprokit.agent", "run", str(run_path / run_names.SPEC_FILE)]
     if request.tensor_parallel and not has_simulated_ranks(request):
         count = str(request.tensor_parallel)
-        return [request.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", count, *agent]
+        return [
+            request.python,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            count,
+            *agent,
+        ]
     return [request.python, *agent]
 
 
 def target_environment(
     request: Request, run_path: Path, agent: Path, run_id: str
 ) -> tuple[dict[str, str], list[Missing]]:
-    """The target's environment: the user's own, plus our folder on PYTHONPATH and where to write."""
+    """The target's environment: the user's own, plus our folder on PYTHONPATH and where to
+    write.
+    """
     missing: list[Missing] = []
     environ = dict(os.environ)
     environ["PYTHONPATH"] = python_path(agent)
@@ -94,7 +114,12 @@ def target_environment(
     if not request.has_trace:
         missing.append(Missing("TORCH_TRACE", "left out by --no-trace"))
     elif environ.get("TORCH_TRACE"):
-        missing.append(Missing("TORCH_TRACE", f"the target's environment already sends it to {environ['TORCH_TRACE']}"))
+        missing.append(
+            Missing(
+                "TORCH_TRACE",
+                f"the target's environment already sends it to {environ['TORCH_TRACE']}",
+            )
+        )
     else:
         environ["TORCH_TRACE"] = str(run_path / run_names.TRACE_FOLDER)
     if not request.compile_it:
@@ -109,7 +134,13 @@ def target_environment(
 
 
 def simulation_variables(gpu: Mapping[str, Any] | None) -> dict[str, str]:
-    """The environment variable that has a process, and those it starts, compile for a GPU that is not there."""
+    """The environment variable that has a process, and those it starts, compile for a GPU that is
+    not there.
+    """
     if gpu is None:
         return {}
-    return {run_names.GPU_VARIABLE: json.dumps({"gpu": dict(gpu), "cache": str(compiler_cache.guard_folder())})}
+    return {
+        run_names.GPU_VARIABLE: json.dumps(
+            {"gpu": dict(gpu), "cache": str(compiler_cache.guard_folder())}
+        )
+    }

@@ -43,7 +43,7 @@ from reprokit.core.shared.contract.events import (
     Torch,
     WarningShown,
     Weights,
-)  # fmt: skip
+)
 from reprokit.core.shared.contract.journal_format import NOW_BYTES, Now, decode_events, decode_now
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import graph_records, unrolled_loops
@@ -52,7 +52,9 @@ from reprokit.host.system import files, private_names
 
 STDERR_TAIL_BYTES = 64_000
 BEFORE_TAIL_BYTES = 64_000
-"""Bytes before the tail that are also read and redacted, so that a secret that begins there is hidden."""
+"""Bytes before the tail that are also read and redacted, so that a secret that begins there is
+hidden.
+"""
 MOST_JOURNAL_BYTES = 256 << 20
 GROWTH = run_names.GROWTH_FILE
 """In the run directory of the largest of several sizes: what they cost, and by which law."""
@@ -113,18 +115,26 @@ def read_journals(run_path: Path) -> Journals:
     return Journals(by_pid, bad, now)
 
 
-def read_observation_of(request: Request, outcome: RunOutcome, run_path: Path, journals: Journals) -> Observation:
+def read_observation_of(
+    request: Request, outcome: RunOutcome, run_path: Path, journals: Journals
+) -> Observation:
     """Make the observation; what a run did not leave stays at its default."""
     if outcome.is_timed_out or outcome.is_interrupted:
-        journals = journals.until(outcome.ended)  # what it did when it was asked to end is no evidence
+        journals = journals.until(
+            outcome.ended
+        )  # what it did when it was asked to end is no evidence
     read_bytes = STDERR_TAIL_BYTES + BEFORE_TAIL_BYTES
     stderr = run_path / run_names.LOGS_FOLDER / run_names.STDERR_FILE
     end = files.read_tail(stderr, read_bytes)
     gone = stderr.stat().st_size - read_bytes if end else 0
     stderr_tail = private_names.redacted_tail(end, STDERR_TAIL_BYTES, max(0, gone))
     raised, raiser = _ending_exception(outcome, journals, end)
-    alive = {p.pid for p in outcome.stacks.evidence.processes}  # those that were there when it was ended
-    living = {pid: events for pid, events in journals.by_pid.items() if pid in alive} or journals.by_pid
+    alive = {
+        p.pid for p in outcome.stacks.evidence.processes
+    }  # those that were there when it was ended
+    living = {
+        pid: events for pid, events in journals.by_pid.items() if pid in alive
+    } or journals.by_pid
     told = (
         main_process.describe_process(journals.by_pid, raiser)
         if raiser
@@ -137,7 +147,9 @@ def read_observation_of(request: Request, outcome: RunOutcome, run_path: Path, j
     is_endless = is_tracing and now.repeats > request.line_repeats
     sizes = [e.world_size or "" for e in journals.all(Process)]
     ranks_of = main_process.ranks_of_processes(journals.by_pid)
-    graphs = graph_records.read_graph_records(journals.all(Graph), journals.all(GraphDone), ranks_of)
+    graphs = graph_records.read_graph_records(
+        journals.all(Graph), journals.all(GraphDone), ranks_of
+    )
     seen = Observation(
         exit_status=outcome.exit_status,
         is_timed_out=outcome.is_timed_out,
@@ -153,9 +165,11 @@ def read_observation_of(request: Request, outcome: RunOutcome, run_path: Path, j
         last_progress=private_names.redactor().text(outcome.last_progress),
         endless_line=now.repeated if is_endless else "",
         endless_count=now.repeats if is_endless else 0,
-        endless_pace=unrolled_loops.loop_pace(living.get(pid or 0, []), now.repeated, now.repeats)
-        if is_endless
-        else "",
+        endless_pace=(
+            unrolled_loops.loop_pace(living.get(pid or 0, []), now.repeated, now.repeats)
+            if is_endless
+            else ""
+        ),
         open_events=names,
         position=now.where if now.where and named and named[0] in phases.FINE_HEARTBEAT else "",
         last_line=journals.last_line.get(pid, ""),
@@ -174,7 +188,9 @@ def read_observation_of(request: Request, outcome: RunOutcome, run_path: Path, j
         graphs=tuple(graphs),
         graphs_differ=graph_records.describe_difference(graphs, run_path),
         steps={e.unit: e.count for e in journals.by_pid.get(pid, []) if isinstance(e, Progress)},
-        recompiled=recompiles.recompiled_functions(journals.all(Recompile), _limits(journals), _again_s(journals)),
+        recompiled=recompiles.recompiled_functions(
+            journals.all(Recompile), _limits(journals), _again_s(journals)
+        ),
         breaks=recompiles.graph_breaks(journals.all(GraphBreakFound)),
         skips=cudagraph_skips.group_skips(journals.all(CudagraphSkipped)),
         remarks=compiler_warnings.group_warnings(journals.all(WarningShown)),
@@ -204,17 +220,28 @@ def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Mis
         if e.problem
     ]
     found += [
-        Missing(f"simulation of {symbol}", "it reaches the CUDA driver and is not simulated, so the call was refused")
+        Missing(
+            f"simulation of {symbol}",
+            "it reaches the CUDA driver and is not simulated, so the call was refused",
+        )
         for symbol in dict.fromkeys(e.symbol for e in journals.all(SimulationGapMet))
     ]
     told = journals.last(ModelSplit)
     if told.left_out:
-        found.append(Missing("tensor parallel", f"not split, for want of a rule: {', '.join(told.left_out[:8])}"))
+        found.append(
+            Missing(
+                "tensor parallel", f"not split, for want of a rule: {', '.join(told.left_out[:8])}"
+            )
+        )
     if told.is_split is False:
         why = "nothing was split: the model has no tp_plan, and none of its parameters is a DTensor"
         found.append(Missing("tensor parallel", why))
     if journals.bad_lines:
-        found.append(Missing("journal", f"{journals.bad_lines} lines were cut or unreadable and were skipped"))
+        found.append(
+            Missing(
+                "journal", f"{journals.bad_lines} lines were cut or unreadable and were skipped"
+            )
+        )
     dropped = sum(e.dropped for events in journals.by_pid.values() for e in events)
     if dropped:
         found.append(Missing("journal", f"{dropped} events could not be written (disk full?)"))
@@ -234,7 +261,9 @@ def _simulated(journals: Journals) -> tuple[str, ...]:
     gpu = told.gpu
     if not gpu:
         return tuple(found)
-    what = f"{gpu.get('name')}, compute capability {gpu.get('major')}.{gpu.get('minor')}, is not there"
+    what = (
+        f"{gpu.get('name')}, compute capability {gpu.get('major')}.{gpu.get('minor')}, is not there"
+    )
     return (what, *told.differences, *found)
 
 
@@ -243,9 +272,17 @@ def _own(places: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(p for p in places if p and ownership.is_own(p.rpartition(":")[0])))
 
 
-def _ending_exception(outcome: RunOutcome, journals: Journals, stderr_tail: str) -> tuple[Raised | None, int | None]:
-    """The exception that ended the target, and who raised it: the first that is more than a launcher's relay."""
-    told = [(_raised(e), e.pid) for e in journals.all(ExceptionRaised) if e.where in ("uncaught", "call")]
+def _ending_exception(
+    outcome: RunOutcome, journals: Journals, stderr_tail: str
+) -> tuple[Raised | None, int | None]:
+    """The exception that ended the target, and who raised it: the first that is more than a
+    launcher's relay.
+    """
+    told = [
+        (_raised(e), e.pid)
+        for e in journals.all(ExceptionRaised)
+        if e.where in ("uncaught", "call")
+    ]
     first = [(r, p) for r, p in told if not fr.RULES.is_relay(fr.root_cause(r))]
     if first or told:
         return (first or told)[0]
@@ -259,17 +296,25 @@ def _ending_exception(outcome: RunOutcome, journals: Journals, stderr_tail: str)
 
 def _raised(event: ExceptionRaised | CompileFailed) -> Raised:
     links = tuple(
-        Link(link.type, link.message, tuple(Frame(file, function, line or 0) for file, function, line in link.frames))
+        Link(
+            link.type,
+            link.message,
+            tuple(Frame(file, function, line or 0) for file, function, line in link.frames),
+        )
         for link in event.chain
     )
-    return Raised(links or (Link("Exception", "its description was cut", ()),), event.where, event.cid or "")
+    return Raised(
+        links or (Link("Exception", "its description was cut", ()),), event.where, event.cid or ""
+    )
 
 
 def _faults(run_path: Path, stderr_tail: str) -> list[Fault]:
     found = []
     for path in sorted((run_path / run_names.STACKS_FOLDER).glob("faulthandler-*.txt")):
         pid = path.stem.removeprefix("faulthandler-")
-        fault = fr.parse_fatal(files.read_text(path), int(pid) if pid.isascii() and pid.isdigit() else 0)
+        fault = fr.parse_fatal(
+            files.read_text(path), int(pid) if pid.isascii() and pid.isdigit() else 0
+        )
         if fault:
             found.append(fault)
     fault = fr.parse_fatal(stderr_tail, 0)

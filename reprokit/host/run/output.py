@@ -42,7 +42,9 @@ class OutputPump(threading.Thread):
 
 
 class BoundedLog:
-    """A file of bounded size: head, cut, tail. The tail lies in two more files until the end, so a kill loses nothing."""
+    """A file of bounded size: head, cut, tail. The tail lies in two more files until the end, so a
+    kill loses nothing.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -67,7 +69,11 @@ class BoundedLog:
         self._close_file()
         last = max(self._size - 1 - HEAD_BYTES, 0) // PIECE_BYTES
         with contextlib.suppress(OSError):
-            pieces = [p.read_bytes() for p in (self._tails[(last + 1) % 2], self._tails[last % 2]) if p.exists()]
+            pieces = [
+                p.read_bytes()
+                for p in (self._tails[(last + 1) % 2], self._tails[last % 2])
+                if p.exists()
+            ]
             if pieces:
                 gone = self._size - self._path.stat().st_size - sum(map(len, pieces))
                 with self._path.open("r+b") as file:
@@ -90,9 +96,15 @@ class BoundedLog:
 
 
 def _part_of_line(data: bytes, from_end: bool) -> int:
-    """The bytes next to a cut in the same line, or in the same word of a very long line: maybe part of a secret."""
+    """The bytes next to a cut in the same line, or in the same word of a very long line: maybe part
+    of a secret.
+    """
     for signs in (b"\n", b" \t,;\"'"):
-        places = [place for sign in signs if (place := (data.rfind if from_end else data.find)(bytes([sign]))) >= 0]
+        places = [
+            place
+            for sign in signs
+            if (place := (data.rfind if from_end else data.find)(bytes([sign]))) >= 0
+        ]
         if places:
             return len(data) - 1 - max(places) if from_end else min(places) + 1
     return len(data)
@@ -116,7 +128,9 @@ def _write(stream: IO[bytes] | None, data: bytes) -> IO[bytes] | None:
 
 
 def pump_streams(
-    pipes: tuple[IO[bytes], IO[bytes]], logs: Path, echo: tuple[IO[bytes] | None, IO[bytes] | None] | None
+    pipes: tuple[IO[bytes], IO[bytes]],
+    logs: Path,
+    echo: tuple[IO[bytes] | None, IO[bytes] | None] | None,
 ) -> list[OutputPump]:
     """Start copying stdout and stderr of a program."""
     pumps = [

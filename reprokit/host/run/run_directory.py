@@ -17,7 +17,9 @@ FOLDERS = ("journal", "graphs", "stacks", "logs", "trace")
 TEMPORARY = ("agent", "cache", "warm")
 """Folders that exist only during a run; the copy of the agent is always one of them."""
 RESULTS = "results"
-"""Folder of the results of the runs, which are the user's data: never packed, and deleted after the comparison."""
+"""Folder of the results of the runs, which are the user's data: never packed, and deleted after the
+comparison.
+"""
 
 
 class NothingRan(BadInput):
@@ -57,8 +59,12 @@ class RunDir:
 
 
 def create_run(output: Path | None, label: str) -> RunDir:
-    """Make a run directory below ``output`` (default ``reprokit-out/<label>-<time>``) or raise BadInput."""
-    place = output or Path("reprokit-out") / f"{label}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    """Make a run directory below ``output`` (default ``reprokit-out/<label>-<time>``) or raise
+    BadInput.
+    """
+    place = (
+        output or Path("reprokit-out") / f"{label}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    )
     made = tuple(p.absolute() for p in (place, *place.parents) if not p.exists())
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -69,8 +75,8 @@ def create_run(output: Path | None, label: str) -> RunDir:
     except OSError as problem:
         where = "--output-dir" if output else "the current directory"
         raise BadInput(
-            f"cannot write below {place}: {problem.strerror or problem}; name a writable --output-dir"
-            + ("" if output else f" ({where} is not)")
+            f"cannot write below {place}: {problem.strerror or problem}; name a writable"
+            " --output-dir" + ("" if output else f" ({where} is not)")
         ) from problem
     return RunDir(place, path, lock, made)
 
@@ -78,7 +84,10 @@ def create_run(output: Path | None, label: str) -> RunDir:
 def reopen_run(path: Path) -> RunDir:
     """Hold a run directory that an earlier capture left; raises BadInput for anything else."""
     if not (path / run_names.RUN_FILE).is_file():
-        raise BadInput(f"{path} is no run directory: it has no run.json; name a run-NNN that reprokit capture made")
+        raise BadInput(
+            f"{path} is no run directory: it has no run.json; name a run-NNN that reprokit capture"
+            " made"
+        )
     path = path.resolve()
     try:
         return RunDir(path.parent, path, _lock(path.parent))
@@ -100,8 +109,11 @@ def _lock(place: Path) -> IO[str]:
         file.seek(0)
         holder = file.read().strip() or "another process"
         file.close()
-        raise BadInput(f"{place} is in use by {holder}; name another --output-dir, or wait for it") from problem
-    except OSError:  # some network file systems have no locks; run directories have their own numbers all the same
+        raise BadInput(
+            f"{place} is in use by {holder}; name another --output-dir, or wait for it"
+        ) from problem
+    # some network file systems have no locks; run directories have their own numbers all the same
+    except OSError:
         return file
     _sweep(place)  # no other process works here
     file.truncate(0)

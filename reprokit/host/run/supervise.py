@@ -37,35 +37,57 @@ Say = Callable[[str], None]
 
 
 def run_target_once(
-    request: Request, run_path: Path, show: Show | None = None, echo: tuple[IO[bytes] | None, IO[bytes] | None] | None = None,
+    request: Request,
+    run_path: Path,
+    show: Show | None = None,
+    echo: tuple[IO[bytes] | None, IO[bytes] | None] | None = None,
     say: Say = lambda text: None,
-) -> RunOutcome:  # fmt: skip
+) -> RunOutcome:
     """Run the target to its end, its deadline or an interrupt; afterwards its whole tree is gone.
 
-    ``run_path`` must have the folders of a run directory. ``echo`` takes the target's stdout and stderr
-    live, beside the copies in ``logs/``. ``say`` takes a line on what happens meanwhile.
+    ``run_path`` must have the folders of a run directory. ``echo`` takes the target's stdout and
+    stderr live, beside the copies in ``logs/``. ``say`` takes a line on what happens meanwhile.
     """
     run_id = uuid.uuid4().hex
     with contextlib.ExitStack() as last, contextlib.ExitStack() as stack:
         argv = launch.target_command(request, run_path)
-        asked = {**run_request.request_to_json(request), "argv": argv, "started": time.time(), "run_id": run_id}
-        files.write_json(run_path / run_names.RUN_FILE, asked)  # first of all: with it, a run directory can be packed
+        asked = {
+            **run_request.request_to_json(request),
+            "argv": argv,
+            "started": time.time(),
+            "run_id": run_id,
+        }
+        files.write_json(
+            run_path / run_names.RUN_FILE, asked
+        )  # first of all: with it, a run directory can be packed
         agent = stack.enter_context(launch.agent_folder(run_path))
         environ, missing = launch.target_environment(request, run_path, agent, run_id)
-        # The compiler's private cache can be hundreds of megabytes and proves nothing that the trace does not.
+        # The compiler's private cache can be hundreds of megabytes and proves nothing that the
+        # trace does not.
         stack.callback(deletion.delete, run_path / run_names.CACHE_FOLDER, inside=run_path)
 
         def start() -> guardian_client.GuardedProcess:
             is_command = request.target.kind == "command"
             child = guardian_client.start_guarded(
-                argv, environ, request.cwd, run_id, None if is_command else subprocess.DEVNULL,
-                (agent, run_path / run_names.CACHE_FOLDER), takes_inherited=is_command,
-            )  # fmt: skip
-            last.callback(child.dismiss)  # it deletes the folders if reprokit is killed before it deletes them
+                argv,
+                environ,
+                request.cwd,
+                run_id,
+                None if is_command else subprocess.DEVNULL,
+                (agent, run_path / run_names.CACHE_FOLDER),
+                takes_inherited=is_command,
+            )
+            last.callback(
+                child.dismiss
+            )  # it deletes the folders if reprokit is killed before it deletes them
             return child
 
         outcome = _execute(request, run_path, start, missing, show, echo, say)
-    ending = {f.name: to_json(getattr(outcome, f.name)) for f in dataclasses.fields(outcome) if f.name != "stacks"}
+    ending = {
+        f.name: to_json(getattr(outcome, f.name))
+        for f in dataclasses.fields(outcome)
+        if f.name != "stacks"
+    }
     ending["seconds_to_stacks"] = outcome.stacks.seconds_to_stacks
     ending["seconds_to_verdict"] = outcome.stacks.seconds
     with contextlib.suppress(OSError):
@@ -91,10 +113,17 @@ def _execute(
         pumps = output.pump_streams(child.streams, run_path / run_names.LOGS_FOLDER, echo)
         limit = request.quiet_limit_s
         lookout = Watchdog(
-            run_path, child.pid, limit, request.line_repeats, lambda: max(pump.last_output for pump in pumps),
-            request.look_every_s, request.stall_s,
-        )  # fmt: skip
-    except BaseException:  # such as a limit on threads: the program is not watched, so it must not go on
+            run_path,
+            child.pid,
+            limit,
+            request.line_repeats,
+            lambda: max(pump.last_output for pump in pumps),
+            request.look_every_s,
+            request.stall_s,
+        )
+    except (
+        BaseException
+    ):  # such as a limit on threads: the program is not watched, so it must not go on
         end_program.end_everything(child)
         raise
     began = time.monotonic()
@@ -111,7 +140,9 @@ def _execute(
             if end == "stalled" and not _is_to_end(request, lookout, run_path, say):
                 end = ""
                 continue
-            _tell(run_path, end=end, quiet_s=round(lookout.quiet_s, 3))  # should we be killed before the end
+            _tell(
+                run_path, end=end, quiet_s=round(lookout.quiet_s, 3)
+            )  # should we be killed before the end
             if end == "interrupted":
                 dumped = _pass_on(child, request, lookout, say)
                 break
@@ -126,7 +157,9 @@ def _execute(
         if end != "ended" and not dumped.dumps:
             dumped = lookout.so_far()
     finally:
-        own_cpu_s = _own_cpu_s() - own_before  # before the target is reaped, whose seconds would count as ours
+        own_cpu_s = (
+            _own_cpu_s() - own_before
+        )  # before the target is reaped, whose seconds would count as ours
         is_own_end = process_tree.has_ended(child.pid)
         with interrupts.blocked():
             left = end_program.end_everything(child)
@@ -166,8 +199,11 @@ def _execute(
     )
 
 
-def _pass_on(child: guardian_client.GuardedProcess, request: Request, lookout: Watchdog, say: Say) -> HangStacks:
-    """Send the program the signal that arrived. A second Ctrl-C kills it at once; another signal only comes sooner.
+def _pass_on(
+    child: guardian_client.GuardedProcess, request: Request, lookout: Watchdog, say: Say
+) -> HangStacks:
+    """Send the program the signal that arrived. A second Ctrl-C kills it at once; another signal
+    only comes sooner.
 
     ``timeout`` of coreutils sends SIGTERM twice, and a preempted job may get it again.
     """
@@ -213,7 +249,9 @@ def _own_cpu_s() -> float:
 
 
 def _wait(pid: int, began: float, request: Request, lookout: Watchdog, show: Show | None) -> str:
-    """How it came to an end: ``ended``, ``deadline`` or ``stalled``. It is not reaped: its pid must stay its own."""
+    """How it came to an end: ``ended``, ``deadline`` or ``stalled``. It is not reaped: its pid must
+    stay its own.
+    """
     while not process_tree.has_ended(pid):
         interrupts.raise_if_interrupted()
         lookout.tick()

@@ -22,16 +22,25 @@ _running: set[subprocess.Popen[bytes]] = set()
 
 
 def ask_child(
-    command: list[str], timeout_s: float, more: dict[str, str] | None = None, folders: tuple[Path, ...] = ()
+    command: list[str],
+    timeout_s: float,
+    more: dict[str, str] | None = None,
+    folders: tuple[Path, ...] = (),
 ) -> str:
-    """The stdout of ``command``; a deadline ends its process group. If reprokit is killed, ``folders`` are deleted."""
+    """The stdout of ``command``; a deadline ends its process group. If reprokit is killed,
+    ``folders`` are deleted.
+    """
     environ = {
-        k: v for k, v in os.environ.items() if k not in (run_names.RUN_DIR_VARIABLE, "TORCH_TRACE", "TORCH_LOGS")
+        k: v
+        for k, v in os.environ.items()
+        if k not in (run_names.RUN_DIR_VARIABLE, "TORCH_TRACE", "TORCH_LOGS")
     }
     run_id = uuid.uuid4().hex
     guardian = guardian_client.watch_run_id(run_id, folders)
     try:
-        return _answer_of(command, timeout_s, {**environ, **(more or {}), run_names.RUN_ID_VARIABLE: run_id})
+        return _answer_of(
+            command, timeout_s, {**environ, **(more or {}), run_names.RUN_ID_VARIABLE: run_id}
+        )
     finally:
         if guardian is not None:
             guardian.dismiss()
@@ -59,7 +68,11 @@ def _answer_of(command: list[str], timeout_s: float, environ: dict[str, str]) ->
         _running.discard(child)
     if child.returncode:
         said = err.decode("utf-8", "replace").strip().splitlines()
-        why = cuts.cut_head(said[-1], 300) if said else f"it ended with status {child.returncode} and said nothing"
+        why = (
+            cuts.cut_head(said[-1], 300)
+            if said
+            else f"it ended with status {child.returncode} and said nothing"
+        )
         raise NoAnswer(f"{' '.join(command[1:4])}: {why}")
     return out.decode("utf-8", "replace")
 

@@ -1,12 +1,14 @@
-"""What is warm and may be shared: the C++ compiler's answers to Inductor's questions, never a compiled graph.
+"""What is warm and may be shared: the C++ compiler's answers to Inductor's questions, never a
+compiled graph.
 
-A probe that is killed in the middle of a write must not spoil what the next one reads. So each gets a cache folder of
-its own, and nothing that a probe wrote is ever shared. What is kept between runs is copied into each, so that a program
-cannot write into what later ones read.
+A probe that is killed in the middle of a write must not spoil what the next one reads. So each gets
+a cache folder of its own, and nothing that a probe wrote is ever shared. What is kept between runs
+is copied into each, so that a program cannot write into what later ones read.
 
-Torch's folder of precompiled C++ headers is shared by all of a user's programs, wherever their caches are. A program that
-is killed while g++ writes there leaves half a header, which torch takes for a whole one and g++ passes over without a
-word: from then on every C++ build on the machine costs four times as much (0.6 s and 2.2 s, torch 2.13 with g++ 12).
+Torch's folder of precompiled C++ headers is shared by all of a user's programs, wherever their
+caches are. A program that is killed while g++ writes there leaves half a header, which torch takes
+for a whole one and g++ passes over without a word: from then on every C++ build on the machine
+costs four times as much (0.6 s and 2.2 s, torch 2.13 with g++ 12).
 """
 
 from __future__ import annotations
@@ -63,16 +65,24 @@ def _files(source: Path) -> list[tuple[Path, Path]]:
 
 def kept_cache(python: str) -> Path:
     """Where they are kept between runs, by interpreter and torch."""
-    return Path(platformdirs.user_cache_dir("reprokit")) / "inductor" / interpreter_state(python, "torch/version.py")
+    return (
+        Path(platformdirs.user_cache_dir("reprokit"))
+        / "inductor"
+        / interpreter_state(python, "torch/version.py")
+    )
 
 
 def guard_folder() -> Path:
-    """Where the device guards of simulated GPUs are kept; each is named for the torch that it was built for."""
+    """Where the device guards of simulated GPUs are kept; each is named for the torch that it was
+    built for.
+    """
     return Path(platformdirs.user_cache_dir("reprokit")) / "guards"
 
 
 def interpreter_state(python: str, file: str = "", more: Iterable[str] = ()) -> str:
-    """A name for an interpreter with the times of ``file`` in its site-packages; it changes with what is installed."""
+    """A name for an interpreter with the times of ``file`` in its site-packages; it changes with
+    what is installed.
+    """
     homes = {Path(python).parent.parent, Path(python).resolve().parent.parent}
     found = sorted(p for home in homes for p in home.glob(f"lib*/python3*/site-packages/{file}"))
     told = [python, *(f"{p}:{p.stat().st_mtime_ns}" for p in found), *more]
@@ -90,14 +100,22 @@ def keep_cache(warm: Path, place: Path) -> None:
 
 
 def fix_headers() -> int:
-    """Remove the halves of precompiled headers that killed compilers left, and say how many; torch makes them anew."""
+    """Remove the halves of precompiled headers that killed compilers left, and say how many; torch
+    makes them anew.
+    """
     count = 0
     with contextlib.suppress(OSError, KeyError):
-        folder = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}" / "precompiled_headers"
+        folder = (
+            Path(tempfile.gettempdir())
+            / f"torchinductor_{getpass.getuser()}"
+            / "precompiled_headers"
+        )
         for path in folder.glob("*.gch"):
             with contextlib.suppress(OSError):
                 if not _is_whole(path):
-                    count += _remove_unless_locked(path, folder / "locks" / f"{path.name.partition('.')[0]}.lock")
+                    count += _remove_unless_locked(
+                        path, folder / "locks" / f"{path.name.partition('.')[0]}.lock"
+                    )
     return count
 
 

@@ -1,7 +1,9 @@
-"""The only module that deletes. It deletes nothing outside the folder that the caller names, whatever the path says.
+"""The only module that deletes. It deletes nothing outside the folder that the caller names,
+whatever the path says.
 
-Key insight: the parent folder is resolved and held open before anything is deleted. A link or ``..`` on the path is
-then already followed, a link that is put there later changes nothing, and the last name is never followed.
+Key insight: the parent folder is resolved and held open before anything is deleted. A link or
+``..`` on the path is then already followed, a link that is put there later changes nothing, and the
+last name is never followed.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ class _Outside(Exception):
 def delete(path: Path, inside: Path) -> bool:
     """Delete a file, a symbolic link or a folder with its contents; False if something is left.
 
-    If the path is a link, the link is deleted and not its target. Files outside ``inside``, and ``inside`` itself,
-    stay. This raises nothing: a file that stays must not cost a pack.
+    If the path is a link, the link is deleted and not its target. Files outside ``inside``, and
+    ``inside`` itself, stay. This raises nothing: a file that stays must not cost a pack.
     """
     with contextlib.suppress(OSError, _Outside), _held(path, inside) as place:
         try:
@@ -50,7 +52,9 @@ def delete_empty(path: Path, inside: Path) -> bool:
 
 @contextlib.contextmanager
 def _held(path: Path, inside: Path) -> Iterator[Path]:
-    """The path of the same file through its parent folder, which is held open; raises _Outside, or OSError."""
+    """The path of the same file through its parent folder, which is held open; raises _Outside, or
+    OSError.
+    """
     name, root = path.name, Path(os.path.realpath(inside))
     if name in ("", ".", "..") or "\0" in str(path):
         raise _Outside

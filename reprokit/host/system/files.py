@@ -22,7 +22,9 @@ def write_whole(path: Path, data: str | bytes) -> Path:
     """Write under a temporary name and rename, so that no reader ever sees half a file."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
-        draft.write_bytes(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
+        draft.write_bytes(
+            data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
+        )
         os.replace(draft, path)
     except BaseException:  # also an interrupt
         deletion.delete(draft, inside=path.parent)
@@ -32,7 +34,9 @@ def write_whole(path: Path, data: str | bytes) -> Path:
 
 def write_json(path: Path, value: Any) -> Path:
     """Write ``value`` as indented JSON with a stable order of keys."""
-    return write_whole(path, json.dumps(value, indent=1, sort_keys=True, default=repr, ensure_ascii=False) + "\n")
+    return write_whole(
+        path, json.dumps(value, indent=1, sort_keys=True, default=repr, ensure_ascii=False) + "\n"
+    )
 
 
 _RUN = re.compile(r"run-\d{3,}")
@@ -40,15 +44,23 @@ _RUN = re.compile(r"run-\d{3,}")
 
 
 def is_linked(path: Path) -> bool:
-    """Whether a part of ``path`` inside its run directory is a symbolic link, which a target may have made."""
+    """Whether a part of ``path`` inside its run directory is a symbolic link, which a target may
+    have made.
+    """
     for place in (path, *path.parents):
         if _RUN.fullmatch(place.name):
-            return any(p.is_symlink() for p in (path, *path.parents) if p != place and p.is_relative_to(place))
+            return any(
+                p.is_symlink()
+                for p in (path, *path.parents)
+                if p != place and p.is_relative_to(place)
+            )
     return path.is_symlink()
 
 
 def open_plain(path: Path) -> IO[bytes]:
-    """Open a plain file for reading; OSError for a device, a pipe that would block, or a link in its path."""
+    """Open a plain file for reading; OSError for a device, a pipe that would block, or a link in
+    its path.
+    """
     if is_linked(path):
         raise OSError(errno.ELOOP, "a symbolic link, which is not followed", str(path))
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -62,7 +74,9 @@ PIECE_BYTES = 1 << 20
 
 
 def read_most(file: IO[bytes], most_bytes: int) -> bytes:
-    """Read at most ``most_bytes``; ``read`` alone allocates that much memory for a file of any size."""
+    """Read at most ``most_bytes``; ``read`` alone allocates that much memory for a file of any
+    size.
+    """
     pieces = []
     while most_bytes and (piece := file.read(min(most_bytes, PIECE_BYTES))):
         pieces.append(piece)
@@ -105,7 +119,9 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def append_json(path: Path, value: Any) -> None:
-    """Add a line to a file of JSON lines; half a line that a killed writer has left stays a line of its own."""
+    """Add a line to a file of JSON lines; half a line that a killed writer has left stays a line of
+    its own.
+    """
     is_torn = read_tail(path, 1) not in ("", "\n")
     with path.open("a", encoding="utf-8") as file:
         file.write("\n" * is_torn + json.dumps(value) + "\n")

@@ -1,12 +1,13 @@
 """Start a program and end all processes that it leaves, also if reprokit is killed.
 
-Runs as ``python -I -S guardian.py FD RUN_ID`` with the standard library only. FD is a socket of JSON lines:
-reprokit sends the command, receives its pid, asks for its status at the end, and says goodbye. The end of the stream
-without a goodbye means that reprokit was killed. The guardian then ends all processes below it and all processes with
-the mark of the run.
+Runs as ``python -I -S guardian.py FD RUN_ID`` with the standard library only. FD is a socket of
+JSON lines: reprokit sends the command, receives its pid, asks for its status at the end, and says
+goodbye. The end of the stream without a goodbye means that reprokit was killed. The guardian then
+ends all processes below it and all processes with the mark of the run.
 
-Key insight: the program is a child of this process, and this process is a child subreaper. So a daemon that changes
-its session, its parent and its environment is still a descendant of this process, and no other process is.
+Key insight: the program is a child of this process, and this process is a child subreaper. So a
+daemon that changes its session, its parent and its environment is still a descendant of this
+process, and no other process is.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Guardian:
         """The pid of the program until it is reaped; 0 if there is none."""
         self._mark = f"REPROKIT_RUN_ID={run_id}".encode()
         self._folders: list[str] = []
-        self._child: subprocess.Popen[bytes] | None = None  # kept: without it, subprocess would reap the program
+        self._child: subprocess.Popen[bytes] | None = (
+            None  # kept: without it, subprocess would reap the program
+        )
 
     def serve(self) -> None:
         """Answer the requests of reprokit until it says goodbye or ends."""
@@ -86,7 +89,9 @@ class Guardian:
             os.write(self._control, json.dumps(said).encode() + b"\n")
 
     def _start(self, asked: Any) -> dict[str, Any]:
-        """Start the program with the standard streams of this process, then close them; gives its pid or an error."""
+        """Start the program with the standard streams of this process, then close them; gives its
+        pid or an error.
+        """
         self._folders = asked["folders"]
         if not asked["argv"]:
             self._ignore()
@@ -107,7 +112,11 @@ class Guardian:
                 preexec_fn=ignore if ignored else None,
             )
         except OSError as problem:
-            return {"errno": problem.errno, "strerror": problem.strerror, "file": os.fsdecode(problem.filename or b"")}
+            return {
+                "errno": problem.errno,
+                "strerror": problem.strerror,
+                "file": os.fsdecode(problem.filename or b""),
+            }
         except (ValueError, subprocess.SubprocessError) as problem:
             return {"errno": 0, "strerror": str(problem), "file": ""}
         finally:
@@ -163,19 +172,28 @@ class Guardian:
                 with open(f"/proc/{name}/environ", "rb") as file:
                     if self._mark in file.read().split(b"\0"):
                         found.add(int(name))
-        while below := {p for p, parent in parents.items() if parent in found or parent == os.getpid()} - found:
+        while (
+            below := {
+                p for p, parent in parents.items() if parent in found or parent == os.getpid()
+            }
+            - found
+        ):
             found |= below
         return found
 
 
 def check_processes(run_id: str) -> None:
-    """Raise ValueError for a text that is not a run id: an empty mark would be in every environment."""
+    """Raise ValueError for a text that is not a run id: an empty mark would be in every
+    environment.
+    """
     if not RUN_ID.fullmatch(run_id):
         raise ValueError(f"{run_id!r} is no run id")
 
 
 def end_compilers(victims: set[int]) -> None:
-    """Send SIGTERM to the compilers among ``victims`` and wait for them, while all other victims are stopped."""
+    """Send SIGTERM to the compilers among ``victims`` and wait for them, while all other victims
+    are stopped.
+    """
     compilers = {pid for pid in victims if _is_compiler(pid)}
     if not compilers:
         return
@@ -189,7 +207,9 @@ def end_compilers(victims: set[int]) -> None:
 
 
 def children_of(pid: int) -> list[int]:
-    """The children of ``pid``; without a list of the kernel (CONFIG_PROC_CHILDREN), it looks at every process."""
+    """The children of ``pid``; without a list of the kernel (CONFIG_PROC_CHILDREN), it looks at
+    every process.
+    """
     with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/task/{pid}/children") as file:
         return [int(word) for word in file.read().split()]
     found = []

@@ -1,4 +1,6 @@
-"""Start a program as a child of its guardian, which ends all that the program leaves, also if reprokit is killed."""
+"""Start a program as a child of its guardian, which ends all that the program leaves, also if
+reprokit is killed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ ANSWER_S = 60.0
 class GuardedProcess:
     """A guardian, and the program that it has started."""
 
-    def __init__(self, guardian: subprocess.Popen[bytes], control: socket.socket, run_id: str) -> None:
+    def __init__(
+        self, guardian: subprocess.Popen[bytes], control: socket.socket, run_id: str
+    ) -> None:
         self._guardian, self._control, self._rest = guardian, control, b""
         self.run_id = run_id
         self.pid = 0
@@ -54,7 +58,9 @@ class GuardedProcess:
         return told
 
     def reap(self, waits: bool) -> tuple[int, resource.struct_rusage] | None:
-        """Reap the program and give the result of ``os.wait4``; None if it has not ended, or if the status is lost."""
+        """Reap the program and give the result of ``os.wait4``; None if it has not ended, or if the
+        status is lost.
+        """
         with contextlib.suppress(OSError):
             told = self.ask(waits=waits)
             if told["status"] is not None:
@@ -70,21 +76,28 @@ class GuardedProcess:
 
 
 def start_guarded(
-    argv: Sequence[str], environ: Mapping[str, str], cwd: Path | None, run_id: str, stdin: int | None,
-    folders: Sequence[Path] = (), takes_inherited: bool = False,
-) -> GuardedProcess:  # fmt: skip
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    cwd: Path | None,
+    run_id: str,
+    stdin: int | None,
+    folders: Sequence[Path] = (),
+    takes_inherited: bool = False,
+) -> GuardedProcess:
     """Start a program below its own guardian; raises OSError if it cannot start.
 
-    The guardian deletes ``folders`` if reprokit is killed before it dismisses the guardian. With ``takes_inherited``
-    the program ignores the signals that the parent of reprokit ignores.
+    The guardian deletes ``folders`` if reprokit is killed before it dismisses the guardian. With
+    ``takes_inherited`` the program ignores the signals that the parent of reprokit ignores.
     """
     guarded = _start(run_id, stdin, subprocess.PIPE)
     try:
         told = guarded.ask(
-            argv=[_text(word) for word in argv], cwd=_text(cwd) if cwd else "",
-            env={_text(name): _text(value) for name, value in environ.items()}, folders=[str(f) for f in folders],
+            argv=[_text(word) for word in argv],
+            cwd=_text(cwd) if cwd else "",
+            env={_text(name): _text(value) for name, value in environ.items()},
+            folders=[str(f) for f in folders],
             ignored=inherited_settings.ignored_signals() if takes_inherited else [],
-        )  # fmt: skip
+        )
         if "pid" not in told:
             raise OSError(told["errno"], told["strerror"], told["file"])
     except BaseException:
@@ -95,7 +108,9 @@ def start_guarded(
 
 
 def watch_run_id(run_id: str, folders: Sequence[Path] = ()) -> GuardedProcess | None:
-    """A guardian for processes that others start with the mark of a run; None if it cannot start."""
+    """A guardian for processes that others start with the mark of a run; None if it cannot
+    start.
+    """
     try:
         guarded = _start(run_id, subprocess.DEVNULL, subprocess.DEVNULL)
     except OSError:
@@ -118,8 +133,12 @@ def _start(run_id: str, stdin: int | None, stream: int) -> GuardedProcess:
             script = str(Path(__file__).with_name("guardian.py"))
             guardian = subprocess.Popen(
                 [sys.executable, "-I", "-S", script, str(theirs.fileno()), run_id],
-                stdin=stdin, stdout=stream, stderr=stream, start_new_session=True, pass_fds=[theirs.fileno()],
-            )  # fmt: skip
+                stdin=stdin,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
+                pass_fds=[theirs.fileno()],
+            )
     except BaseException:
         ours.close()
         raise

@@ -1,6 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGHUP: heard where a step can be given up, and kept for later everywhere else.
+"""Ctrl-C, SIGTERM and SIGHUP: heard where a step can be given up, and kept for later everywhere
+else.
 
-A pack is always left: an interrupt ends the target, or a question, never the clean-up and never the packing.
+A pack is always left: an interrupt ends the target, or a question, never the clean-up and never the
+packing.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     global _is_waiting, last, count
     last = number
     count += 1
-    _is_waiting = True  # until somebody has caught it: what is raised in a finalizer, Python only prints
+    _is_waiting = (
+        True  # until somebody has caught it: what is raised in a finalizer, Python only prints
+    )
     if _is_heard:
         raise KeyboardInterrupt
 
@@ -69,11 +73,15 @@ def blocked() -> Iterator[None]:
 
 @contextlib.contextmanager
 def allowed() -> Iterator[None]:
-    """Let an interrupt raise KeyboardInterrupt inside this block; one that is waiting raises at once."""
+    """Let an interrupt raise KeyboardInterrupt inside this block; one that is waiting raises at
+    once.
+    """
     global _is_heard, _is_waiting
     before = _is_heard
     try:
-        _is_heard = True  # inside, so that an interrupt between the two is caught and undone here too
+        _is_heard = (
+            True  # inside, so that an interrupt between the two is caught and undone here too
+        )
         raise_if_interrupted()
         yield
     except KeyboardInterrupt:

@@ -1,4 +1,6 @@
-"""The target's processes: found through the family tree and through the run id in their environment."""
+"""The target's processes: found through the family tree and through the run id in their
+environment.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ MOST_THREADS = 500
 
 
 def family_of(root_pid: int) -> list[psutil.Process]:
-    """The root and all its living descendants, parents first; zombies are not alive. Process 1 is never a root."""
+    """The root and all its living descendants, parents first; zombies are not alive. Process 1 is
+    never a root.
+    """
     if root_pid <= 1:
         return []
     with contextlib.suppress(psutil.Error):
@@ -49,7 +53,9 @@ def marked_processes(run_id: str) -> list[psutil.Process]:
 
 
 def processes_of_run(run_id: str, guardian_pid: int = 0) -> list[psutil.Process]:
-    """All processes of a run: below its guardian, with its mark, or below a process with its mark."""
+    """All processes of a run: below its guardian, with its mark, or below a process with its
+    mark.
+    """
     strays = marked_processes(run_id)
     below = [child for p in strays for child in family_of(p.pid)]
     owned = family_of(guardian_pid)[1:] if guardian_pid else []
@@ -59,13 +65,16 @@ def processes_of_run(run_id: str, guardian_pid: int = 0) -> list[psutil.Process]
 def kill_all(root_pid: int, run_id: str, guardian_pid: int = 0) -> list[int]:
     """End the whole tree; gives the pids that do not end (uninterruptible in the kernel).
 
-    It takes a snapshot first: when the root ends, its children become children of its guardian, or of process 1 if it
-    has none. SIGKILL also ends stopped processes. The environment finds processes that left their session and their
-    parent. The root must not be reaped yet, so that no other process has its pid.
+    It takes a snapshot first: when the root ends, its children become children of its guardian, or
+    of process 1 if it has none. SIGKILL also ends stopped processes. The environment finds
+    processes that left their session and their parent. The root must not be reaped yet, so that no
+    other process has its pid.
     """
     deadline = time.monotonic() + KILL_PATIENCE_S
     while True:
-        victims = {p.pid: p for p in [*family_of(root_pid), *processes_of_run(run_id, guardian_pid)]}
+        victims = {
+            p.pid: p for p in [*family_of(root_pid), *processes_of_run(run_id, guardian_pid)]
+        }
         if not victims:
             return []
         end_tree(root_pid, victims.values())
@@ -75,7 +84,9 @@ def kill_all(root_pid: int, run_id: str, guardian_pid: int = 0) -> list[int]:
 
 
 def end_tree(root_pid: int, processes: Iterable[psutil.Process]) -> None:
-    """Send SIGKILL to the process group of an unreaped root, and to each process; compilers first clean up."""
+    """Send SIGKILL to the process group of an unreaped root, and to each process; compilers first
+    clean up.
+    """
     if root_pid <= 1:
         raise ValueError(f"process {root_pid} leads no group of ours")
     victims = {p.pid for p in processes}
@@ -95,20 +106,27 @@ def has_ended(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
-        return text[text.rindex(b")") + 2 :][:1] in b"ZX" and len(os.listdir(f"/proc/{pid}/task")) <= 1
+        return (
+            text[text.rindex(b")") + 2 :][:1] in b"ZX" and len(os.listdir(f"/proc/{pid}/task")) <= 1
+        )
     except OSError:
         return True
 
 
 def processor_share(ran_s: float, waited_s: float, span_s: float) -> float:
-    """Of the processor time that was wanted in ``span_s``, what was got: 0 to 1, and 1 where next to none was wanted."""
+    """Of the processor time that was wanted in ``span_s``, what was got: 0 to 1, and 1 where next
+    to none was wanted.
+    """
     wanted = ran_s + waited_s
     return min(max(ran_s / wanted, 0.0), 1.0) if span_s and wanted > 0.2 * span_s else 1.0
 
 
 def _is_alive(process: psutil.Process) -> bool:
     try:
-        return bool(process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD))
+        return bool(
+            process.is_running()
+            and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+        )
     except psutil.Error:
         return False
 
@@ -129,7 +147,10 @@ def processor_s(pid: int) -> tuple[float, float]:
 def thread_s(pid: int, task: str) -> tuple[float, float]:
     """The same of one thread; where the kernel keeps no schedstat, what it ran, from stat."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/task/{task}/schedstat") as file:
+        with (
+            contextlib.suppress(FileNotFoundError),
+            open(f"/proc/{pid}/task/{task}/schedstat") as file,
+        ):
             words = file.read().split()
             return int(words[0]) / 1e9, int(words[1]) / 1e9
         with open(f"/proc/{pid}/task/{task}/stat", "rb") as file:

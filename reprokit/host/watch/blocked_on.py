@@ -1,4 +1,6 @@
-"""What a blocked thread waits for: the system call, and what its descriptor leads to (proc(5), syscall(2))."""
+"""What a blocked thread waits for: the system call, and what its descriptor leads to (proc(5),
+syscall(2)).
+"""
 
 from __future__ import annotations
 
@@ -14,26 +16,85 @@ import psutil
 from reprokit.core.records.process_state import HeldLock, cut_words
 from reprokit.core.redaction.redactor import command_text
 
-# Numbers of the calls a hanging thread is found in, from the kernel's unistd.h of each architecture.
+# Numbers of the calls a hanging thread is found in, from the kernel's unistd.h of each
+# architecture.
 _X86 = {
-    0: "read", 1: "write", 7: "poll", 17: "pread64", 19: "readv", 20: "writev", 23: "select", 34: "pause",
-    35: "nanosleep", 42: "connect", 43: "accept", 44: "sendto", 45: "recvfrom", 46: "sendmsg", 47: "recvmsg",
-    56: "clone", 58: "vfork", 61: "wait4", 72: "fcntl", 73: "flock", 74: "fsync", 128: "rt_sigtimedwait",
-    130: "rt_sigsuspend", 202: "futex", 208: "io_getevents", 230: "clock_nanosleep", 232: "epoll_wait",
-    247: "waitid", 257: "openat", 270: "pselect6", 271: "ppoll", 275: "splice", 281: "epoll_pwait",
-    288: "accept4", 299: "recvmmsg", 435: "clone3", 449: "futex",
-}  # fmt: skip
+    0: "read",
+    1: "write",
+    7: "poll",
+    17: "pread64",
+    19: "readv",
+    20: "writev",
+    23: "select",
+    34: "pause",
+    35: "nanosleep",
+    42: "connect",
+    43: "accept",
+    44: "sendto",
+    45: "recvfrom",
+    46: "sendmsg",
+    47: "recvmsg",
+    56: "clone",
+    58: "vfork",
+    61: "wait4",
+    72: "fcntl",
+    73: "flock",
+    74: "fsync",
+    128: "rt_sigtimedwait",
+    130: "rt_sigsuspend",
+    202: "futex",
+    208: "io_getevents",
+    230: "clock_nanosleep",
+    232: "epoll_wait",
+    247: "waitid",
+    257: "openat",
+    270: "pselect6",
+    271: "ppoll",
+    275: "splice",
+    281: "epoll_pwait",
+    288: "accept4",
+    299: "recvmmsg",
+    435: "clone3",
+    449: "futex",
+}
 _ARM = {
-    4: "io_getevents", 22: "epoll_pwait", 25: "fcntl", 32: "flock", 56: "openat", 63: "read", 64: "write",
-    65: "readv", 66: "writev", 67: "pread64", 72: "pselect6", 73: "ppoll", 76: "splice", 82: "fsync",
-    95: "waitid", 98: "futex", 101: "nanosleep", 115: "clock_nanosleep", 133: "rt_sigsuspend",
-    137: "rt_sigtimedwait", 202: "accept", 203: "connect", 206: "sendto", 207: "recvfrom", 211: "sendmsg",
-    212: "recvmsg", 220: "clone", 242: "accept4", 243: "recvmmsg", 260: "wait4", 435: "clone3", 449: "futex",
-}  # fmt: skip
+    4: "io_getevents",
+    22: "epoll_pwait",
+    25: "fcntl",
+    32: "flock",
+    56: "openat",
+    63: "read",
+    64: "write",
+    65: "readv",
+    66: "writev",
+    67: "pread64",
+    72: "pselect6",
+    73: "ppoll",
+    76: "splice",
+    82: "fsync",
+    95: "waitid",
+    98: "futex",
+    101: "nanosleep",
+    115: "clock_nanosleep",
+    133: "rt_sigsuspend",
+    137: "rt_sigtimedwait",
+    202: "accept",
+    203: "connect",
+    206: "sendto",
+    207: "recvfrom",
+    211: "sendmsg",
+    212: "recvmsg",
+    220: "clone",
+    242: "accept4",
+    243: "recvmmsg",
+    260: "wait4",
+    435: "clone3",
+    449: "futex",
+}
 _NAMES = {"x86_64": _X86, "aarch64": _ARM}.get(platform.machine(), {})
 _HAS_FD = frozenset(
-    "read write pread64 readv writev connect accept accept4 sendto recvfrom sendmsg recvmsg recvmmsg fcntl flock "
-    "fsync epoll_wait epoll_pwait splice".split()
+    "read write pread64 readv writev connect accept accept4 sendto recvfrom sendmsg recvmsg"
+    " recvmmsg fcntl flock fsync epoll_wait epoll_pwait splice".split()
 )
 _LOCKING = {7, 38}  # F_SETLKW and F_OFD_SETLKW of fcntl(2)
 _P_PID, _P_PIDFD = 1, 3
@@ -41,7 +102,9 @@ MOST_FDS = 8
 
 
 def system_call(pid: int, tid: int) -> tuple[str, list[int]]:
-    """The system call a thread is in and its arguments; empty when it runs, or when the kernel will not say."""
+    """The system call a thread is in and its arguments; empty when it runs, or when the kernel will
+    not say.
+    """
     words = read_proc_file(f"/proc/{pid}/task/{tid}/syscall").split()
     if not words or not words[0].lstrip("-").isdigit() or int(words[0]) < 0:
         return "", []
@@ -55,19 +118,29 @@ def system_call(pid: int, tid: int) -> tuple[str, list[int]]:
 
 
 class DescriptorLinks:
-    """What descriptors lead to, for many threads at once: the machine's descriptors are read once, and not for long."""
+    """What descriptors lead to, for many threads at once: the machine's descriptors are read once,
+    and not for long.
+    """
 
     def __init__(self) -> None:
         self._pipes: dict[str, set[int]] | None = None
         self._peers: dict[int, dict[int, str]] = {}
 
     def target(self, pid: int, name: str, args: list[int]) -> tuple[str, int]:
-        """What the call waits for, in words, and the pid of a child that it names (0 for none or any)."""
+        """What the call waits for, in words, and the pid of a child that it names (0 for none or
+        any).
+        """
         if name == "wait4" and args:
             child = args[0] if args[0] < 1 << 31 else 0
             return (f"child {child}" if child else "any child"), child
         if name == "waitid" and len(args) > 1:
-            child = args[1] if args[0] == _P_PID else _pid_of_pidfd(pid, args[1]) if args[0] == _P_PIDFD else 0
+            child = (
+                args[1]
+                if args[0] == _P_PID
+                else _pid_of_pidfd(pid, args[1])
+                if args[0] == _P_PIDFD
+                else 0
+            )
             return (f"child {child}" if child else "any child"), child
         fds: list[int] = []
         if name in _HAS_FD and args:
@@ -92,7 +165,10 @@ class DescriptorLinks:
             self._pipes = lock_holders("pipe:") if self._pipes is None else self._pipes
             others = sorted(self._pipes.get(link, set()) - {pid})
             told = ", ".join(f"{p} ({cut_words(command_of(p), 80)})" for p in others[:4])
-            return f"descriptor {fd}, a pipe; {f'also open in process {told}' if told else 'open in no other process'}"
+            return (
+                f"descriptor {fd}, a pipe;"
+                f" {f'also open in process {told}' if told else 'open in no other process'}"
+            )
         if link.startswith("socket:"):
             return f"descriptor {fd}, a socket{self._sockets(pid).get(fd, '')}"
         return link if link.startswith("/") else f"descriptor {fd}, {link}"
@@ -102,13 +178,19 @@ class DescriptorLinks:
             found = self._peers[pid] = {}
             with contextlib.suppress(psutil.Error, OSError):
                 for one in psutil.Process(pid).net_connections("all"):
-                    peer = ":".join(map(str, one.raddr)) if isinstance(one.raddr, tuple) else str(one.raddr)
+                    peer = (
+                        ":".join(map(str, one.raddr))
+                        if isinstance(one.raddr, tuple)
+                        else str(one.raddr)
+                    )
                     found[one.fd] = f" to {peer or 'nobody'} ({one.status})"
         return self._peers[pid]
 
 
 def held_locks(asker: int, family: Iterable[int], paths: Iterable[str]) -> tuple[HeldLock, ...]:
-    """File locks held by processes of ``family`` or on one of ``paths``, from ``/proc/locks``; ``asker`` waits itself."""
+    """File locks held by processes of ``family`` or on one of ``paths``, from ``/proc/locks``;
+    ``asker`` waits itself.
+    """
     pids, wanted = set(family), {p for p in paths if p}
     found: list[HeldLock] = []
     for line in read_proc_file("/proc/locks").splitlines():
@@ -161,10 +243,14 @@ def _path_of_inode(pid: int, inode: int) -> str:
 
 
 def lock_holders(prefix: str, budget_s: float = 1.0) -> dict[str, set[int]]:
-    """Link -> the processes that have it open, for links that begin with ``prefix``; as many as the time allows."""
+    """Link -> the processes that have it open, for links that begin with ``prefix``; as many as the
+    time allows.
+    """
     found: dict[str, set[int]] = {}
     until = time.monotonic() + budget_s
-    for name in sorted(os.listdir("/proc"), key=lambda n: -int(n) if n.isdigit() else 0):  # the newest first
+    for name in sorted(
+        os.listdir("/proc"), key=lambda n: -int(n) if n.isdigit() else 0
+    ):  # the newest first
         if not name.isdigit() or int(name) == os.getpid():
             continue
         if time.monotonic() > until:
@@ -193,17 +279,24 @@ def _polled(pid: int, address: int, count: int) -> list[int]:
 
 def _selected(pid: int, count: int, address: int) -> list[int]:
     """The descriptors of an ``fd_set`` in the memory of ``pid``."""
-    bits = int.from_bytes(_memory(pid, address, (min(count, 1024) + 7) // 8) if address else b"", "little")
+    bits = int.from_bytes(
+        _memory(pid, address, (min(count, 1024) + 7) // 8) if address else b"", "little"
+    )
     return [fd for fd in range(min(count, 1024)) if bits >> fd & 1][:MOST_FDS]
 
 
 def _text(pid: int, address: int) -> str:
-    """A C string in the memory of ``pid``, such as the path of a pipe that nobody opens for writing."""
+    """A C string in the memory of ``pid``, such as the path of a pipe that nobody opens for
+    writing.
+    """
     return _memory(pid, address, 512).split(b"\0")[0].decode("utf-8", "replace")
 
 
 def _memory(pid: int, address: int, size: int) -> bytes:
-    with contextlib.suppress(OSError, OverflowError, ValueError), open(f"/proc/{pid}/mem", "rb", 0) as memory:
+    with (
+        contextlib.suppress(OSError, OverflowError, ValueError),
+        open(f"/proc/{pid}/mem", "rb", 0) as memory,
+    ):
         memory.seek(address)
         return memory.read(size) or b""
     return b""

@@ -1,7 +1,8 @@
 """Gather what says why a program does not advance, first without disturbing it, then with what may.
 
-The quiet part reads memory and ``/proc``. The loud part stops the process for a moment (native stacks) and sends it a
-signal (faulthandler). A signal may end the very call that the program was stuck in, so the quiet part decides first.
+The quiet part reads memory and ``/proc``. The loud part stops the process for a moment (native
+stacks) and sends it a signal (faulthandler). A signal may end the very call that the program was
+stuck in, so the quiet part decides first.
 """
 
 from __future__ import annotations
@@ -52,24 +53,36 @@ class HangStacks:
 
 
 class Gatherer:
-    """Takes stacks and evidence of one program; :meth:`quietly` first, :meth:`loudly` only where that is allowed."""
+    """Takes stacks and evidence of one program; :meth:`quietly` first, :meth:`loudly` only where
+    that is allowed.
+    """
 
-    def __init__(self, run_path: Path, root_pid: int, follower: JournalFollower, watch: Sampler) -> None:
+    def __init__(
+        self, run_path: Path, root_pid: int, follower: JournalFollower, watch: Sampler
+    ) -> None:
         self.dumper = stacks.StackDumper(run_path)
-        self._run_path, self._root, self._follower, self._watch = run_path, root_pid, follower, watch
+        self._run_path, self._root, self._follower, self._watch = (
+            run_path,
+            root_pid,
+            follower,
+            watch,
+        )
         self._sampler = ProcSampler()
         self._pythons: list[int] = []
         self._began = self._waited = 0.0
         self.first_round = 0
 
-    def quietly(self, teller: MainProcess, rounds: int = ROUNDS, gap_s: float | None = None) -> None:
+    def quietly(
+        self, teller: MainProcess, rounds: int = ROUNDS, gap_s: float | None = None
+    ) -> None:
         """Take some rounds of stacks and of the kernel's samples, ``gap_s`` apart."""
         self._began = time.monotonic()
         self.dumper.try_all_again()
         can_dump = self._follower.can_dump
         family = [p.pid for p in process_tree.family_of(self._root)]
         self._pythons = sorted(
-            (p for p in family if p in can_dump or _is_python(p)), key=lambda p: (p != teller.pid, p)
+            (p for p in family if p in can_dump or _is_python(p)),
+            key=lambda p: (p != teller.pid, p),
         )
         self._sampler = ProcSampler()
         self._waited = time.monotonic() - self._began
@@ -86,7 +99,9 @@ class Gatherer:
 
     @property
     def unseen(self) -> list[int]:
-        """Processes that can dump themselves, and that no tool could dump from outside in these rounds."""
+        """Processes that can dump themselves, and that no tool could dump from outside in these
+        rounds.
+        """
         seen = {d.pid for d in self.dumper.dumps if d.threads and d.number >= self.first_round}
         return [pid for pid in self._pythons if pid in self._follower.can_dump and pid not in seen]
 
@@ -103,7 +118,9 @@ class Gatherer:
                 time.sleep(GAP_S if gap_s is None else gap_s)
 
     def evidence(self, since: float) -> Evidence:
-        """What the kernel says of each process; ``since`` is the time of the last progress (monotonic)."""
+        """What the kernel says of each process; ``since`` is the time of the last progress
+        (monotonic).
+        """
         self._follower.look()
         memory = self._watch.memory(since)
         return self._sampler.evidence(memory, self._follower.gil_ages(), self._watch.gpus.last)
@@ -126,27 +143,50 @@ class Gatherer:
         cause = hang_causes.diagnose_hang(dataclasses.replace(seen, evidence=evidence)).name
         if cause in _NATIVE_TELLS and not set(process.states) & {"T", "t"}:
             native = self.dumper.native(pid)
-            threads = tuple(dataclasses.replace(t, native=native.get(t.tid, ())) for t in process.threads)
+            threads = tuple(
+                dataclasses.replace(t, native=native.get(t.tid, ())) for t in process.threads
+            )
             changed = dataclasses.replace(process, threads=threads)
             processes = tuple(changed if p.pid == process.pid else p for p in evidence.processes)
             evidence = dataclasses.replace(evidence, processes=processes)
         lock_file = self.dumper.lock_file(pid) if cause == "file-lock" else ""
         paths = [lock_file, thread.waits_for] if cause == "file-lock" else []
-        locks = blocked_on.held_locks(pid, (p.pid for p in evidence.processes), paths) if cause == "file-lock" else ()
+        locks = (
+            blocked_on.held_locks(pid, (p.pid for p in evidence.processes), paths)
+            if cause == "file-lock"
+            else ()
+        )
         return dataclasses.replace(
-            evidence, lock_file=lock_file, locks=locks, generated_lines=_generated_lines(self._last_round())
+            evidence,
+            lock_file=lock_file,
+            locks=locks,
+            generated_lines=_generated_lines(self._last_round()),
         )
 
     def ask_all_inside(self, asked: Sequence[int]) -> None:
-        """Ask every process that can dump itself and was not ``asked`` yet; last of all, as a signal may change what it does."""
+        """Ask every process that can dump itself and was not ``asked`` yet; last of all, as a
+        signal may change what it does.
+        """
         can_dump = self._follower.can_dump
-        self.by_signal([pid for pid in self._pythons if pid in can_dump and pid not in asked], LAST_GAP_S)
+        self.by_signal(
+            [pid for pid in self._pythons if pid in can_dump and pid not in asked], LAST_GAP_S
+        )
 
     def stacks(self, evidence: Evidence, problems: Sequence[str], still_from: int) -> HangStacks:
         """All that was gathered, with how long it took."""
-        to_first, whole = self._waited + self.dumper.seconds_to_first, time.monotonic() - self._began
+        to_first, whole = (
+            self._waited + self.dumper.seconds_to_first,
+            time.monotonic() - self._began,
+        )
         told = (*problems, *self.dumper.problems())
-        return HangStacks(tuple(self.dumper.dumps), evidence, told, round(to_first, 3), round(whole, 3), still_from)
+        return HangStacks(
+            tuple(self.dumper.dumps),
+            evidence,
+            told,
+            round(to_first, 3),
+            round(whole, 3),
+            still_from,
+        )
 
     def close(self) -> None:
         """Wait for no tool: each has a timeout of its own."""
@@ -156,7 +196,9 @@ class Gatherer:
         return [d for d in self.dumper.dumps if d.number == self.dumper.number]
 
 
-_NATIVE_TELLS = frozenset({"lock-deadlock", "native-wait", "native-loop", "native-loop-holding-gil", "gil-blocked"})
+_NATIVE_TELLS = frozenset(
+    {"lock-deadlock", "native-wait", "native-loop", "native-loop-holding-gil", "gil-blocked"}
+)
 """Causes that native frames confirm, change or name better."""
 
 
@@ -168,7 +210,9 @@ def _generated_lines(dumps: list[Dump]) -> dict[str, str]:
             if normalise_file(frame.file) == "<generated>" and frame.file.startswith("/"):
                 rows = files.read_text(Path(frame.file), 4 << 20).splitlines()
                 if 0 < frame.line <= len(rows):
-                    found[f"{frame.file}:{frame.line}"] = cuts.cut_head(rows[frame.line - 1].strip(), 300)
+                    found[f"{frame.file}:{frame.line}"] = cuts.cut_head(
+                        rows[frame.line - 1].strip(), 300
+                    )
     return found
 
 

@@ -18,8 +18,14 @@ from reprokit.core.shared.contract.events import (
     Process,
     Recompile,
     Torch,
-)  # fmt: skip
-from reprokit.core.shared.contract.journal_format import NOW_BYTES, Now, decode_events, decode_now, open_events
+)
+from reprokit.core.shared.contract.journal_format import (
+    NOW_BYTES,
+    Now,
+    decode_events,
+    decode_now,
+    open_events,
+)
 from reprokit.host.system import files
 
 _NEWS = (Begin, End, Graph, GraphDone, Recompile, Torch, Process, Finished)
@@ -29,7 +35,9 @@ MOST_KEPT = 2000
 
 
 class JournalFollower:
-    """Keeps up with the journals of one run. Times are the reader's own: no clock of the target matters."""
+    """Keeps up with the journals of one run. Times are the reader's own: no clock of the target
+    matters.
+    """
 
     def __init__(self, folder: Path, line_repeats: int) -> None:
         self._folder, self.line_repeats = folder, line_repeats
@@ -40,7 +48,9 @@ class JournalFollower:
         self.now: dict[int, Now] = {}
         self.can_dump: set[int] = set()
         self.has_begun = False
-        """Some process has imported the compiler, or our agent has called the model: from here on silence tells."""
+        """Some process has imported the compiler, or our agent has called the model: from here on
+        silence tells.
+        """
 
     def look(self) -> list[str]:
         """What has advanced since the last look, in words; empty when nothing has."""
@@ -60,7 +70,9 @@ class JournalFollower:
 
     def teller(self, root_pid: int) -> main_process.MainProcess:
         """Whose story is told as things stand: of the living, where there are any."""
-        living = {pid: events for pid, events in self._kept.items() if os.path.exists(f"/proc/{pid}")}
+        living = {
+            pid: events for pid, events in self._kept.items() if os.path.exists(f"/proc/{pid}")
+        }
         return main_process.find_main_process(living or self._kept, root_pid)
 
     def tell(self, pid: int) -> main_process.MainProcess:
@@ -87,8 +99,11 @@ class JournalFollower:
         for event in decode_events(data[:whole])[0]:
             if isinstance(event, _NEWS):
                 kept.append(event)
-                news.append(f"{event.ev} {getattr(event, 'name', '') or getattr(event, 'n', '') or ''}".strip())
-            is_call = isinstance(event, Begin) and event.name.startswith(("stage:call", "stage:eager"))
+                which = getattr(event, "name", "") or getattr(event, "n", "") or ""
+                news.append(f"{event.ev} {which}".strip())
+            is_call = isinstance(event, Begin) and event.name.startswith(
+                ("stage:call", "stage:eager")
+            )
             self.has_begun |= is_call or isinstance(event, Torch)
             if isinstance(event, Process) and event.can_dump is not None:
                 (self.can_dump.add if event.can_dump else self.can_dump.discard)(pid)

@@ -1,7 +1,9 @@
-"""Ask NVIDIA's management library, in a process of its own: a wedged GPU can block the call for ever.
+"""Ask NVIDIA's management library, in a process of its own: a wedged GPU can block the call for
+ever.
 
-``python -m reprokit.host.watch.nvml`` writes ``{"driver", "cuda_of_driver", "gpus": [...]}`` as JSON;
-``python -m reprokit.host.watch.nvml watch`` writes one line a second with the use of each GPU.
+``python -m reprokit.host.watch.nvml`` writes ``{"driver", "cuda_of_driver", "gpus": [...]}`` as
+JSON; ``python -m reprokit.host.watch.nvml watch`` writes one line a second with the use of each
+GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from reprokit.core.records.process_state import GpuUse
 
 
 def ask_nvml() -> dict[str, Any]:
-    """Driver, its CUDA version, and one dict a GPU; raises pynvml.NVMLError where there is no driver."""
+    """Driver, its CUDA version, and one dict a GPU; raises pynvml.NVMLError where there is no
+    driver.
+    """
     import pynvml
 
     pynvml.nvmlInit()
@@ -70,7 +74,9 @@ STALE_S = 5.0
 
 
 class GpuFeed:
-    """The last word of a process that asks NVML once a second; empty where there is no NVIDIA device."""
+    """The last word of a process that asks NVML once a second; empty where there is no NVIDIA
+    device.
+    """
 
     def __init__(self) -> None:
         self._last: tuple[GpuUse, ...] = ()
@@ -81,15 +87,23 @@ class GpuFeed:
             environ = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
             with contextlib.suppress(OSError):
                 self._child = subprocess.Popen(
-                    command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-                )  # fmt: skip
+                    command,
+                    env=environ,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
                 threading.Thread(target=self._read, daemon=True, name="gpus").start()
 
     def _read(self) -> None:
         assert self._child is not None and self._child.stdout is not None
         for line in self._child.stdout:
             with contextlib.suppress(ValueError, TypeError):
-                self._last, self._heard = tuple(GpuUse(**row) for row in json.loads(line)), time.monotonic()
+                self._last, self._heard = (
+                    tuple(GpuUse(**row) for row in json.loads(line)),
+                    time.monotonic(),
+                )
 
     @property
     def last(self) -> tuple[GpuUse, ...]:

@@ -1,7 +1,8 @@
-"""Ask the kernel what every process and thread of the target is doing, over several samples (proc(5)).
+"""Ask the kernel what every process and thread of the target is doing, over several samples
+(proc(5)).
 
-Processor use is told as *want*, running plus waiting for a processor, from ``schedstat``: on an overloaded
-machine a loop that spins shows 20 % of processor time and 99 % of want.
+Processor use is told as *want*, running plus waiting for a processor, from ``schedstat``: on an
+overloaded machine a loop that spins shows 20 % of processor time and 99 % of want.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reprokit.core.records.process_state import Evidence, GpuUse, ProcessState, ThreadState, cut_words
+from reprokit.core.records.process_state import (
+    Evidence,
+    GpuUse,
+    ProcessState,
+    ThreadState,
+    cut_words,
+)
 from reprokit.host.system import process_tree
 from reprokit.host.watch import blocked_on
 
@@ -84,7 +91,9 @@ class ProcSampler:
             before = first.threads.get(tid)
             want = (thread.wanted_s - before.wanted_s) / span if before and span > 0.2 else None
             name, args = blocked_on.system_call(pid, tid)
-            target, child = links.target(pid, name, args) if tid == pid or len(last.threads) < 32 else ("", 0)
+            target, child = (
+                links.target(pid, name, args) if tid == pid or len(last.threads) < 32 else ("", 0)
+            )
             place = blocked_on.read_proc_file(f"/proc/{pid}/task/{tid}/wchan")
             threads.append(
                 ThreadState(

@@ -1,4 +1,6 @@
-"""Sample the target's processes: memory, processor time, state; one CSV row a process and sample."""
+"""Sample the target's processes: memory, processor time, state; one CSV row a process and
+sample.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,25 @@ from reprokit.host.watch import blocked_on
 from reprokit.host.watch.nvml import GpuFeed
 
 EVERY_S = 1.0
-COLUMNS = ("t", "pid", "ppid", "name", "state", "rss_bytes", "cpu_s", "want_s", "threads", "gpu_share")
+COLUMNS = (
+    "t",
+    "pid",
+    "ppid",
+    "name",
+    "state",
+    "rss_bytes",
+    "cpu_s",
+    "want_s",
+    "threads",
+    "gpu_share",
+)
 """One row a process and sample; a GPU has a row with pid 0, its name and ``gpu_share``."""
 KEPT = 300
 ROWS = 600
 LEAST_IO_BYTES = 256 << 10
 COMPILERS = frozenset(
-    "cc1plus cc1 cicc ptxas nvcc clang clang++ ld as lld collect2 icpx hipcc cudafe++ fatbinary".split()
+    "cc1plus cc1 cicc ptxas nvcc clang clang++ ld as lld collect2 icpx hipcc cudafe++"
+    " fatbinary".split()
 )
 """Programs that may be silent for minutes and are at work all the same."""
 LEAST_FAULTS = 8
@@ -71,7 +85,9 @@ class Sampler:
         self._io = self._io_before = 0
         self._file: IO[str] | None = None
         with contextlib.suppress(OSError):  # a process name may be cut in the middle of a character
-            self._file = path.open("a", newline="", buffering=1, encoding="utf-8", errors="backslashreplace")
+            self._file = path.open(
+                "a", newline="", buffering=1, encoding="utf-8", errors="backslashreplace"
+            )
             csv.writer(self._file).writerow(COLUMNS)
 
     def tick(self) -> bool:
@@ -89,31 +105,61 @@ class Sampler:
                 ran, waited = process_tree.processor_s(process.pid)
                 total += rss
                 self._io += _io_bytes(process.pid)
-                row = _Row(time.monotonic(), name, rss, cpu.user + cpu.system, ran, waited, _faults(process.pid))
+                row = _Row(
+                    time.monotonic(),
+                    name,
+                    rss,
+                    cpu.user + cpu.system,
+                    ran,
+                    waited,
+                    _faults(process.pid),
+                )
                 self._last[process.pid] = row
                 self._kept.setdefault(process.pid, deque(maxlen=KEPT)).append(row)
                 want = round(ran + waited, 2)
                 rows.append(
-                    (now, process.pid, process.ppid(), name, process.status(), rss, round(row.cpu_s, 2), want, process.num_threads(), "")
-                )  # fmt: skip
+                    (
+                        now,
+                        process.pid,
+                        process.ppid(),
+                        name,
+                        process.status(),
+                        rss,
+                        round(row.cpu_s, 2),
+                        want,
+                        process.num_threads(),
+                        "",
+                    )
+                )
         for pid in [p for p in self._kept if p not in self._last]:
             cpu_s = self._kept.pop(pid)[-1].cpu_s
             self._gone_cpu_s += cpu_s
             if self._has_journal(pid):  # others come by the thousand
                 self._gone[pid] = cpu_s
         self._shares = {
-            pid: (after.ran_s + after.waited_s - before.ran_s - before.waited_s) / max(after.at - before.at, 1e-3)
+            pid: (
+                (after.ran_s + after.waited_s - before.ran_s - before.waited_s)
+                / max(after.at - before.at, 1e-3)
+            )
             for pid, before, after in self._pairs()
         }
         for gpu in self.gpus.last:
-            rows.append((now, 0, 0, f"gpu{gpu.index}", "", gpu.memory_bytes, "", "", "", gpu.busy_share))
+            rows.append(
+                (now, 0, 0, f"gpu{gpu.index}", "", gpu.memory_bytes, "", "", "", gpu.busy_share)
+            )
         seen = self.samples
         seen.last_rss_bytes, seen.processes = total, len(self._last)
         seen.peak_rss_bytes = max(seen.peak_rss_bytes, total)
-        seen.least_available_bytes = min(seen.least_available_bytes, psutil.virtual_memory().available)
+        seen.least_available_bytes = min(
+            seen.least_available_bytes, psutil.virtual_memory().available
+        )
         if self._file is not None and time.monotonic() >= self._next_row:
             # a row a second at first, and fewer the longer it runs: days must not fill the disk
-            self._next_row = time.monotonic() + max(EVERY_S, (time.monotonic() - self._began) / ROWS) - EVERY_S / 2
+            self._next_row = (
+                time.monotonic()
+                + max(EVERY_S, (time.monotonic() - self._began) / ROWS)
+                - EVERY_S / 2
+            )
             with contextlib.suppress(OSError, ValueError):
                 csv.writer(self._file).writerows(rows)
         return True
@@ -125,8 +171,9 @@ class Sampler:
 
     @property
     def cpu_s(self) -> float:
-        """Processor seconds of every process that was ever sampled: what the kernel tells of a root leaves out
-        children that nobody waited for."""
+        """Processor seconds of every process that was ever sampled: what the kernel tells of a root
+        leaves out children that nobody waited for.
+        """
         return self._gone_cpu_s + sum(rows[-1].cpu_s for rows in self._kept.values())
 
     @property
@@ -139,7 +186,9 @@ class Sampler:
         return (self._journals / f"{pid}.jsonl").exists()
 
     def served(self) -> float:
-        """Share of the wanted processor time that the tree got between the last two samples; 1.0 when it wanted none."""
+        """Share of the wanted processor time that the tree got between the last two samples; 1.0
+        when it wanted none.
+        """
         ran = waited = span = 0.0
         for _, before, after in self._pairs():
             ran += after.ran_s - before.ran_s
@@ -156,21 +205,30 @@ class Sampler:
         return self._io - self._io_before > LEAST_IO_BYTES
 
     def working_children(self, parent_pid: int) -> list[str]:
-        """Compilers below the target that were started, and compilers or busy programs that touched new memory, since
-        the last sample."""
+        """Compilers below the target that were started, and compilers or busy programs that touched
+        new memory, since the last sample.
+        """
         found = []
         for pid, row in self._last.items():
             before, is_compiler = self._before.get(pid), row.name in COMPILERS
-            if pid in (parent_pid, self.root_pid) or not (is_compiler or self.want(pid) > BUSY_SHARE):
+            if pid in (parent_pid, self.root_pid) or not (
+                is_compiler or self.want(pid) > BUSY_SHARE
+            ):
                 continue
             if row.faults - before.faults > LEAST_FAULTS if before else is_compiler:
                 found.append(f"{row.name} ({pid})")
         return found
 
     def memory(self, since: float) -> dict[int, list[tuple[float, int, float]]]:
-        """pid -> (seconds, resident bytes, processor seconds) of each sample taken after ``since`` (monotonic)."""
+        """pid -> (seconds, resident bytes, processor seconds) of each sample taken after ``since``
+        (monotonic).
+        """
         return {
-            pid: [(round(r.at - since, 2), r.rss_bytes, round(r.cpu_s, 2)) for r in rows if r.at >= since]
+            pid: [
+                (round(r.at - since, 2), r.rss_bytes, round(r.cpu_s, 2))
+                for r in rows
+                if r.at >= since
+            ]
             for pid, rows in self._kept.items()
         }
 
@@ -182,7 +240,9 @@ class Sampler:
                 self._file.close()
 
     def _pairs(self) -> list[tuple[int, _Row, _Row]]:
-        return [(pid, self._before[pid], row) for pid, row in self._last.items() if pid in self._before]
+        return [
+            (pid, self._before[pid], row) for pid, row in self._last.items() if pid in self._before
+        ]
 
 
 def _io_bytes(pid: int) -> int:
@@ -193,8 +253,13 @@ def _io_bytes(pid: int) -> int:
 
 
 def _faults(pid: int) -> int:
-    """Minor page faults so far: a compiler that works touches new memory, a loop that spins does not."""
-    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+    """Minor page faults so far: a compiler that works touches new memory, a loop that spins does
+    not.
+    """
+    with (
+        contextlib.suppress(OSError, ValueError, IndexError),
+        open(f"/proc/{pid}/stat", "rb") as file,
+    ):
         text = file.read()
         return int(text[text.rindex(b")") + 2 :].split()[7])
     return 0

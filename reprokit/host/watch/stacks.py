@@ -1,8 +1,9 @@
 """Take the stacks of processes, from outside (py-spy) and from inside (faulthandler).
 
-Both work while native code holds the GIL. py-spy reads memory without stopping the process (``--nonblocking``), so
-it disturbs nothing and works on stopped and uninterruptible processes too. faulthandler needs a signal, which ends some
-system calls early (libc's ``sleep``), so it comes last: :meth:`Dumper.ask_inside`. Every tool has a hard timeout.
+Both work while native code holds the GIL. py-spy reads memory without stopping the process
+(``--nonblocking``), so it disturbs nothing and works on stopped and uninterruptible processes too.
+faulthandler needs a signal, which ends some system calls early (libc's ``sleep``), so it comes
+last: :meth:`Dumper.ask_inside`. Every tool has a hard timeout.
 """
 
 from __future__ import annotations
@@ -73,7 +74,11 @@ class StackDumper:
         chosen = asked[:MOST_PROCESSES]
         self._left_out = len(asked) - len(chosen)
         number, tool, began = self.number, self._tool, time.monotonic()
-        jobs = [self._pool.submit(_py_spy, tool, self._folder, number, pid) for pid in chosen if pid not in self._slow]
+        jobs = [
+            self._pool.submit(_py_spy, tool, self._folder, number, pid)
+            for pid in chosen
+            if pid not in self._slow
+        ]
         taken = []
         for job in as_completed(jobs):
             dump = job.result()
@@ -87,8 +92,8 @@ class StackDumper:
     def ask_inside(self, pids: Iterable[int], number: int) -> list[Dump]:
         """One dump of each process by itself, as a part of round ``number``.
 
-        A signal asks for it, and a system call that the process waits in may end early. ``pids`` must be able to dump
-        (``Follower.can_dump``).
+        A signal asks for it, and a system call that the process waits in may end early. ``pids``
+        must be able to dump (``Follower.can_dump``).
         """
         began = time.monotonic()
         chosen = [pid for pid in list(pids)[:MOST_PROCESSES] if pid not in self._mute]
@@ -100,7 +105,9 @@ class StackDumper:
 
     def _keep(self, taken: list[Dump]) -> list[Dump]:
         taken.sort(key=lambda d: (d.tool, d.pid))
-        self.dumps = sorted([*self.dumps, *taken], key=lambda d: (d.number, d.tool, d.pid))  # as read() gives them
+        self.dumps = sorted(
+            [*self.dumps, *taken], key=lambda d: (d.number, d.tool, d.pid)
+        )  # as read() gives them
         old = self.number - MOST_LOOKS_KEPT
         self.dumps = [d for d in self.dumps if d.number > old]
         return taken
@@ -127,7 +134,9 @@ class StackDumper:
         )
 
     def native(self, pid: int) -> dict[int, tuple[str, ...]]:
-        """Thread id -> native function names above Python, innermost first; stops the process for some 0.2 s."""
+        """Thread id -> native function names above Python, innermost first; stops the process for
+        some 0.2 s.
+        """
         if self._tool is None:
             return {}
         command = [self._tool, "dump", "--native", "--json", "--full-filenames", "--pid", str(pid)]
@@ -142,16 +151,31 @@ class StackDumper:
         return found
 
     def lock_file(self, pid: int) -> str:
-        """The file that Python code of ``pid`` waits to lock, from its local variables, which are not kept."""
+        """The file that Python code of ``pid`` waits to lock, from its local variables, which are
+        not kept.
+        """
         if self._tool is None:
             return ""
-        command = [self._tool, "dump", "--nonblocking", "--locals", "--json", "--full-filenames", "--pid", str(pid)]
+        command = [
+            self._tool,
+            "dump",
+            "--nonblocking",
+            "--locals",
+            "--json",
+            "--full-filenames",
+            "--pid",
+            str(pid),
+        ]
         text, _ = _call(command, PY_SPY_TIMEOUT_S)
         with contextlib.suppress(ValueError, KeyError, TypeError):
             for frame in (f for t in json.loads(text) for f in t["frames"]):
                 for local in frame.get("locals") or ():
                     value = str(local.get("repr") or "").strip("'\"")
-                    if local["name"] in ("lock_filename", "lock_file", "lock_path", "lock_file_path") and "/" in value:
+                    if (
+                        local["name"]
+                        in ("lock_filename", "lock_file", "lock_path", "lock_file_path")
+                        and "/" in value
+                    ):
                         return value
                     if local["name"] == "build_directory" and "cpp_extension" in frame["filename"]:
                         return os.path.join(value, "lock")
@@ -163,7 +187,9 @@ class StackDumper:
 
 
 def _above_python(frames: list[dict[str, Any]]) -> tuple[str, ...]:
-    inside = itertools.takewhile(lambda f: not str(f.get("filename") or "").endswith((".py", ">")), frames)
+    inside = itertools.takewhile(
+        lambda f: not str(f.get("filename") or "").endswith((".py", ">")), frames
+    )
     return (*(str(f["name"]) for f in inside), PYTHON)
 
 
@@ -184,7 +210,9 @@ def read_dumps(run_path: Path, most_rounds: int = MOST_LOOKS_KEPT) -> list[Dump]
 
 
 def run_py_spy() -> str | None:
-    """Where the py-spy that came with reprokit lies, else one on PATH; ``REPROKIT_PY_SPY`` names another."""
+    """Where the py-spy that came with reprokit lies, else one on PATH; ``REPROKIT_PY_SPY`` names
+    another.
+    """
     if named := os.environ.get("REPROKIT_PY_SPY"):
         return named if os.access(named, os.X_OK) else None
     for folder in (os.path.dirname(sys.executable), sysconfig.get_path("scripts")):
@@ -197,7 +225,9 @@ def run_py_spy() -> str | None:
 def _call(command: list[str], timeout_s: float) -> tuple[str, str]:
     """What the tool wrote, and the first line of what was wrong."""
     try:
-        done = subprocess.run(command, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL, check=False)
+        done = subprocess.run(
+            command, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL, check=False
+        )
     except subprocess.TimeoutExpired:
         return "", f"{TOO_SLOW} in {timeout_s:.0f} s"
     except OSError as problem:
@@ -227,7 +257,11 @@ def _py_spy(tool: str | None, folder: Path, number: int, pid: int) -> Dump:
 
 def _is_whole(thread: ThreadStack) -> bool:
     """A main thread's stack ends where the program starts."""
-    return bool(thread.frames) and thread.frames[-1].function in ("<module>", "_run_module_as_main", "_bootstrap")
+    return bool(thread.frames) and thread.frames[-1].function in (
+        "<module>",
+        "_run_module_as_main",
+        "_bootstrap",
+    )
 
 
 def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
@@ -237,7 +271,11 @@ def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
         before = path.stat().st_size
         if not blocked_on.catches_signal(pid, STACKS_SIGNAL):
             has_ended = "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
-            why = "the process had ended" if has_ended else "the process does not catch the signal that asks for stacks"
+            why = (
+                "the process had ended"
+                if has_ended
+                else "the process does not catch the signal that asks for stacks"
+            )
             return Dump(number, "faulthandler", pid, problem=why)
         os.kill(pid, STACKS_SIGNAL)
         deadline, size = time.monotonic() + FAULTHANDLER_TIMEOUT_S, before
@@ -253,7 +291,10 @@ def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
     except OSError as problem:
         return Dump(number, "faulthandler", pid, problem=problem.strerror or str(problem))
     if not text:
-        why = "gave nothing (a stopped process runs no handler; nor does one whose disk is full write)"
+        why = (
+            "gave nothing (a stopped process runs no handler; nor does one whose disk is full"
+            " write)"
+        )
         return Dump(number, "faulthandler", pid, problem=why)
     with contextlib.suppress(OSError):
         files.write_whole(folder / f"{number}-faulthandler-{pid}.txt", text)

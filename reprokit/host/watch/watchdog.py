@@ -1,8 +1,9 @@
 """Decide from outside whether a run still advances, and what to do when it does not.
 
-Progress is a phase event, a traced line, a lowered node, a graph, a compiler's stack that moves, or a child at
-work below the target. A stall is no progress for ``--stall`` seconds of a clock that runs slower while
-the target is starved of a processor: on a machine with six times the work it can do, a minute is six.
+Progress is a phase event, a traced line, a lowered node, a graph, a compiler's stack that moves, or
+a child at work below the target. A stall is no progress for ``--stall`` seconds of a clock that
+runs slower while the target is starved of a processor: on a machine with six times the work it can
+do, a minute is six.
 """
 
 from __future__ import annotations
@@ -53,10 +54,18 @@ class Watchdog:
     """Watches one run; :meth:`tick` as often as you like, :meth:`take` when it is over."""
 
     def __init__(
-        self, run_path: Path, root_pid: int, limit_s: float, line_repeats: int, last_output: Callable[[], float],
-        look_every_s: float = 0.0, stall_s: float = 60.0,
-    ) -> None:  # fmt: skip
-        """``limit_s``: how long without progress is no more healthy. Others: see ``launch.Request``."""
+        self,
+        run_path: Path,
+        root_pid: int,
+        limit_s: float,
+        line_repeats: int,
+        last_output: Callable[[], float],
+        look_every_s: float = 0.0,
+        stall_s: float = 60.0,
+    ) -> None:
+        """``limit_s``: how long without progress is no more healthy. Others: see
+        ``launch.Request``.
+        """
         self._run_path, self._root, self._limit = run_path, root_pid, limit_s
         self._last_output, self._heard = last_output, 0.0
         self._look_every, self._sampled = look_every_s, 0.0
@@ -82,7 +91,9 @@ class Watchdog:
         self._shown, self._teller = "", MainProcess(root_pid)
 
     def tick(self) -> None:
-        """Once a second, see what has advanced; a defect of the watchdog must not end the watched."""
+        """Once a second, see what has advanced; a defect of the watchdog must not end the
+        watched.
+        """
         try:
             self._tick()
         except Exception as problem:
@@ -107,14 +118,19 @@ class Watchdog:
         served = self.watch.served()
         if news:
             self._progress(news[-1], is_in_stacks)
-        elif self.watch.working_children(teller.pid) and self._excused < COMPILER_PATIENCE * self._limit:
+        elif (
+            self.watch.working_children(teller.pid)
+            and self._excused < COMPILER_PATIENCE * self._limit
+        ):
             self._excused += passed * served
         else:
             self.quiet_s += passed * served
 
     @property
     def is_stalled(self) -> bool:
-        """There was no progress for ``--stall`` seconds, or for longer where a stall was reported already."""
+        """There was no progress for ``--stall`` seconds, or for longer where a stall was reported
+        already.
+        """
         return self.follower.has_begun and self.quiet_s >= self._alarm_s
 
     def examine(self) -> Stall | None:
@@ -123,7 +139,9 @@ class Watchdog:
             return self._examine()
         except Exception as problem:
             self.problems.add(f"the stall could not be examined: {problem!r}")
-            return Stall(OUTSIDE, cause="unknown", detail="it could not be examined", seconds=self.quiet_s)
+            return Stall(
+                OUTSIDE, cause="unknown", detail="it could not be examined", seconds=self.quiet_s
+            )
 
     def _examine(self) -> Stall | None:
         teller = self.follower.teller(self._root)
@@ -132,10 +150,16 @@ class Watchdog:
             return None
         evidence = self._gatherer.evidence(self._advanced)
         seen = dataclasses.replace(self._seen(teller, self._dumper.dumps), evidence=evidence)
-        others = [self.follower.tell(p) for p in self.watch.pids if p in self.follower.can_dump and p != teller.pid]
+        others = [
+            self.follower.tell(p)
+            for p in self.watch.pids
+            if p in self.follower.can_dump and p != teller.pid
+        ]
         began_s = round(max(self._advanced - self._began, 0.0), 1)
         found = waiting.classify_stall(seen, others)
-        if found.state != INSIDE and (self._last_output() != self._heard or waiting.is_running(seen)):
+        if found.state != INSIDE and (
+            self._last_output() != self._heard or waiting.is_running(seen)
+        ):
             self._progress("it went on while it was looked at")
             return None
         return dataclasses.replace(found, began_s=began_s, seconds=round(self.quiet_s, 1))
@@ -153,10 +177,11 @@ class Watchdog:
         return not is_same
 
     def conclude(self) -> HangStacks | None:
-        """The evidence of a stall that ends the run, after :meth:`examine`; None where signals showed that it advances.
+        """The evidence of a stall that ends the run, after :meth:`examine`; None where signals
+        showed that it advances.
 
-        A process that no tool could see from outside is asked by a signal. One that waited moves only because the
-        signal interrupted it, so its motion counts as nothing.
+        A process that no tool could see from outside is asked by a signal. One that waited moves
+        only because the signal interrupted it, so its motion counts as nothing.
         """
         try:
             teller = self.follower.teller(self._root)
@@ -176,7 +201,9 @@ class Watchdog:
             return self.so_far()
 
     def take(self, is_brief: bool = False) -> HangStacks:
-        """The evidence of a run that ends now: at its deadline, or briefly before a signal of the user's is forwarded."""
+        """The evidence of a run that ends now: at its deadline, or briefly before a signal of the
+        user's is forwarded.
+        """
         try:
             teller = self.follower.teller(self._root)
             if is_brief:
@@ -191,7 +218,9 @@ class Watchdog:
     def so_far(self) -> HangStacks:
         """The dumps there are, without evidence."""
         problems = (*self.problems, *self._dumper.problems())
-        return HangStacks(tuple(self._dumper.dumps), Evidence(), problems, still_from=self._still_from)
+        return HangStacks(
+            tuple(self._dumper.dumps), Evidence(), problems, still_from=self._still_from
+        )
 
     def _loudly(self, teller: MainProcess, asked: list[int]) -> HangStacks:
         evidence = self._gatherer.evidence(self._advanced)
@@ -204,23 +233,32 @@ class Watchdog:
         return self._gatherer.stacks(evidence, sorted(self.problems), self._still_from)
 
     def _has_moved(self) -> bool:
-        """Something advanced while the last rounds were taken: what looked like a stall was none."""
+        """Something advanced while the last rounds were taken: what looked like a stall was
+        none.
+        """
         if news := self.follower.look():
             self._progress(news[-1])
             return True
         teller = self.follower.teller(self._root)
         seen = recent_dumps.only_recent(self._seen(teller, self._dumper.dumps), ROUNDS)
-        if self._is_endless(teller) or not location.has_moved(seen, location.phase_at_work(seen)[0]):
+        if self._is_endless(teller) or not location.has_moved(
+            seen, location.phase_at_work(seen)[0]
+        ):
             return False
         self._progress("the stack moved while it was dumped", is_in_stacks=True)
         return True
 
     def progress(self, elapsed_s: float) -> RunProgress:
         """How things stand."""
-        teller = self.follower.teller(self._root) if self._shown != self.last_progress else self._teller
+        teller = (
+            self.follower.teller(self._root) if self._shown != self.last_progress else self._teller
+        )
         self._shown, self._teller = self.last_progress, teller
         now = self.follower.now.get(teller.pid)
-        rss, event = self.watch.samples.last_rss_bytes, teller.open_events[-1] if teller.open_events else ""
+        rss, event = (
+            self.watch.samples.last_rss_bytes,
+            teller.open_events[-1] if teller.open_events else "",
+        )
         return RunProgress(elapsed_s, rss, event, now.where if now else "", self.quiet_s)
 
     def close(self) -> None:
@@ -233,7 +271,8 @@ class Watchdog:
             self.stalls[-1] = dataclasses.replace(self.stalls[-1], seconds=round(self.quiet_s, 1))
             self._has_open_stall = False
         self._alarm_s = self._alarm_every_s = self._stall_s
-        # the last round may have been taken before the progress, unless it is what showed the progress
+        # the last round may have been taken before the progress, unless it is what showed the
+        # progress
         self._still_from = self._dumper.number + (not is_in_stacks)
         self.quiet_s = self._excused = 0.0
         self._advanced, self.last_progress = time.monotonic(), cuts.cut_head(what, 300)
@@ -248,7 +287,8 @@ class Watchdog:
         return now is not None and now.repeats > self.follower.line_repeats
 
     def _outside(self, teller: MainProcess) -> list[str]:
-        """Outside of the compiler nothing is journalled: output, data, or a processor at work, is progress.
+        """Outside of the compiler nothing is journalled: output, data, or a processor at work, is
+        progress.
 
         A GPU at work is none: a collective that hangs keeps it busier than any training does.
         """
@@ -282,7 +322,9 @@ class Watchdog:
         seen = self._seen(teller, self._look)
         self._phase, _ = location.phase_at_work(seen)
         inner = [f for stack in main_stacks(seen)[-1:] for f in stack[:2]]
-        self._is_synchronising = any(f.file.startswith("torch/cuda/") and "synchronize" in f.function for f in inner)
+        self._is_synchronising = any(
+            f.file.startswith("torch/cuda/") and "synchronize" in f.function for f in inner
+        )
         if self._is_endless(teller):
             return []
         both = [*before, *self._look]
@@ -294,6 +336,9 @@ class Watchdog:
 
     def _seen(self, teller: MainProcess, dumps: list[Dump]) -> Observation:
         return Observation(
-            main_pid=teller.pid, working_tid=teller.tid, open_events=teller.open_events, dumps=tuple(dumps),
+            main_pid=teller.pid,
+            working_tid=teller.tid,
+            open_events=teller.open_events,
+            dumps=tuple(dumps),
             still_from=self._still_from,
-        )  # fmt: skip
+        )

@@ -1,4 +1,6 @@
-"""Programs that check themselves: what is written runs, fails where the compiler is wrong, and passes where it is right."""
+"""Programs that check themselves: what is written runs, fails where the compiler is wrong, and
+passes where it is right.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,26 @@ ARGUMENT = Difference(0, "argument[0]", "values", "compiled")
 GRADIENT = Difference(-1, "gradient of argument[0]", "values", "compiled")
 
 PLAIN = "import torch\ndef f(x):\n    return x * 2\nx = torch.ones(3)\ntorch.compile(f)(x)\n"
-NAMED = "import torch\ndef f(x):\n    return x * 2\nx = torch.randn(3)\ng = torch.compile(f, dynamic=True)\nwith torch.no_grad():\n    out = g(x)\n"
-GLOBAL = "import torch\ndef f(x):\n    return x * w\nw = torch.ones(3)\nx = torch.ones(3)\ntorch.compile(f)(x)\n"
-WRITES = "import torch\ndef f(x):\n    x.mul_(2)\n    return x.sum() * 0\nx = torch.ones(3)\ntorch.compile(f)(x)\n"
-LOOP = "import torch\ndef f(x):\n    return x * 2\ng = torch.compile(f)\nfor x in (1, 2):\n    if x:\n        out = g(torch.ones(3) * x)\n"
-BACKWARD = "import torch\ndef f(x):\n    return x * 2\nx = torch.ones(3, requires_grad=True)\nout = torch.compile(f)(x)\nout.sum().backward()\n"
+NAMED = (
+    "import torch\ndef f(x):\n    return x * 2\nx = torch.randn(3)\ng = torch.compile(f,"
+    " dynamic=True)\nwith torch.no_grad():\n    out = g(x)\n"
+)
+GLOBAL = (
+    "import torch\ndef f(x):\n    return x * w\nw = torch.ones(3)\nx ="
+    " torch.ones(3)\ntorch.compile(f)(x)\n"
+)
+WRITES = (
+    "import torch\ndef f(x):\n    x.mul_(2)\n    return x.sum() * 0\nx ="
+    " torch.ones(3)\ntorch.compile(f)(x)\n"
+)
+LOOP = (
+    "import torch\ndef f(x):\n    return x * 2\ng = torch.compile(f)\nfor x in (1, 2):\n    if x:\n"
+    "        out = g(torch.ones(3) * x)\n"
+)
+BACKWARD = (
+    "import torch\ndef f(x):\n    return x * 2\nx = torch.ones(3, requires_grad=True)\nout ="
+    " torch.compile(f)(x)\nout.sum().backward()\n"
+)
 
 
 def run(text: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +57,11 @@ def right(f: Any, args: Any) -> Any:
         (WRITES, ARGUMENT, lambda f, args: f(*args) + args[0].add_(1).sum() * 0),
         (BACKWARD, GRADIENT, lambda f, args: f(*args) * 2 - f(*args).detach()),
         (NAMED + "g(x)\n", OUTPUT, lambda f, args: f(*args) + 1),
-        (LOOP, Difference(1, "output", "values", "compiled"), lambda f, args: f(*args) + (args[0] > 1)),
+        (
+            LOOP,
+            Difference(1, "output", "values", "compiled"),
+            lambda f, args: f(*args) + (args[0] > 1),
+        ),
         (PLAIN, Difference(0, "output", "signed-zero", "compiled"), lambda f, args: -f(*args)),
     ],
 )
@@ -66,8 +87,9 @@ def test_it_fails_where_the_compiler_is_wrong_and_only_there(
     ],
 )
 def test_what_no_assertion_shows_stays_as_it_is(text: str, difference: Difference) -> None:
-    """What several calls do to their arguments, gradients of parameters, aliasing: a check of something else would be
-    worse than none."""
+    """What several calls do to their arguments, gradients of parameters, aliasing: a check of
+    something else would be worse than none.
+    """
     assert assertions.with_check(text, [difference]) == text
 
 
@@ -83,7 +105,11 @@ def test_silent_failures_are_made_loud() -> None:
     """A whole graph is asked for; the recompile limit is an error; a storm is counted."""
     assert "torch.compile(f, fullgraph=True)(x)" in assertions.fail_loudly(PLAIN, "graph-break")
     told = assertions.assert_unbroken(PLAIN)
-    assert "assert not any(" in told and "'a graph breaks'" in told and assertions.assert_unbroken(told) == told
+    assert (
+        "assert not any(" in told
+        and "'a graph breaks'" in told
+        and assertions.assert_unbroken(told) == told
+    )
     limited = assertions.fail_loudly(PLAIN, "recompile-limit")
     assert (
         limited.index("import torch._dynamo")

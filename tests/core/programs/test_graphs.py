@@ -1,4 +1,6 @@
-"""A recorded graph is cut into programs that stand alone: parsed from the text that the agent writes."""
+"""A recorded graph is cut into programs that stand alone: parsed from the text that the agent
+writes.
+"""
 
 from __future__ import annotations
 
@@ -46,15 +48,23 @@ class Repro(torch.nn.Module):
 
 
 def tensor(
-    *shape: int, symbols: tuple[str | None, ...] = (), grad: bool = False, dtype: str = "torch.float32"
+    *shape: int,
+    symbols: tuple[str | None, ...] = (),
+    grad: bool = False,
+    dtype: str = "torch.float32",
 ) -> dict[str, object]:
     stride = [1]
     for size in reversed(shape[1:]):
         stride.insert(0, stride[0] * size)
     return {
-        "kind": "tensor", "shape": list(shape), "stride": stride[: len(shape)], "symbols": list(symbols) or [None] * len(shape),
-        "dtype": dtype, "device": "cpu", "requires_grad": grad,
-    }  # fmt: skip
+        "kind": "tensor",
+        "shape": list(shape),
+        "stride": stride[: len(shape)],
+        "symbols": list(symbols) or [None] * len(shape),
+        "dtype": dtype,
+        "device": "cpu",
+        "requires_grad": grad,
+    }
 
 
 VALUES = {
@@ -63,8 +73,12 @@ VALUES = {
     "l_self_parameters_weight_": tensor(8, 6, grad=True),
     "linear": tensor(4, 8, symbols=("s77", None)),
     "getitem": tensor(4, 4, symbols=("s77", None)),
-    "x": tensor(4, 4), "x_1": tensor(4, 4), "x_2": tensor(4, 4), "add": tensor(4, 4), "view": tensor(4, 4),
-}  # fmt: skip
+    "x": tensor(4, 4),
+    "x_1": tensor(4, 4),
+    "x_2": tensor(4, 4),
+    "add": tensor(4, 4),
+    "view": tensor(4, 4),
+}
 
 
 def read(**settings: object) -> graph_units.GraphProgram:
@@ -76,7 +90,9 @@ def unit_of(graph: graph_units.GraphProgram, word: str) -> int:
 
 
 def test_the_whole_graph_is_a_program_without_names_of_the_tracer() -> None:
-    """Arguments are short, weights keep their name, bodies become functions, constants stand beside the inputs."""
+    """Arguments are short, weights keep their name, bodies become functions, constants stand beside
+    the inputs.
+    """
     graph = read()
     text = subgraph.program_of_units(graph, range(len(graph.units)))
     ast.parse(text)
@@ -91,7 +107,9 @@ def test_what_is_cut_off_becomes_an_argument_with_its_metadata() -> None:
     text = subgraph.program_of_units(graph, [unit_of(graph, "getitem * 2")])
     assert "torch.randn(4, 4)" in text and "linear" not in text and "cond" not in text
     assert text.count("torch.randn") == 1
-    bare = subgraph.program_of_units(read(grad=False), [unit_of(graph, "getitem * 2")], is_bare=True)
+    bare = subgraph.program_of_units(
+        read(grad=False), [unit_of(graph, "getitem * 2")], is_bare=True
+    )
     assert "no_grad" not in bare and "manual_seed" not in bare
 
 
@@ -105,7 +123,9 @@ def test_what_no_argument_can_carry_is_pulled_in() -> None:
 def test_sizes_that_were_symbolic_stay_so() -> None:
     """The symbol is read from the argument whose size it is, and that size is marked."""
     graph = read()
-    text = subgraph.program_of_units(graph, [unit_of(graph, "_nn.linear"), unit_of(graph, ".view(")])
+    text = subgraph.program_of_units(
+        graph, [unit_of(graph, "_nn.linear"), unit_of(graph, ".view(")]
+    )
     assert "s77 = " in text and ".shape[0]" in text and "mark_dynamic" in text
     assert "mark_dynamic" not in subgraph.program_of_units(read(dynamic=True), range(9))
 
@@ -120,21 +140,33 @@ def test_an_in_place_step_reads_what_it_changes() -> None:
 def test_settings_are_carried_over() -> None:
     """Backend, options, configuration, a custom pass and grad mode are part of the program."""
     graph = read(
-        grad=False, options={"max_autotune": "True"}, sources=["def mine(graph):\n    return None"],
-        configs=[["torch._inductor.config", "post_grad_custom_post_pass", "mine"]], backend="'eager'",
-    )  # fmt: skip
+        grad=False,
+        options={"max_autotune": "True"},
+        sources=["def mine(graph):\n    return None"],
+        configs=[["torch._inductor.config", "post_grad_custom_post_pass", "mine"]],
+        backend="'eager'",
+    )
     text = subgraph.program_of_units(graph, [0])
     for words in (
-        "import torch._inductor.config", "def mine(graph)", "torch._inductor.config.post_grad_custom_post_pass = mine",
-        "backend='eager'", "options={'max_autotune': True}", "with torch.no_grad():",
-    ):  # fmt: skip
+        "import torch._inductor.config",
+        "def mine(graph)",
+        "torch._inductor.config.post_grad_custom_post_pass = mine",
+        "backend='eager'",
+        "options={'max_autotune': True}",
+        "with torch.no_grad():",
+    ):
         assert words in text
 
 
 def test_inputs_of_gigabytes_are_fake() -> None:
     """Metadata is enough to compile; the program says so and allocates nothing."""
-    rows = "import torch\nclass Repro(torch.nn.Module):\n    def forward(self, a):\n        b = a + 1\n        return (b,)\n"
-    large = graph_units.read_graph(rows, {"a": tensor(1 << 16, 1 << 16), "b": tensor(1)}, {}, "dynamo", False)
+    rows = (
+        "import torch\nclass Repro(torch.nn.Module):\n    def forward(self, a):\n        b = a +"
+        " 1\n        return (b,)\n"
+    )
+    large = graph_units.read_graph(
+        rows, {"a": tensor(1 << 16, 1 << 16), "b": tensor(1)}, {}, "dynamo", False
+    )
     text = subgraph.program_of_units(large, [0])
     ast.parse(text)
     assert "with FakeTensorMode():" in text and "wrap_inductor_compiled_regions = True" in text
@@ -149,7 +181,13 @@ def test_training_runs_backward() -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["", "def f(: pass", "class Repro:\n    pass\n", "class Repro:\n    def forward(self): x = 1\n"]
+    "source",
+    [
+        "",
+        "def f(: pass",
+        "class Repro:\n    pass\n",
+        "class Repro:\n    def forward(self): x = 1\n",
+    ],
 )
 def test_anything_else_is_refused(source: str) -> None:
     """A cut or strange file is Unreadable, never an odd error."""
@@ -163,8 +201,13 @@ def test_cutting_a_large_graph_is_linear() -> None:
 
     def steps(nodes: int) -> int:
         rows = "\n".join(f"        v{i + 1} = torch.sin(v{i});  v{i} = None" for i in range(nodes))
-        source = f"import torch\nclass Repro(torch.nn.Module):\n    def forward(self, v0):\n{rows}\n        return (v{nodes},)\n"
-        graph = graph_units.read_graph(source, {f"v{i}": tensor(2) for i in range(nodes + 1)}, {}, "dynamo", False)
+        source = (
+            f"import torch\nclass Repro(torch.nn.Module):\n    def forward(self, v0):\n{rows}\n    "
+            f"    return (v{nodes},)\n"
+        )
+        graph = graph_units.read_graph(
+            source, {f"v{i}": tensor(2) for i in range(nodes + 1)}, {}, "dynamo", False
+        )
         count = 0
 
         def tell(*_: object) -> None:
@@ -182,10 +225,15 @@ def test_cutting_a_large_graph_is_linear() -> None:
 
 
 def test_what_a_unit_does_is_told_without_names_and_numbers() -> None:
-    """``relu = torch.relu(x)`` and ``tanh = torch.tanh(x)`` differ; two of the same on other values do not."""
-    rows = "\n".join(f"        {n} = torch.{n.split('_')[0]}(l_x_)" for n in ("relu", "tanh", "relu_1"))
+    """``relu = torch.relu(x)`` and ``tanh = torch.tanh(x)`` differ; two of the same on other values
+    do not.
+    """
+    rows = "\n".join(
+        f"        {n} = torch.{n.split('_')[0]}(l_x_)" for n in ("relu", "tanh", "relu_1")
+    )
     source = (
-        f"import torch\nclass Repro(torch.nn.Module):\n    def forward(self, l_x_):\n{rows}\n        return (relu,)\n"
+        f"import torch\nclass Repro(torch.nn.Module):\n    def forward(self, l_x_):\n{rows}\n      "
+        "  return (relu,)\n"
     )
     graph = graph_units.read_graph(source, VALUES, {}, "dynamo", False)
     one, other, again = (unit.kind for unit in graph.units)
@@ -193,12 +241,17 @@ def test_what_a_unit_does_is_told_without_names_and_numbers() -> None:
 
 
 def test_operators_of_the_user_are_known() -> None:
-    """No graph carries their definition, nor that of an autograd function; those of torch are there for everyone."""
+    """No graph carries their definition, nor that of an autograd function; those of torch are there
+    for everyone.
+    """
     rows = (
-        "        a = torch.ops.mine.twice(l_x_)\n        b = torch.ops.aten.relu.default(l_x_)\n        return (a, b)\n"
+        "        a = torch.ops.mine.twice(l_x_)\n        b = torch.ops.aten.relu.default(l_x_)\n   "
+        "     return (a, b)\n"
     )
     source = "import torch\nclass Repro(torch.nn.Module):\n    def forward(self, l_x_):\n" + rows
     graph = graph_units.read_graph(source, VALUES, {}, "dynamo", False)
     assert [unit.custom for unit in graph.units] == ["mine", ""]
-    applied = source.replace("torch.ops.mine.twice(", "torch.ops.higher_order.autograd_function_apply(fwd, bwd, ")
+    applied = source.replace(
+        "torch.ops.mine.twice(", "torch.ops.higher_order.autograd_function_apply(fwd, bwd, "
+    )
     assert graph_units.read_graph(applied, VALUES, {}, "dynamo", False).units[0].custom

@@ -10,10 +10,19 @@ import pytest
 from reprokit.core.reduce.inline_modules import Unjoinable, join_modules
 
 FILES = {
-    "net": "import math\nfrom .parts import scale\nfrom parts import scale as by\nsize = 3\ndef run(x):\n    return by(x) + size\n",
-    "parts": '"""Words."""\nsize = 10\ndef scale(x):\n    return x * size\nif __name__ == "__main__":\n    raise SystemExit\n',
+    "net": (
+        "import math\nfrom .parts import scale\nfrom parts import scale as by\nsize = 3\ndef"
+        " run(x):\n    return by(x) + size\n"
+    ),
+    "parts": (
+        '"""Words."""\nsize = 10\ndef scale(x):\n    return x * size\nif __name__ == "__main__":\n '
+        "   raise SystemExit\n"
+    ),
     "pkg": "",
-    "pkg.inner": "from . import other\nfrom .other import half as h\ndef run(x):\n    return other.half(x) + h(x)\n",
+    "pkg.inner": (
+        "from . import other\nfrom .other import half as h\ndef run(x):\n    return other.half(x) +"
+        " h(x)\n"
+    ),
     "pkg.other": "def half(x):\n    return x / 2\n",
 }
 

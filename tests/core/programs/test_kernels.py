@@ -41,21 +41,32 @@ def next_power(x):
     return x
 """
 CALL = triton_programs.TritonCall(
-    {"in_ptr0": "*fp32", "out_ptr0": "*fp32", "xnumel": "i32", "XBLOCK": "constexpr"}, {(3,): 64},
-    {(0,): [["tt.divisibility", 16]], (2,): [["tt.divisibility", 16]]}, ("cuda", 90, 32), {"num_warps": 4},
-)  # fmt: skip
+    {"in_ptr0": "*fp32", "out_ptr0": "*fp32", "xnumel": "i32", "XBLOCK": "constexpr"},
+    {(3,): 64},
+    {(0,): [["tt.divisibility", 16]], (2,): [["tt.divisibility", 16]]},
+    ("cuda", 90, 32),
+    {"num_warps": 4},
+)
 ((NAME, SOURCE),) = triton_programs.find_kernels(MODULE).items()
 PROGRAM = triton_programs.generated_program(NAME, SOURCE, HELPERS, CALL)
 
 
 def test_a_kernel_stands_alone() -> None:
-    """Decorators and imports of torch are gone, helpers that are read stand before it, and others do not."""
-    assert NAME == "triton_poi_fused_add_0" and "torch" not in PROGRAM and "triton_heuristics" not in PROGRAM
+    """Decorators and imports of torch are gone, helpers that are read stand before it, and others
+    do not.
+    """
+    assert (
+        NAME == "triton_poi_fused_add_0"
+        and "torch" not in PROGRAM
+        and "triton_heuristics" not in PROGRAM
+    )
     tree = ast.parse(PROGRAM)
     names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
     assert names == ["is_floating", "maximum", NAME]
     assert "maximum(libdevice.erf(" in PROGRAM and "tl.math.abs(" in PROGRAM
-    assert "from triton.language.extra import libdevice" in PROGRAM and triton_programs.is_program(PROGRAM)
+    assert "from triton.language.extra import libdevice" in PROGRAM and triton_programs.is_program(
+        PROGRAM
+    )
     assert "target=GPUTarget('cuda', 90, 32), options={'num_warps': 4}" in PROGRAM
 
 
@@ -79,9 +90,14 @@ def test_equal_kernels_are_one() -> None:
 
 
 def test_a_variant_is_a_program_too() -> None:
-    """Another capability; a name that Triton would not give; another ptxas: each stands in the text."""
+    """Another capability; a name that Triton would not give; another ptxas: each stands in the
+    text.
+    """
     told = triton_programs.program_variant(PROGRAM, 101, "sm_101", "/opt/ptxas")
-    assert "GPUTarget('cuda', 101, 32)" in told and "sm_arch_from_capability = lambda capability: 'sm_101'" in told
+    assert (
+        "GPUTarget('cuda', 101, 32)" in told
+        and "sm_arch_from_capability = lambda capability: 'sm_101'" in told
+    )
     assert "os.environ['TRITON_PTXAS_PATH'] = '/opt/ptxas'" in told
     ast.parse(told)
     assert triton_programs.program_variant(PROGRAM, 90) == PROGRAM

@@ -1,4 +1,6 @@
-"""Programs are taken out of classes, functions and loops; each pass is tried with a predicate on the text."""
+"""Programs are taken out of classes, functions and loops; each pass is tried with a predicate on
+the text.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,17 @@ def test_a_part_that_needs_what_only_its_class_knows_is_proposed_and_refused() -
         "super().__init__()\n        self.parts", "local = size\n        self.parts"
     )
     assert (
-        inline_classes.inline_submodules(text, lambda new: "compile(Inner(local" not in new and "bad(" in new) == text
+        inline_classes.inline_submodules(
+            text, lambda new: "compile(Inner(local" not in new and "bad(" in new
+        )
+        == text
     )
 
 
 def test_constants_stand_where_a_name_always_meant_them() -> None:
-    """Class attributes, parameters that every call gives alike, and defaults; what nothing reads goes."""
+    """Class attributes, parameters that every call gives alike, and defaults; what nothing reads
+    goes.
+    """
     before = (
         "DEPTH = 2\nclass Config:\n    size: int = 4\n"
         "def make(n, unread, kind='a', depth=DEPTH):\n    return Net(n, kind, depth)\n"
@@ -52,7 +59,10 @@ def test_constants_stand_where_a_name_always_meant_them() -> None:
 
 def test_a_default_that_nobody_needs_goes() -> None:
     """Also of ``forward``, which is called through the module."""
-    before = "class M:\n    def forward(self, x, scale=None):\n        return x\ntorch.compile(M())(x, scale=2)\n"
+    before = (
+        "class M:\n    def forward(self, x, scale=None):\n        return x\ntorch.compile(M())(x,"
+        " scale=2)\n"
+    )
     text = inline_classes.inline_constants(before, lambda new: True)
     assert "def forward(self, x):" in text and "(x)" in text
 
@@ -103,7 +113,9 @@ def test_a_function_that_only_gives_a_value_is_that_value() -> None:
 
 def test_a_function_that_is_called_once_is_read_in_place() -> None:
     """``main()`` at the end of a script, and a function with arguments."""
-    text = straight_line.straighten("def main(n):\n    m = n + 1\n    use(m)\nmain(3)\n", lambda new: True)
+    text = straight_line.straighten(
+        "def main(n):\n    m = n + 1\n    use(m)\nmain(3)\n", lambda new: True
+    )
     assert text == "n = 3\nm = n + 1\nuse(m)\n"
     generator = "def main():\n    yield 1\nmain()\n"
     assert straight_line.straighten(generator, lambda new: True) == generator

@@ -65,13 +65,20 @@ def test_blocks_are_unwrapped() -> None:
 
 def test_arguments_and_elements_are_left_out() -> None:
     """Keyword arguments and elements of displays go, those that are needed stay."""
-    text = statements.drop_parts("torch.compile(f, mode='x', dynamic=True)\nrows = [1, 2, 3]\n", has("dynamic", "2"))
-    assert ast.dump(ast.parse(text)) == ast.dump(ast.parse("torch.compile(f, dynamic=True)\nrows = [2]"))
+    text = statements.drop_parts(
+        "torch.compile(f, mode='x', dynamic=True)\nrows = [1, 2, 3]\n", has("dynamic", "2")
+    )
+    assert ast.dump(ast.parse(text)) == ast.dump(
+        ast.parse("torch.compile(f, dynamic=True)\nrows = [2]")
+    )
 
 
 def test_expressions_become_their_parts() -> None:
     """A call becomes its argument where that is enough."""
-    assert statements.simplify_expressions("y = torch.sin(torch.erf(x) + 1)\n", has(r"erf\(")) == "y = torch.erf(x)\n"
+    assert (
+        statements.simplify_expressions("y = torch.sin(torch.erf(x) + 1)\n", has(r"erf\("))
+        == "y = torch.erf(x)\n"
+    )
 
 
 def test_numbers_shrink_together_with_their_multiples() -> None:
@@ -86,39 +93,59 @@ def test_numbers_shrink_together_with_their_multiples() -> None:
 
 
 def test_sizes_of_a_factory_are_made_smaller_first() -> None:
-    """Keyword arguments and defaults of what is called, smallest first; other numbers are left alone."""
+    """Keyword arguments and defaults of what is called, smallest first; other numbers are left
+    alone.
+    """
     before = "def make(layers=8, heads=4):\n    return 7 * layers\nmodel = make(hidden=64)\n"
     text = statements.shrink_knobs(before, lambda t: "hidden=1)" not in t and "layers=1," not in t)
     assert text == "def make(layers=2, heads=1):\n    return 7 * layers\nmodel = make(hidden=2)\n"
 
 
 def test_what_nothing_reads_goes_with_its_argument() -> None:
-    """Imports, functions and parameters that nothing reads; the argument of the compiled call goes along."""
-    before = "import os\nimport torch\ndef f(x, y):\n    return x\na = 1\nb = 2\ntorch.compile(f)(a, b)\n"
+    """Imports, functions and parameters that nothing reads; the argument of the compiled call goes
+    along.
+    """
+    before = (
+        "import os\nimport torch\ndef f(x, y):\n    return x\na = 1\nb = 2\ntorch.compile(f)(a,"
+        " b)\n"
+    )
     text = dead_code.drop_unused(before, lambda text: True)
     assert "import os" not in text and "def f(x):" in text and "torch.compile(f)(a)" in text
 
 
 def test_an_import_names_no_more_than_is_used() -> None:
-    """A module that was imported for a setting that is gone becomes its package, and stands once."""
-    before = "import torch\nimport torch._inductor.config\nimport torch._dynamo.config\ntorch._dynamo.config.x = 1\n"
-    assert dead_code.drop_unused(before, lambda text: True) == (
-        "import torch\nimport torch._dynamo.config\ntorch._dynamo.config.x = 1\n"
+    """A module that was imported for a setting that is gone becomes its package, and stands
+    once.
+    """
+    before = (
+        "import torch\nimport torch._inductor.config\nimport"
+        " torch._dynamo.config\ntorch._dynamo.config.x = 1\n"
+    )
+    assert (
+        dead_code.drop_unused(before, lambda text: True)
+        == "import torch\nimport torch._dynamo.config\ntorch._dynamo.config.x = 1\n"
     )
 
 
 def test_inputs_that_are_made_alike_are_made_once() -> None:
     """Two arguments with the same maker become one, in the function too."""
-    before = "def f(x, y):\n    return x + y\np = torch.randn(2)\nq = torch.randn(2)\ntorch.compile(f)(p, q)\n"
+    before = (
+        "def f(x, y):\n    return x + y\np = torch.randn(2)\nq ="
+        " torch.randn(2)\ntorch.compile(f)(p, q)\n"
+    )
     text = dead_code.merge_arguments(before, lambda text: True)
     assert "def f(x):" in text and "return x + x" in text and "(p)" in text and "q =" not in text
 
 
 def test_many_equal_inputs_cost_one_question_each() -> None:
-    """A hundred inputs that are made alike: the questions grow with their number, not with their pairs."""
+    """A hundred inputs that are made alike: the questions grow with their number, not with their
+    pairs.
+    """
     names = [f"v{i}" for i in range(100)]
     rows = "".join(f"{n} = torch.randn(2)\n" for n in names)
-    text = f"def f({', '.join(names)}):\n    return v0\n{rows}torch.compile(f)({', '.join(names)})\n"
+    text = (
+        f"def f({', '.join(names)}):\n    return v0\n{rows}torch.compile(f)({', '.join(names)})\n"
+    )
     asked: list[str] = []
     dead_code.merge_arguments(text, lambda new: bool(asked.append(new)))
     assert len(asked) <= 100
@@ -140,10 +167,21 @@ def test_an_assignment_is_bypassed() -> None:
 
 @pytest.mark.parametrize(
     "step",
-    [statements.drop_statements, statements.unwrap_blocks, statements.drop_parts, statements.simplify_expressions],
+    [
+        statements.drop_statements,
+        statements.unwrap_blocks,
+        statements.drop_parts,
+        statements.simplify_expressions,
+    ],
 )
 @pytest.mark.parametrize(
-    "step2", [statements.shrink_numbers, statements.bypass_calls, dead_code.drop_unused, dead_code.merge_arguments]
+    "step2",
+    [
+        statements.shrink_numbers,
+        statements.bypass_calls,
+        dead_code.drop_unused,
+        dead_code.merge_arguments,
+    ],
 )
 def test_a_predicate_that_refuses_everything_changes_nothing(step: object, step2: object) -> None:
     """The text comes back as it was."""
@@ -155,16 +193,22 @@ def test_a_predicate_that_refuses_everything_changes_nothing(step: object, step2
 def test_names_of_compilers_become_public() -> None:
     """``torch._C._nn.linear`` is torch.nn.functional.linear; what cannot be said so stays."""
     text = "a = torch._C._nn.linear(x, w)\nb = torch.ops.aten.erf.default(a)\n"
-    assert readable.public_names(text, lambda t: "torch.erf" in t) == (
-        "a = torch.nn.functional.linear(x, w)\nb = torch.erf(a)\n"
+    assert (
+        readable.public_names(text, lambda t: "torch.erf" in t)
+        == "a = torch.nn.functional.linear(x, w)\nb = torch.erf(a)\n"
     )
     assert readable.public_names(text, lambda t: False) == text
 
 
 def test_values_read_once_are_put_in_place_and_names_are_short() -> None:
     """``l_x_`` becomes x; a chain of single uses becomes one expression."""
-    before = "def repro(l_x_):\n    sin = torch.sin(l_x_)\n    x_1 = torch.erf(sin)\n    return x_1\n"
-    assert readable.plain_names(before, lambda t: True) == "def repro(x):\n    return torch.erf(torch.sin(x))\n"
+    before = (
+        "def repro(l_x_):\n    sin = torch.sin(l_x_)\n    x_1 = torch.erf(sin)\n    return x_1\n"
+    )
+    assert (
+        readable.plain_names(before, lambda t: True)
+        == "def repro(x):\n    return torch.erf(torch.sin(x))\n"
+    )
 
 
 def test_a_name_that_is_given_again_is_put_in_place_too() -> None:
@@ -177,15 +221,23 @@ def test_a_name_that_is_given_again_is_put_in_place_too() -> None:
 
 def test_a_value_read_twice_keeps_its_name() -> None:
     """Nothing is computed twice."""
-    text = readable.plain_names("def repro(x):\n    sin = torch.sin(x)\n    return sin + sin\n", lambda t: True)
+    text = readable.plain_names(
+        "def repro(x):\n    sin = torch.sin(x)\n    return sin + sin\n", lambda t: True
+    )
     assert "sin = torch.sin(x)" in text
 
 
 def test_the_layout_says_what_is_expected_and_what_happens() -> None:
-    """The comment stands above the call, lines are not longer than a terminal, and the program is the same."""
+    """The comment stands above the call, lines are not longer than a terminal, and the program is
+    the same.
+    """
     before = "import torch\ndef f(x):\n    return x\nx = torch.randn(2)\ntorch.compile(f)(x)\n"
     text = readable.lay_out(before, "exception: lowering | " + "very long words " * 12, "exception")
-    assert text.index("# expected: no error") < text.index("# happens:") < text.index("torch.compile(f)(x)")
+    assert (
+        text.index("# expected: no error")
+        < text.index("# happens:")
+        < text.index("torch.compile(f)(x)")
+    )
     assert max(map(len, text.splitlines())) <= 90
     assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(before))
 
@@ -193,33 +245,43 @@ def test_the_layout_says_what_is_expected_and_what_happens() -> None:
 def test_flatten_takes_the_main_part_and_leaves_words_out() -> None:
     """Docstrings go, the guarded part is the program's end."""
     text = readable.flatten_calls(
-        '"""Words."""\ndef f():\n    """More."""\n    return 1\nif __name__ == "__main__":\n    f()\n'
+        '"""Words."""\ndef f():\n    """More."""\n    return 1\nif __name__ == "__main__":\n   '
+        " f()\n"
     )
     assert text == "def f():\n    return 1\nf()\n"
 
 
 def test_a_program_is_written_from_top_to_bottom() -> None:
-    """A factory that is called once, a tuple that is taken apart, and the compiled function's name go."""
+    """A factory that is called once, a tuple that is taken apart, and the compiled function's name
+    go.
+    """
     before = (
-        "import torch\n\ndef f(x):\n    return x\n\ndef make():\n    n = 3\n    return (torch.func.jacfwd(f), (torch.ones(n),))\n"
-        "model, args = make()\ncompiled = torch.compile(model)\ncompiled(*args)\n"
+        "import torch\n\ndef f(x):\n    return x\n\ndef make():\n    n = 3\n    return"
+        " (torch.func.jacfwd(f), (torch.ones(n),))\nmodel, args = make()\ncompiled ="
+        " torch.compile(model)\ncompiled(*args)\n"
     )
-    assert straight_line.straighten(before, lambda text: True) == (
-        "import torch\n\ndef f(x):\n    return x\nn = 3\nmodel = torch.func.jacfwd(f)\nx = torch.ones(n)\n"
-        "torch.compile(model)(x)\n"
+    assert (
+        straight_line.straighten(before, lambda text: True)
+        == "import torch\n\ndef f(x):\n    return x\nn = 3\nmodel = torch.func.jacfwd(f)\nx ="
+        " torch.ones(n)\ntorch.compile(model)(x)\n"
     )
 
 
 def test_a_factory_that_gives_a_dict_is_read_through() -> None:
     """Model, calls and arguments of compile stand where they are used; a single call is no loop."""
     before = (
-        "import torch\n\ndef f(x):\n    return x\n\ndef make():\n"
-        "    return {'model': f, 'calls': [((torch.ones(3),), {})], 'compile': {'fullgraph': True}}\n"
-        "made = make()\nmodel = made['model']\ncompiled = torch.compile(model, **made.get('compile', {}))\n"
-        "for args, kwargs in made.get('calls', [((), {})]):\n    compiled(*args, **kwargs)\n"
+        "import torch\n\ndef f(x):\n    return x\n\ndef make():\n    return {'model': f, 'calls':"
+        " [((torch.ones(3),), {})], 'compile': {'fullgraph': True}}\nmade = make()\nmodel ="
+        " made['model']\ncompiled = torch.compile(model, **made.get('compile', {}))\nfor args,"
+        " kwargs in made.get('calls', [((), {})]):\n    compiled(*args, **kwargs)\n"
     )
-    text = dead_code.drop_unused(straight_line.straighten(before, lambda text: True), lambda text: True)
-    assert text == ("import torch\n\ndef f(x):\n    return x\nx = torch.ones(3)\ntorch.compile(f, fullgraph=True)(x)\n")
+    text = dead_code.drop_unused(
+        straight_line.straighten(before, lambda text: True), lambda text: True
+    )
+    assert (
+        text == "import torch\n\ndef f(x):\n    return x\nx = torch.ones(3)\ntorch.compile(f,"
+        " fullgraph=True)(x)\n"
+    )
 
 
 def test_what_is_called_twice_or_shadows_stays() -> None:

@@ -21,7 +21,9 @@ from reprokit.core.reduce import readable
 def test_slices_are_written_as_people_write_them(graph: str, person: str) -> None:
     """The same subscript, evaluated on every index."""
     text = readable.lay_out(
-        f"import torch\ndef repro(x, n):\n    return {graph}\ntorch.compile(repro)(1, 2)\n", "t", "exception"
+        f"import torch\ndef repro(x, n):\n    return {graph}\ntorch.compile(repro)(1, 2)\n",
+        "t",
+        "exception",
     )
     assert ast.unparse(ast.parse(person)) in text
 

@@ -34,10 +34,14 @@ PLAIN = {
     "requires_grad": False,
 }
 VALUES = {
-    "l_x_": PLAIN, "l_mesh_": {"kind": "mesh", "shape": [2], "device": "cpu"}, "l_w_": {**PLAIN, "placements": ["Shard(dim=1)"]},
-    "a": {**PLAIN, "placements": ["Replicate()"]}, "b": {**PLAIN, "placements": ["Shard(dim=1)"]},
-    "c": {**PLAIN, "placements": ["Replicate()"]}, "d": PLAIN,
-}  # fmt: skip
+    "l_x_": PLAIN,
+    "l_mesh_": {"kind": "mesh", "shape": [2], "device": "cpu"},
+    "l_w_": {**PLAIN, "placements": ["Shard(dim=1)"]},
+    "a": {**PLAIN, "placements": ["Replicate()"]},
+    "b": {**PLAIN, "placements": ["Shard(dim=1)"]},
+    "c": {**PLAIN, "placements": ["Replicate()"]},
+    "d": PLAIN,
+}
 JOINS = "dist.init_process_group('fake', rank=1, world_size=2, store=FakeStore())"
 
 
@@ -47,15 +51,26 @@ def test_what_a_graph_needs_of_other_ranks_stands_in_its_program() -> None:
     text = subgraph.program_of_units(graph, [0, 1, 2, 3])
     ast.parse(text)
     assert text.count(JOINS) == text.count("mesh = init_device_mesh('cpu', (2,))") == 1, text
-    assert "distribute_tensor(torch.randn(4, 4), mesh, [Shard(dim=1)])" in text and "def repro(x, y):" in text
+    assert (
+        "distribute_tensor(torch.randn(4, 4), mesh, [Shard(dim=1)])" in text
+        and "def repro(x, y):" in text
+    )
     assert "from_local(x, mesh, " in text
     alone = subgraph.program_of_units(graph, [3])
     assert "dist" not in alone and "mesh" not in alone, alone
     partial = {**VALUES, "b": {**PLAIN, "placements": ["Partial(sum)"]}}
-    whole = subgraph.program_of_units(graph_units.read_graph(SOURCE, partial, graph.settings, "dynamo", False), [2])
-    assert "x @ " in whole or "a @ " in whole, whole  # a partial sum is no argument: what makes it stays
-    behind = subgraph.program_of_units(graph, [2])  # its input was made on the way, and is made anew
-    assert "distribute_tensor(torch.randn(4, 4), mesh, [Shard(dim=1)])" in behind and JOINS in behind
+    whole = subgraph.program_of_units(
+        graph_units.read_graph(SOURCE, partial, graph.settings, "dynamo", False), [2]
+    )
+    assert "x @ " in whole or "a @ " in whole, (
+        whole
+    )  # a partial sum is no argument: what makes it stays
+    behind = subgraph.program_of_units(
+        graph, [2]
+    )  # its input was made on the way, and is made anew
+    assert (
+        "distribute_tensor(torch.randn(4, 4), mesh, [Shard(dim=1)])" in behind and JOINS in behind
+    )
 
 
 @pytest.mark.parametrize("placed", ["Shard(0), evil()", "Partial(sum)", "__import__('os')"])
@@ -70,4 +85,8 @@ def test_what_becomes_text_must_be_what_it_says(placed: str) -> None:
 def test_a_launcher_gives_the_group() -> None:
     """With a backend nothing of the fake group is left."""
     text = "\n".join(process_group.group_rows(0, 4, {"shape": [4], "device": "cuda"}, "nccl"))
-    assert 'init_process_group("nccl")' in text and "Fake" not in text and 'init_device_mesh("cuda", (4,))' in text
+    assert (
+        'init_process_group("nccl")' in text
+        and "Fake" not in text
+        and 'init_device_mesh("cuda", (4,))' in text
+    )

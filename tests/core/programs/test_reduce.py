@@ -1,4 +1,6 @@
-"""The list reducers: what they promise, how few questions they ask, and that they end on odd predicates."""
+"""The list reducers: what they promise, how few questions they ask, and that they end on odd
+predicates.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from reprokit.core.reduce import subsets
 
 
 class Asked:
-    """A predicate that counts its questions; the same question twice counts once, as in the oracle."""
+    """A predicate that counts its questions; the same question twice counts once, as in the
+    oracle.
+    """
 
     def __init__(self, holds: Callable[[list[int]], bool]) -> None:
         self._holds, self.seen = holds, set[tuple[int, ...]]()
@@ -48,7 +52,9 @@ def test_a_wrong_hint_costs_little() -> None:
 
 
 def test_neighbours_are_found_in_small_questions() -> None:
-    """What lies together is found without asking about nearly everything again and again, wherever it lies."""
+    """What lies together is found without asking about nearly everything again and again, wherever
+    it lies.
+    """
     for first in (3, 310, 594):
         asked = Asked(lambda some, first=first: {first, first + 2} <= set(some))
         assert subsets.smallest_subset(list(range(600)), asked) == [first, first + 2]
@@ -56,7 +62,9 @@ def test_neighbours_are_found_in_small_questions() -> None:
 
 
 def test_one_thing_of_each_kind_is_asked_first() -> None:
-    """What needs one kind of thing is found among a few; where that does not do, nothing is lost but the question."""
+    """What needs one kind of thing is found among a few; where that does not do, nothing is lost
+    but the question.
+    """
     asked = Asked(lambda some: any(n % 10 == 3 for n in some))
     assert len(subsets.smallest_subset(list(range(600)), asked, kind=lambda n: n % 10)) == 1
     assert max(map(len, asked.seen)) == 10

@@ -1,4 +1,6 @@
-"""Which scripts may be run again and again: a rule of thumb for honest ones, that errs to the safe side."""
+"""Which scripts may be run again and again: a rule of thumb for honest ones, that errs to the safe
+side.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,10 @@ COMPUTES = [
     "import torch; torch.distributed.is_available()",
     "import torch; torch.export.export(m, ())",
     "from torch import compile; compile(f)",
-    "import logging; logging.basicConfig(level=logging.INFO); logging.getLogger(__name__).info('x')",
+    (
+        "import logging; logging.basicConfig(level=logging.INFO);"
+        " logging.getLogger(__name__).info('x')"
+    ),
     "from pathlib import Path; p=Path(__file__).parent",
     "import torch.nn.functional as F; from torch import nn, optim",
     "x = 'a'.replace('b','c')",
@@ -78,19 +83,32 @@ def test_a_script_that_touches_the_world_is_left_alone(text: str) -> None:
 
 @pytest.mark.parametrize("text", COMPUTES)
 def test_a_script_that_only_computes_may_be_run_again(text: str) -> None:
-    """Reading the command line, the clock and the environment, and saying something, does no harm."""
+    """Reading the command line, the clock and the environment, and saying something, does no
+    harm.
+    """
     assert safe_to_rerun.why_not_again(ast.parse(text)) == ""
 
 
 def test_the_reason_is_told() -> None:
     """In a word or two, without what stands in the script."""
-    assert safe_to_rerun.why_not_again(ast.parse("import transformers")) == "it imports transformers"
-    assert safe_to_rerun.why_not_again(ast.parse("torch.save(model, '/secret/x.pt')")) == "it uses torch.save"
+    assert (
+        safe_to_rerun.why_not_again(ast.parse("import transformers")) == "it imports transformers"
+    )
+    assert (
+        safe_to_rerun.why_not_again(ast.parse("torch.save(model, '/secret/x.pt')"))
+        == "it uses torch.save"
+    )
 
 
 def test_a_script_carries_its_command_line() -> None:
     """The arguments stand in the program, behind what must come first."""
-    text = safe_to_rerun.with_arguments("from __future__ import annotations\nimport torch\n", ["--lr", "1"])
-    first = ["from __future__ import annotations", "import sys", "sys.argv = ['repro.py', '--lr', '1']"]
+    text = safe_to_rerun.with_arguments(
+        "from __future__ import annotations\nimport torch\n", ["--lr", "1"]
+    )
+    first = [
+        "from __future__ import annotations",
+        "import sys",
+        "sys.argv = ['repro.py', '--lr', '1']",
+    ]
     assert text.splitlines()[:3] == first
     assert safe_to_rerun.with_arguments("import torch\n", []) == "import torch\n"

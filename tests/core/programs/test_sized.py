@@ -31,11 +31,15 @@ def test_the_size_becomes_a_name_that_can_be_changed() -> None:
 @pytest.mark.parametrize("knob", ["depth", "model", "args"])
 def test_a_program_without_that_size_has_none(knob: str) -> None:
     """No keyword of that name, or a name that the program gives to something else."""
-    assert sized_program.with_size(SOURCE, knob) == "" and sized_program.at_size(SOURCE, "n", 3) == ""
+    assert (
+        sized_program.with_size(SOURCE, knob) == "" and sized_program.at_size(SOURCE, "n", 3) == ""
+    )
 
 
 def test_the_loop_over_sizes_fails_where_they_cost_too_much() -> None:
-    """Run with a stand-in for torch: linear costs pass, others do not; one size alone is the program at that size."""
+    """Run with a stand-in for torch: linear costs pass, others do not; one size alone is the
+    program at that size.
+    """
     plain = "import torch\nn = 8\n\ndef f(x):\n    return x * n\n\ntorch.compile(f)(n)\n"
     text = sized_program.loop_over_sizes(plain, "n", (4, 2, 8), 9.0)
     assert (
@@ -46,11 +50,15 @@ def test_the_loop_over_sizes_fails_where_they_cost_too_much() -> None:
     assert "for n in (5,):" in single and "lambda" in text and "lambda" not in single
     for power, is_failing in ((1, False), (3, True)):
         fake = (
-            "class time:\n    now = 0.0\n    process_time = classmethod(lambda cls: cls.now)\n"
-            "class torch:\n    ones = staticmethod(lambda n: n)\n    _dynamo = type('D', (), {'reset': staticmethod(lambda: None)})\n"
-            f"    @staticmethod\n    def compile(f):\n        def run(n):\n            time.now += float(n) ** {power}\n        return run\n"
+            "class time:\n    now = 0.0\n    process_time = classmethod(lambda cls:"
+            " cls.now)\nclass torch:\n    ones = staticmethod(lambda n: n)\n    _dynamo ="
+            " type('D', (), {'reset': staticmethod(lambda: None)})\n    @staticmethod\n    def"
+            f" compile(f):\n        def run(n):\n            time.now += float(n) ** {power}\n     "
+            "   return run\n"
         )
-        body = "\n".join(r for r in text.splitlines() if "import" not in r and "fx_graph_cache" not in r)
+        body = "\n".join(
+            r for r in text.splitlines() if "import" not in r and "fx_graph_cache" not in r
+        )
         try:
             exec(fake + body, {})
         except AssertionError:

@@ -45,7 +45,10 @@ def test_another_bug_of_the_same_phase_is_not() -> None:
 
 def test_another_kind_is_never_the_same() -> None:
     """An exception is no hang; a hang and a slow compile may be one."""
-    assert compare_traits(KEY_ERROR, Traits("crash", "codegen", "", KEY_ERROR.message, FRAMES)).score == 0
+    assert (
+        compare_traits(KEY_ERROR, Traits("crash", "codegen", "", KEY_ERROR.message, FRAMES)).score
+        == 0
+    )
     assert compare_traits(
         Traits("hang", "lowering", frames=FRAMES), Traits("slow-compile", "lowering", frames=FRAMES)
     ).is_proposed

@@ -27,19 +27,24 @@ from reprokit.core.triage.status import CellHistory, coincidence, decide_status
         ([CellHistory(5, 5, 3)], "fixed", False, "fixed"),
     ],
 )
-def test_status_after_a_night(places: list[CellHistory], was: str, is_seen: bool, expected: str) -> None:
+def test_status_after_a_night(
+    places: list[CellHistory], was: str, is_seen: bool, expected: str
+) -> None:
     """New, open, flaky, fixed and regressed are what they are called for."""
     assert decide_status(places, was, is_seen).name == expected
 
 
 def test_fixed_is_argued_by_chance() -> None:
-    """A bug that shows every time is fixed after three runs without it; one that shows in a quarter of them needs ten.
+    """A bug that shows every time is fixed after three runs without it; one that shows in a quarter
+    of them needs ten.
 
-    With a rate of (hits + 1) / (runs + 2), the absence from m runs has the probability (1 - rate) ** m, and what is
-    less likely than one in twenty is no coincidence.
+    With a rate of (hits + 1) / (runs + 2), the absence from m runs has the probability (1 - rate)
+    ** m, and what is less likely than one in twenty is no coincidence.
     """
     assert decide_status([CellHistory(1, 1, 2)], "new", False).name == "open"
-    assert decide_status([CellHistory(1, 1, 3)], "new", False).name == "fixed"  # (1 / 3) ** 3 is 3.7 %
+    assert (
+        decide_status([CellHistory(1, 1, 3)], "new", False).name == "fixed"
+    )  # (1 / 3) ** 3 is 3.7 %
     rate = (5 + 1) / (20 + 2)
     needed = next(m for m in range(1, 100) if (1 - rate) ** m < 0.05)
     assert needed == 10
@@ -69,7 +74,9 @@ def test_a_muted_bug_stays_muted() -> None:
 
 @given(st.floats(0.05, 1.0), st.integers(0, 2**32))
 def test_a_bug_that_is_still_there_is_rarely_called_fixed(rate: float, seed: int) -> None:
-    """The coincidence of its absence falls with each run, and is never below what its true rate would give by much."""
+    """The coincidence of its absence falls with each run, and is never below what its true rate
+    would give by much.
+    """
     chance = random.Random(seed)
     hits = sum(chance.random() < rate for _ in range(40)) or 1
     place = CellHistory(hits, 40, 5)
@@ -78,7 +85,9 @@ def test_a_bug_that_is_still_there_is_rarely_called_fixed(rate: float, seed: int
 
 
 def test_false_alarms_of_fixed_are_as_rare_as_promised() -> None:
-    """Over 4,000 flaky bugs that are still there, looked at once each after their last sighting, few are called fixed."""
+    """Over 4,000 flaky bugs that are still there, looked at once each after their last sighting,
+    few are called fixed.
+    """
     chance, wrong, trials = random.Random(7), 0, 4000
     for _ in range(trials):
         rate = chance.uniform(0.2, 0.9)

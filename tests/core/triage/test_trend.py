@@ -15,7 +15,9 @@ def test_too_few_nights_say_nothing() -> None:
 
 
 def test_noise_is_no_regression() -> None:
-    """Nights that scatter by a tenth stay below the limit of the nights before them; one and a half times does not."""
+    """Nights that scatter by a tenth stay below the limit of the nights before them; one and a half
+    times does not.
+    """
     chance, alarms, nights = random.Random(3), 0, 2000
     values = [max(chance.gauss(20.0, 2.0), 0.1) for _ in range(nights)]
     for place in range(trend.NIGHTS, nights):
@@ -27,9 +29,12 @@ def test_noise_is_no_regression() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "usual", "small", "large"), [("compile_s", 1.0, 1.4, 1.6), ("peak_rss_bytes", 1e8, 1.5e8, 1.7e8)]
+    ("what", "usual", "small", "large"),
+    [("compile_s", 1.0, 1.4, 1.6), ("peak_rss_bytes", 1e8, 1.5e8, 1.7e8)],
 )
-def test_a_change_that_nobody_minds_is_none(what: str, usual: float, small: float, large: float) -> None:
+def test_a_change_that_nobody_minds_is_none(
+    what: str, usual: float, small: float, large: float
+) -> None:
     """However steady a cell is, half a second or 64 MB more are nobody's bug."""
     found = trend.usual_cost([usual] * 10, what)
     assert found is not None
@@ -46,6 +51,9 @@ def test_one_night_of_chaos_does_not_move_the_limit() -> None:
 
 def test_the_phase_that_grew_is_named() -> None:
     """Also where it was not there before."""
-    assert trend.grown_most({"lowering": 5.0, "codegen": 1.0}, {"lowering": 5.5, "codegen": 4.0}) == "codegen"
+    assert (
+        trend.grown_most({"lowering": 5.0, "codegen": 1.0}, {"lowering": 5.5, "codegen": 4.0})
+        == "codegen"
+    )
     assert trend.grown_most({}, {"aot": 1.0}) == "aot"
     assert trend.grown_most({}, {}) == ""

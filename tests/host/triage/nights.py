@@ -16,7 +16,9 @@ def new_ledger(folder: Path) -> Ledger:
 
 def healthy(compile_s: float = 10.0, peak: float = 1e9, **phases: float) -> dict[str, Any]:
     """One capture that ended well."""
-    return attempt("ok", "", compile_s=compile_s, peak_rss_bytes=peak, phases=phases or {"codegen": compile_s})
+    return attempt(
+        "ok", "", compile_s=compile_s, peak_rss_bytes=peak, phases=phases or {"codegen": compile_s}
+    )
 
 
 def failing(what: str, kind: str = "exception", **more: Any) -> dict[str, Any]:
@@ -27,15 +29,31 @@ def failing(what: str, kind: str = "exception", **more: Any) -> dict[str, Any]:
 
 
 def attempt(kind: str, title: str, **more: Any) -> dict[str, Any]:
-    signature = {"id": hashlib.sha256(title.encode()).hexdigest()[:12], "title": title, "algorithm": 6}
+    signature = {
+        "id": hashlib.sha256(title.encode()).hexdigest()[:12],
+        "title": title,
+        "algorithm": 6,
+    }
     return {
-        "verdict": {"kind": kind, "phase": None, "cause": None, "reason": ""}, "signature": signature, "traits": {},
-        "seconds": 1.0, "compile_s": None, "phases": {}, "peak_rss_bytes": None, "run_dir": None, "pack": None,
-        "torch": "2.13.0", "triton": None, "problem": "", **more,
-    }  # fmt: skip
+        "verdict": {"kind": kind, "phase": None, "cause": None, "reason": ""},
+        "signature": signature,
+        "traits": {},
+        "seconds": 1.0,
+        "compile_s": None,
+        "phases": {},
+        "peak_rss_bytes": None,
+        "run_dir": None,
+        "pack": None,
+        "torch": "2.13.0",
+        "triton": None,
+        "problem": "",
+        **more,
+    }
 
 
-def result(*attempts: dict[str, Any], expect: tuple[str, ...] = ("ok",), **more: Any) -> dict[str, Any]:
+def result(
+    *attempts: dict[str, Any], expect: tuple[str, ...] = ("ok",), **more: Any
+) -> dict[str, Any]:
     return {
         "schema": 1,
         "expect": [*expect],
@@ -50,7 +68,9 @@ def result(*attempts: dict[str, Any], expect: tuple[str, ...] = ("ok",), **more:
 def night(store: Ledger, **cells: dict[str, Any]) -> int:
     """One whole night: a result for each target."""
     place = len(store.all("SELECT id FROM night")) + 1
-    number = ledger_file.begin_night(store, f"uid {place}", f"2026-11-{place:03d}", "main", len(cells), 1e9 + place)
+    number = ledger_file.begin_night(
+        store, f"uid {place}", f"2026-11-{place:03d}", "main", len(cells), 1e9 + place
+    )
     for target, told in cells.items():
         with store.change():
             cell = ledger_file.cell_id(store, target, target, {"environment": "here"}, [])
@@ -61,5 +81,8 @@ def night(store: Ledger, **cells: dict[str, Any]) -> int:
 
 def status(store: Ledger, what: str) -> str:
     """The status of the bug whose title ends so."""
-    row = store.one("SELECT b.status FROM bug b JOIN signature s ON s.bug = b.id WHERE s.title LIKE ?", f"%{what}")
+    row = store.one(
+        "SELECT b.status FROM bug b JOIN signature s ON s.bug = b.id WHERE s.title LIKE ?",
+        f"%{what}",
+    )
     return str(row["status"]) if row else ""

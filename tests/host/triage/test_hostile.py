@@ -1,4 +1,6 @@
-"""Results, ledgers and imports that a target or a stranger has changed: reported, never believed, and nothing ends."""
+"""Results, ledgers and imports that a target or a stranger has changed: reported, never believed,
+and nothing ends.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,15 @@ from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly import night_report, night_report_files
 from reprokit.host.nightly.engines import slurm_engine
 from reprokit.host.nightly.jobs import quarantine, schema
-from reprokit.host.nightly.ledger import add_result, bugs, database, exchange, ledger_file, prune, rows
+from reprokit.host.nightly.ledger import (
+    add_result,
+    bugs,
+    database,
+    exchange,
+    ledger_file,
+    prune,
+    rows,
+)
 from reprokit.host.nightly.schedule import night as nights_of
 from reprokit.host.nightly.suite import suite_file
 
@@ -41,9 +51,24 @@ JSON_VALUES = (
     '["\\ud800"]',
 )
 VALUES: tuple[Any, ...] = (
-    -1, 2**62, -(2**62), 0.5, float("inf"), -1e308, "", "x", "../../../x", "/etc", "..", "a\x1b[31m\u202e\n# b", b"\xff\xfe\0",
-    b"x" * 200, "x" * 100_000, None, *JSON_VALUES,
-)  # fmt: skip
+    -1,
+    2**62,
+    -(2**62),
+    0.5,
+    float("inf"),
+    -1e308,
+    "",
+    "x",
+    "../../../x",
+    "/etc",
+    "..",
+    "a\x1b[31m\u202e\n# b",
+    b"\xff\xfe\0",
+    b"x" * 200,
+    "x" * 100_000,
+    None,
+    *JSON_VALUES,
+)
 
 
 def _put(path: Path, chance: random.Random, whole: dict[str, Any]) -> None:
@@ -65,7 +90,9 @@ def _put(path: Path, chance: random.Random, whole: dict[str, Any]) -> None:
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_lying_result_ends_no_night(seed: int) -> None:
-    """Whatever one job leaves: the others count, what is refused is reported and kept aside, and the next night runs."""
+    """Whatever one job leaves: the others count, what is refused is reported and kept aside, and
+    the next night runs.
+    """
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "suite.toml").write_text(SUITE)
@@ -73,9 +100,13 @@ def test_a_lying_result_ends_no_night(seed: int) -> None:
         said: list[str] = []
         with nights_of.hold_night(Path(folder) / "out") as output, new_ledger(output) as store:
             for number in range(2):
-                work = nights_of.begin_jobs(asked, asked.cells, {"default": "python"}, {}, output, store, said.append)
+                work = nights_of.begin_jobs(
+                    asked, asked.cells, {"default": "python"}, {}, output, store, said.append
+                )
                 assert len(work.left) == 3 and not work.is_resumed
-                for job, one in zip(work.jobs, (failing("lost"), healthy(), failing("other")), strict=True):
+                for job, one in zip(
+                    work.jobs, (failing("lost"), healthy(), failing("other")), strict=True
+                ):
                     whole = {**result(one), "key": job.key, "minimized": None}
                     place = job.folder / "result.json"
                     if job is work.jobs[1] and not number:
@@ -93,11 +124,14 @@ def test_a_lying_result_ends_no_night(seed: int) -> None:
                 night_report_files.write_report(told, output)
                 json.dumps(told, allow_nan=False).encode()
                 assert {b["title"] for g in told["groups"].values() for b in g} >= {
-                    "exception: codegen | lost", "exception: codegen | other",
-                }  # fmt: skip
+                    "exception: codegen | lost",
+                    "exception: codegen | other",
+                }
                 if not number:
                     assert told["refused"]["count"] == len(said) == int(is_refused)
-                    assert not is_refused or ("refused result.json of" in said[0] and len(said[0]) < 600)
+                    assert not is_refused or (
+                        "refused result.json of" in said[0] and len(said[0]) < 600
+                    )
                     assert len([*(output / quarantine.FOLDER).glob("*")]) == int(is_refused)
         with ledger_file.open_ledger(output / "ledger.sqlite", is_checked=True) as store:
             assert not store.refused
@@ -106,7 +140,9 @@ def test_a_lying_result_ends_no_night(seed: int) -> None:
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_lying_plan_ends_no_night(seed: int) -> None:
-    """Of a night that was cut short, the plan, its number, a spec and a folder are changed: the next start goes on or begins anew."""
+    """Of a night that was cut short, the plan, its number, a spec and a folder are changed: the
+    next start goes on or begins anew.
+    """
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "suite.toml").write_text(SUITE)
@@ -114,13 +150,21 @@ def test_a_lying_plan_ends_no_night(seed: int) -> None:
         said: list[str] = []
 
         def begin() -> nights_of.Night:
-            return nights_of.begin_jobs(asked, asked.cells, {"default": "python"}, {}, output, store, said.append)
+            return nights_of.begin_jobs(
+                asked, asked.cells, {"default": "python"}, {}, output, store, said.append
+            )
 
         with nights_of.hold_night(Path(folder) / "out") as output, new_ledger(output) as store:
             work = begin()
             one = work.jobs[0].folder
-            (one / "result.json").write_text(json.dumps({**result(failing("lost")), "key": work.jobs[0].key}))
-            plan, sequence, spec = work.path / "plan.json", work.path / "sequence", work.jobs[1].folder / "spec.json"
+            (one / "result.json").write_text(
+                json.dumps({**result(failing("lost")), "key": work.jobs[0].key})
+            )
+            plan, sequence, spec = (
+                work.path / "plan.json",
+                work.path / "sequence",
+                work.jobs[1].folder / "spec.json",
+            )
             what = chance.randrange(4)
             if what == 0:
                 plan.write_bytes(hostile.changed(plan.read_bytes(), chance))
@@ -141,7 +185,9 @@ def test_a_lying_plan_ends_no_night(seed: int) -> None:
                 nights_of.collect_results(work)
                 assert not work.left
                 nights_of.end_night(work, is_complete=True)
-                night_report_files.write_report(night_report.make_report(store, None, output), output)
+                night_report_files.write_report(
+                    night_report.make_report(store, None, output), output
+                )
                 assert (one / "result.json").exists(), "what was run is kept"
             assert all(len(words) < 800 for words in said)
             nights = store.all("SELECT name, planned FROM night")
@@ -151,7 +197,9 @@ def test_a_lying_plan_ends_no_night(seed: int) -> None:
 
 
 def test_a_damaged_journal_of_a_cluster_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
-    """Lines that are none, deep ones and ids of other types are passed over; the others tell what was submitted."""
+    """Lines that are none, deep ones and ids of other types are passed over; the others tell what
+    was submitted.
+    """
     good = ['{"name": "a", "folders": ["0001-x"]}', '{"name": "a", "ids": ["7"]}']
     bad = [
         "[" * 100_000,
@@ -168,13 +216,20 @@ def test_a_damaged_journal_of_a_cluster_is_read_as_far_as_it_goes(tmp_path: Path
 @pytest.mark.parametrize(
     "change",
     [
-        {"seconds": 2**70}, {"seconds": -1}, {"problem": 3}, {"attempts": [healthy()] * 101}, {"attempts": [{**healthy(), "phases": {"x": -1}}]},
-        {"expect": "ok"}, {"minimized": {"text": 3}}, {"attempts": [{**healthy(), "compile_s": True}]},
-        {"attempts": [{**healthy(), "traits": {"frames": [[[]]]}}]}, {"problem": "x" * 30_000},
+        {"seconds": 2**70},
+        {"seconds": -1},
+        {"problem": 3},
+        {"attempts": [healthy()] * 101},
+        {"attempts": [{**healthy(), "phases": {"x": -1}}]},
+        {"expect": "ok"},
+        {"minimized": {"text": 3}},
+        {"attempts": [{**healthy(), "compile_s": True}]},
+        {"attempts": [{**healthy(), "traits": {"frames": [[[]]]}}]},
+        {"problem": "x" * 30_000},
         {"attempts": [{**healthy(), "signature": {"id": "../x", "title": "", "algorithm": 1}}]},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_a_result_may_not_say(change: dict[str, Any]) -> None:
     """Numbers, lengths, types and names beyond the schema are refused with one short line."""
     whole = {**result(failing("lost"), healthy()), "key": "k"}
@@ -185,7 +240,9 @@ def test_what_a_result_may_not_say(change: dict[str, Any]) -> None:
 
 
 def test_the_quarantine_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is older than a hundred files, or beyond the size, is deleted; a link in place of the folder is not followed."""
+    """What is older than a hundred files, or beyond the size, is deleted; a link in place of the
+    folder is not followed.
+    """
     monkeypatch.setattr(quarantine, "MOST_FILES", 5)
     monkeypatch.setattr(quarantine, "MOST_BYTES", 10_000)
     (tmp_path / "elsewhere").mkdir()
@@ -208,7 +265,12 @@ def _filled(folder: Path) -> Path:
     """A ledger of several nights with every table in use."""
     with new_ledger(folder) as store:
         for number in range(4):
-            night(store, a=result(failing("lost")), b=result(failing(f"b{number}")), c=result(healthy()))
+            night(
+                store,
+                a=result(failing("lost")),
+                b=result(failing(f"b{number}")),
+                c=result(healthy()),
+            )
         bugs.merge_bugs(store, 2, [3], "same")
         bugs.mute_bug(store, 4, "known")
         bugs.refuse_proposal(store, 1, 2)
@@ -227,7 +289,9 @@ def _base() -> bytes:
             database.close()
             WHOLE["ledger"] = place.read_bytes()
             with ledger_file.open_ledger(place) as store:
-                WHOLE["export"] = "\n".join(json.dumps(row) for row in exchange.export_ledger(store)).encode()
+                WHOLE["export"] = "\n".join(
+                    json.dumps(row) for row in exchange.export_ledger(store)
+                ).encode()
     return WHOLE["ledger"]
 
 
@@ -249,14 +313,20 @@ def _damage(place: Path, chance: random.Random) -> None:
             database.execute(f"ALTER TABLE {table} RENAME TO old")
             database.execute(f"CREATE VIEW {table} AS SELECT * FROM old")
         elif how < 0.3:
-            database.execute(f"CREATE TRIGGER t AFTER INSERT ON {table} BEGIN DELETE FROM night; END")
+            database.execute(
+                f"CREATE TRIGGER t AFTER INSERT ON {table} BEGIN DELETE FROM night; END"
+            )
         elif how < 0.35:
             database.execute("UPDATE bug SET merged = CASE id WHEN 1 THEN 2 ELSE 1 END")
         else:
             for _ in range(chance.choice((1, 1, 4))):
-                column = chance.choice([r[1] for r in database.execute(f"PRAGMA table_info({table})")])
+                column = chance.choice(
+                    [r[1] for r in database.execute(f"PRAGMA table_info({table})")]
+                )
                 value = chance.choice(VALUES)
-                mark = "CAST(? AS TEXT)" if isinstance(value, bytes) and chance.random() < 0.5 else "?"
+                mark = (
+                    "CAST(? AS TEXT)" if isinstance(value, bytes) and chance.random() < 0.5 else "?"
+                )
                 count = database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
                 some = f"SELECT * FROM {table} LIMIT 1 OFFSET {chance.randrange(max(count, 1))}"
                 keys = [r[1] for r in database.execute(f"PRAGMA table_info({table})") if r[5]]
@@ -265,7 +335,9 @@ def _damage(place: Path, chance: random.Random) -> None:
                 where = " AND ".join(f"{key} IS ?" for key in keys)
                 picked = [row[names.index(key)] for key in keys] if row else [None] * len(keys)
                 with contextlib.suppress(sqlite3.IntegrityError, OverflowError):
-                    database.execute(f"UPDATE {table} SET {column} = {mark} WHERE {where}", (value, *picked))
+                    database.execute(
+                        f"UPDATE {table} SET {column} = {mark} WHERE {where}", (value, *picked)
+                    )
     database.close()
 
 
@@ -304,7 +376,9 @@ def _safely(place: Path, use: Callable[[database.Ledger], None]) -> bool:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_hostile_ledger_breaks_no_report(seed: int) -> None:
-    """It is refused in one line, or what is wrong leaves it and all the rest is used; the next opening finds nothing."""
+    """It is refused in one line, or what is wrong leaves it and all the rest is used; the next
+    opening finds nothing.
+    """
     chance = random.Random(seed)
     base = _base()
     with tempfile.TemporaryDirectory() as folder:
@@ -319,36 +393,62 @@ def test_a_hostile_ledger_breaks_no_report(seed: int) -> None:
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32))
 def test_commands_answer_on_a_hostile_ledger(seed: int) -> None:
-    """Each command gives an answer or one line, and prints no mark of the ledger that acts on a terminal."""
+    """Each command gives an answer or one line, and prints no mark of the ledger that acts on a
+    terminal.
+    """
     base = _base()
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "ledger.sqlite"
         (Path(folder) / "suite.toml").write_text(SUITE)
-        for words in (("report",), ("report", "--json"), ("prune", f"{folder}/suite.toml"), ("mute", "1"), ("merge", "1", "2"), ("split", "2", "3")):  # fmt: skip
+        for words in (
+            ("report",),
+            ("report", "--json"),
+            ("prune", f"{folder}/suite.toml"),
+            ("mute", "1"),
+            ("merge", "1", "2"),
+            ("split", "2", "3"),
+        ):
             place.write_bytes(base)
             _damage(place, random.Random(seed))
             status, out, err = hostile.call("nightly", *words, "--output-dir", folder)
-            assert status in (0, 1, 2, 3) and "Traceback" not in err and "defect of reprokit" not in err, err
+            assert (
+                status in (0, 1, 2, 3)
+                and "Traceback" not in err
+                and "defect of reprokit" not in err
+            ), err
             assert not (hostile.CONTROL - {"\n", "\t"}) & set(out + err)
             said = [line for line in err.splitlines() if not line.startswith("reprokit: refused ")]
             assert len(err.splitlines()) - len(said) <= 1 and len(said) == (status == 2), err
 
 
 def test_one_bad_row_leaves_the_others(tmp_path: Path) -> None:
-    """A run of one night with an impossible number goes to the quarantine, and every other row stays; also read-only."""
+    """A run of one night with an impossible number goes to the quarantine, and every other row
+    stays; also read-only.
+    """
     place = _filled(tmp_path)
     with sqlite3.connect(place) as database:
         database.execute("UPDATE run SET seconds = 1e300 WHERE night = 2 AND cell = 1")
         database.execute("UPDATE signature SET traits = ? WHERE title LIKE '%b3'", ("[" * 5_000,))
-        counts = {t: database.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("run", "night", "signature")}
+        counts = {
+            t: database.execute(f"SELECT count(*) FROM {t}").fetchone()[0]
+            for t in ("run", "night", "signature")
+        }
     database.close()
     with ledger_file.open_ledger(place) as store:
         assert [why.partition(",")[0] for why in store.refused] == [
-            "1 row of signature in the ledger", "1 row of run in the ledger", "1 row of sighting in the ledger",
-            "1 row of place in the ledger", "1 row of tally in the ledger", "1 row of version in the ledger",
-        ]  # fmt: skip
+            "1 row of signature in the ledger",
+            "1 row of run in the ledger",
+            "1 row of sighting in the ledger",
+            "1 row of place in the ledger",
+            "1 row of tally in the ledger",
+            "1 row of version in the ledger",
+        ]
         left = {table: store.all(f"SELECT count(*) AS n FROM {table}")[0]["n"] for table in counts}
-        assert left == {"run": counts["run"] - 1, "night": counts["night"], "signature": counts["signature"] - 1}
+        assert left == {
+            "run": counts["run"] - 1,
+            "night": counts["night"],
+            "signature": counts["signature"] - 1,
+        }
         assert night_report.make_report(store)["refused"]["count"] == 6
     kept = [*(tmp_path / quarantine.FOLDER).glob("*-run.jsonl")]
     assert len(kept) == 1 and "1e+300" in kept[0].read_text()
@@ -356,8 +456,12 @@ def test_one_bad_row_leaves_the_others(tmp_path: Path) -> None:
         assert not store.refused and not night_report.make_report(store)["refused"]["count"]
 
 
-def test_a_ledger_that_cannot_be_written_is_read_from_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While another process holds it, bad rows are left out of the report and stay in the file; nothing is written to the copy."""
+def test_a_ledger_that_cannot_be_written_is_read_from_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While another process holds it, bad rows are left out of the report and stay in the file;
+    nothing is written to the copy.
+    """
     monkeypatch.setattr(ledger_file, "BUSY_S", 0.1)
     place = _filled(tmp_path)
     with sqlite3.connect(place) as database:
@@ -378,7 +482,9 @@ def test_a_ledger_that_cannot_be_written_is_read_from_a_copy(tmp_path: Path, mon
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_hostile_import_costs_its_own_lines(seed: int) -> None:
-    """Lines that were changed are refused or bounded; nights that they do not name come in as they were."""
+    """Lines that were changed are refused or bounded; nights that they do not name come in as they
+    were.
+    """
     chance = random.Random(seed)
     _base()
     lines = WHOLE["export"].split(b"\n")
@@ -386,7 +492,11 @@ def test_a_hostile_import_costs_its_own_lines(seed: int) -> None:
         output = Path(folder)
         at = chance.randrange(1, len(lines))
         kind = json.loads(lines[at])["type"]
-        changed = [*lines[:at], hostile.changed(lines[at], chance).replace(b"\n", b" "), *lines[at + 1 :]]
+        changed = [
+            *lines[:at],
+            hostile.changed(lines[at], chance).replace(b"\n", b" "),
+            *lines[at + 1 :],
+        ]
         with new_ledger(output) as store:
             exchange.import_rows(store, changed)
             assert not store.refused or len(store.refused) == 1
@@ -411,12 +521,26 @@ def _outside(folder: Path) -> tuple[Path, set[str]]:
 
 @settings(max_examples=25, deadline=None)
 @given(
-    st.sampled_from(("ABSOLUTE", "../../outside", "../nights/../../outside", "link", "..", ".", "", "a/../../../outside", "x\0y")),
+    st.sampled_from(
+        (
+            "ABSOLUTE",
+            "../../outside",
+            "../nights/../../outside",
+            "link",
+            "..",
+            ".",
+            "",
+            "a/../../../outside",
+            "x\0y",
+        )
+    ),
     st.sampled_from(("0001-a", "/x/0001-a", "..", "../0001-a", "/", "0001-a/..")),
     st.booleans(),
-)  # fmt: skip
+)
 def test_prune_deletes_nothing_outside(name: str, job: str, is_import: bool) -> None:
-    """Names of nights and folders of a ledger, or of an import, that lead elsewhere delete nothing there."""
+    """Names of nights and folders of a ledger, or of an import, that lead elsewhere delete nothing
+    there.
+    """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         _, before = _outside(folder)
@@ -434,7 +558,10 @@ def test_prune_deletes_nothing_outside(name: str, job: str, is_import: bool) -> 
                     other.do("UPDATE night SET name = ?", name)
             lines = [json.dumps(row) for row in exchange.export_ledger(other)]
         if is_import:
-            changed = [json.dumps({**r, "name": name} if r["type"] == "night" else r) for r in map(json.loads, lines)]
+            changed = [
+                json.dumps({**r, "name": name} if r["type"] == "night" else r)
+                for r in map(json.loads, lines)
+            ]
             with new_ledger(output) as store:
                 exchange.import_rows(store, changed)
         source = output / "ledger.sqlite" if is_import else folder / "other" / "ledger.sqlite"

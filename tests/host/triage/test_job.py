@@ -11,26 +11,54 @@ import pytest
 from reprokit.host.nightly.jobs import job, job_result
 
 SPEC = {
-    "schema": 1, "key": "k", "words": ["capture"], "target": ["--model", "x"], "python": "python", "cwd": "/", "retries": 1,
-    "budget_s": 5, "limit_s": 60, "expect": ["ok"], "warms": False, "environment": {}, "known": [], "settled": [], "limits": {},
-}  # fmt: skip
+    "schema": 1,
+    "key": "k",
+    "words": ["capture"],
+    "target": ["--model", "x"],
+    "python": "python",
+    "cwd": "/",
+    "retries": 1,
+    "budget_s": 5,
+    "limit_s": 60,
+    "expect": ["ok"],
+    "warms": False,
+    "environment": {},
+    "known": [],
+    "settled": [],
+    "limits": {},
+}
 
 
 def answer(kind: str, title: str, **more: Any) -> dict[str, Any]:
     return {
-        "verdict": {"kind": kind}, "signature": {"id": title.encode().hex()[-12:], "title": title, "algorithm": 7},
-        "traits": {"kind": kind}, "run_dir": "/run", "pack": "/plain.tar.gz", "seconds": 1.0, "missing": [], **more,
-    }  # fmt: skip
+        "verdict": {"kind": kind},
+        "signature": {"id": title.encode().hex()[-12:], "title": title, "algorithm": 7},
+        "traits": {"kind": kind},
+        "run_dir": "/run",
+        "pack": "/plain.tar.gz",
+        "seconds": 1.0,
+        "missing": [],
+        **more,
+    }
 
 
-@pytest.mark.parametrize("known", [[], [answer("wrong-result", "wrong-result: no phase | numbers")["signature"]["id"]]])
+@pytest.mark.parametrize(
+    "known", [[], [answer("wrong-result", "wrong-result: no phase | numbers")["signature"]["id"]]]
+)
 def test_a_wrong_result_is_called_by_where_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: list[str]
 ) -> None:
-    """A plain capture does not ask, so two of them would be one bug; what the ladder says names all runs of the cell."""
+    """A plain capture does not ask, so two of them would be one bug; what the ladder says names all
+    runs of the cell.
+    """
     plain = answer("wrong-result", "wrong-result: no phase | numbers")
     where = answer("wrong-result", "wrong-result: inductor | numbers @ acosh", pack="/small.tar.gz")
-    where["traits"] = {"kind": "wrong-result", "phase": "inductor", "operator": "acosh", "rung": "inductor"}
+    where["traits"] = {
+        "kind": "wrong-result",
+        "phase": "inductor",
+        "operator": "acosh",
+        "rung": "inductor",
+    }
 
     def call(words: list[str], *_: Any) -> tuple[str, str, int]:
         return json.dumps(where if words[0] == "minimize" else plain), "", 1
@@ -58,7 +86,10 @@ def test_a_killed_job_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         return json.dumps(end), "", 0
 
     monkeypatch.setattr(job, "_reprokit", call)
-    spec = {**SPEC, "limits": {"compile_s": -1.0}}  # every run is slower than usual, so it is run twice
+    spec = {
+        **SPEC,
+        "limits": {"compile_s": -1.0},
+    }  # every run is slower than usual, so it is run twice
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     with pytest.raises(KeyboardInterrupt):
         job.run_job(str(tmp_path))

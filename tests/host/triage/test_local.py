@@ -29,7 +29,12 @@ def running(one: Any, held: Any = ()) -> Any:
 
 @pytest.mark.parametrize(
     ("one", "fits"),
-    [(wants(), True), (wants(cores=2), False), (wants(memory_gb=6), False), (wants(cores=1, memory_gb=4), True)],
+    [
+        (wants(), True),
+        (wants(cores=2), False),
+        (wants(memory_gb=6), False),
+        (wants(cores=1, memory_gb=4), True),
+    ],
 )
 def test_room_is_what_is_left(one: Any, fits: bool) -> None:
     """Beside one core and four gigabytes of two and eight."""
@@ -64,10 +69,15 @@ def test_a_gpu_is_held_by_one_run() -> None:
 
 @pytest.mark.slow
 def test_a_run_sees_its_gpu_and_none_where_there_is_none(tmp_path: Path) -> None:
-    """The run's own GPU is the only visible one; what needs more than there is is lost, and told."""
-    (tmp_path / "see.py").write_text("import os; open('seen', 'w').write(os.environ['CUDA_VISIBLE_DEVICES'])\n")
+    """The run's own GPU is the only visible one; what needs more than there is is lost, and
+    told.
+    """
+    (tmp_path / "see.py").write_text(
+        "import os; open('seen', 'w').write(os.environ['CUDA_VISIBLE_DEVICES'])\n"
+    )
     rows = "".join(
-        f'[[targets]]\ncommand = ["{{python}}", "see.py"{more}]\ngpus = {n}\n' for n, more in ((1, ""), (2, ', "x"'))
+        f'[[targets]]\ncommand = ["{{python}}", "see.py"{more}]\ngpus = {n}\n'
+        for n, more in ((1, ""), (2, ', "x"'))
     )
     (tmp_path / "suite.toml").write_text(f"[suite]\nretries = 0\n{rows}")
     asked = suite_file.read_suite(tmp_path / "suite.toml")
@@ -76,9 +86,15 @@ def test_a_run_sees_its_gpu_and_none_where_there_is_none(tmp_path: Path) -> None
         night.hold_night(tmp_path / "out") as output,
         ledger_file.open_ledger(tmp_path / "l.sqlite", is_new_ok=True) as store,
     ):
-        work = night.begin_jobs(asked, asked.cells, {"default": sys.executable}, {}, output, store, print)
+        work = night.begin_jobs(
+            asked, asked.cells, {"default": sys.executable}, {}, output, store, print
+        )
         with interrupts.deferred():
-            local_engine.run_on_machine(work, MachineResources(2, 8e9, [gpu]), lambda words: None, print)
-        problems = [json.loads((one.folder / "result.json").read_text())["problem"] for one in work.jobs]
+            local_engine.run_on_machine(
+                work, MachineResources(2, 8e9, [gpu]), lambda words: None, print
+            )
+        problems = [
+            json.loads((one.folder / "result.json").read_text())["problem"] for one in work.jobs
+        ]
     assert (tmp_path / "seen").read_text() == gpu
     assert problems == ["", "it needs 2 GPUs, and this machine has 1"]

@@ -1,6 +1,8 @@
-"""The configuration of an ``hf:`` target: the library's defaults or a file, with the knobs that were set.
+"""The configuration of an ``hf:`` target: the library's defaults or a file, with the knobs that
+were set.
 
-transformers belongs to the target's interpreter; it is imported by name, offline, and never by anybody else.
+transformers belongs to the target's interpreter; it is imported by name, offline, and never by
+anybody else.
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ from ....core.shared import target_options as core_knobs
 from ....core.shared.errors import BadTarget, NoSuchTarget
 
 LAYERS = (
-    "num_hidden_layers n_layer n_layers num_layers num_decoder_layers num_encoder_layers encoder_layers decoder_layers "
-    "depth depths n_blocks num_blocks"
+    "num_hidden_layers n_layer n_layers num_layers num_decoder_layers num_encoder_layers"
+    " encoder_layers decoder_layers depth depths n_blocks num_blocks"
 ).split()
 """Fields that count layers, by the names that configurations have for them."""
 OF_INPUTS = ("layers", "batch_size", "sequence_length", "dtype")
 UNSHOWN = frozenset(
-    "transformers_version id2label label2id _name_or_path model_type architectures dtype torch_dtype problem_type "
-    "return_dict output_hidden_states output_attentions chunk_size_feed_forward".split()
+    "transformers_version id2label label2id _name_or_path model_type architectures dtype"
+    " torch_dtype problem_type return_dict output_hidden_states output_attentions"
+    " chunk_size_feed_forward".split()
 )
 """Keys of a configuration that size nothing."""
 
@@ -45,8 +48,11 @@ def load_transformers() -> Any:
     return library
 
 
-def make_configuration(library: Any, place: str, name: str, knobs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The configuration of a type, or of a file, with the knobs that are its own, and the words that it was made from.
+def make_configuration(
+    library: Any, place: str, name: str, knobs: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """The configuration of a type, or of a file, with the knobs that are its own, and the words
+    that it was made from.
 
     BadTarget says what is wrong.
     """
@@ -55,8 +61,9 @@ def make_configuration(library: Any, place: str, name: str, knobs: dict[str, Any
     if name not in library.CONFIG_MAPPING:
         where = f"{place}: " if place else ""
         raise NoSuchTarget(
-            f"{where}transformers {library.__version__} of {sys.executable} has no model type {name!r}; "
-            f"{core_knobs.nearest_names(name, library.CONFIG_MAPPING.keys())}reprokit models hf: lists them all"
+            f"{where}transformers {library.__version__} of {sys.executable} has no model type"
+            f" {name!r}; {core_knobs.nearest_names(name, library.CONFIG_MAPPING.keys())}reprokit"
+            " models hf: lists them all"
         )
     kind = library.CONFIG_MAPPING[name]
     usual = build_from(kind, base, name)
@@ -69,12 +76,15 @@ def make_configuration(library: Any, place: str, name: str, knobs: dict[str, Any
         old = _get(usual, path)
         if not core_knobs.is_like(value, old):
             raise BadTarget(
-                f"--set {knob}={json.dumps(value)}: {name} has {json.dumps(old, default=str)} there, which is {_a(old)}"
+                f"--set {knob}={json.dumps(value)}: {name} has {json.dumps(old, default=str)}"
+                f" there, which is {_a(old)}"
             )
         _put(changed, usual, path, value, [])
     config = build_from(kind, changed, name) if changed != base else usual
     if not any(n.split(".")[-1] == "use_cache" for n in named):
-        for _, part in parts_of(config):  # the graph is one forward pass, not the first step of a generation
+        for _, part in parts_of(
+            config
+        ):  # the graph is one forward pass, not the first step of a generation
             if getattr(part, "use_cache", None):
                 part.use_cache = False
     return config, changed
@@ -126,14 +136,22 @@ def build_from(kind: Any, told: dict[str, Any], name: str) -> Any:
     try:
         return kind.from_dict(dict(told)) if told else kind()
     except Exception as problem:
-        raise BadTarget(f"the configuration of {name} cannot be made: {one_line_of(problem)}") from problem
+        raise BadTarget(
+            f"the configuration of {name} cannot be made: {one_line_of(problem)}"
+        ) from problem
 
 
 def one_line_of(problem: BaseException) -> str:
     """An error of the library in one line; one that wanted the network says that."""
     text = cuts.cut_head(" ".join(str(problem).split()), 300)
-    if "offline" in text.lower() or type(problem).__name__ in ("LocalEntryNotFoundError", "OfflineModeIsEnabled"):
-        return f"it wants something from the network, which reprokit never asks ({type(problem).__name__}: {cuts.cut_head(text, 120)})"
+    if "offline" in text.lower() or type(problem).__name__ in (
+        "LocalEntryNotFoundError",
+        "OfflineModeIsEnabled",
+    ):
+        return (
+            "it wants something from the network, which reprokit never asks"
+            f" ({type(problem).__name__}: {cuts.cut_head(text, 120)})"
+        )
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
@@ -142,20 +160,28 @@ def _layers(usual: Any, name: str, wanted: int | None) -> Iterator[tuple[tuple[s
         return
     found = layer_fields(usual)
     if not found:
-        raise BadTarget(f"the configuration of {name} counts no layers, so --layers cannot be used with it")
+        raise BadTarget(
+            f"the configuration of {name} counts no layers, so --layers cannot be used with it"
+        )
     for words, old in found.items():
         yield tuple(words.split(".")), wanted if type(old) is int else [wanted] * len(old)
 
 
 def _path(usual: Any, name: str, knob: str) -> tuple[str, ...]:
-    """Where in the configuration a knob stands: its dotted name, or the only place below that has it."""
+    """Where in the configuration a knob stands: its dotted name, or the only place below that has
+    it.
+    """
     path = tuple(knob.split("."))
     if _has(usual, path):
         return path
     below = [(*at, *path) for at, part in parts_of(usual) if at and _has(part, path)]
     if len(below) == 1:
         return below[0]
-    known = [".".join((*at, n)) for at, part in parts_of(usual) for n in (*fields_of(part), *part.attribute_map)]
+    known = [
+        ".".join((*at, n))
+        for at, part in parts_of(usual)
+        for n in (*fields_of(part), *part.attribute_map)
+    ]
     said = f"it is in {' and in '.join('.'.join(b) for b in below)}; name one" if below else ""
     hint = said or f"{core_knobs.nearest_names(knob, known)}reprokit models hf:{name} lists them"
     raise BadTarget(f"the configuration of {name} has no {knob!r}; {hint}")
@@ -177,8 +203,12 @@ def _get(config: Any, path: tuple[str, ...]) -> Any:
     return config.to_dict() if hasattr(config, "to_dict") else config
 
 
-def _put(told: dict[str, Any], usual: Any, path: tuple[str, ...], value: Any, kept: list[list[str]]) -> None:
-    """Set one field in the words of a configuration; lists that have an entry a layer are cut with the layers."""
+def _put(
+    told: dict[str, Any], usual: Any, path: tuple[str, ...], value: Any, kept: list[list[str]]
+) -> None:
+    """Set one field in the words of a configuration; lists that have an entry a layer are cut with
+    the layers.
+    """
     for key in path[:-1]:
         usual = getattr(usual, key, None) if not isinstance(usual, dict) else usual[key]
         if not isinstance(told.get(key), dict):
@@ -196,7 +226,9 @@ def _put(told: dict[str, Any], usual: Any, path: tuple[str, ...], value: Any, ke
 
 
 def _difference(config: Any) -> dict[str, Any]:
-    """What makes a configuration another than the default of its kind; what is derived from its sizes is left out."""
+    """What makes a configuration another than the default of its kind; what is derived from its
+    sizes is left out.
+    """
     told = config.to_dict()
     try:
         usual = type(config)().to_dict()

@@ -16,7 +16,9 @@ def answer_models(spec: dict[str, Any]) -> dict[str, Any]:
     if sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
         del sys.path[0]  # -m put the working directory there
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # whatever the library prints is not the answer
+        with contextlib.redirect_stdout(
+            sys.stderr
+        ):  # whatever the library prints is not the answer
             return _ask(str(spec["place"]), str(spec["name"]))
     except BadTarget as bad:
         return {"refused": str(bad)}

@@ -1,4 +1,6 @@
-"""The script that builds an ``hf:`` target again: what a repro begins with, and what stands in it where no graph is."""
+"""The script that builds an ``hf:`` target again: what a repro begins with, and what stands in it
+where no graph is.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,23 @@ from . import configuration
 from .example_inputs import InputMaker, InputRecipe
 
 SIZES = (
-    "vocab_size hidden_size d_model n_embd intermediate_size d_ff ffn_dim encoder_ffn_dim decoder_ffn_dim "
-    "num_attention_heads n_head num_heads encoder_attention_heads decoder_attention_heads num_key_value_heads "
-    "head_dim d_kv num_local_experts num_experts image_size"
+    "vocab_size hidden_size d_model n_embd intermediate_size d_ff ffn_dim encoder_ffn_dim"
+    " decoder_ffn_dim num_attention_heads n_head num_heads encoder_attention_heads"
+    " decoder_attention_heads num_key_value_heads head_dim d_kv num_local_experts num_experts"
+    " image_size"
 ).split()
-"""Fields that are written out as arguments of ``make``, beside the layers, so that a reduction can make them smaller."""
+"""Fields that are written out as arguments of ``make``, beside the layers, so that a reduction can
+make them smaller.
+"""
 UNTOLD = ("_name_or_path", "transformers_version", "auto_map", "model_type")
 
 
 def write_script(
-    config: Any, told: dict[str, Any], kind: Any, recipes: dict[str, InputRecipe], inputs: InputMaker
+    config: Any,
+    told: dict[str, Any],
+    kind: Any,
+    recipes: dict[str, InputRecipe],
+    inputs: InputMaker,
 ) -> tuple[str, dict[str, Any]]:
     """Source text with a factory ``make``, and the arguments that it is called with."""
     usual = configuration.fields_of(config)
@@ -40,7 +49,11 @@ def write_script(
             rows.append(f"    {'.'.join(('config', *path))}.use_cache = False")
     given = ", ".join(f'"{n}": {r.text(inputs.length)}' for n, r in recipes.items())
     rows.append(f"    return {kind.__name__}(config), (), {{{given}}}")
-    return "\n".join(rows) + "\n", {"batch_size": inputs.batch, "sequence_length": inputs.length, **sizes}
+    return "\n".join(rows) + "\n", {
+        "batch_size": inputs.batch,
+        "sequence_length": inputs.length,
+        **sizes,
+    }
 
 
 def _is_derived(name: str, usual: dict[str, Any]) -> bool:

@@ -33,7 +33,11 @@ class RankView:
     @property
     def operation(self) -> str:
         """The collective it waits in; empty when it waits in none."""
-        inside = [f for f in self.frames if f.file.startswith("torch/distributed/") or f.function == "wait_tensor"]
+        inside = [
+            f
+            for f in self.frames
+            if f.file.startswith("torch/distributed/") or f.function == "wait_tensor"
+        ]
         if self.cause.name != "collective":
             return ""
         return inside[0].function.rsplit(".", 1)[-1] if inside else "a collective"
@@ -44,25 +48,40 @@ class RankView:
         if self.has_ended:
             return f"rank {self.rank} has ended"
         if self.operation:
-            caller = next((f for f in self.raw if fr.normalise_file(f.file) in ("<user>", "<generated>")), None)
+            caller = next(
+                (f for f in self.raw if fr.normalise_file(f.file) in ("<user>", "<generated>")),
+                None,
+            )
             return f"rank {self.rank} waits in {self.operation}" + (
                 f", called at {stack_place([caller])}" if caller else ""
             )
-        return f"rank {self.rank} is elsewhere: {self.cause.name} at {stack_place(self.raw)} (phase {self.phase or 'none'})"
+        return (
+            f"rank {self.rank} is elsewhere: {self.cause.name} at {stack_place(self.raw)} (phase"
+            f" {self.phase or 'none'})"
+        )
 
 
 def rank_views(seen: Observation) -> list[RankView]:
     """Where each rank stands, in the order of the ranks."""
     found = []
     for rank, pid in seen.ranks.items():
-        one = replace(seen, main_pid=pid, working_tid=seen.working_tid if pid == seen.main_pid else 0, ranks={})
+        one = replace(
+            seen,
+            main_pid=pid,
+            working_tid=seen.working_tid if pid == seen.main_pid else 0,
+            ranks={},
+        )
         if pid != seen.main_pid:
             one = replace(one, open_events=(), position="", endless_line="")
         if seen.evidence.process(pid) is None:
             found.append(RankView(rank, pid, None, Cause("unknown"), has_ended=True))
             continue
         stack = next(iter(stacks_of(one, pid, one.working_tid or pid)[-1:]), ())
-        found.append(RankView(rank, pid, location.phase_at_work(one)[0], hang_causes.diagnose_hang(one), stack))
+        found.append(
+            RankView(
+                rank, pid, location.phase_at_work(one)[0], hang_causes.diagnose_hang(one), stack
+            )
+        )
     return found
 
 
@@ -77,7 +96,9 @@ def merged_views(found: list[RankView]) -> list[list[RankView]]:
 
 
 def odd_one_out(seen: Observation) -> Observation:
-    """Tell the story of a rank that waits for the others, unless one is stuck in the compiler: it is the cause."""
+    """Tell the story of a rank that waits for the others, unless one is stuck in the compiler: it
+    is the cause.
+    """
     if len(seen.ranks) < 2:
         return seen
     found = rank_views(seen)
@@ -100,5 +121,7 @@ def cause_of_collective(seen: Observation) -> Cause | None:
         rows.insert(0, f"{unseen} of {seen.world_size} ranks are not seen on this machine")
     waiting = sorted({v.operation for v in found if v.operation})
     if len(waiting) > 1:
-        rows.insert(0, f"the ranks disagree: {' and '.join(waiting)} are waited in at the same time")
+        rows.insert(
+            0, f"the ranks disagree: {' and '.join(waiting)} are waited in at the same time"
+        )
     return Cause("collective", "; ".join(rows[:6]), story.cause.also, tuple(rows))

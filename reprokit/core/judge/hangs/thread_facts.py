@@ -1,4 +1,6 @@
-"""What the rules of ``hang_causes.json`` ask about one thread: its state, its stack, what it wants and waits for."""
+"""What the rules of ``hang_causes.json`` ask about one thread: its state, its stack, what it wants
+and waits for.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class ThreadFacts:
     endless: bool
     line: str
     team: bool
-    """Native threads of the process burn a processor: an OpenMP team, a thread pool of a library."""
+    """Native threads of the process burn a processor: an OpenMP team, a thread pool of a
+    library.
+    """
 
     @property
     def top(self) -> str:
@@ -79,7 +83,11 @@ def facts_of_thread(seen: Observation, process: ProcessState, thread: ThreadStat
     dumps = threads_of(seen, process.pid)
     pythons = {t.tid for threads in dumps for t in threads} | {thread.tid}
     has_owner = any(t.tid for threads in dumps for t in threads)
-    owned = any(t.owns_gil and t.tid == thread.tid for threads in dumps for t in threads) if has_owner else None
+    owned = (
+        any(t.owns_gil and t.tid == thread.tid for threads in dumps for t in threads)
+        if has_owner
+        else None
+    )
     age = process.gil_age_s
     states = process.states if process.is_stopped else thread.states or process.states
     lines = seen.evidence.generated_lines or {}
@@ -97,14 +105,23 @@ def facts_of_thread(seen: Observation, process: ProcessState, thread: ThreadStat
         growing=(is_main or is_story) and is_growing(process.memory),
         endless=is_story and bool(seen.endless_line),
         team=sum(t.want or 0.0 for t in process.threads if t.tid not in pythons) > BUSY_SHARE,
-        line=next((lines[key] for f in (told[-1] if told else ()) if (key := f"{f.file}:{f.line}") in lines), ""),
+        line=next(
+            (
+                lines[key]
+                for f in (told[-1] if told else ())
+                if (key := f"{f.file}:{f.line}") in lines
+            ),
+            "",
+        ),
     )
 
 
 def is_service(thread: ThreadStack) -> bool:
     """A thread that only serves: our heartbeat, idle pool workers, monitors."""
     frames = [
-        f for f in fr.normalise_frames(thread.frames) if not f.file.startswith(("<stdlib>/threading", "<frozen>"))
+        f
+        for f in fr.normalise_frames(thread.frames)
+        if not f.file.startswith(("<stdlib>/threading", "<frozen>"))
     ]
     for rule in TABLE["service"]:
         for frame in frames[:1] if rule.get("innermost") else frames:
@@ -122,7 +139,9 @@ _WAITS_FOR_GIL = re.compile(r"0x[0-9a-f]+|pthread_cond_timedwait|take_gil|PyEval
 
 
 def _is_python_code(native: tuple[str, ...]) -> bool:
-    """Nothing native stands above Python code but the wait for the GIL, which a thread that runs shares."""
+    """Nothing native stands above Python code but the wait for the GIL, which a thread that runs
+    shares.
+    """
     return native[-1:] == (PYTHON,) and all(_WAITS_FOR_GIL.fullmatch(name) for name in native[:-1])
 
 
@@ -139,10 +158,15 @@ def rule_holds(when: dict[str, Any], facts: ThreadFacts) -> bool:
         "endless": lambda want: facts.endless is want,
         "syscall": lambda want: bool(re.fullmatch(want, facts.thread.syscall)),
         "native": lambda want: any(re.search(want, name) for name in native),
-        "no_native": lambda want: native not in ((), (PYTHON,)) and not any(re.search(want, n) for n in native),
-        "in_python": lambda want: (_is_python_code(native) and (facts.thread.want or 0.0) > SOME_SHARE) is want,
+        "no_native": lambda want: (
+            native not in ((), (PYTHON,)) and not any(re.search(want, n) for n in native)
+        ),
+        "in_python": lambda want: (
+            (_is_python_code(native) and (facts.thread.want or 0.0) > SOME_SHARE) is want
+        ),
         "shares": lambda want: (
-            ((facts.thread.want or 0.0) > SOME_SHARE and (facts.process.want or 0.0) > BUSY_SHARE) is want
+            ((facts.thread.want or 0.0) > SOME_SHARE and (facts.process.want or 0.0) > BUSY_SHARE)
+            is want
         ),
         "team": lambda want: facts.team is want,
         "line": lambda want: bool(re.search(want, facts.line)),

@@ -1,7 +1,8 @@
 """Where a program is while it does not advance: inside the compiler, outside of it, or idle.
 
-Key insight: a compile that is open, and compiled code on any thread's stack, can be seen. Everything else is the
-program's own business. A program is idle when each of its Python threads waits for something that may come at any time.
+Key insight: a compile that is open, and compiled code on any thread's stack, can be seen.
+Everything else is the program's own business. A program is idle when each of its Python threads
+waits for something that may come at any time.
 """
 
 from __future__ import annotations
@@ -26,24 +27,40 @@ _POLLS = frozenset("accept accept4 select pselect6 poll ppoll epoll_wait epoll_p
 _SLEEPS = frozenset("sleep clock_nanosleep nanosleep pause rt_sigtimedwait rt_sigsuspend".split())
 _READS = frozenset("read readv recvfrom recvmsg recvmmsg".split())
 _PEER = re.compile(r"/dev/(tty|pts/|console).*|descriptor \d+, a socket.*")
-"""A terminal or a socket. A file or a pipe has a writer that may be stuck, so waiting for it is not idle."""
+"""A terminal or a socket. A file or a pipe has a writer that may be stuck, so waiting for it is not
+idle.
+"""
 _WAITS = (
-    re.compile(r"<stdlib>/(threading|queue|concurrent/futures/.*|multiprocessing/.*|asyncio/.*|selectors|socket)\.py"),
-    re.compile(r"wait|wait_for|get|put|join|result|exception|as_completed|acquire|select|_wait_for_tstate_lock|_shutdown|_python_exit"),
-)  # fmt: skip
-"""Condition, queue, event, semaphore, join and future of the standard library; a plain lock has no frame of its own."""
+    re.compile(
+        r"<stdlib>/(threading|queue|concurrent/futures/.*|multiprocessing/.*|asyncio/.*|selectors|socket)\.py"
+    ),
+    re.compile(
+        r"wait|wait_for|get|put|join|result|exception|as_completed|acquire|select|_wait_for_tstate_lock|_shutdown|_python_exit"
+    ),
+)
+"""Condition, queue, event, semaphore, join and future of the standard library; a plain lock has no
+frame of its own.
+"""
 _WITHIN = 4
 
 
 def classify_stall(seen: Observation, others: Sequence[MainProcess] = ()) -> Stall:
-    """Classify the process ``seen.main_pid``, and with it the other instrumented processes of the program.
+    """Classify the process ``seen.main_pid``, and with it the other instrumented processes of the
+    program.
 
-    One that is inside the compiler decides. The caller fills in when the stall began and how long it is.
+    One that is inside the compiler decides. The caller fills in when the stall began and how long
+    it is.
     """
     for told in (None, *others):
         one = seen
         if told is not None:
-            one = replace(seen, main_pid=told.pid, working_tid=told.tid, open_events=told.open_events, endless_line="")
+            one = replace(
+                seen,
+                main_pid=told.pid,
+                working_tid=told.tid,
+                open_events=told.open_events,
+                endless_line="",
+            )
         if _is_inside(one, is_first=told is None):
             return _stall(INSIDE, one)
     pids = [seen.main_pid or 0, *(told.pid for told in others)]
@@ -55,10 +72,14 @@ def classify_stall(seen: Observation, others: Sequence[MainProcess] = ()) -> Sta
 
 
 def is_running(seen: Observation) -> bool:
-    """The thread at work ran when it was seen last, or its process was gone: it does not wait any more."""
+    """The thread at work ran when it was seen last, or its process was gone: it does not wait any
+    more.
+    """
     process = seen.evidence.process(seen.main_pid)
     tid = seen.working_tid or seen.main_pid
-    thread = next((t for t in process.threads if t.tid == tid), None) if process is not None else None
+    thread = (
+        next((t for t in process.threads if t.tid == tid), None) if process is not None else None
+    )
     return thread is None or thread.states.endswith("R")
 
 
@@ -66,13 +87,19 @@ def _stall(state: str, seen: Observation) -> Stall:
     phase, _ = location.phase_at_work(seen)
     cause = hang_causes.diagnose_hang(seen)
     thread = _working_thread(seen)
-    stack = tuple(f"{f.file}:{f.line} in {f.function}" for f in thread.frames[:MOST_FRAMES]) if thread else ()
+    stack = (
+        tuple(f"{f.file}:{f.line} in {f.function}" for f in thread.frames[:MOST_FRAMES])
+        if thread
+        else ()
+    )
     return Stall(state, phase or "", cause.name, cause.detail, stack)
 
 
 def _working_thread(seen: Observation) -> ThreadStack | None:
     threads = next(iter(threads_of(seen, seen.main_pid or 0)[-1:]), [])
-    return next((t for t in threads if (t.tid == seen.working_tid if seen.working_tid else t.is_main)), None)
+    return next(
+        (t for t in threads if (t.tid == seen.working_tid if seen.working_tid else t.is_main)), None
+    )
 
 
 def _is_inside(seen: Observation, is_first: bool) -> bool:
@@ -80,9 +107,15 @@ def _is_inside(seen: Observation, is_first: bool) -> bool:
     if named and named[0] in phases.COMPILE_PHASES:
         return True
     pid = seen.main_pid or 0
-    if any(_is_compiled(thread) for threads in threads_of(only_recent(seen), pid)[-1:] for thread in threads):
+    if any(
+        _is_compiled(thread)
+        for threads in threads_of(only_recent(seen), pid)[-1:]
+        for thread in threads
+    ):
         return True
-    if not is_first:  # an idle compile worker has the compiler's frames on its stack, and no compile open
+    if (
+        not is_first
+    ):  # an idle compile worker has the compiler's frames on its stack, and no compile open
         return False
     phase, _ = location.phase_at_work(seen)
     return (
@@ -93,11 +126,15 @@ def _is_inside(seen: Observation, is_first: bool) -> bool:
 
 
 def _is_compiled(thread: ThreadStack) -> bool:
-    return not is_service(thread) and any(fr.enters_compiled(f) for f in fr.normalise_frames(thread.frames))
+    return not is_service(thread) and any(
+        fr.enters_compiled(f) for f in fr.normalise_frames(thread.frames)
+    )
 
 
 def _idle_threads(seen: Observation, pid: int) -> tuple[str, ...] | None:
-    """What each Python thread of ``pid`` waits in; None where one does something else, or where nobody can tell."""
+    """What each Python thread of ``pid`` waits in; None where one does something else, or where
+    nobody can tell.
+    """
     process = seen.evidence.process(pid)
     threads = next(iter(threads_of(only_recent(seen), pid)[-1:]), None)
     if process is None or not threads or process.is_stopped:

@@ -1,7 +1,7 @@
 """Who is responsible for a failure, and whether it can be filed upstream.
 
-One function decides, from the evidence alone. Every text that mentions filing (the terminal, the issue, labels,
-``reprokit issue``) asks this module and nothing else.
+One function decides, from the evidence alone. Every text that mentions filing (the terminal, the
+issue, labels, ``reprokit issue``) asks this module and nothing else.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 
 PARTIES = ("user", "torch", "triton", "driver", "machine", "reprokit", "unknown")
-"""Who can be responsible. ``user`` is any code that is not torch's and that the program brings: its own, or that of a
-third-party package. ``machine`` is the operating system and its limits: disk, memory, a stopped process."""
+"""Who can be responsible. ``user`` is any code that is not torch's and that the program brings: its
+own, or that of a third-party package. ``machine`` is the operating system and its limits: disk,
+memory, a stopped process.
+"""
 UPSTREAM = {"torch": "pytorch/pytorch", "triton": "triton-lang/triton"}
 """Responsible party -> the repository that takes its issues."""
 _BEFORE_OWN = ("dynamo-trace", "guards")
@@ -29,9 +31,12 @@ _NOT_UPSTREAM = {
     "unknown": "no failure of the compiler could be shown",
 }
 _DRIVER = re.compile(
-    r"CUDA driver version is insufficient|CUDA driver initialization failed|CUDA error: (?:unknown error|system not yet"
-    r" initialized|initialization error|no CUDA-capable device is detected|the provided PTX was compiled with an unsupported"
-    r" toolchain)|Found no NVIDIA driver|NVML (?:error|_ERROR)\w*|NVML_ERROR_\w+|Driver/library version mismatch"
+    r"CUDA driver version is insufficient|CUDA driver initialization failed|CUDA error: (?:unknown"
+    r" error|system not yet"
+    r" initialized|initialization error|no CUDA-capable device is detected|the provided PTX was"
+    r" compiled with an unsupported"
+    r" toolchain)|Found no NVIDIA driver|NVML (?:error|_ERROR)\w*|NVML_ERROR_\w+|Driver/library"
+    r" version mismatch"
 )
 """What the driver of a GPU says of itself."""
 
@@ -45,11 +50,14 @@ class Responsible:
     because: tuple[str, ...] = ()
     """One sentence for each piece of evidence."""
     place: str = ""
-    """The ``FILE:LINE`` in the user's own code, or the symbol, that is responsible; empty where it is not known."""
+    """The ``FILE:LINE`` in the user's own code, or the symbol, that is responsible; empty where it
+    is not known.
+    """
 
 
 def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
-    """Name the party that is responsible for ``verdict``; pure, so the same evidence always gets the same answer.
+    """Name the party that is responsible for ``verdict``; pure, so the same evidence always gets
+    the same answer.
 
     The first question that has an answer decides.
     """
@@ -77,12 +85,16 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
 
 
 def _machine(verdict: Verdict, seen: Observation) -> Responsible | None:
-    """A full disk, a stopped process, a device that does not answer, a lock of another program, a SIGKILL from outside."""
+    """A full disk, a stopped process, a device that does not answer, a lock of another program, a
+    SIGKILL from outside.
+    """
     cause = verdict.cause or ""
     if cause == "disk-full":
         return Responsible("machine", ("The disk is full, or a file reached its size limit.",))
     if verdict.kind == "crash" and cause == "SIGKILL" and not seen.oom_evidence:
-        return Responsible("machine", ("The target was killed by SIGKILL, which the compiler does not send.",))
+        return Responsible(
+            "machine", ("The target was killed by SIGKILL, which the compiler does not send.",)
+        )
     if verdict.kind != "hang":
         return None
     if cause == "stopped" or cause.endswith("-stopped"):
@@ -90,7 +102,9 @@ def _machine(verdict: Verdict, seen: Observation) -> Responsible | None:
     if cause == "uninterruptible":
         return Responsible("machine", ("A thread waits in the kernel for a device (state D).",))
     own = {process.pid for process in seen.evidence.processes}
-    holder = next((lock.pid for lock in seen.evidence.locks if lock.is_holder and lock.pid not in own), None)
+    holder = next(
+        (lock.pid for lock in seen.evidence.locks if lock.is_holder and lock.pid not in own), None
+    )
     if cause == "file-lock" and holder is not None:
         why = f"Process {holder} holds the lock, and it is none of the target's."
         return Responsible("machine", (why,))
@@ -116,11 +130,17 @@ def _different_ranks(verdict: Verdict, seen: Observation) -> Responsible | None:
     if verdict.kind != "rank-mismatch":
         return None
     line = re.match(r"\S+:\d+", verdict.work.get("line", ""))
-    return Responsible("user", ("The ranks of the program compile different graphs.",), line.group() if line else "")
+    return Responsible(
+        "user",
+        ("The ranks of the program compile different graphs.",),
+        line.group() if line else "",
+    )
 
 
 def _own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
-    """A pass, backend, lowering, decomposition or operator of the program that raises, dies or hangs."""
+    """A pass, backend, lowering, decomposition or operator of the program that raises, dies or
+    hangs.
+    """
     if verdict.kind not in ("exception", "crash", "hang", "oom", "slow-compile"):
         return None
     place = ownership.called_by_compiler(ownership.stack_of(verdict, seen))
@@ -148,12 +168,18 @@ def _needs_own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
 
 def _undecided(verdict: Verdict, seen: Observation) -> Responsible | None:
     """The program's own passes or backend took part, and no run without them gave an answer."""
-    if seen.fails_only_with or not (seen.own_passes or seen.own_backend) or verdict.phase in _BEFORE_OWN:
+    if (
+        seen.fails_only_with
+        or not (seen.own_passes or seen.own_backend)
+        or verdict.phase in _BEFORE_OWN
+    ):
         return None
     if verdict.kind not in ("exception", "crash", "hang", "wrong-result"):
         return None
     what = "backend" if seen.own_backend else "passes"
-    return Responsible("unknown", (f"The program's own {what} took part, and nothing shows what happens without.",))
+    return Responsible(
+        "unknown", (f"The program's own {what} took part, and nothing shows what happens without.",)
+    )
 
 
 def _custom_operator(verdict: Verdict, seen: Observation) -> Responsible | None:
@@ -163,7 +189,9 @@ def _custom_operator(verdict: Verdict, seen: Observation) -> Responsible | None:
     if verdict.kind == "wrong-result":
         _, _, said = seen.departure.partition("; ")
         why = (
-            f"{said[:1].upper()}{said[1:]}." if said else f"The results differ first at the custom operator {operator}."
+            f"{said[:1].upper()}{said[1:]}."
+            if said
+            else f"The results differ first at the custom operator {operator}."
         )
     elif verdict.phase == "dynamo-trace":
         why = f"The custom operator {operator} raised on fake tensors: its fake kernel did."
@@ -176,7 +204,9 @@ def _driver(verdict: Verdict, seen: Observation) -> Responsible | None:
     raised = blamed_exception(seen)
     if seen.simulated or raised is None:
         return None
-    said = next((found.group() for link in raised.chain if (found := _DRIVER.search(link.message))), "")
+    said = next(
+        (found.group() for link in raised.chain if (found := _DRIVER.search(link.message))), ""
+    )
     return Responsible("driver", (f"The driver of the GPU said: {said}.",)) if said else None
 
 
@@ -186,24 +216,37 @@ def _triton(verdict: Verdict, seen: Observation) -> Responsible | None:
     if verdict.phase not in (*phases.TRITON_STAGES, "triton-compile"):
         return None
     inner = next(
-        (f for f in fr.normalise_frames(ownership.stack_of(verdict, seen)) if not f.file.startswith("<")), None
+        (
+            f
+            for f in fr.normalise_frames(ownership.stack_of(verdict, seen))
+            if not f.file.startswith("<")
+        ),
+        None,
     )
     if inner is None or not inner.file.startswith("triton/"):
         return None
-    return Responsible("triton", (f"The failure is in {fr.show_frame(inner)}, in phase {verdict.phase}.",))
+    return Responsible(
+        "triton", (f"The failure is in {fr.show_frame(inner)}, in phase {verdict.phase}.",)
+    )
 
 
 def _memory(verdict: Verdict, seen: Observation) -> Responsible | None:
     if verdict.kind != "oom":
         return None
     if verdict.phase in phases.COMPILE_PHASES:
-        return Responsible("torch", (f"Memory ran out while the compiler was at work, in phase {verdict.phase}.",))
+        return Responsible(
+            "torch", (f"Memory ran out while the compiler was at work, in phase {verdict.phase}.",)
+        )
     return Responsible("machine", ("Memory ran out while the compiler was not at work.",))
 
 
 def _outside_compiler(verdict: Verdict, seen: Observation) -> Responsible | None:
     """A hang with nothing of the compiler, and nothing that it made, on the stack."""
-    if verdict.kind != "hang" or verdict.phase in (*phases.COMPILE_PHASES, "kernel-run", "collective"):
+    if verdict.kind != "hang" or verdict.phase in (
+        *phases.COMPILE_PHASES,
+        "kernel-run",
+        "collective",
+    ):
         return None
     frames = ownership.stack_of(verdict, seen)
     if not frames or fr.RULES.is_compiled(fr.normalise_frames(frames)):
@@ -211,8 +254,12 @@ def _outside_compiler(verdict: Verdict, seen: Observation) -> Responsible | None
     place = ownership.innermost_own(frames)
     significant, _ = fr.RULES.significant(fr.normalise_frames(frames), 1)
     if place is None or (significant and significant[0].file.startswith("torch/")):
-        return Responsible("unknown", ("Nothing of the compiler is on the stack that did not move.",))
-    why = f"The stack that did not move ends in {place.words}, and nothing of the compiler is on it."
+        return Responsible(
+            "unknown", ("Nothing of the compiler is on the stack that did not move.",)
+        )
+    why = (
+        f"The stack that did not move ends in {place.words}, and nothing of the compiler is on it."
+    )
     return Responsible("user", (why,), place.at)
 
 

@@ -1,4 +1,6 @@
-"""Gaps in reprokit's own simulation of a GPU: which failures of a simulated run are gaps, and the symbol of each."""
+"""Gaps in reprokit's own simulation of a GPU: which failures of a simulated run are gaps, and the
+symbol of each.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,17 @@ _ABSENT = re.compile(r"(?P<name>.+), compute capability [\d.]+, is not there")
 
 
 def simulated_gpu_of(simulated: tuple[str, ...]) -> str:
-    """The name of the GPU that ``Observation.simulated`` says is not there; empty where only ranks are simulated."""
+    """The name of the GPU that ``Observation.simulated`` says is not there; empty where only ranks
+    are simulated.
+    """
     found = _ABSENT.fullmatch(simulated[0]) if simulated else None
     return found["name"] if found else ""
 
 
 def gap_of_links(chain: tuple[Link, ...], is_gpu: bool) -> str:
-    """The symbol that an exception is a gap for: the one its message names, or the innermost function of torch."""
+    """The symbol that an exception is a gap for: the one its message names, or the innermost
+    function of torch.
+    """
     for place in reversed(range(len(chain))):
         is_gap, symbol = gap_in_message(chain[place].message, is_gpu)
         if is_gap:

@@ -1,4 +1,5 @@
-"""Read stacks and messages: which frames name a bug, which phase they are in, which process matters.
+"""Read stacks and messages: which frames name a bug, which phase they are in, which process
+matters.
 
 It decides no verdict, and must not import the other packages of ``core.judge``.
 """

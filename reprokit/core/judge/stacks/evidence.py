@@ -1,4 +1,6 @@
-"""Choose the evidence that a verdict is about: which exception, which fatal signal, which stacks."""
+"""Choose the evidence that a verdict is about: which exception, which fatal signal, which
+stacks.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from reprokit.core.records.observation import Observation
 def blamed_exception(seen: Observation) -> Raised | None:
     """The exception that the verdict is about.
 
-    A program may wrap what the compiler raised (``except Exception: raise MyError``) or fail later because of it:
-    what left the compiler counts then.
+    A program may wrap what the compiler raised (``except Exception: raise MyError``) or fail later
+    because of it: what left the compiler counts then.
     """
     raised, failures = seen.raised, seen.compile_failures
     if raised is None or not failures:
@@ -23,7 +25,9 @@ def blamed_exception(seen: Observation) -> Raised | None:
 def is_compilers(raised: Raised, seen: Observation) -> bool:
     """The exception came from the compiler, or from code that it made."""
     frames = fr.normalise_frames(f for link in raised.chain for f in link.frames)
-    return fr.RULES.is_compiled(frames) or any(is_same(raised, failure) for failure in seen.compile_failures)
+    return fr.RULES.is_compiled(frames) or any(
+        is_same(raised, failure) for failure in seen.compile_failures
+    )
 
 
 def is_same(a: Raised, b: Raised) -> bool:
@@ -39,28 +43,40 @@ def fatal_fault(seen: Observation) -> Fault | None:
 
 
 def still_frames(seen: Observation) -> tuple[Frame, ...]:
-    """The frames of the thread at work, innermost first, that did not move since the last progress."""
+    """The frames of the thread at work, innermost first, that did not move since the last
+    progress.
+    """
     return fr.stable_part(main_stacks(only_recent(seen)))
 
 
 def main_stacks(seen: Observation) -> list[tuple[Frame, ...]]:
-    """Normalised stacks of the target's main thread, one a dump, from the tool that gave most of them."""
+    """Normalised stacks of the target's main thread, one a dump, from the tool that gave most of
+    them.
+    """
     return max(stacks_by_tool(seen).values(), key=len, default=[])
 
 
 def stacks_by_tool(seen: Observation, is_raw: bool = False) -> dict[str, list[tuple[Frame, ...]]]:
-    """Stacks of the thread at work, in the order of the dumps, by the tool that took them; normalised unless ``is_raw``.
+    """Stacks of the thread at work, in the order of the dumps, by the tool that took them;
+    normalised unless ``is_raw``.
 
-    That is the thread with compiler phases open, else the main one; faulthandler does not tell threads apart.
+    That is the thread with compiler phases open, else the main one; faulthandler does not tell
+    threads apart.
     """
     found: dict[str, list[tuple[Frame, ...]]] = {}
-    for dump in sorted(seen.dumps, key=lambda d: (d.tool != "py-spy", d.number)):  # it names methods in full
+    for dump in sorted(
+        seen.dumps, key=lambda d: (d.tool != "py-spy", d.number)
+    ):  # it names methods in full
         if dump.pid != seen.main_pid or (seen.working_tid and dump.tool == "faulthandler"):
             continue
         wanted = [
-            t for t in dump.threads if t.frames and (t.tid == seen.working_tid if seen.working_tid else t.is_main)
+            t
+            for t in dump.threads
+            if t.frames and (t.tid == seen.working_tid if seen.working_tid else t.is_main)
         ]
         if wanted:
             frames = wanted[0].frames
-            found.setdefault(dump.tool, []).append(frames if is_raw else fr.normalise_frames(frames))
+            found.setdefault(dump.tool, []).append(
+                frames if is_raw else fr.normalise_frames(frames)
+            )
     return found

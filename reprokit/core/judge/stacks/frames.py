@@ -1,8 +1,8 @@
 """Stacks as every tool writes them, brought into one form that is the same on every machine.
 
-A normalised file is the path below ``site-packages``, or one of ``<stdlib>/...``, ``<generated>`` (code
-that Inductor or FX wrote), ``<agent>``, ``<frozen>`` and ``<user>``. Which frames are noise stands in
-``data/frames.json``, not here.
+A normalised file is the path below ``site-packages``, or one of ``<stdlib>/...``, ``<generated>``
+(code that Inductor or FX wrote), ``<agent>``, ``<frozen>`` and ``<user>``. Which frames are noise
+stands in ``data/frames.json``, not here.
 """
 
 from __future__ import annotations
@@ -54,11 +54,15 @@ def normalise_frames(frames: Iterable[Frame]) -> tuple[Frame, ...]:
     return tuple(Frame(normalise_file(f.file), f.function, f.line) for f in frames)
 
 
-_ENTERS = re.compile(r"<generated>|torch/_inductor/output_code\.py|torch/_functorch/_aot_autograd/runtime_wrappers\.py")
+_ENTERS = re.compile(
+    r"<generated>|torch/_inductor/output_code\.py|torch/_functorch/_aot_autograd/runtime_wrappers\.py"
+)
 
 
 def enters_compiled(frame: Frame) -> bool:
-    """The code that Inductor wrote, or what calls it: further in is the kernel, further out is everybody's."""
+    """The code that Inductor wrote, or what calls it: further in is the kernel, further out is
+    everybody's.
+    """
     return _ENTERS.fullmatch(frame.file) is not None
 
 
@@ -75,8 +79,8 @@ class FrameRules:
         """The innermost ``most`` frames that name a bug, and why the others were passed over.
 
         ``frames`` are normalised, innermost first. The walk stops at a sentinel: what called the
-        compiler, or the code that it made, is the user's business. User code inside that door (a custom
-        pass, backend or operator) is part of the bug.
+        compiler, or the code that it made, is the user's business. User code inside that door (a
+        custom pass, backend or operator) is part of the bug.
         """
         kept: list[Frame] = []
         why: list[str] = []
@@ -93,7 +97,9 @@ class FrameRules:
         return kept, why
 
     def is_sentinel(self, frame: Frame) -> bool:
-        """True where what called the compiler, or the code that it made, begins; ``frame`` is normalised."""
+        """True where what called the compiler, or the code that it made, begins; ``frame`` is
+        normalised.
+        """
         return bool(_first(self._sentinels, frame))
 
     def root(self, chain: Sequence[Link]) -> Link:
@@ -122,7 +128,9 @@ def _first(rules: list[tuple[re.Pattern[str], re.Pattern[str], str]], frame: Fra
 
 
 def show_frame(frame: Frame) -> str:
-    """``torch/_inductor/loop_body.py:get_read_expr``, without the line, which moves between versions."""
+    """``torch/_inductor/loop_body.py:get_read_expr``, without the line, which moves between
+    versions.
+    """
     return f"{frame.file}:{frame.function.rsplit('.', 1)[-1]}"
 
 
@@ -136,12 +144,15 @@ def root_cause(raised: Raised) -> Link:
 
 _FH_FRAME = re.compile(r'\s+File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
 _FH_THREAD = re.compile(
-    r"(?P<current>Current thread|Thread) (?P<id>0x[0-9a-f]+)(?: \[(?P<name>.*)\])? \(most recent call first\):.*"
+    r"(?P<current>Current thread|Thread) (?P<id>0x[0-9a-f]+)(?: \[(?P<name>.*)\])? \(most recent"
+    r" call first\):.*"
 )
 
 
 def _whole(frame: Frame) -> Frame:
-    """Two threads that die at once write into each other's lines: of a torn one the file can be known still."""
+    """Two threads that die at once write into each other's lines: of a torn one the file can be
+    known still.
+    """
     file, suffix, rest = frame.file.partition(".py")
     if not suffix or not rest or rest in ("c", "x", "i"):
         return frame
@@ -151,17 +162,23 @@ def _whole(frame: Frame) -> Frame:
 def parse_faulthandler(text: str, pid: int) -> list[ThreadStack]:
     """Read a dump by :mod:`faulthandler`: threads in its order, frames innermost first.
 
-    The main thread is the one whose outermost frame is the program's ``<module>``, else the last one,
-    which is where CPython lists it.
+    The main thread is the one whose outermost frame is the program's ``<module>``, else the last
+    one, which is where CPython lists it.
     """
     threads: list[tuple[str, bool, list[Frame]]] = []
     for line in text.splitlines():
         if found := _FH_THREAD.fullmatch(line.strip()):
-            threads.append((found["name"] or found["id"], found["current"].startswith("Current"), []))
+            threads.append(
+                (found["name"] or found["id"], found["current"].startswith("Current"), [])
+            )
         elif threads and (found := _FH_FRAME.fullmatch(line)):
             number = int(found["line"]) if found["line"].isdigit() else 0
             threads[-1][2].append(_whole(Frame(found["file"], found["function"], number)))
-    mains = [i for i, (_, _, f) in enumerate(threads) if f and f[-1].function in ("<module>", "_run_module_as_main")]
+    mains = [
+        i
+        for i, (_, _, f) in enumerate(threads)
+        if f and f[-1].function in ("<module>", "_run_module_as_main")
+    ]
     main = mains[-1] if mains else len(threads) - 1
     return [
         ThreadStack(pid, name, tuple(frames), is_main=i == main, owns_gil=current)
@@ -174,13 +191,16 @@ _AGAIN = "terminate called recursively\n"
 _TYPE = re.compile(r"terminate called after throwing an instance of '(?P<type>[^'\n]+)'")
 # Two threads may abort at once; their lines interleave.
 _TERMINATE = re.compile(
-    r"terminate called after throwing an instance of '(?P<type>[^'\n]+)'\s*\n(?:.*\n){0,3}?\s*what\(\):\s*(?P<what>.*)$",
+    r"terminate called after throwing an instance of"
+    r" '(?P<type>[^'\n]+)'\s*\n(?:.*\n){0,3}?\s*what\(\):\s*(?P<what>.*)$",
     re.MULTILINE,
 )
 
 
 def parse_fatal(text: str, pid: int) -> Fault | None:
-    """Find the last fatal error that faulthandler wrote into ``text``: its name and the failing thread."""
+    """Find the last fatal error that faulthandler wrote into ``text``: its name and the failing
+    thread.
+    """
     found = list(_FATAL.finditer(text))
     if not found:
         return None
@@ -190,8 +210,11 @@ def parse_fatal(text: str, pid: int) -> Fault | None:
 
 
 def parse_terminate(text: str) -> str:
-    """What the C++ runtime said before ``abort``: ``std::runtime_error: message``, ``std::terminate`` alone, or nothing."""
-    # What a second thread says may stand between any two words of the first, and its abort may come before the message,
+    """What the C++ runtime said before ``abort``: ``std::runtime_error: message``,
+    ``std::terminate`` alone, or nothing.
+    """
+    # What a second thread says may stand between any two words of the first, and its abort may come
+    # before the message,
     # or before the type: what is then left of it is no chance.
     alone = text.replace(_AGAIN, "")
     if alone == text:
@@ -217,7 +240,10 @@ def _py_spy_threads(data: list[Any], pid: int) -> list[ThreadStack]:
         ThreadStack(
             pid,
             str(t.get("thread_name") or t.get("os_thread_id") or t.get("thread_id")),
-            tuple(Frame(f.get("filename") or "", f.get("name") or "", f.get("line") or 0) for f in t.get("frames", [])),
+            tuple(
+                Frame(f.get("filename") or "", f.get("name") or "", f.get("line") or 0)
+                for f in t.get("frames", [])
+            ),
             is_main=t.get("os_thread_id") == pid or t.get("thread_name") == "MainThread",
             owns_gil=bool(t.get("owns_gil")),
             tid=int(t.get("os_thread_id") or 0),
@@ -227,7 +253,9 @@ def _py_spy_threads(data: list[Any], pid: int) -> list[ThreadStack]:
 
 
 def stable_part(stacks: Sequence[Sequence[Frame]]) -> tuple[Frame, ...]:
-    """The frames, innermost first, that all stacks share from the outermost on: what did not move."""
+    """The frames, innermost first, that all stacks share from the outermost on: what did not
+    move.
+    """
     if not stacks:
         return ()
     shared: list[Frame] = []

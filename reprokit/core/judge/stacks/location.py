@@ -1,4 +1,6 @@
-"""Where a run was: the phase and place that stacks, exceptions and the journal tell, and what says so."""
+"""Where a run was: the phase and place that stacks, exceptions and the journal tell, and what says
+so.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from reprokit.core.records.observation import Observation
 
 
 def phase_at_work(seen: Observation) -> tuple[str | None, tuple[str, ...]]:
-    """The phase at work, from the stacks first and from the journal otherwise, with what says so."""
+    """The phase at work, from the stacks first and from the journal otherwise, with what says
+    so.
+    """
     stacks = main_stacks(seen)
     named = phases.phase_of_events(seen.open_events)
     found = phases.phase_of_frames(stacks[-1]) if stacks else None
@@ -43,7 +47,8 @@ def phase_of_exception(raised: Raised, seen: Observation) -> str | None:
     for other in seen.compile_failures:
         if other is not raised and is_same(raised, other):
             return phase_of_exception(other, Observation())
-    # Dynamo strips its frames from what it raises to the user; its own exceptions tell all the same.
+    # Dynamo strips its frames from what it raises to the user; its own exceptions tell all the
+    # same.
     if any(link.type.startswith("torch._dynamo.exc.") for link in raised.chain):
         return "dynamo-trace"
     return phase_of_open_events(seen)
@@ -52,7 +57,9 @@ def phase_of_exception(raised: Raised, seen: Observation) -> str | None:
 def exception_evidence(raised: Raised) -> tuple[str, ...]:
     """What a reader needs to check a verdict on an exception."""
     chain = " > ".join(link.type for link in raised.chain)
-    frames: tuple[Frame, ...] = next((link.frames for link in reversed(raised.chain) if link.frames), ())
+    frames: tuple[Frame, ...] = next(
+        (link.frames for link in reversed(raised.chain) if link.frames), ()
+    )
     found = phases.phase_of_frames(fr.normalise_frames(frames))
     rows = [f"exception chain: {chain}", f"message: {first_line(fr.root_cause(raised))[:300]}"]
     if found:
@@ -63,13 +70,17 @@ def exception_evidence(raised: Raised) -> tuple[str, ...]:
 def has_moved(seen: Observation, phase: str | None) -> bool:
     """Some tool saw the stack at work change between two dumps.
 
-    Inside the compiler only compiler frames count: a custom pass, or a library below the compiler, may spin
-    in place. Outside of it any other line is movement.
+    Inside the compiler only compiler frames count: a custom pass, or a library below the compiler,
+    may spin in place. Outside of it any other line is movement.
     """
     for stacks in stacks_by_tool(seen).values():
         if phase in phases.COMPILE_PHASES:
             views: list[list[object]] = [
-                [fr.show_frame(f) for f in stack if f.file.startswith(("torch/_", "torch/fx/", "triton/"))]
+                [
+                    fr.show_frame(f)
+                    for f in stack
+                    if f.file.startswith(("torch/_", "torch/fx/", "triton/"))
+                ]
                 for stack in stacks
             ]
         else:
@@ -84,18 +95,23 @@ def motion_evidence(seen: Observation) -> tuple[str, ...]:
     rows: list[str] = []
     if seen.quiet_s is not None:
         last = f"; the last was: {seen.last_progress}" if seen.last_progress else ""
-        rows.append(f"no progress for {seen.quiet_s:.1f} s (limit {seen.quiet_limit_s:.0f} s){last}")
+        rows.append(
+            f"no progress for {seen.quiet_s:.1f} s (limit {seen.quiet_limit_s:.0f} s){last}"
+        )
     stacks = main_stacks(only_recent(seen))
     if len(stacks) < 2:
         return tuple(rows)
     stable = still_frames(seen)
-    inner = sorted({fr.show_frame(s[len(s) - len(stable) - 1]) for s in stacks if len(s) > len(stable)})
+    inner = sorted(
+        {fr.show_frame(s[len(s) - len(stable) - 1]) for s in stacks if len(s) > len(stable)}
+    )
     if not inner:
         rows.append(f"over {len(stacks)} dumps nothing moved: {len(stable)} frames stayed the same")
     else:
         under = f"under {fr.show_frame(stable[0])}, " if stable else ""
         rows.append(
-            f"over {len(stacks)} dumps {len(stable)} frames stayed the same; {under}what moved: {', '.join(inner[:5])}"
+            f"over {len(stacks)} dumps {len(stable)} frames stayed the same; {under}what moved:"
+            f" {', '.join(inner[:5])}"
         )
     lines = {s[0].line for s in stacks}
     if not inner and len(lines) > 1:
@@ -138,7 +154,8 @@ def work_details(seen: Observation, phase: str | None) -> dict[str, str]:
         level = "ATen" if graph.level == "aten" else "Dynamo"
         turned = "backward " if graph.is_backward else ""
         found["graph"] = (
-            f"{turned}{level} graph {graph.number} with {graph.nodes} nodes, compile id {graph.cid or 'unknown'}"
+            f"{turned}{level} graph {graph.number} with {graph.nodes} nodes, compile id"
+            f" {graph.cid or 'unknown'}"
         )
     is_backward = any("backward" in n or "bw_compiler" in n for n in seen.open_events) or any(
         re.fullmatch(r".*\b(_?backward\w*|bw_compiler\w*)", f.function)
@@ -161,7 +178,9 @@ def _kernel(seen: Observation) -> str:
         if text := lines.get(f"{frame.file}:{frame.line}"):
             return text
     for process in reversed(seen.evidence.processes):
-        if process.pid != seen.main_pid and (found := re.search(r"\S+\.(?:cpp|cu|ptx|ttir|ttgir)\b", process.command)):
+        if process.pid != seen.main_pid and (
+            found := re.search(r"\S+\.(?:cpp|cu|ptx|ttir|ttgir)\b", process.command)
+        ):
             return found.group().rsplit("/", 1)[-1]
     return ""
 
@@ -171,7 +190,9 @@ def first_line(link: Link) -> str:
     return (telling_line(link.message) or link.type)[:300]
 
 
-def doing_in_words(phase: str | None, seen: Observation, at_work: dict[str, str] | None = None) -> str:
+def doing_in_words(
+    phase: str | None, seen: Observation, at_work: dict[str, str] | None = None
+) -> str:
     """``in phase lowering at node add_3``: the end of a verdict's sentence."""
     told = at_work or {}
     if "pass" in told:

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reprokit.core.judge.stacks import phases
-from reprokit.core.shared.contract.events import Begin, End, Event, Graph, GraphDone, Process, Progress, Recompile
+from reprokit.core.shared.contract.events import (
+    Begin,
+    End,
+    Event,
+    Graph,
+    GraphDone,
+    Process,
+    Progress,
+    Recompile,
+)
 from reprokit.core.shared.contract.journal_format import open_events
 
 PROGRESS = (Begin, End, Progress, Graph, GraphDone, Recompile)
@@ -45,11 +54,17 @@ def describe_process(by_pid: Mapping[int, list[Event]], pid: int) -> MainProcess
 
 def ranks_of_processes(by_pid: Mapping[int, list[Event]]) -> dict[str, int]:
     """Rank -> pid of its own process; what that starts inherits the variable and is not meant."""
-    of_pid = {pid: e.rank for pid, events in by_pid.items() for e in events if isinstance(e, Process)}
+    of_pid = {
+        pid: e.rank for pid, events in by_pid.items() for e in events if isinstance(e, Process)
+    }
     found: dict[str, tuple[float, int]] = {}
     for pid, events in by_pid.items():
         for event in events:
-            if isinstance(event, Process) and (rank := event.rank) and of_pid.get(event.ppid) != rank:
+            if (
+                isinstance(event, Process)
+                and (rank := event.rank)
+                and of_pid.get(event.ppid) != rank
+            ):
                 found[rank] = max(
                     found.get(rank, (event.t, pid)), (event.t, pid)
                 )  # a restarted rank has a newer process

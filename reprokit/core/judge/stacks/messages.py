@@ -1,4 +1,6 @@
-"""Read messages of exceptions and compilers, and remove what depends on the model, the machine or the run."""
+"""Read messages of exceptions and compilers, and remove what depends on the model, the machine or
+the run.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _BOILERPLATE = (
 )
 _CUT = re.compile("|".join(f"(?:{b})" for b in _BOILERPLATE), re.DOTALL)
 _COMPILER_ERROR = re.compile(r"(?:^|\s)(?:fatal )?error:\s*(?P<text>.+?)$", re.MULTILINE)
-_PTXAS_ERROR = re.compile(r"^ptxas\S*(?: \S+, line \d+;)?\s+(?:fatal|error)\s*:\s*(?P<text>.+)$", re.MULTILINE)
+_PTXAS_ERROR = re.compile(
+    r"^ptxas\S*(?: \S+, line \d+;)?\s+(?:fatal|error)\s*:\s*(?P<text>.+)$", re.MULTILINE
+)
 _TRITON_ERROR = re.compile(r"^at \d+:\d+:\n(?:.*\n)*?\s*\^\s*\n(?P<text>.+)$", re.MULTILINE)
 """What Triton shows of the kernel's source stands before what it says of it."""
 _KEEP = r"(?:bfloat16|float\d+(?:_e\dm\d\w*)?|u?int\d+(?:_t)?|complex\d+|sm_\d+[af]?|compute_\d+[af]?|std\d+|fp\d+\w*|[iuf]\d{1,2}(?=\W)|c10d?|cu\d\d|dim\d?d|conv[123]d|pool[123]d|log1p|log2|log10|exp2|atan2|index_put2|SIG\w+)"
@@ -39,7 +43,9 @@ _NUMBER = re.compile(rf"(?P<keep>\b{_KEEP}\b)|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?
 
 
 def telling_line(message: str) -> str:
-    """The line of a message that says what went wrong: a compiler's first ``error:``, else the first line."""
+    """The line of a message that says what went wrong: a compiler's first ``error:``, else the
+    first line.
+    """
     text = _CUT.sub("", message)
     if found := _PTXAS_ERROR.search(text) or _TRITON_ERROR.search(text):
         return found["text"].strip()

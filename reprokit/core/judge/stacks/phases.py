@@ -1,7 +1,9 @@
-"""Which part of the compiler is at work: from the innermost frame that tells, or from the open events.
+"""Which part of the compiler is at work: from the innermost frame that tells, or from the open
+events.
 
 Frames tell more than events (passes and C++ builds have no event of their own), so callers ask
-:func:`of_frames` first. The tables follow torch 2.9 to 2.13; a file that moves falls back to its folder.
+:func:`of_frames` first. The tables follow torch 2.9 to 2.13; a file that moves falls back to its
+folder.
 """
 
 from __future__ import annotations
@@ -13,12 +15,24 @@ from reprokit.core.records.dumps import Frame
 
 # (phase, file, function), first match wins; both are regular expressions on the normalised frame.
 _BY_FRAME: tuple[tuple[str, str, str], ...] = (
-    ("collective", r"torch/distributed/(?!elastic/|launcher/|run\.py).*|torch/_C/_distributed.*", r".*"),
+    (
+        "collective",
+        r"torch/distributed/(?!elastic/|launcher/|run\.py).*|torch/_C/_distributed.*",
+        r".*",
+    ),
     ("collective", r".*", r"wait_tensor"),
     ("guards", r"torch/_dynamo/guards\.py|torch/_dynamo/.*guard.*\.py", r".*"),
-    ("dynamo-trace", r"torch/_dynamo/(symbolic_convert|bytecode_.*|side_effects|codegen)\.py", r".*"),
+    (
+        "dynamo-trace",
+        r"torch/_dynamo/(symbolic_convert|bytecode_.*|side_effects|codegen)\.py",
+        r".*",
+    ),
     ("dynamo-trace", r"torch/_dynamo/variables/.*|torch/_dynamo/polyfills/.*", r".*"),
-    ("partition", r"torch/_functorch/partitioners\.py|torch/_functorch/_activation_checkpointing/.*", r".*"),
+    (
+        "partition",
+        r"torch/_functorch/partitioners\.py|torch/_functorch/_activation_checkpointing/.*",
+        r".*",
+    ),
     (
         "kernel-run",
         r"torch/_functorch/_aot_autograd/(runtime_wrappers|subclass_codegen)\.py.*",
@@ -31,7 +45,11 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
         r"torch/_functorch/(?!(apis|eager_transforms|vmap|autograd_function|pyfunctorch|functional_call|deprecated|predispatch|utils)\.py).*|torch/_export/.*",
         r".*",
     ),
-    ("fx-passes", r"torch/_inductor/(fx_passes/.*|pattern_matcher\.py|constant_folding\.py|freezing\.py)", r".*"),
+    (
+        "fx-passes",
+        r"torch/_inductor/(fx_passes/.*|pattern_matcher\.py|constant_folding\.py|freezing\.py)",
+        r".*",
+    ),
     ("fx-passes", r"torch/_inductor/compile_fx\.py", r"_recursive_.*_passes"),
     ("cpp-build", r"torch/_inductor/(cpp_builder|cpu_vec_isa)\.py", r".*"),
     (
@@ -59,7 +77,11 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
     ("codegen", r"torch/_inductor/scheduler\.py", r"_?codegen.*"),
     ("scheduler", r"torch/_inductor/(scheduler|memory|comms|dependencies)\.py", r".*"),
     ("codegen", r"torch/_inductor/graph\.py", r"_?codegen.*|_?compile_to_module|compile_to_fn"),
-    ("lowering", r"torch/_inductor/(graph|lowering|ir|decomposition)\.py|torch/_inductor/kernel/.*", r".*"),
+    (
+        "lowering",
+        r"torch/_inductor/(graph|lowering|ir|decomposition)\.py|torch/_inductor/kernel/.*",
+        r".*",
+    ),
     ("codegen", r"torch/_inductor/codecache\.py", r".*"),
     ("lowering", r"torch/_inductor/compile_fx\.py", r".*codegen_and_compile"),
     ("kernel-run", r"<generated>", r"call|forward|<module>|partition_\d+"),
@@ -73,9 +95,15 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
 # Event name -> phase; the innermost open event that is named here decides.
 _BY_EVENT: tuple[tuple[str, str], ...] = (
     (r"build_guards|.*[gG]uard.*", "guards"),
-    (r"bytecode_tracing|dynamo|entire_frame_compile|_compile\.compile_inner|compile_attempt_\d+", "dynamo-trace"),
+    (
+        r"bytecode_tracing|dynamo|entire_frame_compile|_compile\.compile_inner|compile_attempt_\d+",
+        "dynamo-trace",
+    ),
     (r"min_cut.*|.*partition.*", "partition"),
-    (r".*_passes(\..*)?|.*_pass(\..*)?|joint_graph.*|additional_fake_tensor_prop|pass\..*", "fx-passes"),
+    (
+        r".*_passes(\..*)?|.*_pass(\..*)?|joint_graph.*|additional_fake_tensor_prop|pass\..*",
+        "fx-passes",
+    ),
     (r"aot_.*|create_aot_dispatcher_function|AOTAutograd.*", "aot"),
     (r"GraphLowering\.run", "lowering"),
     (
@@ -96,7 +124,9 @@ _BY_EVENT: tuple[tuple[str, str], ...] = (
 )
 
 TRITON_STAGES = ("ttir", "ttgir", "llir", "ptx", "ptxas")
-"""What Triton makes of a kernel, in this order; before and between them it is ``triton-compile``."""
+"""What Triton makes of a kernel, in this order; before and between them it is
+``triton-compile``.
+"""
 
 COMPILE_PHASES = frozenset(
     {"dynamo-trace", "guards", "partition", "aot", "fx-passes", "cpp-build", "triton-compile"}
@@ -114,7 +144,9 @@ FINE_HEARTBEAT = frozenset({"dynamo-trace", "lowering"})
 COARSE = re.compile(
     r"torch/_dynamo/(output_graph|convert_frame|backends/.*|repro/.*)(\.py)?|torch/_inductor/compile_fx\.py|torch/_functorch/.*"
 )
-"""Files whose functions call whole phases: the open event, when it names one of ``FINE``, says which."""
+"""Files whose functions call whole phases: the open event, when it names one of ``FINE``, says
+which.
+"""
 
 FINE = frozenset(
     {
@@ -143,12 +175,17 @@ def phase_of_frames(frames: Iterable[Frame]) -> tuple[str, Frame] | None:
             if file.fullmatch(frame.file) and name.fullmatch(function):
                 if phase != "import":
                     return phase, frame
-                importing = importing or (phase, frame)  # the compiler imports too: what called it says more
+                importing = importing or (
+                    phase,
+                    frame,
+                )  # the compiler imports too: what called it says more
     return importing
 
 
 def phase_of_events(names: Sequence[str]) -> tuple[str, str] | None:
-    """The phase of the innermost open event that tells one, and that event; ``names`` is outermost first."""
+    """The phase of the innermost open event that tells one, and that event; ``names`` is outermost
+    first.
+    """
     for name in reversed(names):
         for pattern, phase in _EVENTS:
             if pattern.fullmatch(name):

@@ -11,9 +11,13 @@ from reprokit.core.records.observation import Observation
 
 
 def stack_place(raw: Sequence[Frame]) -> str:
-    """The innermost frame that is more than machinery, as ``file:line in function``; ``raw`` is not normalised."""
+    """The innermost frame that is more than machinery, as ``file:line in function``; ``raw`` is not
+    normalised.
+    """
     told = [(f, fr.normalise_file(f.file)) for f in raw]
-    found = next((t for t in told if t[1] not in ("<frozen>", "<agent>", "<stdlib>/threading.py")), None)
+    found = next(
+        (t for t in told if t[1] not in ("<frozen>", "<agent>", "<stdlib>/threading.py")), None
+    )
     if found is None and not told:
         return "an unknown place"
     frame, file = found or told[0]
@@ -22,7 +26,8 @@ def stack_place(raw: Sequence[Frame]) -> str:
 
 
 def only_recent(seen: Observation, rounds: int = 3) -> Observation:
-    """The same with only the dumps that can tell what moves: the last rounds, and of them those since the last progress.
+    """The same with only the dumps that can tell what moves: the last rounds, and of them those
+    since the last progress.
 
     Every text that says what moved, and the signature, use these dumps and no others.
     """
@@ -31,9 +36,13 @@ def only_recent(seen: Observation, rounds: int = 3) -> Observation:
 
 
 def threads_of(seen: Observation, pid: int) -> list[list[ThreadStack]]:
-    """The threads of ``pid`` in each dump, from the tool that knows threads apart where it worked."""
+    """The threads of ``pid`` in each dump, from the tool that knows threads apart where it
+    worked.
+    """
     for tool in ("py-spy", "faulthandler"):
-        found = [list(d.threads) for d in seen.dumps if d.pid == pid and d.tool == tool and d.threads]
+        found = [
+            list(d.threads) for d in seen.dumps if d.pid == pid and d.tool == tool and d.threads
+        ]
         if found:
             return found
     return []
@@ -44,6 +53,8 @@ def stacks_of(seen: Observation, pid: int, tid: int) -> list[tuple[Frame, ...]]:
     found = []
     for threads in threads_of(seen, pid):
         for thread in threads:
-            if thread.frames and (thread.tid == tid if thread.tid else thread.is_main and tid == pid):
+            if thread.frames and (
+                thread.tid == tid if thread.tid else thread.is_main and tid == pid
+            ):
                 found.append(thread.frames)
     return found

@@ -1,4 +1,6 @@
-"""Secrets by place without a name: headers, short flags of programs, parameters of URLs, lines of files."""
+"""Secrets by place without a name: headers, short flags of programs, parameters of URLs, lines of
+files.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,15 @@ _QUOTE = r"\\*[\"']?"
 _LINE = r"[^\n]{0,300}?"
 
 
-def _flag(name: str, programs: str, flags: str, value: str = "", hints: tuple[str, ...] = ()) -> SecretPlace:
+def _flag(
+    name: str, programs: str, flags: str, value: str = "", hints: tuple[str, ...] = ()
+) -> SecretPlace:
     """The word after a flag of one of some programs, with or without white space between them."""
     body = value or rf"(?P<secret>{_WORD}{{3,}})"
-    pattern = (
-        rf"(?:(?<![\w-])|(?<=^[-+])|(?<=\n[-+]))(?:{programs})(?![\w-]){_LINE}(?:[\s\"',])(?:{flags}){_QUOTE}{body}"
+    pattern = rf"(?:(?<![\w-])|(?<=^[-+])|(?<=\n[-+]))(?:{programs})(?![\w-]){_LINE}(?:[\s\"',])(?:{flags}){_QUOTE}{body}"
+    return SecretPlace(
+        name, hints or tuple(p.replace("\\", "") for p in programs.split("|")), pattern
     )
-    return SecretPlace(name, hints or tuple(p.replace("\\", "") for p in programs.split("|")), pattern)
 
 
 _PARAMETERS = (
@@ -47,6 +51,7 @@ _PARAMETERS = (
 _PAIR = rf"(?P<secret>{_WORD}+)"
 _EQUALS = tuple(f"{name}=" for name in re.sub(r"x-[\w-]+\|", "", _PARAMETERS).split("|"))
 
+# fmt: off
 PLACES: tuple[SecretPlace, ...] = (
     SecretPlace("Authorization header", ("authorization",),
         rf"(?P<open>\\*[\"'])(?:-H\s*)?(?:proxy-|x-)?authorization\s{{0,2}}:\s{{0,4}}(?P<secret>(?!{MARK})(?:(?!(?P=open))[^\n]){{4,4000}})", re.IGNORECASE),
@@ -133,4 +138,5 @@ PLACES: tuple[SecretPlace, ...] = (
     SecretPlace("password in SQL", ("values",),
         rf"\b(?:password|passwd|pass|secret|token|api_key)\b\s{{0,4}}\)\s{{0,4}}values\s{{0,4}}\([^)\n]{{0,200}}?,\s{{0,4}}N?'(?P<secret>(?!{MARK})[^'\n]{{4,200}})'\s{{0,4}}\)", re.IGNORECASE),
     SecretPlace("recovery phrase", ("mnemonic", "seed phrase", "recovery phrase", "seed words"), r"(?i:mnemonic|seed phrase|recovery phrase|seed words)[\"'\s:=]{1,8}(?P<secret>[a-z]{3,8}(?:[ ,]+[a-z]{3,8}){11,23})"),
-)  # fmt: skip
+)
+# fmt: on

@@ -1,4 +1,6 @@
-"""Rules that find names of people and machines, and home folders, by their letters or by their place."""
+"""Rules that find names of people and machines, and home folders, by their letters or by their
+place.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ class PrivateNames:
     """Values of environment variables with secret names, literally."""
 
 
-# Words of torch's own paths and logs: a user or host of this name is hidden only in the home folder.
+# Words of torch's own paths and logs: a user or host of this name is hidden only in the home
+# folder.
 _PATH_WORDS = frozenset(
     "root user users admin ubuntu debian centos fedora runner build builder test tests dev work home main local localhost "
     "host node torch triton cuda cpu gpu python python3 nvidia amd intel arm linux kernel model models data train lib bin usr "
@@ -31,23 +34,31 @@ _PATH_WORDS = frozenset(
 )
 _BEFORE_PATH = r"(?:(?<![\w./-])(?<!<home>)|(?<=://)|(?<=[\s\"',=\[(])-{1,2}[A-Za-z][\w-]{0,20}?|^-{1,2}[A-Za-z][\w-]{0,20}?|://[\w.@+-]{1,80}?)"
 """A path begins here: it may follow a flag (``-isystem/home``) or the host of a URL."""
-_REMOTE = r"\b(?:ssh|scp|sftp|rsync|mosh|sshfs|ssh-copy-id|autossh|pdsh|clush)\b[^\n|;&]{0,160}?[\s\"',]"
+_REMOTE = (
+    r"\b(?:ssh|scp|sftp|rsync|mosh|sshfs|ssh-copy-id|autossh|pdsh|clush)\b[^\n|;&]{0,160}?[\s\"',]"
+)
 _REMOTE_HINTS = ("ssh", "scp", "sftp", "rsync", "mosh", "pdsh", "clush")
 
 
 _LABEL = r"[\"']?[ \t]*[=:(][ \t]*[\"']?"
 _IS_USER = rf"(?<![A-Za-z])(?:user(?:[-_ ]?name)?|login|owner|logname|author|account|[ug]id=\d{{1,9}}){_LABEL}"
-_IS_HOST = (
-    rf"(?<![A-Za-z])(?:host(?:[-_ ]?name)?|node(?:[-_ ]?name)?|machine|server|addr(?:ess)?|endpoint|peer){_LABEL}"
-)
+_IS_HOST = rf"(?<![A-Za-z])(?:host(?:[-_ ]?name)?|node(?:[-_ ]?name)?|machine|server|addr(?:ess)?|endpoint|peer){_LABEL}"
 """A word before the name of a person or a machine, and the sign between the two."""
 
 
 def machine_rules(private: PrivateNames) -> list[Rule]:
-    """Home folders; users and hosts of this machine, wherever they are unless they are words of code; hosts by their place."""
+    """Home folders; users and hosts of this machine, wherever they are unless they are words of
+    code; hosts by their place.
+    """
     found: list[Rule] = []
-    for home in sorted({h.rstrip("/") for h in private.homes if len(h.rstrip("/")) > 1}, key=len, reverse=True):
-        found.append(make_rule("home", rf"{_BEFORE_PATH}(?P<secret>{re.escape(home)})(?![\w.-])", (home.lower(),)))
+    for home in sorted(
+        {h.rstrip("/") for h in private.homes if len(h.rstrip("/")) > 1}, key=len, reverse=True
+    ):
+        found.append(
+            make_rule(
+                "home", rf"{_BEFORE_PATH}(?P<secret>{re.escape(home)})(?![\w.-])", (home.lower(),)
+            )
+        )
     folder = r"(?:/[\w.-]{1,40}){0,3}?/(?:home|homes|home\d|Users|users)"
     found += [
         make_rule(
@@ -55,29 +66,67 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             rf"{_BEFORE_PATH}(?P<secret>{folder}/(?!<)(?:[^\s/:;,'\"`<>()\[\]\\])+)",
             ("/home", "/users/"),
         ),
-        make_rule("home", r"(?P<secret>(?<![A-Za-z])[A-Za-z]:[\\/]+Users[\\/]+(?!<)[^\s\\/\"'<>|:]+)", (":\\", ":/")),
-        make_rule("user", r"(?:(?<=[\s\"'=:(])|^)~(?P<secret>[a-z_][\w-]{2,31})(?=/[A-Za-z.])", ("~",)),
+        make_rule(
+            "home",
+            r"(?P<secret>(?<![A-Za-z])[A-Za-z]:[\\/]+Users[\\/]+(?!<)[^\s\\/\"'<>|:]+)",
+            (":\\", ":/"),
+        ),
+        make_rule(
+            "user", r"(?:(?<=[\s\"'=:(])|^)~(?P<secret>[a-z_][\w-]{2,31})(?=/[A-Za-z.])", ("~",)
+        ),
     ]
     for user in _names(private.users):
-        found.append(make_rule("user", rf"(?:(?<=/)|(?<=torchinductor_))(?P<secret>{user})(?=/|$|[\s'\":,])", ("/",)))
+        found.append(
+            make_rule(
+                "user",
+                rf"(?:(?<=/)|(?<=torchinductor_))(?P<secret>{user})(?=/|$|[\s'\":,])",
+                ("/",),
+            )
+        )
     for user in _names(private.users, is_code):
         is_long = len(user) >= 5
-        before, after = (r"[A-Za-z0-9]", r"[A-Za-z0-9]") if is_long else (r"[\w.%]", r"[\w(=\[]|\.\w")
-        found.append(make_rule("user", rf"(?<!{before})(?P<secret>{user})(?!{after})", flags=re.IGNORECASE))
+        before, after = (
+            (r"[A-Za-z0-9]", r"[A-Za-z0-9]") if is_long else (r"[\w.%]", r"[\w(=\[]|\.\w")
+        )
+        found.append(
+            make_rule("user", rf"(?<!{before})(?P<secret>{user})(?!{after})", flags=re.IGNORECASE)
+        )
     for host in _names(private.hosts, is_code):
-        found.append(make_rule("host", rf"(?<![A-Za-z0-9])(?P<secret>{host})(?![A-Za-z0-9])", flags=re.IGNORECASE))
+        found.append(
+            make_rule(
+                "host", rf"(?<![A-Za-z0-9])(?P<secret>{host})(?![A-Za-z0-9])", flags=re.IGNORECASE
+            )
+        )
     for user in sorted(n for n in private.users if n not in ("", "root")):
         name = rf"(?P<secret>{re.escape(user)})"
         hosts = "|".join(re.escape(n) for n in sorted(private.hosts) if n) or "(?!)"
         found.append(
-            make_rule("user", rf"{_IS_USER}{name}(?![\w.-])", (user.lower(),), flags=re.IGNORECASE, is_near=True)
+            make_rule(
+                "user",
+                rf"{_IS_USER}{name}(?![\w.-])",
+                (user.lower(),),
+                flags=re.IGNORECASE,
+                is_near=True,
+            )
         )
-        found.append(make_rule("user", rf"(?<![\w.]){name}(?=@(?:{hosts})(?![\w.-]))", (user.lower(),), is_near=True))
+        found.append(
+            make_rule(
+                "user",
+                rf"(?<![\w.]){name}(?=@(?:{hosts})(?![\w.-]))",
+                (user.lower(),),
+                is_near=True,
+            )
+        )
     for host in sorted(n for n in private.hosts if n and n != "localhost"):
-        # a short or common name, only at a place where nothing else is possible; x@head is a product of matrices
+        # a short or common name, only at a place where nothing else is possible; x@head is a
+        # product of matrices
         is_word = is_code(host)
         before = r"<user-\d{1,3}>@|\bLinux |//" if is_word else r"\w@|<user-\d{1,3}>@|\bLinux |//"
-        found.append(make_rule("host", rf"(?:{before})(?P<secret>{re.escape(host)})(?![\w.-])", (host.lower(),)))
+        found.append(
+            make_rule(
+                "host", rf"(?:{before})(?P<secret>{re.escape(host)})(?![\w.-])", (host.lower(),)
+            )
+        )
         found.append(
             make_rule(
                 "host",
@@ -89,7 +138,10 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
         )
         found.append(
             make_rule(
-                "host", rf"(?<![\w.])(?P<secret>{re.escape(host)})(?=:\d{{4,5}}\b)", (host.lower(),), is_near=True
+                "host",
+                rf"(?<![\w.])(?P<secret>{re.escape(host)})(?=:\d{{4,5}}\b)",
+                (host.lower(),),
+                is_near=True,
             )
         )
     inner = "internal intranet corp lan localdomain".split()
@@ -111,20 +163,38 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
         make_rule("host", rf"(?m:^)[ \t]*{name}:\d+:\d+ \[\d+\] NCCL", ("nccl",)),
         make_rule("host", rf"\bMASTER_ADDR[\"']?\s*[=:]\s*[\"']?{name}", ("master_addr",)),
         make_rule("host", rf"rdzv[-_]endpoint[\"']?[=:\s]\s*[\"']?{name}(?=:\d)", ("rdzv",)),
-        make_rule("host", rf"(?:connect(?:ing)? to|remote|peer|client socket)[^\n]{{0,40}}?\[{name}\]:\d", ("]:",)),
-        make_rule("host", r"\bSLURM\w*(?:NODELIST|NODENAME|HOST|_USER)=(?P<secret>(?!<)[^\s\"',;]+)", ("slurm",)),
+        make_rule(
+            "host",
+            rf"(?:connect(?:ing)? to|remote|peer|client socket)[^\n]{{0,40}}?\[{name}\]:\d",
+            ("]:",),
+        ),
+        make_rule(
+            "host",
+            r"\bSLURM\w*(?:NODELIST|NODENAME|HOST|_USER)=(?P<secret>(?!<)[^\s\"',;]+)",
+            ("slurm",),
+        ),
         make_rule("host", rf"\bsrun: error: {name}(?=:)", ("srun",)),
         make_rule("host", rf"\w@{name}(?=:[~/])", ("@",)),
         # ssh alice@node17, rsync -a x bob@login:/y
-        make_rule("user", rf"{_REMOTE}(?P<secret>(?!<|git@)[A-Za-z_][\w.-]{{0,40}})(?=@[A-Za-z0-9<])", _REMOTE_HINTS),
+        make_rule(
+            "user",
+            rf"{_REMOTE}(?P<secret>(?!<|git@)[A-Za-z_][\w.-]{{0,40}})(?=@[A-Za-z0-9<])",
+            _REMOTE_HINTS,
+        ),
         make_rule("host", rf"{_REMOTE}(?:[A-Za-z_][\w.-]{{0,40}}|{MARK})@{name}", _REMOTE_HINTS),
-        make_rule("host", r"(?<![\w.-])(?P<secret>ip-\d{1,3}(?:-\d{1,3}){3}(?:\.[\w.-]{1,80})?)(?![\w-])", ("ip-",)),
+        make_rule(
+            "host",
+            r"(?<![\w.-])(?P<secret>ip-\d{1,3}(?:-\d{1,3}){3}(?:\.[\w.-]{1,80})?)(?![\w-])",
+            ("ip-",),
+        ),
         make_rule("host", rf"\bLinux (?!version\b){name}(?= \d+\.\d+\.)", ("linux ",)),
     ]
     return found
 
 
-def _names(names: tuple[str, ...], is_common: Callable[[str], bool] = lambda name: False) -> list[str]:
+def _names(
+    names: tuple[str, ...], is_common: Callable[[str], bool] = lambda name: False
+) -> list[str]:
     """Escaped names that are neither words of paths nor ``is_common``, longest first."""
     usable = {n for n in names if len(n) >= 3 and n.lower() not in _PATH_WORDS and not is_common(n)}
     return [re.escape(n) for n in sorted(usable, key=lambda n: (-len(n), n))]

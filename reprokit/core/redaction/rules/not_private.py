@@ -1,4 +1,6 @@
-"""What only looks private: code, settings, versions, matrix products. Each predicate says *leave this alone*."""
+"""What only looks private: code, settings, versions, matrix products. Each predicate says *leave
+this alone*.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ _SETTING = re.compile(
 
 
 def is_setting_value(value: str) -> bool:
-    """True for a value that cannot be a secret: numbers, constants, types, shapes, special tokens of tokenizers."""
+    """True for a value that cannot be a secret: numbers, constants, types, shapes, special tokens
+    of tokenizers.
+    """
     return _SETTING.fullmatch(value) is not None
 
 
@@ -30,7 +34,9 @@ _DOMAINS = frozenset(
     "so sr ss st su sv sx sy sz tc td tf tg th tj tk tl tm tn to tr tt tv tw tz ua ug uk us uy uz va vc ve vg vi vn vu wf ws "
     "ye yt za zm zw".split()
 )
-"""The last part of addresses: country codes of ISO 3166 that are delegated, common generic ones, and those of private networks."""
+"""The last part of addresses: country codes of ISO 3166 that are delegated, common generic ones,
+and those of private networks.
+"""
 _METHODS = frozenset("to in is it at id mt".split())
 """Country codes that are also methods of tensors."""
 
@@ -43,7 +49,9 @@ def is_code(found: re.Match[str]) -> bool:
     if last.lower() not in _DOMAINS or (not last.islower() and not domain.isupper()):
         return True
     is_short = len(local) <= 2 and all(len(label) <= 2 for label in labels)
-    is_method = last in _METHODS and local.isidentifier() and len(labels) == 2 and len(labels[0]) <= 2
+    is_method = (
+        last in _METHODS and local.isidentifier() and len(labels) == 2 and len(labels[0]) <= 2
+    )
     return is_method or is_short or labels[0].lower() == "self"
 
 
@@ -55,7 +63,9 @@ _SMALL = 16
 _NETWORK_BEFORE = re.compile(
     r"(?i:://|@|\b(?:addr\w*|host\w*|ip|node|endpoint|peer|inet|from|to|at|via|server|client|rank|master|dns|nameserver|ping|connect\w*|remote|gateway)\W{0,4})$"
 )
-_NO_PACKAGE = r"(?!(?:addr|host|ip|node|endpoint|peer|inet|from|to|at|via|server|client|rank|master)\b)"
+_NO_PACKAGE = (
+    r"(?!(?:addr|host|ip|node|endpoint|peer|inet|from|to|at|via|server|client|rank|master)\b)"
+)
 _PACKAGE_BEFORE = re.compile(
     rf"(?:[~<>!]=[ \t]*|(?<![\w-]){_NO_PACKAGE}[A-Za-z]\w*(?:-\w+)+[\"']?[ \t]*[:=@( ][ \t]*[\"'(]?"
     r"|(?i:cuda|nccl|triton|torch|cudnn)[\"']?[ \t]*[:=(]?[ \t]*|\(|[-_+])$"
@@ -68,10 +78,17 @@ def is_version_or_local(found: re.Match[str]) -> bool:
         address = ipaddress.IPv4Address(found.group("secret"))
     except ValueError:
         return True
-    if address.is_loopback or address.is_unspecified or address.is_multicast or int(address) == 0xFFFFFFFF:
+    if (
+        address.is_loopback
+        or address.is_unspecified
+        or address.is_multicast
+        or int(address) == 0xFFFFFFFF
+    ):
         return True
     before = found.string[max(0, found.start() - 48) : found.start()]
-    is_near_network = _NETWORK_BEFORE.search(before) or found.string[found.end() : found.end() + 1] in (":", "/")
+    is_near_network = _NETWORK_BEFORE.search(before) or found.string[
+        found.end() : found.end() + 1
+    ] in (":", "/")
     if not address.is_private and max(address.packed) < _SMALL and not is_near_network:
         return True
     if _VERSION_BEFORE.search(before):
@@ -85,7 +102,9 @@ _MAC_BEFORE = re.compile(r"(?i:mac|ether|hwaddr|hardware|link/\w{2,12}|lladdr|ad
 
 
 def is_no_mac(found: re.Match[str]) -> bool:
-    """True for ``00:01:02:03:04:05``: six numbers without a hexadecimal letter, and no word names their kind."""
+    """True for ``00:01:02:03:04:05``: six numbers without a hexadecimal letter, and no word names
+    their kind.
+    """
     text = found.group("secret")
     before = found.string[max(0, found.start() - 24) : found.start()]
     return text.replace(":", "").isdigit() and _MAC_BEFORE.search(before) is None
@@ -104,7 +123,9 @@ def is_not_ipv6(found: re.Match[str]) -> bool:
     if len(groups) == 8:
         return max(map(len, groups)) < 3
     least = 2 if re.match(r"fe[89ab]\w::|f[cd]\w\w:", text, re.IGNORECASE) else 3
-    return not (len(groups) >= least and re.match(r"(?:f[cd]|fe[89ab]|[23])[0-9a-f]", text, re.IGNORECASE))
+    return not (
+        len(groups) >= least and re.match(r"(?:f[cd]|fe[89ab]|[23])[0-9a-f]", text, re.IGNORECASE)
+    )
 
 
 _VERSION = re.compile(r"v?\d{1,9}(?:\.\d{1,9}){0,5}(?:[-+.a-z_]{0,4}[a-z0-9.]{0,24}){0,3}")

@@ -1,8 +1,8 @@
 """Find words that look random: keys and passwords without a known format or name.
 
-Key insight: identifiers consist of words, so they rarely change between lower case, upper case and digits. A word of 20
-random characters changes at more than half of its places. In 396 MB of logs, traces and sources of torch, six words
-that are not secrets match.
+Key insight: identifiers consist of words, so they rarely change between lower case, upper case and
+digits. A word of 20 random characters changes at more than half of its places. In 396 MB of logs,
+traces and sources of torch, six words that are not secrets match.
 """
 
 from __future__ import annotations

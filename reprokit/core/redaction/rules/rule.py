@@ -16,9 +16,13 @@ class Rule:
     """One rule of redaction."""
 
     hints: tuple[str, ...]
-    """A text that contains none of these, in lower case, is not searched. Without hints, every text is searched."""
+    """A text that contains none of these, in lower case, is not searched. Without hints, every text
+    is searched.
+    """
     find: Callable[[str, str], Iterable[Span]]
-    """Give the spans of private text in order, without overlaps. The arguments are a text and its lower case."""
+    """Give the spans of private text in order, without overlaps. The arguments are a text and its
+    lower case.
+    """
     is_exact: bool = False
     """The hints are not in lower case, and are searched in the original text."""
     is_guess: bool = False
@@ -26,7 +30,9 @@ class Rule:
 
 
 _BEFORE, _AFTER = 240, 8_000
-"""Maximum distances from a hint to the start and the end of its match, if the ends of the line are not nearer."""
+"""Maximum distances from a hint to the start and the end of its match, if the ends of the line are
+not nearer.
+"""
 _SMALL = 4_000
 """Texts of so many characters are asked for all hints at once."""
 
@@ -40,14 +46,18 @@ def make_rule(
     is_near: bool = False,
     is_exact: bool = False,
 ) -> Rule:
-    """A rule from a regular expression: its group ``secret`` is hidden, unless ``keep`` says that it is not a secret.
+    """A rule from a regular expression: its group ``secret`` is hidden, unless ``keep`` says that
+    it is not a secret.
 
-    ``is_near``: a match is on the line of a hint, so no other line is searched. ``is_exact``: hints are not in lower case.
+    ``is_near``: a match is on the line of a hint, so no other line is searched. ``is_exact``: hints
+    are not in lower case.
     """
     compiled = re.compile(pattern, flags)
 
     def find(text: str, lowered: str) -> Iterator[Span]:
-        windows = _windows(text, text if is_exact else lowered, hints) if is_near else ((0, len(text)),)
+        windows = (
+            _windows(text, text if is_exact else lowered, hints) if is_near else ((0, len(text)),)
+        )
         for start, end in windows:
             for found in compiled.finditer(text, start, end):
                 if keep is None or not keep(found):
@@ -57,7 +67,9 @@ def make_rule(
 
 
 def _windows(text: str, searched: str, hints: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """The parts of a text, in order and without overlaps, in which something that belongs to one of ``hints`` can be."""
+    """The parts of a text, in order and without overlaps, in which something that belongs to one of
+    ``hints`` can be.
+    """
     places = {hint: searched.find(hint) for hint in hints}
     done = 0
     while places := {hint: place for hint, place in places.items() if place >= 0}:
@@ -66,13 +78,21 @@ def _windows(text: str, searched: str, hints: tuple[str, ...]) -> Iterator[tuple
         end = text.find("\n", place, place + _AFTER)
         done = end if end >= 0 else min(len(text), place + _AFTER)
         yield start, done
-        places = {hint: searched.find(hint, done) if found < done else found for hint, found in places.items()}
+        places = {
+            hint: searched.find(hint, done) if found < done else found
+            for hint, found in places.items()
+        }
 
 
 def group_rules(rules: list[Rule]) -> Rule:
-    """Many rules as one, whose spans do not overlap; a short text is asked for all their hints at once."""
+    """Many rules as one, whose spans do not overlap; a short text is asked for all their hints at
+    once.
+    """
     gates = [
-        re.compile("|".join(re.escape(h) for r in rules if r.is_exact == is_exact for h in r.hints) or r"(?!)")
+        re.compile(
+            "|".join(re.escape(h) for r in rules if r.is_exact == is_exact for h in r.hints)
+            or r"(?!)"
+        )
         for is_exact in (True, False)
     ]
 

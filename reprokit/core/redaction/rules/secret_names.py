@@ -1,7 +1,9 @@
-"""Which names hold secrets: one definition for variables, keys of JSON and YAML, headers, XML elements and flags.
+"""Which names hold secrets: one definition for variables, keys of JSON and YAML, headers, XML
+elements and flags.
 
-A name is split into words (``dbPassword``, ``DB_PASSWORD``, ``X-Db-Password``), and the last words decide. ``token`` and
-``key`` are words of machine learning too, so names like ``pad_token``, ``cache_key`` or ``max_tokens`` hold no secret.
+A name is split into words (``dbPassword``, ``DB_PASSWORD``, ``X-Db-Password``), and the last words
+decide. ``token`` and ``key`` are words of machine learning too, so names like ``pad_token``,
+``cache_key`` or ``max_tokens`` hold no secret.
 """
 
 from __future__ import annotations
@@ -10,12 +12,16 @@ import functools
 import re
 
 PASSWORD, TOKEN, KEY = "password", "token", "key"
-"""How sure a name is. PASSWORD: any value is secret. TOKEN: any value that is not code. KEY: a value that looks random."""
+"""How sure a name is. PASSWORD: any value is secret. TOKEN: any value that is not code. KEY: a
+value that looks random.
+"""
 
 WORD = re.compile(
     r"pass|masterauth|pwd|pws?\b|psk|secret|token|cred|key|auth|cookie|sess(?:ion|id)|bearer|jwt|csrf|xsrf|webhook|dsn|pat\b|connection_?string|(?:database|redis|mongo\w{0,2}|amqp|broker)_ur[il]"
 )
-"""Parts, in lower case, of which each of these names has one; a search for names searches for these first."""
+"""Parts, in lower case, of which each of these names has one; a search for names searches for these
+first.
+"""
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SURE = tuple(
@@ -88,7 +94,11 @@ def sureness(name: str) -> str:
     is_constant = name.isupper()
     while len(words) > 1 and (words[-1] in _LAST or words[-1].isdigit()):
         words.pop()
-    if len(words) > 1 and words[-1] in ("id", "file") and (words[-2] in ("key", "secret") or is_constant):
+    if (
+        len(words) > 1
+        and words[-1] in ("id", "file")
+        and (words[-2] in ("key", "secret") or is_constant)
+    ):
         words.pop()
     if not words:
         return ""
@@ -123,7 +133,8 @@ def sureness(name: str) -> str:
         if before in _OPENS:
             return (
                 PASSWORD
-                if before in ("api", "private", "secret", "access", "account", "signing", "encryption")
+                if before
+                in ("api", "private", "secret", "access", "account", "signing", "encryption")
                 else TOKEN
             )
         return "" if before in _FINDS or plural != last else KEY
@@ -166,20 +177,39 @@ _RANDOM = re.compile(r"(?=[^\d]{0,400}\d)(?=[^A-Za-z]{0,400}[A-Za-z])[\w+/=.~:-]
 
 def looks_random(value: str) -> bool:
     """Whether a value looks random: long, one word, with letters and digits that rarely repeat."""
-    return _RANDOM.fullmatch(value) is not None and len(set(value)) >= min(10, len(value) // 2) and "__" not in value
+    return (
+        _RANDOM.fullmatch(value) is not None
+        and len(set(value)) >= min(10, len(value) // 2)
+        and "__" not in value
+    )
 
 
 def is_number(value: str) -> bool:
-    """Whether a value is a number of at least four digits, with or without punctuation: a PIN, or a password."""
+    """Whether a value is a number of at least four digits, with or without punctuation: a PIN, or a
+    password.
+    """
     return sum(map(str.isdigit, value)) >= 4 and not any(map(str.isalpha, value))
 
 
 def is_unmistakable(value: str) -> bool:
-    """Whether a value looks so much like a password or a key that the same characters elsewhere are the same secret."""
+    """Whether a value looks so much like a password or a key that the same characters elsewhere are
+    the same secret.
+    """
     kinds = sum(any(test(c) for c in value) for test in (str.isdigit, str.islower, str.isupper))
-    is_word = value.isascii() and value.isprintable() and " " not in value and "/" not in value and "." not in value
+    is_word = (
+        value.isascii()
+        and value.isprintable()
+        and " " not in value
+        and "/" not in value
+        and "." not in value
+    )
     return (
-        is_word and kinds == 3 and len(value) >= 10 and len(set(value)) >= 7 and "__" not in value and value[0] != "<"
+        is_word
+        and kinds == 3
+        and len(value) >= 10
+        and len(set(value)) >= 7
+        and "__" not in value
+        and value[0] != "<"
     )
 
 

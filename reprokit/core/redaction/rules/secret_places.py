@@ -1,8 +1,9 @@
 """Secrets by place: a value behind a name that holds secrets is hidden, whatever it looks like.
 
-One scan finds every name of :mod:`secret_names` in a text, and reads the text after it: an assignment, an entry of JSON
-or YAML, a list, an element of XML, the word of a flag, the answer to a prompt, the argument of a call. Each pattern is
-bounded and is matched at one place, so any text takes linear time.
+One scan finds every name of :mod:`secret_names` in a text, and reads the text after it: an
+assignment, an entry of JSON or YAML, a list, an element of XML, the word of a flag, the answer to a
+prompt, the argument of a call. Each pattern is bounded and is matched at one place, so any text
+takes linear time.
 """
 
 from __future__ import annotations
@@ -42,13 +43,19 @@ _BLOCK = re.compile(
 _LIST = re.compile(
     r"(?:\\*[\"'])?[ \t]*(?::[^=\n]{0,40}=|=|:)[ \t]*(?:\w{0,12}\()?(?P<open>[\[({])(?P<body>[^\[\](){}]{4,4000})"
 )
-_ROWS = re.compile(r"(?:\\*[\"'])?[ \t]*[:=][ \t]*(?P<body>(?:\n" + _PREFIX + r"[ \t]*-[ \t]+[^\n:]{4,200}){1,200})")
+_ROWS = re.compile(
+    r"(?:\\*[\"'])?[ \t]*[:=][ \t]*(?P<body>(?:\n"
+    + _PREFIX
+    + r"[ \t]*-[ \t]+[^\n:]{4,200}){1,200})"
+)
 _ITEM = re.compile(
     rf"\\*[\"'](?P<secret>(?!{MARK})[^\"'\\\n]{{4,}})\\*[\"'](?![ \t]*:)|(?:^|(?<=[\s,]))(?P<word>(?!{MARK})[^\s\"'\\,:{{}}]{{4,}})(?=[,\s]|$)"
 )
 _ROW = re.compile(rf"\n{_PREFIX}[ \t]*-[ \t]+[\"']?(?P<secret>(?!{MARK})[^\n\"']{{4,}})")
 _ELEMENT = re.compile(
-    r"[^<>\n]{0,100}>\s{0,40}(?:<!\[CDATA\[)?(?P<secret>(?!" + MARK + r")[^<>]{3,4000}?)\s{0,40}(?:\]\]>)?(?:</|<<cut )"
+    r"[^<>\n]{0,100}>\s{0,40}(?:<!\[CDATA\[)?(?P<secret>(?!"
+    + MARK
+    + r")[^<>]{3,4000}?)\s{0,40}(?:\]\]>)?(?:</|<<cut )"
 )
 _PAIR = re.compile(
     rf"\\*[\"']?(?:[^<>\n]{{0,60}}?[\s,]\s{{0,40}}|\s{{1,40}}|,|\n{_PREFIX}[ \t]{{1,40}})\\*[\"']?(?:[Vv]alue|val|content|default|secret|ParameterValue|stringValue)\\*[\"']?\s{{0,8}}[:=]\s{{0,8}}"
@@ -66,7 +73,9 @@ _CELL = re.compile(
     rf"[ \t]*[|\u2502\u2506][ \t]*(?P<secret>(?!{MARK})[^\s|\u2502\u2506]{{8,400}})[ \t]*[|\u2502\u2506]"
 )
 """The next cell of a table."""
-_PLIST = re.compile(rf"</key>\s{{0,40}}<(?:string|data)>\s{{0,40}}(?P<secret>(?!{MARK})[^<>]{{4,4000}}?)\s{{0,40}}</")
+_PLIST = re.compile(
+    rf"</key>\s{{0,40}}<(?:string|data)>\s{{0,40}}(?P<secret>(?!{MARK})[^<>]{{4,4000}}?)\s{{0,40}}</"
+)
 _BETWEEN = r"(?:\\*[\"'][ \t]*,?\s{0,8}\\*[\"']|[ \t]+|=)"
 _FLAGGED = re.compile(
     rf"{_BETWEEN}(?:(?P<quote>[\"'])(?P<whole>(?!{MARK})[^\"'\n]{{4,}})|(?P<secret>(?!{MARK}|--)[^\s\"'`<>\\]{{4,}}))"
@@ -75,8 +84,12 @@ _ASKED = re.compile(
     r"(?:\\*[\"'])?[ \t]+(?:for|of|on|to|from)[ \t][^\n=]{1,160}?[ \t]*[:=][ \t]+"
     rf"\\*[\"']?(?P<secret>(?!{MARK})[^\s\"']{{4,}})"
 )
-_SAID = re.compile(rf"(?:\\*[\"'])?[ \t]+(?:is|was|set to|=|->)[ \t:]+\\*[\"'`]?(?P<secret>(?!{MARK})[^\s\"'`]{{6,}})")
-_SPACED = re.compile(rf"[ \t]+(?:(?P<quote>\\*[\"']){_BODY}|(?P<bare>(?!{MARK})[^\s\"'`,;&<>\\(){{}}\[\]]{{4,}}))")
+_SAID = re.compile(
+    rf"(?:\\*[\"'])?[ \t]+(?:is|was|set to|=|->)[ \t:]+\\*[\"'`]?(?P<secret>(?!{MARK})[^\s\"'`]{{6,}})"
+)
+_SPACED = re.compile(
+    rf"[ \t]+(?:(?P<quote>\\*[\"']){_BODY}|(?P<bare>(?!{MARK})[^\s\"'`,;&<>\\(){{}}\[\]]{{4,}}))"
+)
 _CALLED = re.compile(rf"\([ \t]*(?:\w{{1,20}}=)?[bfruBFRU]{{0,2}}{_QUOTE}{_BODY}")
 _COMPARED = re.compile(
     rf"(?P<quote>[\"'])(?P<secret>(?!{MARK})[^\"'\n]{{4,150}})(?P=quote)[ \t]*[!=]=[ \t]*(?:[A-Za-z_]\w{{0,40}}\.){{0,4}}$"
@@ -120,7 +133,11 @@ def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[S
     head = text[max(0, start - 200) : start]
     last = min(len(text), end + (_KEY_CHARS if sure == KEY else _VALUE_CHARS))
     if head.endswith(("= ", "=", ".", "]")) and (found := _COMPARED.search(head)):
-        yield start - len(head) + found.start("secret"), start - len(head) + found.end("secret"), "token"
+        yield (
+            start - len(head) + found.start("secret"),
+            start - len(head) + found.end("secret"),
+            "token",
+        )
     if head.rstrip("/:").endswith(("<", "&lt;")) or re.search(r"<[\w.-]{1,30}:$", head):
         found = _ELEMENT.match(text, end)
         if found and (sure != KEY or secret_names.looks_secret(found.group("secret"))):
@@ -142,16 +159,26 @@ def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[S
         if (
             head.endswith(("'", '"', " ", ":"))
             and (found := _PAIR.match(text, end))
-            and re.search(r"(?:[Nn]ame|[Kk]ey|[Ii]d)\\*[\"']?\s{0,8}[:=]\s{0,8}\\*[\"']?$", head, re.IGNORECASE)
+            and re.search(
+                r"(?:[Nn]ame|[Kk]ey|[Ii]d)\\*[\"']?\s{0,8}[:=]\s{0,8}\\*[\"']?$",
+                head,
+                re.IGNORECASE,
+            )
         ):
             yield _span(found)
             return
     if name.endswith(("s", "S")) and (spans := list(_listed(text, end, sure))):
         yield from spans
         return
-    if text.startswith("-", start) and (found := _FLAGGED.match(text, end)) and not secret_names.asks_for_secret(name):
+    if (
+        text.startswith("-", start)
+        and (found := _FLAGGED.match(text, end))
+        and not secret_names.asks_for_secret(name)
+    ):
         value = found.group("secret") or found.group("whole")
-        if not not_private.is_setting_value(value) or (sure == PASSWORD and secret_names.is_number(value)):
+        if not not_private.is_setting_value(value) or (
+            sure == PASSWORD and secret_names.is_number(value)
+        ):
             if sure != KEY or secret_names.looks_secret(value):
                 yield _span(found)
             return
@@ -171,7 +198,8 @@ def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[S
             begin, stop, kind = _span(found)
             if (
                 sure == PASSWORD
-                and text[max(0, start - 12) : start].strip(" \t-").rpartition("\n")[2] in ("", "export")
+                and text[max(0, start - 12) : start].strip(" \t-").rpartition("\n")[2]
+                in ("", "export")
                 and (more := _SENTENCE.match(text, stop))
             ):
                 stop = more.end()
@@ -183,7 +211,9 @@ def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[S
         return
     if sure == KEY:
         return
-    if (found := _BLOCK.match(text, end)) and not not_private.is_setting_value(found.group("secret")):
+    if (found := _BLOCK.match(text, end)) and not not_private.is_setting_value(
+        found.group("secret")
+    ):
         if sure == PASSWORD or secret_names.looks_secret(found.group("secret")):
             yield _span(found)
         return
@@ -198,7 +228,9 @@ def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[S
 
 
 def _is_set(head: str, found: re.Match[str], name: str, sure: str) -> bool:
-    """A value behind white space: a command sets the name, or the value is quoted, or looks random."""
+    """A value behind white space: a command sets the name, or the value is quoted, or looks
+    random.
+    """
     value = found.group("secret") or found.group("bare")
     if not_private.is_setting_value(value) or secret_names.sureness(value):
         return False
@@ -210,10 +242,15 @@ def _is_set(head: str, found: re.Match[str], name: str, sure: str) -> bool:
             or secret_names.looks_secret(value)
             or (
                 sure == PASSWORD
-                and re.search(r"\b(?:machine|login|requirepass|masterauth|configure|config)\b", head) is not None
+                and re.search(
+                    r"\b(?:machine|login|requirepass|masterauth|configure|config)\b", head
+                )
+                is not None
             )
         )
-    return (sure == PASSWORD and secret_names.looks_secret(value)) or secret_names.looks_random(value)
+    return (sure == PASSWORD and secret_names.looks_secret(value)) or secret_names.looks_random(
+        value
+    )
 
 
 def _listed(text: str, end: int, sure: str) -> Iterator[Span]:
@@ -227,9 +264,13 @@ def _listed(text: str, end: int, sure: str) -> Iterator[Span]:
         span = _span(item)
         value = text[span[0] : span[1]]
         is_quoted = item.lastgroup == "secret"
-        if sure == KEY and not (is_quoted and secret_names.looks_secret(value) and not value.startswith("<")):
+        if sure == KEY and not (
+            is_quoted and secret_names.looks_secret(value) and not value.startswith("<")
+        ):
             continue
-        if not not_private.is_setting_value(value) and (is_quoted or secret_names.looks_secret(value)):
+        if not not_private.is_setting_value(value) and (
+            is_quoted or secret_names.looks_secret(value)
+        ):
             yield span
 
 

@@ -1,4 +1,6 @@
-"""Decide whether the text after a name of a secret is a secret: it may also be code, a type, a setting or prose."""
+"""Decide whether the text after a name of a secret is a secret: it may also be code, a type, a
+setting or prose.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,15 @@ _TYPE = re.compile(
     r"|(?:str|int|float|bool|bytes|tuple|list|dict|set|frozenset|Any|None|Optional|Sequence|Callable)(?:[\[\])|,:=]|$)|0x[0-9a-fA-F]+[uUlL]{0,3}$"
 )
 _ARTICLE = re.compile(
-    r"\b(?:a|an|the|no|any|this|that|its|each|every|of|first|second|third|last|1st|2nd|3rd)[ \t]$", re.IGNORECASE
+    r"\b(?:a|an|the|no|any|this|that|its|each|every|of|first|second|third|last|1st|2nd|3rd)[ \t]$",
+    re.IGNORECASE,
 )
 
 
 def is_text(found: re.Match[str], name: str, sure: str) -> bool:
-    """A quoted text behind a name is a secret unless it is a type, a shape, a name of secrets or a description."""
+    """A quoted text behind a name is a secret unless it is a type, a shape, a name of secrets or a
+    description.
+    """
     value = found.group("secret")
     is_number = value.isdigit() or secret_names.is_number(value)
     if not_private.is_setting_value(value) and not (sure == PASSWORD and is_number):
@@ -29,7 +34,9 @@ def is_text(found: re.Match[str], name: str, sure: str) -> bool:
         return False
     if not found.group("sign"):  # os.getenv("HF_TOKEN", "..."), ["--api-key", "..."]
         head = found.string[max(0, found.start() - len(name) - 2) : found.start() - len(name)]
-        if secret_names.sureness(value) or (not head.startswith("(") and not secret_names.looks_secret(value)):
+        if secret_names.sureness(value) or (
+            not head.startswith("(") and not secret_names.looks_secret(value)
+        ):
             return False
         if sure == KEY:
             return secret_names.looks_random(value)
@@ -44,7 +51,11 @@ def is_text(found: re.Match[str], name: str, sure: str) -> bool:
         return False  # password_field = "db_password"
     if sure == PASSWORD:
         return not value.startswith(("${", "$(", "{{"))
-    if "[" in value or re.search(r"\{[^}]+\}", value) or (" " in value.strip() and (":" in value or sure == KEY)):
+    if (
+        "[" in value
+        or re.search(r"\{[^}]+\}", value)
+        or (" " in value.strip() and (":" in value or sure == KEY))
+    ):
         return False  # cls_token: "f32[1, 768]"
     if sure == KEY:
         if name.isupper():
@@ -57,7 +68,10 @@ def is_text(found: re.Match[str], name: str, sure: str) -> bool:
 
 def is_own_name(name: str, value: str) -> bool:
     """``PASSWORD = "password"``, ``csrf_header = "X-CSRFToken"``: the value repeats the name."""
-    is_header = re.fullmatch(r"[A-Za-z]+(?:-[A-Za-z]+)+", value) is not None and secret_names.sureness(value) != ""
+    is_header = (
+        re.fullmatch(r"[A-Za-z]+(?:-[A-Za-z]+)+", value) is not None
+        and secret_names.sureness(value) != ""
+    )
     word = value.strip().lower()
     return (
         word in secret_names.split_name(name)
@@ -67,16 +81,24 @@ def is_own_name(name: str, value: str) -> bool:
 
 
 def is_name_of_layer(name: str, value: str) -> bool:
-    """``api_key = "conv"``: a word of torch's code is never a key or a token, but may be a password."""
+    """``api_key = "conv"``: a word of torch's code is never a key or a token, but may be a
+    password.
+    """
     words = secret_names.split_name(name)
-    return bool(words) and words[-1].removesuffix("s") in ("key", "token") and torch_words.is_code(value)
+    return (
+        bool(words)
+        and words[-1].removesuffix("s") in ("key", "token")
+        and torch_words.is_code(value)
+    )
 
 
 _HEX_KEY = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def _is_random_key(value: str) -> bool:
-    """Whether the value of a name like ``key`` is a secret: names of caches and graphs look like this too."""
+    """Whether the value of a name like ``key`` is a secret: names of caches and graphs look like
+    this too.
+    """
     if _HEX_KEY.fullmatch(value):
         return True
     has_cases = any(c.islower() for c in value) and any(c.isupper() for c in value)
@@ -84,12 +106,16 @@ def _is_random_key(value: str) -> bool:
 
 
 def is_word(text: str, start: int, found: re.Match[str], name: str, sure: str) -> bool:
-    """A word behind a name and a sign is a secret unless it is a setting or an expression of code."""
+    """A word behind a name and a sign is a secret unless it is a setting or an expression of
+    code.
+    """
     value = found.group("secret")
     if re.fullmatch(r"![a-z]+", value):
         return False  # a tag of YAML
     is_number = re.fullmatch(r"-?[\d.,]+", value) is not None
-    if not_private.is_setting_value(value) and not (sure == PASSWORD and is_number and len(value) >= 4):
+    if not_private.is_setting_value(value) and not (
+        sure == PASSWORD and is_number and len(value) >= 4
+    ):
         return False
     sign = found.group("sign").strip()
     is_looking = secret_names.looks_secret(value)
@@ -103,17 +129,27 @@ def is_word(text: str, start: int, found: re.Match[str], name: str, sure: str) -
     if value.isalpha() and _ARTICLE.search(text[max(0, start - 8) : start]):
         return False  # "a secret: numbers, constants", "first pass: identify"
     after = text[found.end() : found.end() + 1]
-    is_code = _CODE.match(value) is not None or after in ("(", "[") or _TYPE.match(value) is not None
+    is_code = (
+        _CODE.match(value) is not None or after in ("(", "[") or _TYPE.match(value) is not None
+    )
     is_attribute = _ATTRIBUTE.fullmatch(value) is not None and not any(c.isdigit() for c in value)
     before = text[max(0, start - 24) : start].rpartition("\n")[2]
     is_sure = sure == PASSWORD or (sure == TOKEN and is_looking)
-    if is_sure and found.group("sign") == "=" and before.strip() in ("", "export", "set") and "(" not in value:
+    if (
+        is_sure
+        and found.group("sign") == "="
+        and before.strip() in ("", "export", "set")
+        and "(" not in value
+    ):
         return True  # a line of an environment
     is_name = bool(secret_names.sureness(value)) and value.isidentifier()
     is_typed = _TYPE.match(value) is not None
     if sure == PASSWORD:
         return (
-            not ((is_typed or (sign == "=" and (is_code or is_attribute))) and not _is_no_code(value)) and not is_name
+            not (
+                (is_typed or (sign == "=" and (is_code or is_attribute))) and not _is_no_code(value)
+            )
+            and not is_name
         )
     if sure == TOKEN:
         if _PRODUCT.fullmatch(value):
@@ -123,11 +159,15 @@ def is_word(text: str, start: int, found: re.Match[str], name: str, sure: str) -
         if _last(name) == "pass":
             is_of_compiler = re.fullmatch(r"[a-z]+(?:_[a-z]+)+", value) is not None
             return is_looking or (found.group("sign") == "=" and not is_of_compiler)
-        if name.lower() == "token" or (_last(name) == "token" and len(secret_names.split_name(name)) == 1):
+        if name.lower() == "token" or (
+            _last(name) == "token" and len(secret_names.split_name(name)) == 1
+        ):
             return is_looking and not is_code and not is_attribute
         return not is_code and not is_attribute and not is_name
     if is_constant:
-        return is_looking and (secret_names.looks_random(value) or (len(value) >= 12 and "_" not in value))
+        return is_looking and (
+            secret_names.looks_random(value) or (len(value) >= 12 and "_" not in value)
+        )
     return _is_random_key(value) and not is_code and not is_attribute
 
 

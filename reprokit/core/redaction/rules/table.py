@@ -55,23 +55,42 @@ def lower_text(text: str) -> str:
 
 def is_secret_entry(name: str, value: str) -> bool:
     """Whether the value of a key that may hold a secret is a secret."""
-    return bool([*secret_places.find_named_secrets(f'"{name}": "{value}"', lower_text(f'"{name}": "{value}"'))])
+    return bool(
+        [
+            *secret_places.find_named_secrets(
+                f'"{name}": "{value}"', lower_text(f'"{name}": "{value}"')
+            )
+        ]
+    )
 
 
 def make_rules(private: PrivateNames) -> list[Rule]:
-    """All rules in order: literals, whole blocks and tokens, secrets by place, addresses, names, edges of cuts."""
+    """All rules in order: literals, whole blocks and tokens, secrets by place, addresses, names,
+    edges of cuts.
+    """
     rules: list[Rule] = []
     literals = {s for s in private.secrets if len(s) >= 6 and not not_private.is_setting_value(s)}
     for secret in sorted(literals, key=lambda s: (-len(s), s)):
-        if not is_code(secret):  # a word of code is hidden only if its place shows that it is private
+        if not is_code(
+            secret
+        ):  # a word of code is hidden only if its place shows that it is private
             edge = r"\b" if secret.isalpha() else ""
-            rules.append(make_rule("token", rf"{edge}(?P<secret>{re.escape(secret)}){edge}", (secret.lower(),)))
-    rules += [make_rule("key", pattern, ("private key", "private-lines")) for pattern in _PRIVATE_KEYS]
+            rules.append(
+                make_rule(
+                    "token", rf"{edge}(?P<secret>{re.escape(secret)}){edge}", (secret.lower(),)
+                )
+            )
     rules += [
-        make_rule("credentials", pattern, ("://",), flags=re.IGNORECASE, is_near=True) for pattern in _CREDENTIALS
+        make_rule("key", pattern, ("private key", "private-lines")) for pattern in _PRIVATE_KEYS
+    ]
+    rules += [
+        make_rule("credentials", pattern, ("://",), flags=re.IGNORECASE, is_near=True)
+        for pattern in _CREDENTIALS
     ]
     rules.append(_tokens())
-    rules += [_places()] * 2  # a command line may have several, and one match may end behind the next
+    rules += [
+        _places()
+    ] * 2  # a command line may have several, and one match may end behind the next
     rules.append(Rule((), secret_places.find_named_secrets))
     rules += [*_addresses(), *machine_names.machine_rules(private)]
     rules.append(Rule((), random_words.find_random_words, is_guess=True))
@@ -80,7 +99,10 @@ def make_rules(private: PrivateNames) -> list[Rule]:
 
 def _places() -> Rule:
     return group_rules(
-        [make_rule("token", p.pattern, p.hints, flags=p.flags, is_near=p.is_near) for p in command_secrets.PLACES]
+        [
+            make_rule("token", p.pattern, p.hints, flags=p.flags, is_near=p.is_near)
+            for p in command_secrets.PLACES
+        ]
     )
 
 
@@ -120,7 +142,10 @@ def _addresses() -> list[Rule]:
             is_near=True,
         ),
         make_rule(
-            "ip", r"(?<![\w.])(?P<secret>(?:\d{1,3}\.){3}\d{1,3})(?![\w]|\.\d)", (), not_private.is_version_or_local
+            "ip",
+            r"(?<![\w.])(?P<secret>(?:\d{1,3}\.){3}\d{1,3})(?![\w]|\.\d)",
+            (),
+            not_private.is_version_or_local,
         ),
         make_rule(
             "mac",

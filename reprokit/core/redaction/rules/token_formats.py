@@ -24,13 +24,16 @@ class TokenFormat:
     before: str = ""
     """The text that must be before it."""
     is_exact: bool = True
-    """The hints have the case of the token. Otherwise they are in lower case, and match text in any case."""
+    """The hints have the case of the token. Otherwise they are in lower case, and match text in any
+    case.
+    """
 
 
 _WORD = r"(?<![A-Za-z0-9])"
 """Not inside a word; ``_`` may be before it."""
 UUID = "[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 
+# fmt: off
 SHAPES: tuple[TokenFormat, ...] = (
     TokenFormat("1Password secret key", ("A3-",), r"A3-[A-Z0-9]{6}-[A-Z0-9]{6,11}(?:-[A-Z0-9]{5}){2,4}", _WORD),
     TokenFormat("1Password service account token", ("ops_ey",), r"ops_eyJ[a-zA-Z0-9+/_-]{40,}={0,3}"),
@@ -191,5 +194,6 @@ SHAPES: tuple[TokenFormat, ...] = (
     TokenFormat("xAI API key", ("xai-",), r"xai-[A-Za-z0-9]{40,}"),
     TokenFormat("Yandex key", ("AQVN", "YC", "t1.", "y0_", "y1_", "y2_", "y3_"), r"(?:AQVN[A-Za-z0-9_-]{35,38}|(?<![A-Za-z0-9])(?:YC[a-zA-Z0-9_-]{38}(?![\w-])|t1\.[\w-]{8,}={0,2}\.[\w-]{86}={0,2}|y[0-3]_[\w-]{55,}))"),
     TokenFormat("Zapier webhook", ("hooks.zapier.com",), r"hooks\.zapier\.com/hooks/catch/\d+/\w{5,}"),
-)  # fmt: skip
+)
+# fmt: on
 """Formats that need no name of a service near them."""

@@ -1,7 +1,8 @@
 """Words of torch's own code: a user, a host or a secret with such a name looks the same as code.
 
-Each word is in at least 20 files of the packages _inductor, _dynamo, _functorch, fx and others of torch 2.13; ``tests/core/test_evidence.py``
-names the packages, and fails if the list does not match the sources.
+Each word is in at least 20 files of the packages _inductor, _dynamo, _functorch, fx and others of
+torch 2.13; ``tests/core/test_evidence.py`` names the packages, and fails if the list does not match
+the sources.
 """
 
 from __future__ import annotations
@@ -209,8 +210,12 @@ _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def is_code(name: str) -> bool:
-    """Whether a name consists of words of code: ``head``, ``linear_weight``, ``NotImplementedError``."""
+    """Whether a name consists of words of code: ``head``, ``linear_weight``,
+    ``NotImplementedError``.
+    """
     if not name.isidentifier() or any(c.isdigit() for c in name):
         return False
     parts = [part.lower() for part in _PARTS.findall(name)]
-    return name.lower() in _PYTHON or (parts != [] and all(p in WORDS or len(p) <= 2 for p in parts) and len(name) > 2)
+    return name.lower() in _PYTHON or (
+        parts != [] and all(p in WORDS or len(p) <= 2 for p in parts) and len(name) > 2
+    )

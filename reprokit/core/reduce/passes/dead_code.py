@@ -1,4 +1,6 @@
-"""Passes over the names of a program: what nothing reads goes, and what is made alike is made once."""
+"""Passes over the names of a program: what nothing reads goes, and what is made alike is made
+once.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,15 @@ from reprokit.core.reduce.ast_edits import NodePlace, Test, calls_of, one_by_one
 
 
 def merge_arguments(text: str, test: Test) -> str:
-    """Use one value for two names where both are made alike: ``y = torch.randn(8)`` becomes ``y = x``'s place."""
+    """Use one value for two names where both are made alike: ``y = torch.randn(8)`` becomes ``y =
+    x``'s place.
+    """
 
     def edits(tree: ast.Module) -> Iterator[NodePlace]:
         rows = [
-            (i, n) for i, n in enumerate(tree.body) if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)
+            (i, n)
+            for i, n in enumerate(tree.body)
+            if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)
         ]
         first: dict[str, int] = {}
         for choice, (place, node) in enumerate(rows):
@@ -25,7 +31,9 @@ def merge_arguments(text: str, test: Test) -> str:
 
     def apply(tree: ast.Module, place: NodePlace) -> None:
         rows = [
-            n for n in tree.body[: place.path[0][1]] if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)
+            n
+            for n in tree.body[: place.path[0][1]]
+            if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)
         ]
         node, other = tree.body[place.path[0][1]], rows[place.choice]
         assert isinstance(node, ast.Assign)
@@ -38,7 +46,9 @@ def merge_arguments(text: str, test: Test) -> str:
 
 
 def drop_unused(text: str, test: Test) -> str:
-    """Leave out what nothing reads: imports, definitions, assignments and parameters; all at once, or not."""
+    """Leave out what nothing reads: imports, definitions, assignments and parameters; all at once,
+    or not.
+    """
     while True:
         changed = _without_unused(text)
         if changed == text or not test(changed):
@@ -49,7 +59,11 @@ def drop_unused(text: str, test: Test) -> str:
 def _without_unused(text: str) -> str:
     tree = ast.parse(text)
     read = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    read |= {n.target.id for n in ast.walk(tree) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)}
+    read |= {
+        n.target.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
+    }
     for owner in ast.walk(tree):
         for field in ("body", "orelse", "finalbody"):
             rows = getattr(owner, field, None)
@@ -58,7 +72,12 @@ def _without_unused(text: str) -> str:
                 setattr(
                     owner,
                     field,
-                    kept or ([ast.Pass()] if field == "body" and rows and not isinstance(owner, ast.Module) else []),
+                    kept
+                    or (
+                        [ast.Pass()]
+                        if field == "body" and rows and not isinstance(owner, ast.Module)
+                        else []
+                    ),
                 )
     for function in [n for n in tree.body if isinstance(n, ast.FunctionDef)]:
         inside = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
@@ -70,13 +89,17 @@ def _without_unused(text: str) -> str:
 
 
 def _shorten_imports(tree: ast.Module) -> None:
-    """``import torch._inductor.config`` is ``import torch`` where nothing names the module; each import stands once."""
+    """``import torch._inductor.config`` is ``import torch`` where nothing names the module; each
+    import stands once.
+    """
     named = {ast.unparse(n) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
     body: list[ast.stmt] = []
     for row in tree.body:
         if isinstance(row, ast.Import):
             for alias in row.names:
-                if not alias.asname and not any(n == alias.name or n.startswith(alias.name + ".") for n in named):
+                if not alias.asname and not any(
+                    n == alias.name or n.startswith(alias.name + ".") for n in named
+                ):
                     alias.name = alias.name.split(".")[0]
             if any(ast.dump(row) == ast.dump(other) for other in body):
                 continue
@@ -86,19 +109,29 @@ def _shorten_imports(tree: ast.Module) -> None:
 
 def _used_part(row: ast.stmt, read: set[str], owner: ast.AST) -> ast.stmt | None:
     if isinstance(row, (ast.Import, ast.ImportFrom)):
-        row.names = [a for a in row.names if (a.asname or a.name.split(".")[0]) in read or a.name == "*"]
+        row.names = [
+            a for a in row.names if (a.asname or a.name.split(".")[0]) in read or a.name == "*"
+        ]
         return row if row.names else None
     if isinstance(row, (ast.FunctionDef, ast.ClassDef)) and not isinstance(owner, ast.ClassDef):
         return row if row.name in read else None
-    if isinstance(row, ast.Expr) and isinstance(row.value, ast.Constant) and not isinstance(owner, ast.ClassDef):
+    if (
+        isinstance(row, ast.Expr)
+        and isinstance(row.value, ast.Constant)
+        and not isinstance(owner, ast.ClassDef)
+    ):
         return None
     return row
 
 
 def _drop_parameter(tree: ast.Module, function: ast.FunctionDef, place: int) -> None:
-    """Take a parameter from a function and its argument from the one call of ``torch.compile(function)(...)``."""
+    """Take a parameter from a function and its argument from the one call of
+    ``torch.compile(function)(...)``.
+    """
     calls = list(calls_of(tree, function.name))
-    if not calls or any(len(c.args) <= place or any(isinstance(a, ast.Starred) for a in c.args) for c in calls):
+    if not calls or any(
+        len(c.args) <= place or any(isinstance(a, ast.Starred) for a in c.args) for c in calls
+    ):
         return
     if function.args.defaults or function.args.vararg:
         return
@@ -108,7 +141,9 @@ def _drop_parameter(tree: ast.Module, function: ast.FunctionDef, place: int) -> 
 
 
 def _merge_parameters(tree: ast.Module, gone: str, kept: str) -> None:
-    """Read ``kept`` for ``gone``: in calls one argument less, in the function one parameter less."""
+    """Read ``kept`` for ``gone``: in calls one argument less, in the function one parameter
+    less.
+    """
     for function in [n for n in tree.body if isinstance(n, ast.FunctionDef)]:
         for call in calls_of(tree, function.name):
             words = [a.id if isinstance(a, ast.Name) else "" for a in call.args]

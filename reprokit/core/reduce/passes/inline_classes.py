@@ -1,7 +1,9 @@
-"""Take a program out of the classes, functions and loops that hold it, the way a person would shorten it by hand.
+"""Take a program out of the classes, functions and loops that hold it, the way a person would
+shorten it by hand.
 
-Each pass proposes whole programs, one change each, and keeps those for which the predicate holds. What a proposal
-means is the predicate's to judge; none is made twice, and each has a class, a parameter or a loop less than before.
+Each pass proposes whole programs, one change each, and keeps those for which the predicate holds.
+What a proposal means is the predicate's to judge; none is made twice, and each has a class, a
+parameter or a loop less than before.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from reprokit.core.reduce.ast_edits import (
     walk_places,
 )
 
-_CONTAINERS = frozenset({"ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Parameter", "Sequential"})
+_CONTAINERS = frozenset(
+    {"ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Parameter", "Sequential"}
+)
 
 
 def inline_submodules(text: str, test: Test) -> str:
@@ -33,7 +37,9 @@ def inline_submodules(text: str, test: Test) -> str:
 
 
 def inline_constants(text: str, test: Test) -> str:
-    """Write a number where an attribute or a parameter always stands for it; drop parameters that nothing reads."""
+    """Write a number where an attribute or a parameter always stands for it; drop parameters that
+    nothing reads.
+    """
     return _proposed(_proposed(text, _attributes, test), _parameters, test)
 
 
@@ -43,11 +49,15 @@ def unroll_loops(text: str, test: Test) -> str:
 
 
 def inline_functions(text: str, test: Test) -> str:
-    """Write a module that holds nothing as a function, and a function that only gives a value as that value."""
+    """Write a module that holds nothing as a function, and a function that only gives a value as
+    that value.
+    """
     return _proposed(_proposed(text, _as_functions, test), _as_values, test)
 
 
-def _proposed(text: str, proposals: Callable[[ast.Module], Iterator[ast.Module]], test: Test) -> str:
+def _proposed(
+    text: str, proposals: Callable[[ast.Module], Iterator[ast.Module]], test: Test
+) -> str:
     refused = {text}
     while True:
         for changed in proposals(ast.parse(text)):
@@ -71,13 +81,17 @@ def _hoisted(tree: ast.Module) -> Iterator[ast.Module]:
         init = _method(owner, "__init__")
         for part in ast.walk(init) if init is not None else ():
             is_function = isinstance(part, ast.Name) and part.id in known
-            if is_function or (isinstance(part, ast.Call) and _is_constructor(part.func, classes.keys() - {name})):
+            if is_function or (
+                isinstance(part, ast.Call) and _is_constructor(part.func, classes.keys() - {name})
+            ):
                 assert isinstance(part, ast.expr)
                 changed = copy.deepcopy(tree)
                 made = _Constructed(name, init, part)
                 changed.body = [made.visit(row) for row in changed.body]
                 if made.count:
-                    changed.body = [r for r in changed.body if not _is_unread_class(changed, r, name)]
+                    changed.body = [
+                        r for r in changed.body if not _is_unread_class(changed, r, name)
+                    ]
                     yield changed
 
 
@@ -93,7 +107,9 @@ def _is_unread_class(tree: ast.Module, row: ast.stmt, name: str) -> bool:
 
 
 class _Constructed(ast.NodeTransformer):
-    """Puts a part of a class's ``__init__`` where the class is called, with the arguments of that call."""
+    """Puts a part of a class's ``__init__`` where the class is called, with the arguments of that
+    call.
+    """
 
     def __init__(self, name: str, init: ast.FunctionDef | None, part: ast.expr) -> None:
         self._name, self._init, self._part, self.count = name, init, part, 0
@@ -102,7 +118,11 @@ class _Constructed(ast.NodeTransformer):
         return node if node.name == self._name else self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        if not (isinstance(node.func, ast.Name) and node.func.id == self._name and self._init is not None):
+        if not (
+            isinstance(node.func, ast.Name)
+            and node.func.id == self._name
+            and self._init is not None
+        ):
             return self.generic_visit(node)
         given = arguments(self._init, node, 1)
         if given is None:
@@ -112,21 +132,33 @@ class _Constructed(ast.NodeTransformer):
 
 
 def _attributes(tree: ast.Module) -> Iterator[ast.Module]:
-    """``SIZE``, ``Config.hidden`` and ``self.hidden`` where one constant in the whole program is called so."""
+    """``SIZE``, ``Config.hidden`` and ``self.hidden`` where one constant in the whole program is
+    called so.
+    """
     values: dict[str, list[ast.expr]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             for row in node.body:
-                if isinstance(row, ast.AnnAssign) and isinstance(row.target, ast.Name) and row.value is not None:
+                if (
+                    isinstance(row, ast.AnnAssign)
+                    and isinstance(row.target, ast.Name)
+                    and row.value is not None
+                ):
                     values.setdefault(row.target.id, []).append(row.value)
                 elif isinstance(row, ast.Assign) and isinstance(row.targets[0], ast.Name):
                     values.setdefault(row.targets[0].id, []).append(row.value)
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
             values.setdefault(node.targets[0].attr, []).append(node.value)
-    stored = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    stored = [
+        n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    ]
     for place, row in enumerate(tree.body):
         name = target_names(row)
-        if isinstance(row, ast.Assign) and isinstance(row.value, ast.Constant) and stored.count(name) == 1:
+        if (
+            isinstance(row, ast.Assign)
+            and isinstance(row.value, ast.Constant)
+            and stored.count(name) == 1
+        ):
             changed = copy.deepcopy(tree)
             del changed.body[place]
             yield ReplacedNode({name: row.value}).visit(changed)
@@ -165,7 +197,9 @@ def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
         for place, parameter in enumerate(node.args.args[skip:]):
             values = [g[parameter.arg] for g in given if g is not None]
             is_read = any(reads_name(row, parameter.arg) for row in node.body)
-            is_fixed = isinstance(values[0], ast.Constant) and len({ast.dump(v) for v in values}) == 1
+            is_fixed = (
+                isinstance(values[0], ast.Constant) and len({ast.dump(v) for v in values}) == 1
+            )
             if is_fixed or not is_read:
                 changed = copy.deepcopy(tree)
                 function = node_at(changed, path)
@@ -179,7 +213,9 @@ def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
 
 
 def _defaulted(tree: ast.Module, path: Path, node: ast.FunctionDef) -> Iterator[ast.Module]:
-    """Of a function whose calls cannot be told, such as ``forward``: without a last parameter that nobody needs."""
+    """Of a function whose calls cannot be told, such as ``forward``: without a last parameter that
+    nobody needs.
+    """
     if not node.args.defaults or not node.args.args:
         return
     name = node.args.args[-1].arg
@@ -227,28 +263,52 @@ def _unrolled(tree: ast.Module, node: ast.AST) -> Iterator[list[ast.AST]]:
         item = node.generators[0].target
         if isinstance(item, ast.Name) and not reads_name(node.elt, item.id):
             yield [ast.List([node.elt], ast.Load())]
-    if isinstance(node, ast.Call) and ast.unparse(node).startswith("next(iter([") and len(node.args) == 1:
+    if (
+        isinstance(node, ast.Call)
+        and ast.unparse(node).startswith("next(iter([")
+        and len(node.args) == 1
+    ):
         listed = node.args[0].args[0] if isinstance(node.args[0], ast.Call) else None
         if isinstance(listed, ast.List) and listed.elts:
             yield [listed.elts[0]]
     if not isinstance(node, ast.For):
         return
-    called = node.iter.func.id if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) else ""
+    called = (
+        node.iter.func.id
+        if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name)
+        else ""
+    )
     given = node.iter.args if isinstance(node.iter, ast.Call) else []
-    if called == "enumerate" and isinstance(node.target, ast.Tuple) and len(node.target.elts) == 2 and given:
+    if (
+        called == "enumerate"
+        and isinstance(node.target, ast.Tuple)
+        and len(node.target.elts) == 2
+        and given
+    ):
         counter, item = node.target.elts
         if isinstance(counter, ast.Name) and not reads_name(tree, counter.id):
             yield [ast.For(item, given[0], node.body, [])]
-    first = ast.Call(ast.Name("next", ast.Load()), [ast.Call(ast.Name("iter", ast.Load()), [node.iter], [])], [])
+    first = ast.Call(
+        ast.Name("next", ast.Load()), [ast.Call(ast.Name("iter", ast.Load()), [node.iter], [])], []
+    )
     value: ast.expr = first
     if called == "range":
         value = given[0] if len(given) > 1 else ast.Constant(0)
     elif isinstance(node.iter, (ast.List, ast.Tuple)) and node.iter.elts:
         value = node.iter.elts[0]
     for function in tree.body:
-        if isinstance(function, ast.FunctionDef) and function.name == called and len(function.body) == 1:
+        if (
+            isinstance(function, ast.FunctionDef)
+            and function.name == called
+            and len(function.body) == 1
+        ):
             row = function.body[0]
-            if isinstance(row, ast.Expr) and isinstance(row.value, ast.Yield) and row.value.value and not given:
+            if (
+                isinstance(row, ast.Expr)
+                and isinstance(row.value, ast.Yield)
+                and row.value.value
+                and not given
+            ):
                 value = row.value.value
     yield [ast.Assign([node.target], value), *node.body]
 
@@ -262,7 +322,13 @@ def _as_functions(tree: ast.Module) -> Iterator[ast.Module]:
             continue
         if any(reads_name(row, forward.args.args[0].arg) for row in forward.body):
             continue
-        name = "repro" if "repro" not in taken else node.name.lower() if node.name.lower() not in taken else ""
+        name = (
+            "repro"
+            if "repro" not in taken
+            else node.name.lower()
+            if node.name.lower() not in taken
+            else ""
+        )
         if name:
             changed = copy.deepcopy(tree)
             function = _method(changed.body[place], "forward")
@@ -277,7 +343,12 @@ def _as_functions(tree: ast.Module) -> Iterator[ast.Module]:
 def _as_values(tree: ast.Module) -> Iterator[ast.Module]:
     for function in tree.body:
         takes = function.args if isinstance(function, ast.FunctionDef) else None
-        if takes is None or not isinstance(function, ast.FunctionDef) or len(function.body) != 1 or takes.args:
+        if (
+            takes is None
+            or not isinstance(function, ast.FunctionDef)
+            or len(function.body) != 1
+            or takes.args
+        ):
             continue
         row = function.body[0]
         value = row.value if isinstance(row, (ast.Return, ast.Expr)) else None
@@ -288,9 +359,17 @@ def _as_values(tree: ast.Module) -> Iterator[ast.Module]:
         changed = copy.deepcopy(tree)
         for path, node in walk_places(tree):
             if isinstance(node, ast.Call) and ast.unparse(node) == wanted:
-                replace_node(changed, path, [copy.deepcopy(value.value if isinstance(value, ast.Yield) else value)])
+                replace_node(
+                    changed,
+                    path,
+                    [copy.deepcopy(value.value if isinstance(value, ast.Yield) else value)],
+                )
         if not reads_name(changed, function.name):
-            changed.body = [r for r in changed.body if not isinstance(r, ast.FunctionDef) or r.name != function.name]
+            changed.body = [
+                r
+                for r in changed.body
+                if not isinstance(r, ast.FunctionDef) or r.name != function.name
+            ]
             yield changed
 
 

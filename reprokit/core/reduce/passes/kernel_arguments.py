@@ -28,10 +28,18 @@ def drop_kernel_arguments(text: str, test: ast_edits.Test) -> str:
 
 def _parts(tree: ast.Module) -> tuple[ast.Call | None, ast.FunctionDef | None]:
     """The call of ``ASTSource``, and the kernel that it names."""
-    calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func).endswith("ASTSource"))
+    calls = (
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call) and ast.unparse(n.func).endswith("ASTSource")
+    )
     source = next((c for c in calls if any(k.arg == "fn" for k in c.keywords)), None)
-    name = next((ast.unparse(k.value) for k in source.keywords if k.arg == "fn"), "") if source else ""
-    return source, next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name), None)
+    name = (
+        next((ast.unparse(k.value) for k in source.keywords if k.arg == "fn"), "") if source else ""
+    )
+    return source, next(
+        (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name), None
+    )
 
 
 def _without_argument(text: str, name: str) -> str:
@@ -58,7 +66,11 @@ def _without_argument(text: str, name: str) -> str:
 
 def _keep(table: ast.Dict, change: Callable[[Any], Any]) -> None:
     """Change the keys of a literal; those that become None go."""
-    rows = [(ast.literal_eval(k), v) for k, v in zip(table.keys, table.values, strict=True) if k is not None]
+    rows = [
+        (ast.literal_eval(k), v)
+        for k, v in zip(table.keys, table.values, strict=True)
+        if k is not None
+    ]
     kept = [(change(key), value) for key, value in rows]
     table.keys = [ast.parse(repr(key), mode="eval").body for key, _ in kept if key is not None]
     table.values = [value for key, value in kept if key is not None]

@@ -1,7 +1,9 @@
-"""Make a Python program smaller while a predicate on its text holds: statements, blocks, arguments, expressions, numbers.
+"""Make a Python program smaller while a predicate on its text holds: statements, blocks, arguments,
+expressions, numbers.
 
-Each pass is a plain function of a text and a predicate, and gives a text for which the predicate held (or the text it
-got). A pass knows nothing of what the program does; edits that make no sense are the predicate's to refuse.
+Each pass is a plain function of a text and a predicate, and gives a text for which the predicate
+held (or the text it got). A pass knows nothing of what the program does; edits that make no sense
+are the predicate's to refuse.
 """
 
 from __future__ import annotations
@@ -62,9 +64,15 @@ def unwrap_blocks(text: str, test: Test) -> str:
 def drop_parts(text: str, test: Test) -> str:
     """Leave out keyword arguments, decorators, elements of displays, assignment targets."""
     tree = ast.parse(text)
-    places = [NodePlace((*path, (name, i))) for path, node in walk_places(tree) for name, i in _parts(node)]
+    places = [
+        NodePlace((*path, (name, i)))
+        for path, node in walk_places(tree)
+        for name, i in _parts(node)
+    ]
     # a function that returned something returns something
-    return keep_some(text, tree, places, without_node, lambda new: "return ()" not in new and test(new))
+    return keep_some(
+        text, tree, places, without_node, lambda new: "return ()" not in new and test(new)
+    )
 
 
 def simplify_expressions(text: str, test: Test) -> str:
@@ -83,7 +91,9 @@ def simplify_expressions(text: str, test: Test) -> str:
 
 
 def shrink_numbers(text: str, test: Test) -> str:
-    """Replace each integer, everywhere at once and with its multiples, by a smaller one; then one place at a time."""
+    """Replace each integer, everywhere at once and with its multiples, by a smaller one; then one
+    place at a time.
+    """
     done: set[int] = set()
     while True:
         values = sorted({v for v in _integers(ast.parse(text)) if v > 1} - done, reverse=True)
@@ -106,7 +116,12 @@ def shrink_numbers(text: str, test: Test) -> str:
         held = _of_devices(tree)
         for path, node in walk_places(tree):
             is_held = id(node) in held
-            if isinstance(node, ast.Constant) and type(node.value) is int and node.value > LEAST_NUMBER and not is_held:
+            if (
+                isinstance(node, ast.Constant)
+                and type(node.value) is int
+                and node.value > LEAST_NUMBER
+                and not is_held
+            ):
                 for choice, _ in enumerate(_candidates(node.value)):
                     yield NodePlace(path, choice)
 
@@ -119,12 +134,18 @@ def shrink_numbers(text: str, test: Test) -> str:
 
 
 def shrink_knobs(text: str, test: Test) -> str:
-    """Make the integers smaller that a factory is called with, or that are its defaults: layers, sizes, batch."""
+    """Make the integers smaller that a factory is called with, or that are its defaults: layers,
+    sizes, batch.
+    """
 
     def edits(tree: ast.Module) -> Iterator[NodePlace]:
         called = {_callee(n.value) for n in tree.body if isinstance(n, ast.Assign)} - {""}
         for path, node in walk_places(tree):
-            if isinstance(node, ast.Constant) and type(node.value) is int and _is_knob(tree, path, called):
+            if (
+                isinstance(node, ast.Constant)
+                and type(node.value) is int
+                and _is_knob(tree, path, called)
+            ):
                 for choice, _ in enumerate(_knob_sizes(node.value)):
                     yield NodePlace(path, choice)
 
@@ -156,7 +177,9 @@ def _knob_sizes(value: int) -> list[int]:
 
 
 def bypass_calls(text: str, test: Test) -> str:
-    """Leave out an assignment and read one of the names it was made from instead, in every place after it."""
+    """Leave out an assignment and read one of the names it was made from instead, in every place
+    after it.
+    """
 
     def edits(tree: ast.Module) -> Iterator[NodePlace]:
         for place in reversed(list(statements(tree))):
@@ -188,7 +211,9 @@ def _parts(node: ast.AST) -> Iterator[tuple[str, int]]:
     fields: tuple[str, ...] = ()
     if isinstance(node, ast.Call):
         fields = ("keywords",)
-    elif isinstance(node, (ast.List, ast.Set)) or (isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load)):
+    elif isinstance(node, (ast.List, ast.Set)) or (
+        isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load)
+    ):
         fields = ("elts",)
     elif isinstance(node, ast.Dict):
         fields = ("keys",)
@@ -206,8 +231,19 @@ def _parts(node: ast.AST) -> Iterator[tuple[str, int]]:
 def _smaller(node: ast.AST) -> list[ast.expr]:
     """Expressions that might stand for ``node``."""
     if isinstance(node, ast.Call):
-        inner = [node.func.value] if isinstance(node.func, ast.Attribute) and not _is_module(node.func.value) else []
-        return [*inner, *(a for a in node.args if not isinstance(a, ast.Starred) and not isinstance(a, ast.Constant))]
+        inner = (
+            [node.func.value]
+            if isinstance(node.func, ast.Attribute) and not _is_module(node.func.value)
+            else []
+        )
+        return [
+            *inner,
+            *(
+                a
+                for a in node.args
+                if not isinstance(a, ast.Starred) and not isinstance(a, ast.Constant)
+            ),
+        ]
     if isinstance(node, ast.BinOp):
         return [s for s in (node.left, node.right) if not isinstance(s, ast.Constant)]
     if isinstance(node, ast.BoolOp):
@@ -220,7 +256,11 @@ def _smaller(node: ast.AST) -> list[ast.expr]:
         return [node.left]
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         return [node.value]
-    if isinstance(node, (ast.List, ast.Tuple)) and isinstance(node.ctx, ast.Load) and len(node.elts) <= MOST_ELEMENTS:
+    if (
+        isinstance(node, (ast.List, ast.Tuple))
+        and isinstance(node.ctx, ast.Load)
+        and len(node.elts) <= MOST_ELEMENTS
+    ):
         return list(node.elts)
     if isinstance(node, ast.Dict) and len(node.values) <= MOST_ELEMENTS:
         return list(node.values)
@@ -235,9 +275,17 @@ def _is_module(node: ast.expr) -> bool:
 
 def _sources(node: ast.AST) -> list[str]:
     """Names that the value of a plain assignment reads."""
-    if not (target_names(node) and isinstance(node, ast.Assign) and isinstance(node.value, (ast.Call, ast.BinOp))):
+    if not (
+        target_names(node)
+        and isinstance(node, ast.Assign)
+        and isinstance(node.value, (ast.Call, ast.BinOp))
+    ):
         return []
-    names = [n.id for n in ast.walk(node.value) if isinstance(n, ast.Name) and n.id not in ("torch", "nn", "F")]
+    names = [
+        n.id
+        for n in ast.walk(node.value)
+        if isinstance(n, ast.Name) and n.id not in ("torch", "nn", "F")
+    ]
     return [n for n in dict.fromkeys(names) if n != target_names(node)]
 
 

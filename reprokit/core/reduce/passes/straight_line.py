@@ -1,4 +1,6 @@
-"""Write a program from top to bottom: no factory that is called once, no tuple that is taken apart at once."""
+"""Write a program from top to bottom: no factory that is called once, no tuple that is taken apart
+at once.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def _safely(step: Callable[[ast.Module], None], text: str) -> str:
 
 
 def _called_once(tree: ast.Module) -> None:
-    """``model, args = make()`` and ``main()`` become the body of the function, when nothing else calls it."""
+    """``model, args = make()`` and ``main()`` become the body of the function, when nothing else
+    calls it.
+    """
     for place, node in enumerate(tree.body):
         call = node.value if isinstance(node, (ast.Assign, ast.Expr)) else None
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
@@ -47,7 +51,11 @@ def _called_once(tree: ast.Module) -> None:
         name = call.func.id
         made = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
         uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name]
-        given = arguments(made[0], call, 0) if len(made) == len(uses) == 1 and not made[0].decorator_list else None
+        given = (
+            arguments(made[0], call, 0)
+            if len(made) == len(uses) == 1 and not made[0].decorator_list
+            else None
+        )
         if given is None:
             continue
         inner = [n for row in made[0].body for n in ast.walk(row)]
@@ -59,15 +67,27 @@ def _called_once(tree: ast.Module) -> None:
         ):
             continue
         given = {n: v for n, v in given.items() if ast.unparse(v) != n}
-        stored = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | given.keys()
-        known = {n.id for r in tree.body if r is not made[0] for n in ast.walk(r) if isinstance(n, ast.Name)}
+        stored = {
+            n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        } | given.keys()
+        known = {
+            n.id
+            for r in tree.body
+            if r is not made[0]
+            for n in ast.walk(r)
+            if isinstance(n, ast.Name)
+        }
         if stored & known:
             continue
-        new: list[ast.stmt] = [ast.Assign(targets=[ast.Name(n, ast.Store())], value=v) for n, v in given.items()]
+        new: list[ast.stmt] = [
+            ast.Assign(targets=[ast.Name(n, ast.Store())], value=v) for n, v in given.items()
+        ]
         if is_last:
             assert isinstance(last, ast.Return) and last.value is not None
             value = last.value
-            end = ast.Assign(node.targets, value) if isinstance(node, ast.Assign) else ast.Expr(value)
+            end = (
+                ast.Assign(node.targets, value) if isinstance(node, ast.Assign) else ast.Expr(value)
+            )
             new += [*rows[:-1], end]
         else:
             new += rows
@@ -99,14 +119,18 @@ def _tuples(tree: ast.Module) -> None:
             stored = {n.id for n in names if isinstance(n, ast.Name)}
             read = {n.id for v in values for n in ast.walk(v) if isinstance(n, ast.Name)}
             if len(names) == len(values) and len(stored) == len(names) and not stored & read:
-                rows += [ast.Assign(targets=[n], value=v) for n, v in zip(names, values, strict=True)]
+                rows += [
+                    ast.Assign(targets=[n], value=v) for n, v in zip(names, values, strict=True)
+                ]
                 continue
         rows.append(node)
     tree.body = rows
 
 
 def _dicts(tree: ast.Module) -> None:
-    """``made["model"]`` and ``made.get("compile", {})`` of a dict that stands there literally become what they mean."""
+    """``made["model"]`` and ``made.get("compile", {})`` of a dict that stands there literally
+    become what they mean.
+    """
     for node in list(tree.body):
         name, value = target_names(node), node.value if isinstance(node, ast.Assign) else None
         if not (name and isinstance(value, ast.Dict)):
@@ -144,7 +168,11 @@ class _Looked(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         inner = node.func
-        if isinstance(inner, ast.Attribute) and ast.unparse(inner) == f"{self._name}.get" and node.args:
+        if (
+            isinstance(inner, ast.Attribute)
+            and ast.unparse(inner) == f"{self._name}.get"
+            and node.args
+        ):
             return self._read(node.args[0], node.args[1] if len(node.args) > 1 else None) or node
         return self.generic_visit(node)
 
@@ -157,16 +185,29 @@ def _keywords(tree: ast.Module) -> None:
         keywords: list[ast.keyword] = []
         for keyword in node.keywords:
             value = keyword.value
-            names = [k.value for k in value.keys if isinstance(k, ast.Constant)] if isinstance(value, ast.Dict) else []
-            if keyword.arg is None and isinstance(value, ast.Dict) and len(names) == len(value.keys):
-                keywords += [ast.keyword(str(k), v) for k, v in zip(names, value.values, strict=True)]
+            names = (
+                [k.value for k in value.keys if isinstance(k, ast.Constant)]
+                if isinstance(value, ast.Dict)
+                else []
+            )
+            if (
+                keyword.arg is None
+                and isinstance(value, ast.Dict)
+                and len(names) == len(value.keys)
+            ):
+                keywords += [
+                    ast.keyword(str(k), v) for k, v in zip(names, value.values, strict=True)
+                ]
             else:
                 keywords.append(keyword)
         node.keywords = keywords
         arguments: list[ast.expr] = []
         for argument in node.args:
-            is_literal = isinstance(argument, ast.Starred) and isinstance(argument.value, (ast.Tuple, ast.List))
-            arguments += argument.value.elts if is_literal else [argument]  # type: ignore[attr-defined]
+            is_literal = isinstance(argument, ast.Starred) and isinstance(
+                argument.value, (ast.Tuple, ast.List)
+            )
+            parts = argument.value.elts if is_literal else [argument]  # type: ignore[attr-defined]
+            arguments += parts
         node.args = arguments
 
 
@@ -175,7 +216,9 @@ def _single_loops(tree: ast.Module) -> None:
     rows: list[ast.stmt] = []
     for node in tree.body:
         is_single = (
-            isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Tuple)) and len(node.iter.elts) == 1
+            isinstance(node, ast.For)
+            and isinstance(node.iter, (ast.List, ast.Tuple))
+            and len(node.iter.elts) == 1
         )
         if is_single:
             assert isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Tuple))
@@ -197,13 +240,27 @@ def _stars(tree: ast.Module) -> None:
             n
             for n in ast.walk(tree)
             if isinstance(n, ast.Call)
-            and any(isinstance(a, ast.Starred) and isinstance(a.value, ast.Name) and a.value.id == name for a in n.args)
+            and any(
+                isinstance(a, ast.Starred) and isinstance(a.value, ast.Name) and a.value.id == name
+                for a in n.args
+            )
         ]
-        if not (name and isinstance(value, ast.Tuple) and len(uses) == len(calls) == 1 and len(calls[0].args) == 1):
+        if not (
+            name
+            and isinstance(value, ast.Tuple)
+            and len(uses) == len(calls) == 1
+            and len(calls[0].args) == 1
+        ):
             continue
         free = [
             n
-            for n in ("x", "y", "z", "w", *(f"x{i}" for i in range(2, len(taken) + len(tree.body) + 999)))
+            for n in (
+                "x",
+                "y",
+                "z",
+                "w",
+                *(f"x{i}" for i in range(2, len(taken) + len(tree.body) + 999)),
+            )
             if n not in taken
         ]
         rows: list[ast.stmt] = []
@@ -224,7 +281,12 @@ def _empty_keywords(tree: ast.Module) -> None:
     """``kwargs = {}`` and ``f(x, **kwargs)`` say no more than ``f(x)``."""
     for row in list(tree.body):
         name = target_names(row)
-        if not (name and isinstance(row, ast.Assign) and isinstance(row.value, ast.Dict) and not row.value.keys):
+        if not (
+            name
+            and isinstance(row, ast.Assign)
+            and isinstance(row.value, ast.Dict)
+            and not row.value.keys
+        ):
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
@@ -240,7 +302,9 @@ def _aliases(tree: ast.Module) -> None:
         if not (name and isinstance(row, ast.Assign) and isinstance(row.value, ast.Name)):
             continue
         stored = [
-            n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
+            n
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
         ]
         if len(stored) == 1:
             tree.body.remove(row)
@@ -264,9 +328,18 @@ def _models(tree: ast.Module) -> None:
     """``net = Net()`` and ``torch.compile(net)`` become ``torch.compile(Net())``."""
     classes = {n.name for n in tree.body if isinstance(n, ast.ClassDef)}
     for place, node in enumerate(tree.body[:-1]):
-        called = node.value.func if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) else None
+        called = (
+            node.value.func
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+            else None
+        )
         name, after = target_names(node), tree.body[place + 1]
-        if not (name and isinstance(called, ast.Name) and called.id in classes and isinstance(node, ast.Assign)):
+        if not (
+            name
+            and isinstance(called, ast.Name)
+            and called.id in classes
+            and isinstance(node, ast.Assign)
+        ):
             continue
         if len(reads_name(tree, name)) == len(reads_name(after, name)) == 1 and isinstance(
             after, (ast.Assign, ast.Expr)
@@ -284,7 +357,11 @@ def _compiled(tree: ast.Module) -> None:
             continue
         uses = reads_name(tree, name)
         inside = [r for r in tree.body[place + 1 :] if any(u in set(ast.walk(r)) for u in uses)]
-        if len(uses) == 1 and len(inside) == 1 and not isinstance(inside[0], (ast.For, ast.While, ast.FunctionDef)):
+        if (
+            len(uses) == 1
+            and len(inside) == 1
+            and not isinstance(inside[0], (ast.For, ast.While, ast.FunctionDef))
+        ):
             assert isinstance(node, ast.Assign)
             ReplacedNode({name: node.value}).visit(inside[0])
             del tree.body[place]

@@ -1,4 +1,6 @@
-"""Read JSON that a stranger or a target wrote: of bounded size, bounded depth, and without lone surrogates."""
+"""Read JSON that a stranger or a target wrote: of bounded size, bounded depth, and without lone
+surrogates.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ def parse_json(
 ) -> Any:
     """Give the value of a JSON text; raises ValueError, with a short message, for anything else.
 
-    A lone surrogate, which cannot be written to a file or a terminal, becomes U+FFFD. ``is_strict`` refuses an object
-    with the same key twice, and numbers that are not in JSON.
+    A lone surrogate, which cannot be written to a file or a terminal, becomes U+FFFD. ``is_strict``
+    refuses an object with the same key twice, and numbers that are not in JSON.
     """
     text = data.decode("utf-8") if isinstance(data, bytes) else data
     if len(text) > most_chars:
@@ -35,7 +37,9 @@ def parse_json(
         raise ValueError(f"it has more than {most_values} values")
     try:
         if is_strict:
-            value = json.loads(text, parse_int=_integer, object_pairs_hook=_unique, parse_constant=_no_number)
+            value = json.loads(
+                text, parse_int=_integer, object_pairs_hook=_unique, parse_constant=_no_number
+            )
         else:
             value = json.loads(text, parse_int=_integer)
     except RecursionError:

@@ -1,7 +1,7 @@
 """Make events from the lines of a journal.
 
-A target can write anything into its own journal, so a field of the wrong type has its default, and an event that is not
-known is left out.
+A target can write anything into its own journal, so a field of the wrong type has its default, and
+an event that is not known is left out.
 """
 
 from __future__ import annotations
@@ -54,7 +54,12 @@ def _readers(name: str) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
 def _reader(name: str, kind: Any) -> Callable[[Any], Any]:
     if name in _DIGITS:
         return _digits
-    simple: dict[Any, Callable[[Any], Any]] = {str: _text, str | None: _optional_text, int: _integer, float: _number}
+    simple: dict[Any, Callable[[Any], Any]] = {
+        str: _text,
+        str | None: _optional_text,
+        int: _integer,
+        float: _number,
+    }
     return simple.get(kind) or functools.partial(_bounded, kind)
 
 

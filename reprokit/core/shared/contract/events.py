@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 PRIVATE = {"is_private": True}
-"""Metadata of a field with text of the target or of its exceptions: the host redacts it when it reads the event."""
+"""Metadata of a field with text of the target or of its exceptions: the host redacts it when it
+reads the event.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +19,6 @@ class Event:
     """What every event has."""
 
     ev: ClassVar[str] = ""
-    """Its name in a journal."""
     t: float = 0.0
     """Seconds since the epoch."""
     pid: int = 0
@@ -112,7 +113,6 @@ class Progress(Event):
 
     ev = "progress"
     unit: str = ""
-    """``line`` or ``node``."""
     count: int = 0
     where: str = ""
 

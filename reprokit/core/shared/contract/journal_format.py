@@ -1,7 +1,8 @@
-"""The journal's format: one JSON object a line, so a file cut at any byte loses at most its last line.
+"""The journal's format: one JSON object a line, so a file cut at any byte loses at most its last
+line.
 
-A writer appends each line with a single ``write(2)`` on an ``O_APPEND`` descriptor; the reader skips
-what does not parse and says how many lines that were.
+A writer appends each line with a single ``write(2)`` on an ``O_APPEND`` descriptor; the reader
+skips what does not parse and says how many lines that were.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ MAX_LINE_BYTES = 1 << 20
 """Longer events are replaced by a stub: a reader must never be made to hold an endless line."""
 
 STACKS_SIGNAL = int(signal.SIGRTMAX) - 5
-"""Asks a process for its stacks. A program that saves a checkpoint on SIGUSR1 or SIGUSR2 keeps both for itself."""
+"""Asks a process for its stacks. A program that saves a checkpoint on SIGUSR1 or SIGUSR2 keeps both
+for itself.
+"""
 
 NOW_BYTES = 1024
-"""Size of the one record, overwritten in place, that says what a process is at: its last line or node."""
+"""Size of the one record, overwritten in place, that says what a process is at: its last line or
+node.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,13 +42,17 @@ class Now:
     """``line`` or ``node``."""
     where: str = ""
     repeats: int = 0
-    """How often one user line of one traced frame, this one or one that called it, has been traced so far."""
+    """How often one user line of one traced frame, this one or one that called it, has been traced
+    so far.
+    """
     repeated: str = ""
     """That line."""
 
 
 def encode_now(now: Now) -> bytes:
-    """Give the record for ``<pid>.now``: padded to one size, so that a shorter one leaves nothing behind."""
+    """Give the record for ``<pid>.now``: padded to one size, so that a shorter one leaves nothing
+    behind.
+    """
     where, repeated = (text.replace("\t", " ")[-220:] for text in (now.where, now.repeated))
     text = f"{now.t:.3f} {now.unit} {now.repeats}\t{where}\t{repeated}\t"
     return text.encode("utf-8", "replace")[:NOW_BYTES].ljust(NOW_BYTES, b"\0")
@@ -76,7 +85,11 @@ def encode_event(event: Event) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    return vars(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else repr(value)
+    return (
+        vars(value)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type)
+        else repr(value)
+    )
 
 
 def decode_events(data: bytes) -> tuple[list[Event], int]:
@@ -101,8 +114,8 @@ def decode_events(data: bytes) -> tuple[list[Event], int]:
 def open_events(told: Iterable[Event]) -> list[Begin]:
     """The ``begin`` events that have no ``end``, outermost first, of the thread that wrote last.
 
-    Compile phases nest per thread. An exception may leave phases open that are not at work any more:
-    an ``end`` closes everything that was begun inside it.
+    Compile phases nest per thread. An exception may leave phases open that are not at work any
+    more: an ``end`` closes everything that was begun inside it.
     """
     stacks: dict[int, list[Begin]] = {}
     last = 0

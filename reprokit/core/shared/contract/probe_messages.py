@@ -1,4 +1,6 @@
-"""The messages between the host and the probe server: one JSON object a line, in both directions."""
+"""The messages between the host and the probe server: one JSON object a line, in both
+directions.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ class ServerSpec:
     """How the server warms up; an argument of its command line."""
 
     depth: str
-    """``triton``, ``dynamo``, ``aot``, ``inductor`` or ``build``: what is imported and compiled once."""
+    """``triton``, ``dynamo``, ``aot``, ``inductor`` or ``build``: what is imported and compiled
+    once.
+    """
     cache: str
     """The folder of Inductor's cache."""
 

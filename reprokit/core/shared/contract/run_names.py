@@ -1,6 +1,7 @@
 """The names of all files, folders and environment variables of a run directory.
 
-``sitecustomize.py`` and ``guardian.py`` run before or without this package and have the names that they need themselves.
+``sitecustomize.py`` and ``guardian.py`` run before or without this package and have the names that
+they need themselves.
 """
 
 from __future__ import annotations
@@ -20,8 +21,16 @@ RESULTS_VARIABLE = "REPROKIT_RESULTS"
 RESULTS_DIR_VARIABLE = "REPROKIT_RESULTS_DIR"
 OVERRIDES_VARIABLE = "REPROKIT_OVERRIDES"
 """With which other settings to compile, as JSON."""
-OUR_VARIABLES = ("REPROKIT_RUN_", "REPROKIT_WATCHDOG_", LOGS_VARIABLE, RESULTS_VARIABLE, OVERRIDES_VARIABLE)
-"""How the variables begin that reach the target's environment from here; others of that prefix are somebody else's."""
+OUR_VARIABLES = (
+    "REPROKIT_RUN_",
+    "REPROKIT_WATCHDOG_",
+    LOGS_VARIABLE,
+    RESULTS_VARIABLE,
+    OVERRIDES_VARIABLE,
+)
+"""How the variables begin that reach the target's environment from here; others of that prefix are
+somebody else's.
+"""
 
 AGENT_FOLDER = "agent"
 CACHE_FOLDER = "cache"

@@ -1,4 +1,6 @@
-"""What the agent runs: a factory target, written by the host as ``spec.json`` or as a part of a probe's request."""
+"""What the agent runs: a factory target, written by the host as ``spec.json`` or as a part of a
+probe's request.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Make records again from the JSON values that ``records.to_json`` turned them into, as the types of their fields say."""
+"""Make records again from the JSON values that ``records.to_json`` turned them into, as the types
+of their fields say.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def _brief(value: Any) -> str:
     """A value for a message: a scalar, cut, or the type of a container."""
     if isinstance(value, (dict, list, tuple)):
         return f"a {type(value).__name__} of {len(value)}"
-    return f"{value!a:.60}" if not isinstance(value, str) or len(value) < 60 else f"{value[:60]!a}..."
+    return (
+        f"{value!a:.60}" if not isinstance(value, str) or len(value) < 60 else f"{value[:60]!a}..."
+    )
 
 
 def _name(kind: Any) -> str:

@@ -1,6 +1,8 @@
-"""One rank of a process group in a program of one process: what it takes to compile a graph that has collectives in it.
+"""One rank of a process group in a program of one process: what it takes to compile a graph that
+has collectives in it.
 
-``torch``'s fake process group executes none of them, so the program needs no launcher; what it gives is not what ranks would.
+``torch``'s fake process group executes none of them, so the program needs no launcher; what it
+gives is not what ranks would.
 """
 
 from __future__ import annotations
@@ -17,17 +19,24 @@ STYLES = {
     "colwise_rep": ("ColwiseParallel", "Replicate"),
     "colwise_gather_output": ("ColwiseParallel", "Replicate"),
 }
-"""What a ``tp_plan`` calls a style -> the class of ``torch.distributed.tensor.parallel``, and its ``output_layouts``."""
+"""What a ``tp_plan`` calls a style -> the class of ``torch.distributed.tensor.parallel``, and its
+``output_layouts``.
+"""
 LEAVE = "dist.destroy_process_group()"
-"""The last line of a program that joined the group of a launcher; else a thread of Gloo's may abort a healthy one at its end."""
+"""The last line of a program that joined the group of a launcher; else a thread of Gloo's may abort
+a healthy one at its end.
+"""
 TENSORS = "from torch.distributed.tensor import Replicate, Shard, distribute_tensor"
 _SPEAKS = re.compile(r"_c10d_functional|torch\.distributed|\b(redistribute|to_local|full_tensor)\(")
 _PLACEMENT = re.compile(r"Shard\((dim=)?-?\d+\)|Replicate\(\)")
 
 
-def group_rows(rank: int, count: int, mesh: Mapping[str, Any] | None, backend: str = "") -> list[str]:
-    """Lines that join a fake group as rank ``rank`` of ``count``, or the one of a launcher with ``backend``; and make its
-    ``mesh`` (``shape`` and ``device``)."""
+def group_rows(
+    rank: int, count: int, mesh: Mapping[str, Any] | None, backend: str = ""
+) -> list[str]:
+    """Lines that join a fake group as rank ``rank`` of ``count``, or the one of a launcher with
+    ``backend``; and make its ``mesh`` (``shape`` and ``device``).
+    """
     made = ["import torch.distributed as dist"]
     if mesh is not None:
         made.append("from torch.distributed.device_mesh import init_device_mesh")
@@ -35,18 +44,25 @@ def group_rows(rank: int, count: int, mesh: Mapping[str, Any] | None, backend: s
         made.append(f'dist.init_process_group("{backend}")')
     else:
         made.append("from torch.testing._internal.distributed.fake_pg import FakeStore")
-        made.append(f'dist.init_process_group("fake", rank={rank}, world_size={count}, store=FakeStore())')
+        made.append(
+            f'dist.init_process_group("fake", rank={rank}, world_size={count}, store=FakeStore())'
+        )
     if mesh is not None:
         shape = [int(n) for n in mesh["shape"]]
         if not re.fullmatch(r"[a-z]+", str(mesh["device"])):
             raise ValueError(f"{mesh['device']!r} is no kind of device")  # it becomes program text
-        made.append(f'{MESH} = init_device_mesh("{mesh["device"]}", ({", ".join(map(str, shape))},))')
+        made.append(
+            f'{MESH} = init_device_mesh("{mesh["device"]}", ({", ".join(map(str, shape))},))'
+        )
     return made
 
 
 def split_model(plan: Mapping[str, str]) -> list[str]:
     """Lines that split ``model`` over the mesh: patterns of its modules' names -> styles."""
-    made = ["from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module"]
+    made = [
+        "from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel,"
+        " parallelize_module"
+    ]
     if any(STYLES[style][1] for style in plan.values()):
         made.append("from torch.distributed.tensor import Replicate")
     made.append(f"parallelize_module(model, {MESH}, {{")

@@ -18,10 +18,11 @@ _DRAWN = re.compile(r"torch\.(bfloat16|float16|float32|float64|complex\d+)")
 
 
 def tensor_text(facts: Mapping[str, Any]) -> str:
-    """``torch.randn(2, 3, dtype=torch.float16)`` for ``facts``: shape and stride in elements, dtype, device, requires_grad.
+    """``torch.randn(2, 3, dtype=torch.float16)`` for ``facts``: shape and stride in elements,
+    dtype, device, requires_grad.
 
-    An unknown size (None) is taken as 2. ``data``, as nested lists, are values to stand in it; ``placements`` make it a
-    distributed tensor.
+    An unknown size (None) is taken as 2. ``data``, as nested lists, are values to stand in it;
+    ``placements`` make it a distributed tensor.
     """
     if facts.get("placements"):
         whole = tensor_text({**facts, "placements": None, "requires_grad": False})
@@ -32,7 +33,9 @@ def tensor_text(facts: Mapping[str, Any]) -> str:
     size = shape if is_plain else [_extent(shape, stride)]
     device, dtype = str(facts["device"]), str(facts["dtype"])
     if not _DEVICE.fullmatch(device) or not _DTYPE.fullmatch(dtype):
-        raise ValueError(f"{device!r} and {dtype!r} are no device and dtype")  # they become program text
+        raise ValueError(
+            f"{device!r} and {dtype!r} are no device and dtype"
+        )  # they become program text
     where = "" if device == "cpu" else f', device="{device}"'
     of_type = "" if dtype == "torch.float32" else f", dtype={dtype}"
     grad = bool(facts["requires_grad"])
@@ -50,7 +53,9 @@ def tensor_text(facts: Mapping[str, Any]) -> str:
     else:
         made = f"torch.zeros({_sizes(size)}{of_type}{where})"
     if not is_plain:
-        made += f".as_strided({_tuple(shape)}, {_tuple(stride)})" + (".requires_grad_()" if grad else "")
+        made += f".as_strided({_tuple(shape)}, {_tuple(stride)})" + (
+            ".requires_grad_()" if grad else ""
+        )
     return made
 
 

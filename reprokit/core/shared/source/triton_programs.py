@@ -1,8 +1,8 @@
 """Triton kernels that Inductor generated, each as a program that needs nothing but Triton.
 
-Inductor writes a kernel as the text of a module with decorators of its own, which choose block sizes and carry what
-``triton.compile`` is called with. Here the decorators go, the helpers of torch that it calls stand beside it, and what
-they chose is a call at its end.
+Inductor writes a kernel as the text of a module with decorators of its own, which choose block
+sizes and carry what ``triton.compile`` is called with. Here the decorators go, the helpers of torch
+that it calls stand beside it, and what they chose is a call at its end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 HELPERS = "triton_helpers"
-_IMPORTS = ("import triton", "import triton.language as tl", "from triton.backends.compiler import GPUTarget")
+_IMPORTS = (
+    "import triton",
+    "import triton.language as tl",
+    "from triton.backends.compiler import GPUTarget",
+)
 """Of every program."""
 _KNOWN = {
     "_log2": "from triton.language.standard import _log2",
@@ -41,7 +45,11 @@ def find_kernels(module: str) -> dict[str, str]:
     """The kernels in a module that Inductor generated: name -> text."""
     found = {}
     for node in ast.walk(ast.parse(module)):
-        if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "async_compile.triton" and len(node.args) > 1):
+        if not (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func) == "async_compile.triton"
+            and len(node.args) > 1
+        ):
             continue
         name, text = (a.value if isinstance(a, ast.Constant) else None for a in node.args[:2])
         if isinstance(name, str) and isinstance(text, str):
@@ -56,12 +64,16 @@ def kernel_identity(name: str, text: str) -> str:
 
 
 def generated_program(name: str, text: str, helpers: str, call: TritonCall) -> str:
-    """The kernel as a program; ``helpers`` is the text of ``torch._inductor.runtime.triton_helpers``."""
+    """The kernel as a program; ``helpers`` is the text of
+    ``torch._inductor.runtime.triton_helpers``.
+    """
     tree = ast.parse(text)
     body = [n for n in tree.body if not _is_torchs(n)]
     for node in body:
         if isinstance(node, ast.FunctionDef):
-            node.decorator_list = [d for d in node.decorator_list if "triton_heuristics" not in ast.unparse(d)]
+            node.decorator_list = [
+                d for d in node.decorator_list if "triton_heuristics" not in ast.unparse(d)
+            ]
     reader = _Inlined()
     body = [reader.visit(n) for n in body if not isinstance(n, (ast.Import, ast.ImportFrom))]
     given, imports = _needed(helpers, reader)
@@ -72,7 +84,9 @@ def generated_program(name: str, text: str, helpers: str, call: TritonCall) -> s
 
 
 def launched_program(name: str, definitions: Sequence[str], call: TritonCall) -> str:
-    """A kernel of the user's own as a program; ``definitions`` are what it reads and itself, each the text of its lines."""
+    """A kernel of the user's own as a program; ``definitions`` are what it reads and itself, each
+    the text of its lines.
+    """
     heads = [d for d in definitions if d.startswith(("import ", "from "))]
     rows = [*_IMPORTS, *(h for h in heads if h not in _IMPORTS)]
     rows += [row for d in definitions if d not in heads for row in ("", *d.rstrip().splitlines())]
@@ -82,8 +96,10 @@ def launched_program(name: str, definitions: Sequence[str], call: TritonCall) ->
 def _asked(name: str, call: TritonCall) -> list[str]:
     target = ", ".join(map(repr, call.target))
     return [
-        f"source = triton.compiler.ASTSource(fn={name}, signature={dict(call.signature)!r}, "
-        f"constexprs={dict(call.constexprs)!r}, attrs={dict(call.attrs)!r})",
+        (
+            f"source = triton.compiler.ASTSource(fn={name}, signature={dict(call.signature)!r}, "
+            f"constexprs={dict(call.constexprs)!r}, attrs={dict(call.attrs)!r})"
+        ),
         f"triton.compile(source, target=GPUTarget({target}), options={dict(call.options)!r})",
     ]
 
@@ -140,20 +156,30 @@ def _needed(helpers: str, reader: _Inlined) -> tuple[list[ast.stmt], list[str]]:
     imports = [line for name, line in _KNOWN.items() if name in reader.wanted]
     # what is built with machinery of torch's own stays there
     foreign = sorted(n for n in kept if "triton_builtin" in ast.unparse(defined[n]))
-    imports += [f"from torch._inductor.runtime.{HELPERS} import {', '.join(foreign)}"] if foreign else []
+    imports += (
+        [f"from torch._inductor.runtime.{HELPERS} import {', '.join(foreign)}"] if foreign else []
+    )
     return [n for n in tree.body if any(defined.get(k) is n for k in kept - set(foreign))], imports
 
 
 def program_variant(text: str, capability: int, arch: str = "", ptxas: str = "") -> str:
-    """The program for another capability, with the architecture named otherwise than Triton does, with another ptxas."""
+    """The program for another capability, with the architecture named otherwise than Triton does,
+    with another ptxas.
+    """
     new = re.sub(r"(GPUTarget\(['\"]cuda['\"], )\d+", rf"\g<1>{capability}", text)
     head = []
     if ptxas:
-        names = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")  # the second from sm_100 on, in newer ones
+        names = (
+            "TRITON_PTXAS_PATH",
+            "TRITON_PTXAS_BLACKWELL_PATH",
+        )  # the second from sm_100 on, in newer ones
         head += ["import os", *(f"os.environ[{name!r}] = {ptxas!r}" for name in names)]
     if arch:
         backend = "triton.backends.nvidia.compiler"
-        head += [f"import {backend}", f"{backend}.sm_arch_from_capability = lambda capability: {arch!r}"]
+        head += [
+            f"import {backend}",
+            f"{backend}.sm_arch_from_capability = lambda capability: {arch!r}",
+        ]
     return "\n".join([*head, new])
 
 

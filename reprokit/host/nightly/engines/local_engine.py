@@ -27,11 +27,15 @@ from reprokit.host.system.child_question import NoAnswer, ask_child
 
 POLL_S, SHOW_S = 0.1, 1.0
 OVERTAKEN = 8
-"""A large job that waits for room is overtaken by so many smaller ones, and then the machine is kept free for it."""
+"""A large job that waits for room is overtaken by so many smaller ones, and then the machine is
+kept free for it.
+"""
 UNKNOWN_S = 60.0
 """What a job is expected to take that was never run."""
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+FULL = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
 """Problems of the machine, not of one job: the night stops and can continue later."""
 
 Show = Callable[[str], None]
@@ -57,17 +61,26 @@ class _Running:
 
 def this_machine(cores: int | None = None) -> MachineResources:
     """Count what is here; ``cores`` is the user's own limit."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return MachineResources(min(cores or usable, 10_000), psutil.virtual_memory().available * 0.9, _gpus())
+    usable = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    return MachineResources(
+        min(cores or usable, 10_000), psutil.virtual_memory().available * 0.9, _gpus()
+    )
 
 
-def run_on_machine(work: Night, machine: MachineResources, show: Show, say: Callable[[str], None]) -> None:
+def run_on_machine(
+    work: Night, machine: MachineResources, show: Show, say: Callable[[str], None]
+) -> None:
     """Run what is left; raises KeyboardInterrupt after everything that runs was ended."""
     waiting = sorted(work.left, key=lambda one: -(one.expected_s or UNKNOWN_S))
     running: list[_Running] = []
     overtaken, next_show = 0, 0.0
     if compiler_cache.fix_headers():
-        say("removed half a precompiled header of a killed g++: C++ builds took several times as long")
+        say(
+            "removed half a precompiled header of a killed g++: C++ builds took several times as"
+            " long"
+        )
     try:
         with interrupts.allowed():
             while waiting or running:
@@ -77,17 +90,25 @@ def run_on_machine(work: Night, machine: MachineResources, show: Show, say: Call
                     running.remove(ended)
                     _end(ended, work)
                 if over:
-                    night.collect_results(work, [r.job for r in running])  # what starts next knows of it
+                    night.collect_results(
+                        work, [r.job for r in running]
+                    )  # what starts next knows of it
                 for one in list(waiting):
                     if one.gpus > len(machine.gpus):
                         wanted = f"{one.gpus} GPU{'s' if one.gpus > 1 else ''}"
-                        night.give_up(work, one, f"it needs {wanted}, and this machine has {len(machine.gpus)}")
+                        night.give_up(
+                            work,
+                            one,
+                            f"it needs {wanted}, and this machine has {len(machine.gpus)}",
+                        )
                         waiting.remove(one)
                     elif (held := _room(one, running, machine)) is not None:
                         overtaken = overtaken + 1 if one is not waiting[0] else 0
                         waiting.remove(one)
                         running += _start(one, held, work)
-                    elif overtaken >= OVERTAKEN and not one.gpus:  # a GPU may be held by others for long
+                    elif (
+                        overtaken >= OVERTAKEN and not one.gpus
+                    ):  # a GPU may be held by others for long
                         break
                 if time.monotonic() >= next_show:
                     show(night_status(work, [r.job for r in running], machine))
@@ -103,15 +124,23 @@ def run_on_machine(work: Night, machine: MachineResources, show: Show, say: Call
 def night_status(work: Night, running: list[NightJob], machine: MachineResources) -> str:
     """How the night stands, in one line, with an estimate."""
     left = work.left
-    names = ", ".join(one.label for one in running[:2]) + (f" and {len(running) - 2} more" if len(running) > 2 else "")
+    names = ", ".join(one.label for one in running[:2]) + (
+        f" and {len(running) - 2} more" if len(running) > 2 else ""
+    )
     known = [one.expected_s for one in work.jobs if one.expected_s]
     usual = sum(known) / len(known) if known else 0.0
     words = f"{len(work.taken)} of {len(work.jobs)} done"
     if running:
         words += f", {names}"
     if usual and left:
-        seconds = sum((one.expected_s or usual) * min(one.cores, machine.cores) for one in left) / machine.cores
-        words += f", about {duration_in_words(max(seconds, max(one.expected_s or usual for one in left)))} left"
+        seconds = (
+            sum((one.expected_s or usual) * min(one.cores, machine.cores) for one in left)
+            / machine.cores
+        )
+        words += (
+            ", about"
+            f" {duration_in_words(max(seconds, max(one.expected_s or usual for one in left)))} left"
+        )
     return words
 
 
@@ -126,8 +155,12 @@ def duration_in_words(seconds: float) -> str:
     )
 
 
-def _room(one: NightJob, running: list[_Running], machine: MachineResources) -> list[tuple[str, IO[bytes]]] | None:
-    """The GPUs that it may hold, none for most; None where there is no room. What is larger than the machine runs alone."""
+def _room(
+    one: NightJob, running: list[_Running], machine: MachineResources
+) -> list[tuple[str, IO[bytes]]] | None:
+    """The GPUs that it may hold, none for most; None where there is no room. What is larger than
+    the machine runs alone.
+    """
     if not running and not one.gpus:
         return []
     cores = machine.cores - sum(r.job.cores for r in running)
@@ -149,7 +182,10 @@ def _room(one: NightJob, running: list[_Running], machine: MachineResources) -> 
 def _hold_gpu(name: str) -> IO[bytes] | None:
     """Hold a GPU against other nights on this machine, also those of other users."""
     place = Path(tempfile.gettempdir()) / f"reprokit-gpu-{re.sub(r'[^A-Za-z0-9-]', '_', name)}.lock"
-    for flags in (os.O_RDONLY, os.O_RDONLY | os.O_CREAT):  # nobody may create what lies there already in such a folder
+    for flags in (
+        os.O_RDONLY,
+        os.O_RDONLY | os.O_CREAT,
+    ):  # nobody may create what lies there already in such a folder
         with contextlib.suppress(FileNotFoundError):
             file = os.fdopen(os.open(place, flags, 0o644), "rb")
             try:
@@ -164,7 +200,11 @@ def _hold_gpu(name: str) -> IO[bytes] | None:
 def _start(one: NightJob, held: list[tuple[str, IO[bytes]]], work: Night) -> list[_Running]:
     """Start a job; empty if an earlier target has left its folder unusable."""
     try:
-        night.refresh_plan(work, one, **({"CUDA_VISIBLE_DEVICES": ",".join(name for name, _ in held)} if held else {}))
+        night.refresh_plan(
+            work,
+            one,
+            **({"CUDA_VISIBLE_DEVICES": ",".join(name for name, _ in held)} if held else {}),
+        )
         log = _log(one)
     except OSError as problem:
         if problem.errno in FULL:
@@ -177,9 +217,18 @@ def _start(one: NightJob, held: list[tuple[str, IO[bytes]]], work: Night) -> lis
         return []
     with log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "reprokit.host.nightly.jobs.job", str(one.folder), str(os.getpid())],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "reprokit.host.nightly.jobs.job",
+                str(one.folder),
+                str(os.getpid()),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
     return [_Running(one, child, held, time.monotonic())]
 
 
@@ -206,7 +255,10 @@ def _end(one: _Running, work: Night) -> None:
     if not told:
         said = files.read_tail(one.job.folder / "job.log", 2_000).strip().splitlines()
         status = one.child.returncode
-        problem = f"its process ended with status {status} and left no result{': ' + said[-1] if said else ''}"
+        problem = (
+            f"its process ended with status {status} and left no"
+            f" result{': ' + said[-1] if said else ''}"
+        )
         night.give_up(work, one.job, problem)
     if problem:
         work.say(f"{one.job.label}: {problem}")
@@ -221,7 +273,9 @@ def _gpus() -> list[str]:
     """The GPUs of this machine; those that the environment hides stay hidden."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     with contextlib.suppress(ValueError, NoAnswer, AttributeError):
-        told = json.loads(ask_child([sys.executable, "-m", "reprokit.host.watch.nvml"], 20.0) or "{}")
+        told = json.loads(
+            ask_child([sys.executable, "-m", "reprokit.host.watch.nvml"], 20.0) or "{}"
+        )
         here = [str(number) for number in range(len(told.get("gpus") or ()))]
         return here if visible is None else [n for n in visible.split(",") if n and here]
     return []

@@ -1,7 +1,7 @@
 """Slurm's commands as a night uses them: submit an array, ask for jobs by their names, cancel.
 
-Key insight: of what sbatch refuses, some can never run, some is too much only now, and of some nobody knows whether it
-was taken. Only the first is lost.
+Key insight: of what sbatch refuses, some can never run, some is too much only now, and of some
+nobody knows whether it was taken. Only the first is lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from reprokit.host.nightly.jobs import job
 from reprokit.host.nightly.schedule.night import Night
 
 GONE = re.compile(
-    r"Unable to contact|Connection|timed out|Socket|Zero Bytes|standby|munge|authentication", re.IGNORECASE
+    r"Unable to contact|Connection|timed out|Socket|Zero Bytes|standby|munge|authentication",
+    re.IGNORECASE,
 )
 """What sbatch says where the controller did not answer: the job may be there all the same."""
 ALONE = re.compile(r"PerJob|PerNode|QOSMin")
@@ -43,13 +44,21 @@ class SlurmBusy(Exception):
 def largest_array() -> int:
     """How many jobs one array may have; Slurm's own number where nobody tells."""
     with contextlib.suppress(SlurmGone):
-        found = re.search(r"^MaxArraySize\s*=\s*(\d+)", call_slurm("scontrol", "show", "config").stdout, re.MULTILINE)
+        found = re.search(
+            r"^MaxArraySize\s*=\s*(\d+)",
+            call_slurm("scontrol", "show", "config").stdout,
+            re.MULTILINE,
+        )
         return max(1, int(found[1]) - 1) if found else ARRAY
     return ARRAY
 
 
-def submit_array(work: Night, name: str, wants: tuple[int, int, int, int], folders: list[str]) -> list[str]:
-    """Submit through submitit; raises Gone where the controller is not there, BadInput for bad parameters."""
+def submit_array(
+    work: Night, name: str, wants: tuple[int, int, int, int], folders: list[str]
+) -> list[str]:
+    """Submit through submitit; raises Gone where the controller is not there, BadInput for bad
+    parameters.
+    """
     import submitit
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
@@ -63,8 +72,13 @@ def submit_array(work: Night, name: str, wants: tuple[int, int, int, int], folde
     executor = submitit.SlurmExecutor(work.path / "slurm", max_num_timeout=0)
     try:
         executor.update_parameters(
-            job_name=name, time=minutes, cpus_per_task=cores, mem=f"{memory_gb}GB", array_parallelism=slurm.most_at_once, **more
-        )  # fmt: skip
+            job_name=name,
+            time=minutes,
+            cpus_per_task=cores,
+            mem=f"{memory_gb}GB",
+            array_parallelism=slurm.most_at_once,
+            **more,
+        )
         with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it raises, too
             jobs = executor.map_array(job.run_job, folders)
     except (FailedJobError, FailedSubmissionError, subprocess.CalledProcessError) as problem:
@@ -74,7 +88,9 @@ def submit_array(work: Night, name: str, wants: tuple[int, int, int, int], folde
         is_later = LATER.search(said) and not ALONE.search(said)
         raise (SlurmBusy if is_later else SlurmRefused)(said[-300:]) from problem
     except (ValueError, TypeError) as problem:
-        raise BadInput(f"[slurm] of {work.suite.path}: {' '.join(str(problem).split())[:300]}") from problem
+        raise BadInput(
+            f"[slurm] of {work.suite.path}: {' '.join(str(problem).split())[:300]}"
+        ) from problem
     return [str(one.job_id) for one in jobs]
 
 
@@ -83,7 +99,12 @@ def ask_jobs(names: list[str]) -> dict[str, tuple[str, str, str]]:
     if not names:
         return {}
     done = call_slurm(
-        "squeue", "--noheader", "--array", "--states=all", "--format=%i|%j|%T|%r", f"--name={','.join(names)}"
+        "squeue",
+        "--noheader",
+        "--array",
+        "--states=all",
+        "--format=%i|%j|%T|%r",
+        f"--name={','.join(names)}",
     )
     if done.returncode:
         raise SlurmGone(" ".join(done.stderr.split())[-200:])

@@ -1,8 +1,10 @@
-"""Run the jobs of a night on a Slurm cluster: submitit submits arrays, the shared folder brings the results back.
+"""Run the jobs of a night on a Slurm cluster: submitit submits arrays, the shared folder brings the
+results back.
 
-Key insight: Slurm says only whether a job may still come to an end; what it came to is its result file and nothing
-else, so no pickle of a job is ever read, and accounting (sacct) is not needed. What was submitted is written down
-before and after each submission, so that a night that is started again finds its jobs and submits none twice.
+Key insight: Slurm says only whether a job may still come to an end; what it came to is its result
+file and nothing else, so no pickle of a job is ever read, and accounting (sacct) is not needed.
+What was submitted is written down before and after each submission, so that a night that is started
+again finds its jobs and submits none twice.
 """
 
 from __future__ import annotations
@@ -32,21 +34,29 @@ POLL_S = 2.0
 ASK_S = 10.0
 """How often the controller is asked, which is shared by many."""
 GRACE_S = 60.0
-"""A job that has ended may leave its result so much later: shared file systems are not seen at once."""
+"""A job that has ended may leave its result so much later: shared file systems are not seen at
+once.
+"""
 PATIENCE_S = 900.0
 """A controller that does not answer for so long is gone; the night can be gone on with later."""
 SUBMISSIONS = 2
-"""So often a job is submitted that the cluster loses; one that met its time limit or was cancelled is not again."""
+"""So often a job is submitted that the cluster loses; one that met its time limit or was cancelled
+is not again.
+"""
 ALIVE = frozenset(
-    "PENDING RUNNING SUSPENDED COMPLETING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING SIGNALING STAGE_OUT STOPPED RESV_DEL_HOLD SPECIAL_EXIT".split()
+    "PENDING RUNNING SUSPENDED COMPLETING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING"
+    " SIGNALING STAGE_OUT STOPPED RESV_DEL_HOLD SPECIAL_EXIT".split()
 )
 FINAL = frozenset({"TIMEOUT", "CANCELLED", "DEADLINE"})
 NEVER = frozenset(
-    "PartitionConfig PartitionNodeLimit PartitionTimeLimit BadConstraints DependencyNeverSatisfied InvalidAccount InvalidQOS QOSUsageThreshold AssocMaxCpuPerJobLimit".split()
+    "PartitionConfig PartitionNodeLimit PartitionTimeLimit BadConstraints DependencyNeverSatisfied"
+    " InvalidAccount InvalidQOS QOSUsageThreshold AssocMaxCpuPerJobLimit".split()
 )
 """Reasons why a job that waits would wait for ever."""
 HELD = re.compile(r"held|JobHeld|launch failed", re.IGNORECASE)
-"""A node could not start it, so Slurm keeps it back until somebody looks: it is taken back and submitted anew."""
+"""A node could not start it, so Slurm keeps it back until somebody looks: it is taken back and
+submitted anew.
+"""
 LATER_S = 60.0
 """How long a cluster is left in peace that does not take one job more."""
 JOURNAL = "slurm.jsonl"
@@ -70,7 +80,9 @@ class _Array:
 
     folders: list[str]
     ids: list[str] | None = None
-    """None where it is not known whether it was submitted; none at all where it was not, or was taken back."""
+    """None where it is not known whether it was submitted; none at all where it was not, or was
+    taken back.
+    """
 
 
 @dataclass
@@ -96,17 +108,24 @@ def check_slurm() -> None:
     for program in ("sbatch", "squeue", "srun"):
         if shutil.which(program) is None:
             raise BadInput(
-                f"--engine slurm needs {program}, which is not on PATH; run it on a machine that submits jobs"
+                f"--engine slurm needs {program}, which is not on PATH; run it on a machine that"
+                " submits jobs"
             )
     if importlib.util.find_spec("submitit") is None:
         raise BadInput("--engine slurm needs submitit: pip install 'reprokit[slurm]'")
 
 
 def run_on_slurm(
-    work: Night, show: Callable[[str], None], say: Callable[[str], None], patience_s: float = PATIENCE_S, ask_s: float = ASK_S,
+    work: Night,
+    show: Callable[[str], None],
+    say: Callable[[str], None],
+    patience_s: float = PATIENCE_S,
+    ask_s: float = ASK_S,
     grace_s: float = GRACE_S,
-) -> None:  # fmt: skip
-    """Submit what is left and wait for it; returns early, with something left, where the controller is gone."""
+) -> None:
+    """Submit what is left and wait for it; returns early, with something left, where the controller
+    is gone.
+    """
     prefix = "reprokit-" + hashlib.sha256(str(work.path).encode()).hexdigest()[:8]
     desk = _Desk(work, say, {one.folder: _Tracked(one) for one in work.left}, prefix)
     asked = silent_since = time.monotonic()
@@ -125,18 +144,25 @@ def run_on_slurm(
                         _look(desk, grace_s)
                         silent_since = time.monotonic()
                     except slurm_commands.SlurmGone as problem:
-                        desk.is_restored = False  # what was being submitted may be there: it is looked for by its name
+                        # what was being submitted may be there: it is looked for by its name
+                        desk.is_restored = False
                         silent = time.monotonic() - silent_since
                         if silent > patience_s:
                             say(
-                                f"the cluster has not answered for {duration_in_words(silent)} ({problem}); start the night again to go on"
+                                f"the cluster has not answered for {duration_in_words(silent)}"
+                                f" ({problem}); start the night again to go on"
                             )
                             return
                 show(_standing(desk))
                 time.sleep(min(POLL_S, ask_s))
         except KeyboardInterrupt:
-            there = dict.fromkeys(one.ids[-1].partition("_")[0] for one in desk.tracked.values() if one.ids)
-            words = f"the jobs stay on the cluster: start the night again to go on, or scancel {' '.join(there)}"
+            there = dict.fromkeys(
+                one.ids[-1].partition("_")[0] for one in desk.tracked.values() if one.ids
+            )
+            words = (
+                "the jobs stay on the cluster: start the night again to go on, or scancel"
+                f" {' '.join(there)}"
+            )
             say(words if there else "start the night again to go on")
             raise
 
@@ -147,7 +173,9 @@ def holds_jobs(path: Path) -> bool:
 
 
 def forget_jobs(path: Path) -> None:
-    """Take a night's jobs off the cluster; those stay noted that nobody took back, for want of Slurm or an answer."""
+    """Take a night's jobs off the cluster; those stay noted that nobody took back, for want of
+    Slurm or an answer.
+    """
     for name, one in _noted(path).items():
         if one.ids != []:
             if not slurm_commands.cancel_jobs(f"--name={name}"):
@@ -165,7 +193,9 @@ def _standing(desk: _Desk) -> str:
 
 
 def _noted(path: Path) -> dict[str, _Array]:
-    """What was submitted, by its name; a line is passed over that was torn when its writer was killed."""
+    """What was submitted, by its name; a line is passed over that was torn when its writer was
+    killed.
+    """
     found: dict[str, _Array] = {}
     for line in files.read_text(path / JOURNAL).splitlines():
         with contextlib.suppress(schema.FailsSchema, KeyError):
@@ -186,7 +216,9 @@ def _restore(desk: _Desk) -> None:
     if desk.is_restored:
         return
     noted = _noted(desk.work.path)
-    unsure = [name for name, one in noted.items() if one.ids is None]  # killed, or no answer, before they were noted
+    unsure = [
+        name for name, one in noted.items() if one.ids is None
+    ]  # killed, or no answer, before they were noted
     seen = {
         row[0]: number.partition("_")[0] for number, row in slurm_commands.ask_jobs(unsure).items()
     }  # first: it may raise Gone
@@ -194,7 +226,10 @@ def _restore(desk: _Desk) -> None:
     for name, one in noted.items():
         if name in seen:
             is_array = len(one.folders) > 1
-            one.ids = [f"{seen[name]}_{place}" if is_array else seen[name] for place in range(len(one.folders))]
+            one.ids = [
+                f"{seen[name]}_{place}" if is_array else seen[name]
+                for place in range(len(one.folders))
+            ]
             _note(desk.work.path, {"name": name, "ids": one.ids})
         for folder, number in zip(one.folders, one.ids or (), strict=False):
             known.setdefault(folder, []).append(number)
@@ -211,7 +246,12 @@ def _submit(desk: _Desk) -> None:
     for one in desk.tracked.values():
         if not one.ids or (one.state == "LOST" and len(one.ids) < SUBMISSIONS):
             asked = one.job
-            wants = (asked.cores, math.ceil(asked.memory_bytes / 1e9), asked.gpus, math.ceil(asked.limit_s / 60))
+            wants = (
+                asked.cores,
+                math.ceil(asked.memory_bytes / 1e9),
+                asked.gpus,
+                math.ceil(asked.limit_s / 60),
+            )
             groups.setdefault(wants, []).append(one)
             one.state = one.state or "UNSUBMITTED"
     if not groups or time.monotonic() < desk.not_before:
@@ -241,12 +281,18 @@ def _submit_array(desk: _Desk, wants: tuple[int, int, int, int], group: list[_Tr
         return True
     _note(path, {"name": name, "folders": [one.job.folder.name for one in group]})
     try:
-        ids = slurm_commands.submit_array(desk.work, name, wants, [str(one.job.folder) for one in group])
+        ids = slurm_commands.submit_array(
+            desk.work, name, wants, [str(one.job.folder) for one in group]
+        )
     except slurm_commands.SlurmRefused as problem:
         _note(path, {"name": name, "ids": []})
         desk.say(f"Slurm refuses {jobs}: {problem}")
         for one in group:
-            night.give_up(desk.work, one.job, f"Slurm refuses it: {problem}; mend [slurm] or what the target needs")
+            night.give_up(
+                desk.work,
+                one.job,
+                f"Slurm refuses it: {problem}; mend [slurm] or what the target needs",
+            )
         return True
     except slurm_commands.SlurmBusy as problem:
         _note(path, {"name": name, "ids": []})
@@ -255,7 +301,9 @@ def _submit_array(desk: _Desk, wants: tuple[int, int, int, int], group: list[_Tr
             desk.not_before = time.monotonic() + LATER_S
             if desk.said != str(problem):
                 desk.said = str(problem)
-                desk.say(f"Slurm takes no more jobs for now, the others are submitted later: {problem}")
+                desk.say(
+                    f"Slurm takes no more jobs for now, the others are submitted later: {problem}"
+                )
         return False
     _note(path, {"name": name, "ids": ids})
     for one, number in zip(group, ids, strict=True):
@@ -288,7 +336,9 @@ def _look(desk: _Desk, grace_s: float) -> None:
             lost = reason
             slurm_commands.cancel_jobs(one.ids[-1])
         if state not in FINAL and reason not in NEVER and len(one.ids) < SUBMISSIONS:
-            desk.say(f"{one.job.label}: the cluster lost job {one.ids[-1]} ({lost}); submitting it again")
+            desk.say(
+                f"{one.job.label}: the cluster lost job {one.ids[-1]} ({lost}); submitting it again"
+            )
             one.state = "LOST"
         else:
             logs = desk.work.path / "slurm" / f"{one.ids[-1]}_0_log.err"

@@ -1,8 +1,10 @@
-"""One cell of a night in a process of its own: capture it, again where it fails, make what is new small, leave a result.
+"""One cell of a night in a process of its own: capture it, again where it fails, make what is new
+small, leave a result.
 
-``python -m reprokit.host.nightly.jobs.job FOLDER`` reads ``spec.json`` there and writes ``result.json``. Key insight: each
-step leaves a whole file before the next begins, and a step whose file is there is not done again, so that a job
-that was killed, preempted or started twice ends as if it had run once.
+``python -m reprokit.host.nightly.jobs.job FOLDER`` reads ``spec.json`` there and writes
+``result.json``. Key insight: each step leaves a whole file before the next begins, and a step whose
+file is there is not done again, so that a job that was killed, preempted or started twice ends as
+if it had run once.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ UNLOCATED = "wrong-result"
 NO_ANSWERS = 2
 """So often a capture may leave no answer before the cell counts as lost."""
 SLACK_S = 900.0
-"""What a capture may take beyond its deadlines before it is itself taken for hung: collecting, comparing, asking again."""
+"""What a capture may take beyond its deadlines before it is itself taken for hung: collecting,
+comparing, asking again.
+"""
 
 
 def run_job(folder: str) -> bool:
@@ -59,11 +63,20 @@ def run_job(folder: str) -> bool:
             deletion.delete(cache, inside=place)
         answers = [a for a in attempts if a["verdict"]["kind"]]
         result = {
-            "schema": SCHEMA, "key": spec["key"], "expect": spec["expect"], "folder": str(place), "host": platform.node(),
-            "started": began, "seconds": round(time.monotonic() - clock, 3), "attempts": answers or attempts, "minimized": found,
-            "problem": "" if answers else (attempts[-1]["problem"] if attempts else "nothing was run"),
+            "schema": SCHEMA,
+            "key": spec["key"],
+            "expect": spec["expect"],
+            "folder": str(place),
+            "host": platform.node(),
+            "started": began,
+            "seconds": round(time.monotonic() - clock, 3),
+            "attempts": answers or attempts,
+            "minimized": found,
+            "problem": (
+                "" if answers else (attempts[-1]["problem"] if attempts else "nothing was run")
+            ),
             "refused": refused[:100],
-        }  # fmt: skip
+        }
         _leave(place / RESULT, result)
         return True
 
@@ -72,7 +85,9 @@ Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 
 def _kept(path: Path, shape: type[Shape], refused: list[str]) -> dict[str, Any]:
-    """The earlier answer of a step; empty if there is none, or if it is refused, which is then renamed."""
+    """The earlier answer of a step; empty if there is none, or if it is refused, which is then
+    renamed.
+    """
     try:
         told = schema.read_as(path, shape)
     except schema.FailsSchema as why:
@@ -84,7 +99,9 @@ def _kept(path: Path, shape: type[Shape], refused: list[str]) -> dict[str, Any]:
     return schema.plain_value(told) if told else {}
 
 
-def _accepted(told: dict[str, Any], shape: type[Shape], refused: list[str], what: str) -> dict[str, Any]:
+def _accepted(
+    told: dict[str, Any], shape: type[Shape], refused: list[str], what: str
+) -> dict[str, Any]:
     """The answer of a step, converted by the schema; empty if it does not agree with the schema."""
     try:
         return schema.plain_value(schema.convert_as(told, shape))
@@ -100,7 +117,9 @@ def _leave(path: Path, value: dict[str, Any]) -> None:
     files.write_json(path, value)
 
 
-def _attempts(place: Path, spec: dict[str, Any], cache: Path, refused: list[str]) -> list[dict[str, Any]]:
+def _attempts(
+    place: Path, spec: dict[str, Any], cache: Path, refused: list[str]
+) -> list[dict[str, Any]]:
     """Capture it once, and again where that tells more."""
     found: list[dict[str, Any]] = []
     while _wants_another(found, spec):
@@ -115,7 +134,10 @@ def _attempts(place: Path, spec: dict[str, Any], cache: Path, refused: list[str]
                 place / f"attempt-{number}.log",
             )
             told = _accepted(
-                _attempt(text, said, status), schema.JobAttempt, refused, f"answer {number} of its capture"
+                _attempt(text, said, status),
+                schema.JobAttempt,
+                refused,
+                f"answer {number} of its capture",
             )
             told = told or schema.plain_value(_nothing(refused[-1]))
             if not told["is_interrupted"]:
@@ -131,7 +153,9 @@ def _nothing(why: str) -> schema.JobAttempt:
 
 
 def _wants_another(found: list[dict[str, Any]], spec: dict[str, Any]) -> bool:
-    """Whether one more capture would say something: how reliably it fails, or whether it is really slower."""
+    """Whether one more capture would say something: how reliably it fails, or whether it is really
+    slower.
+    """
     answers = [a for a in found if a["verdict"]["kind"]]
     if not answers:
         # a target that is refused is refused again
@@ -145,20 +169,35 @@ def _wants_another(found: list[dict[str, Any]], spec: dict[str, Any]) -> bool:
 
 
 def _is_slow(answers: list[dict[str, Any]], spec: dict[str, Any]) -> bool:
-    return any(min(float(a[what] or 0.0) for a in answers) > limit for what, limit in spec["limits"].items())
+    return any(
+        min(float(a[what] or 0.0) for a in answers) > limit
+        for what, limit in spec["limits"].items()
+    )
 
 
 def _make_small(
-    place: Path, spec: dict[str, Any], attempts: list[dict[str, Any]], cache: Path, refused: list[str]
+    place: Path,
+    spec: dict[str, Any],
+    attempts: list[dict[str, Any]],
+    cache: Path,
+    refused: list[str],
 ) -> dict[str, Any] | None:
-    """Look for a small program of a failure that has none in the ledger, and for the identity of a wrong result.
+    """Look for a small program of a failure that has none in the ledger, and for the identity of a
+    wrong result.
 
-    Where a wrong result begins is asked for only then, and until it is known all of them have one signature.
+    Where a wrong result begins is asked for only then, and until it is known all of them have one
+    signature.
     """
     fresh = next(
-        (a for a in attempts if a["run_dir"] and a["verdict"]["kind"] not in NO_BUG and (a["signature"]["id"] not in spec["known"] or a["verdict"]["kind"] == UNLOCATED)),
+        (
+            a
+            for a in attempts
+            if a["run_dir"]
+            and a["verdict"]["kind"] not in NO_BUG
+            and (a["signature"]["id"] not in spec["known"] or a["verdict"]["kind"] == UNLOCATED)
+        ),
         None,
-    )  # fmt: skip
+    )
     if fresh is None or not spec["budget_s"]:
         return None
     kept = place / "minimized.json"
@@ -182,7 +221,10 @@ def _make_small(
     for attempt in attempts:  # the pack with the repro stands in place of the one without
         if found.get("pack") and attempt["signature"].get("id") == fresh["signature"]["id"]:
             attempt["pack"] = found["pack"]
-            attempt["traits"] = {**attempt["traits"], **{k: v for k, v in found["traits"].items() if v}}
+            attempt["traits"] = {
+                **attempt["traits"],
+                **{k: v for k, v in found["traits"].items() if v},
+            }
             break
     return found
 
@@ -191,18 +233,29 @@ def _small(told: dict[str, Any], said: str) -> dict[str, Any]:
     found = told.get("minimized") or {}
     text = files.read_text(Path(str(told["repro"])), 1 << 20) if told.get("repro") else ""
     return {
-        "lines": lines_of(text) if text else None, "text": text, "pack": told.get("pack"), "says": found.get("says"),
-        "traits": {k: v for k, v in (told.get("traits") or {}).items() if k in ("rung", "operator", "phase")},
+        "lines": lines_of(text) if text else None,
+        "text": text,
+        "pack": told.get("pack"),
+        "says": found.get("says"),
+        "traits": {
+            k: v
+            for k, v in (told.get("traits") or {}).items()
+            if k in ("rung", "operator", "phase")
+        },
         "located": told.get("signature"),
         "problem": "" if told else said[:4_000],
-    }  # fmt: skip
+    }
 
 
 def _attempt(text: str, said: str, status: int) -> dict[str, Any]:
     """What is kept of one capture."""
     told = files.parse_object(text)
     verdict = {k: (told.get("verdict") or {}).get(k) for k in ("kind", "phase", "cause", "reason")}
-    missing = [m.get("why") for m in told.get("missing") or () if isinstance(m, dict) and m.get("what") == "run"]
+    missing = [
+        m.get("why")
+        for m in told.get("missing") or ()
+        if isinstance(m, dict) and m.get("what") == "run"
+    ]
     problem = (
         ""
         if verdict["kind"]
@@ -227,8 +280,12 @@ def _attempt(text: str, said: str, status: int) -> dict[str, Any]:
     }
 
 
-def _reprokit(words: list[str], spec: dict[str, Any], cache: Path, log: Path) -> tuple[str, str, int]:
-    """Call reprokit; gives its answer, its last line of words, and its status. It dies with this process."""
+def _reprokit(
+    words: list[str], spec: dict[str, Any], cache: Path, log: Path
+) -> tuple[str, str, int]:
+    """Call reprokit; gives its answer, its last line of words, and its status. It dies with this
+    process.
+    """
     environ = {**os.environ, **spec["environment"]}
     if spec["warms"]:
         environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
@@ -241,8 +298,13 @@ def _reprokit(words: list[str], spec: dict[str, Any], cache: Path, log: Path) ->
     with open(answer, "wb") as out, open(log, "wb") as err:
         child = subprocess.Popen(
             [sys.executable, "-m", "reprokit", *words],
-            stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=spec["cwd"], env=environ, preexec_fn=_die_with_parent,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=spec["cwd"],
+            env=environ,
+            preexec_fn=_die_with_parent,
+        )
         try:
             status = child.wait(spec["limit_s"])
         except subprocess.TimeoutExpired:
@@ -261,7 +323,9 @@ def _reprokit(words: list[str], spec: dict[str, Any], cache: Path, log: Path) ->
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """End a process of ours: what it started dies with it, and guardians end the targets with all that left them."""
+    """End a process of ours: what it started dies with it, and guardians end the targets with all
+    that left them.
+    """
     child.kill()
     child.wait()
 
@@ -272,7 +336,9 @@ def _die_with_parent() -> None:
 
 @contextlib.contextmanager
 def _hold(place: Path) -> Iterator[IO[str] | None]:
-    """Hold the job; gives None where somebody else does. File systems without locks have only the result to go by."""
+    """Hold the job; gives None where somebody else does. File systems without locks have only the
+    result to go by.
+    """
     file: IO[str] = open(place / ".job.lock", "a+")  # noqa: SIM115 - given out
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

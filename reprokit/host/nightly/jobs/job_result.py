@@ -1,4 +1,6 @@
-"""What a job leaves, as files that are there whole or not at all; a target can write there too, so nothing is believed."""
+"""What a job leaves, as files that are there whole or not at all; a target can write there too, so
+nothing is believed.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ NO_BUG = frozenset({HEALTHY, "unknown", ""})
 
 
 def read_result(folder: Path, key: str) -> dict[str, Any]:
-    """The result of a job; empty if there is none. Raises :exc:`schema.Refused` if it is no result of this cell."""
+    """The result of a job; empty if there is none. Raises :exc:`schema.Refused` if it is no result
+    of this cell.
+    """
     told = schema.read_as(folder / RESULT, schema.JobResult)
     if told is None:
         return {}

@@ -1,4 +1,6 @@
-"""Keep refused files for a person to look at, in a folder of bounded size inside the output folder."""
+"""Keep refused files for a person to look at, in a folder of bounded size inside the output
+folder.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ MOST_WALKED = 2_000
 
 
 def quarantine_file(path: Path, output: Path) -> str:
-    """Move a file, a link or a folder to the quarantine; gives its new path, relative to ``output``.
+    """Move a file, a link or a folder to the quarantine; gives its new path, relative to
+    ``output``.
 
-    It is deleted if it is too large. After this nothing is at ``path``, unless the file system refuses.
+    It is deleted if it is too large. After this nothing is at ``path``, unless the file system
+    refuses.
     """
     place = _place(output)
     if place is not None:

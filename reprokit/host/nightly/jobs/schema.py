@@ -1,7 +1,9 @@
-"""The schema of all that a job, an import or a ledger may hold. Every value from there is checked against it first.
+"""The schema of all that a job, an import or a ledger may hold. Every value from there is checked
+against it first.
 
-Key insight: a value is converted, not only checked. A value that leaves this module has the fields of the schema and no
-others, each of its type and within its bounds, so no other module has to check it again.
+Key insight: a value is converted, not only checked. A value that leaves this module has the fields
+of the schema and no others, each of its type and within its bounds, so no other module has to check
+it again.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ Phases = dict[Line, Seconds]
 
 
 class FailsSchema(ValueError):
-    """A value that does not agree with the schema; the message is one short line with the reason."""
+    """A value that does not agree with the schema; the message is one short line with the
+    reason.
+    """
 
 
 class JobVerdict(Struct):
@@ -164,15 +168,23 @@ def plain_value(value: Struct) -> dict[str, Any]:
 
 
 def read_as(path: Path, shape: type[Shape], most_bytes: int = MOST_BYTES) -> Shape | None:
-    """The value of a JSON file; None if there is no file; raises Refused for all else, such as a link or a pipe."""
+    """The value of a JSON file; None if there is no file; raises Refused for all else, such as a
+    link or a pipe.
+    """
     try:
         with files.open_plain(path) as file:
             data = files.read_most(file, most_bytes + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as problem:
-        why = {errno.ELOOP: "it is a symbolic link", errno.EINVAL: "it is no plain file", errno.ENXIO: "it is no plain file"}  # fmt: skip
-        raise FailsSchema(why.get(problem.errno or 0, f"it cannot be read ({problem.strerror})")) from None
+        why = {
+            errno.ELOOP: "it is a symbolic link",
+            errno.EINVAL: "it is no plain file",
+            errno.ENXIO: "it is no plain file",
+        }
+        raise FailsSchema(
+            why.get(problem.errno or 0, f"it cannot be read ({problem.strerror})")
+        ) from None
     return convert_as(parse_as(data, most_bytes), shape)
 
 

@@ -1,7 +1,8 @@
-"""Check a ledger when it is opened: refuse foreign tables, and remove rows that do not agree with the schema.
+"""Check a ledger when it is opened: refuse foreign tables, and remove rows that do not agree with
+the schema.
 
-Refused rows go to the quarantine beside the ledger, with all rows that refer to them, and the sums are computed again.
-A ledger that cannot be written is read from a copy in memory.
+Refused rows go to the quarantine beside the ledger, with all rows that refer to them, and the sums
+are computed again. A ledger that cannot be written is read from a copy in memory.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ MOST_KEPT = 1_000
 
 
 def check_tables(ledger: Ledger, scripts: tuple[str, ...]) -> None:
-    """Raise BadInput if the file has triggers or views, or tables that the migrations do not make."""
+    """Raise BadInput if the file has triggers or views, or tables that the migrations do not
+    make.
+    """
     found = {row["name"]: row for row in ledger.all("SELECT type, name, sql FROM sqlite_master")}
     for name, row in found.items():
         if row["type"] in ("trigger", "view"):
             raise BadInput(_not_ours(ledger, f"it has a {row['type']}, {str(name)[:40]!r}"))
     for name, sql in _ours(scripts).items():
         if name not in found or _plain(str(found[name]["sql"])) != sql:
-            raise BadInput(_not_ours(ledger, f"its {name} is missing or is not as reprokit makes it"))
+            raise BadInput(
+                _not_ours(ledger, f"its {name} is missing or is not as reprokit makes it")
+            )
 
 
 @lru_cache
@@ -35,7 +40,10 @@ def _ours(scripts: tuple[str, ...]) -> dict[str, str]:
     empty = sqlite3.connect(":memory:")
     for script in scripts:
         empty.executescript(script)
-    found = {name: _plain(sql) for name, sql in empty.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")}  # fmt: skip
+    found = {
+        name: _plain(sql)
+        for name, sql in empty.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    }
     empty.close()
     return found
 
@@ -45,7 +53,10 @@ def _plain(sql: str) -> str:
 
 
 def _not_ours(ledger: Ledger, why: str) -> str:
-    return f"the ledger {ledger.path} was not made by reprokit ({why}); name another --ledger; nothing was changed"
+    return (
+        f"the ledger {ledger.path} was not made by reprokit ({why}); name another --ledger; nothing"
+        " was changed"
+    )
 
 
 def refuse_rows(ledger: Ledger) -> None:
@@ -64,7 +75,13 @@ def refuse_rows(ledger: Ledger) -> None:
 
 
 def _has_bad(ledger: Ledger, table: str) -> bool:
-    return ledger.one(f"SELECT 1 FROM {table} WHERE ({rows.column_condition(table)}) IS NOT 1 LIMIT 1") is not None  # noqa: S608 - our own
+    return (
+        ledger.one(
+            f"SELECT 1 FROM {table}"  # noqa: S608
+            f" WHERE ({rows.column_condition(table)}) IS NOT 1 LIMIT 1"
+        )
+        is not None
+    )
 
 
 def _clean(ledger: Ledger) -> None:
@@ -78,7 +95,9 @@ def _clean(ledger: Ledger) -> None:
             )
             ledger.do(f"DELETE FROM {table} WHERE {bad}")  # noqa: S608
             what = f"{count} row{'s' if count > 1 else ''} of {table}"
-            ledger.refused.append(f"{what} in the ledger, which do not agree with the schema; see {place}")
+            ledger.refused.append(
+                f"{what} in the ledger, which do not agree with the schema; see {place}"
+            )
         if table == "bug":
             ledger.do("UPDATE bug SET merged = NULL WHERE merged NOT IN (SELECT id FROM bug)")
             for number in _circles(ledger):
@@ -89,7 +108,10 @@ def _clean(ledger: Ledger) -> None:
 
 def _circles(ledger: Ledger) -> list[int]:
     """Bugs that are merged into themselves, directly or through others."""
-    into = {row["id"]: row["merged"] for row in ledger.all("SELECT id, merged FROM bug WHERE merged IS NOT NULL")}
+    into = {
+        row["id"]: row["merged"]
+        for row in ledger.all("SELECT id, merged FROM bug WHERE merged IS NOT NULL")
+    }
     done: set[int] = set()
     found = []
     for start in into:

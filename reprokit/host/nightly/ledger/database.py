@@ -1,4 +1,6 @@
-"""The database of an open ledger: queries, transactions and copies. :mod:`ledger` opens and migrates it."""
+"""The database of an open ledger: queries, transactions and copies. :mod:`ledger` opens and
+migrates it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from reprokit.host.nightly.ledger import rows
 from reprokit.host.system import deletion
 
 BUSY_S = 30.0
-"""A second writer, such as ``reprokit nightly mute`` during a nightly run, waits at most this long."""
+"""A second writer, such as ``reprokit nightly mute`` during a nightly run, waits at most this
+long.
+"""
 SUMS = ("place", "tally", "version")
 """Tables that are computed from the others."""
 
@@ -98,7 +102,9 @@ def backup_of(path: Path) -> Path:
 def prepared_database(database: sqlite3.Connection) -> sqlite3.Connection:
     """A connection that trusts nothing in its file and has the functions of :mod:`rows`."""
     database.row_factory = sqlite3.Row
-    database.text_factory = partial(str, encoding="utf-8", errors="replace")  # a damaged text must not stop the reader
+    database.text_factory = partial(
+        str, encoding="utf-8", errors="replace"
+    )  # a damaged text must not stop the reader
     database.execute("PRAGMA trusted_schema = OFF")
     for name, function in rows.FUNCTIONS.items():
         database.create_function(name, 2, function, deterministic=True)

@@ -1,8 +1,9 @@
-"""The ledger as JSON lines: sightings and decisions of people, without the sums, which are computed again.
+"""The ledger as JSON lines: sightings and decisions of people, without the sums, which are computed
+again.
 
-Key insight: rows are named by their identity (a night's uid, a cell's key, a signature's id), never by their number. So
-ledgers of several machines can be joined, and a second import of one changes nothing. Lines that do not agree with the
-schema go to the quarantine, and the others count.
+Key insight: rows are named by their identity (a night's uid, a cell's key, a signature's id), never
+by their number. So ledgers of several machines can be joined, and a second import of one changes
+nothing. Lines that do not agree with the schema go to the quarantine, and the others count.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ def export_ledger(ledger: Ledger) -> Iterator[dict[str, Any]]:
     """One object for each row, redacted like a pack, in the order that :func:`take_in` needs."""
     redactor = private_names.redactor()
     for row in _rows(ledger):
-        yield {k: _hidden(redactor, k, v) if isinstance(v, str) and k != "type" else v for k, v in row.items()}
+        yield {
+            k: _hidden(redactor, k, v) if isinstance(v, str) and k != "type" else v
+            for k, v in row.items()
+        }
 
 
 def _hidden(redactor: Redactor, column: str, text: str) -> str:
@@ -60,7 +64,10 @@ def _rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
     nights = {r["id"]: r["uid"] for r in ledger.all("SELECT id, uid FROM night")}
     cells = {r["id"]: r["key"] for r in ledger.all("SELECT id, key FROM cell")}
     # a bug is named by its first signature
-    names = {r["bug"]: r["id"] for r in ledger.all("SELECT bug, min(id) AS id FROM signature GROUP BY bug")}
+    names = {
+        r["bug"]: r["id"]
+        for r in ledger.all("SELECT bug, min(id) AS id FROM signature GROUP BY bug")
+    }
     for row in ledger.all("SELECT * FROM night ORDER BY id"):
         yield {"type": "night", **_plain(row, "id")}
     for row in ledger.all("SELECT * FROM cell ORDER BY id"):
@@ -72,21 +79,38 @@ def _rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
     for row in ledger.all("SELECT * FROM signature ORDER BY id"):
         yield {"type": "signature", **_plain(row), "bug": names[row["bug"]]}
     for row in ledger.all("SELECT * FROM run ORDER BY night, cell"):
-        yield {"type": "run", **_plain(row), "night": nights[row["night"]], "cell": cells[row["cell"]]}
+        yield {
+            "type": "run",
+            **_plain(row),
+            "night": nights[row["night"]],
+            "cell": cells[row["cell"]],
+        }
     for row in ledger.all("SELECT * FROM sighting ORDER BY night, cell, signature"):
-        yield {"type": "sighting", **_plain(row), "night": nights[row["night"]], "cell": cells[row["cell"]]}
+        yield {
+            "type": "sighting",
+            **_plain(row),
+            "night": nights[row["night"]],
+            "cell": cells[row["cell"]],
+        }
     for row in ledger.all("SELECT * FROM restart ORDER BY night, signature"):
         yield {"type": "restart", **_plain(row), "night": nights[row["night"]]}
     for row in ledger.all("SELECT * FROM event ORDER BY id"):
         if row["bug"] in names:
-            yield {"type": "event", **_plain(row, "id"), "bug": names[row["bug"]], "night": nights.get(row["night"])}
+            yield {
+                "type": "event",
+                **_plain(row, "id"),
+                "bug": names[row["bug"]],
+                "night": nights.get(row["night"]),
+            }
     for row in ledger.all("SELECT * FROM proposal"):
         if row["a"] in names and row["b"] in names:
             yield {"type": "proposal", **_plain(row), "a": names[row["a"]], "b": names[row["b"]]}
 
 
 def read_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Lines of a file. Of a line that is too long, only the start is kept, so that it is refused."""
+    """Lines of a file. Of a line that is too long, only the start is kept, so that it is
+    refused.
+    """
     while line := file.readline(MOST_LINE + 1):
         rest = line
         while not rest.endswith(b"\n") and (rest := file.readline(MOST_LINE)):
@@ -108,7 +132,9 @@ class _Import:
     kept: list[str] = field(default_factory=list)
 
     def number(self, of: str, name: Any) -> int:
-        """The number of a row; raises Refused if the export does not contain it, or its line was refused."""
+        """The number of a row; raises Refused if the export does not contain it, or its line was
+        refused.
+        """
         found = self.numbers.get((of, name)) if isinstance(name, str) else None
         if found is None:
             raise schema.FailsSchema(f"it refers to a {of} that is not in the export")
@@ -119,15 +145,19 @@ class _Import:
         self.refused += 1
         self.first = self.first or f"line {number}: {why}"
         if len(self.kept) < MOST_KEPT:
-            text = line[:20_000].decode("utf-8", "replace") if isinstance(line, bytes) else line[:20_000]
+            text = (
+                line[:20_000].decode("utf-8", "replace")
+                if isinstance(line, bytes)
+                else line[:20_000]
+            )
             self.kept.append(f"{number}: {why}: {text.rstrip()}")
 
 
 def import_rows(ledger: Ledger, lines: Iterable[str | bytes]) -> dict[str, int]:
     """Add the rows of an export; gives the number of new rows of each kind.
 
-    Lines that do not agree with the schema are skipped, and ``ledger.refused`` says so. Raises BadInput, and adds
-    nothing, if the first line is not that of an export.
+    Lines that do not agree with the schema are skipped, and ``ledger.refused`` says so. Raises
+    BadInput, and adds nothing, if the first line is not that of an export.
     """
     work = _Import()
     is_first = True
@@ -140,7 +170,10 @@ def import_rows(ledger: Ledger, lines: Iterable[str | bytes]) -> dict[str, int]:
                 if is_first:
                     schema.convert_as(row, Header)
                     is_first = False
-                elif row == {"type": "ledger", "schema": SCHEMA}:  # a file may contain several exports
+                elif row == {
+                    "type": "ledger",
+                    "schema": SCHEMA,
+                }:  # a file may contain several exports
                     continue
                 else:
                     kind = row.pop("type", None) if isinstance(row, dict) else None
@@ -151,7 +184,10 @@ def import_rows(ledger: Ledger, lines: Iterable[str | bytes]) -> dict[str, int]:
             except (schema.FailsSchema, sqlite3.IntegrityError) as problem:
                 if is_first:
                     why = "it does not begin as an export of this or an older reprokit does"
-                    raise BadInput(f"line {number} is no line of an export ({why}: {problem}); nothing was taken in") from problem  # fmt: skip
+                    raise BadInput(
+                        f"line {number} is no line of an export ({why}: {problem}); nothing was"
+                        " taken in"
+                    ) from problem
                 work.refuse(number, line, str(problem))
         _drop_empty(ledger, work)
         if work.added:
@@ -179,7 +215,8 @@ def make_sums(ledger: Ledger) -> None:
         ledger.do(f"DELETE FROM {table}")  # noqa: S608 - names of our own
     for night in ledger.all("SELECT id FROM night ORDER BY id"):
         ledger.do(
-            "UPDATE place SET hits = 0, runs = 0, since = 0 WHERE signature IN (SELECT signature FROM restart WHERE night = ?)",
+            "UPDATE place SET hits = 0, runs = 0, since = 0 WHERE signature IN (SELECT signature"
+            " FROM restart WHERE night = ?)",
             night["id"],
         )
         sql = "SELECT * FROM sighting WHERE night = ?"
@@ -195,8 +232,9 @@ def make_sums(ledger: Ledger) -> None:
                 bool(row["is_expected"]),
             )
         ledger.do(
-            "UPDATE place SET since = since + (SELECT ok FROM run WHERE run.night = ?1 AND run.cell = place.cell)"
-            " WHERE last < ?1 AND cell IN (SELECT cell FROM run WHERE night = ?1 AND ok > 0)",
+            "UPDATE place SET since = since + (SELECT ok FROM run WHERE run.night = ?1 AND run.cell"
+            " = place.cell) WHERE last < ?1 AND cell IN (SELECT cell FROM run WHERE night = ?1 AND"
+            " ok > 0)",
             night["id"],
         )
         fold_bugs(ledger, night["id"])
@@ -208,7 +246,8 @@ def _take(ledger: Ledger, kind: str, row: dict[str, Any], work: _Import) -> bool
     number = work.number
     if kind in NAMED:
         name = told[NAMED[kind]]
-        known = ledger.one(f"SELECT id FROM {kind} WHERE {NAMED[kind]} = ?", name)  # noqa: S608 - names of our own
+        sql = f"SELECT id FROM {kind} WHERE {NAMED[kind]} = ?"  # noqa: S608
+        known = ledger.one(sql, name)
         work.numbers[kind, name] = int(known["id"]) if known else _insert(ledger, kind, told)
         return known is None
     if kind == "bug":
@@ -244,7 +283,10 @@ class _Named(Struct):
 
 
 def _known_signature(ledger: Ledger, name: Any) -> str:
-    if not isinstance(name, str) or ledger.one("SELECT 1 FROM signature WHERE id = ?", name) is None:
+    if (
+        not isinstance(name, str)
+        or ledger.one("SELECT 1 FROM signature WHERE id = ?", name) is None
+    ):
         raise schema.FailsSchema("it refers to a signature that is not known")
     return name
 
@@ -253,16 +295,42 @@ _COLUMNS = {
     "night": ("uid", "name", "suite", "started", "ended", "state", "planned", "note"),
     "cell": ("key", "target", "settings", "tags"),
     "run": (
-        "night", "cell", "kind", "n", "ok", "torch", "triton", "seconds", "compile_s", "peak_rss_bytes", "most_rss_bytes", "phases",
-        "is_expected", "problem", "folder",
+        "night",
+        "cell",
+        "kind",
+        "n",
+        "ok",
+        "torch",
+        "triton",
+        "seconds",
+        "compile_s",
+        "peak_rss_bytes",
+        "most_rss_bytes",
+        "phases",
+        "is_expected",
+        "problem",
+        "folder",
     ),
-    "bug": ("title", "kind", "phase", "cause", "status", "reason", "changed", "tried", "muted", "repro", "repro_lines", "pack"),
+    "bug": (
+        "title",
+        "kind",
+        "phase",
+        "cause",
+        "status",
+        "reason",
+        "changed",
+        "tried",
+        "muted",
+        "repro",
+        "repro_lines",
+        "pack",
+    ),
     "signature": ("id", "algorithm", "title", "traits", "bug"),
     "sighting": ("signature", "night", "cell", "k", "n", "torch", "pack", "is_expected"),
     "restart": ("signature", "night"),
     "event": ("bug", "night", "at", "what", "why"),
     "proposal": ("a", "b", "score", "shared", "state"),
-}  # fmt: skip
+}
 
 
 def _insert(ledger: Ledger, table: str, row: dict[str, Any], is_known_ok: bool = False) -> int:
@@ -271,11 +339,14 @@ def _insert(ledger: Ledger, table: str, row: dict[str, Any], is_known_ok: bool =
     marks, names = ", ".join("?" * len(columns)), ", ".join(columns)
     before = ledger.changes()
     known = " ON CONFLICT DO NOTHING" if is_known_ok else ""
-    new = ledger.do(f"INSERT INTO {table}({names}) VALUES({marks}){known}", *(row[c] for c in columns))
+    new = ledger.do(
+        f"INSERT INTO {table}({names}) VALUES({marks}){known}", *(row[c] for c in columns)
+    )
     if ledger.changes() == before:
         return 0
     return new or 1
 
 
 def _plain(row: Any, *without: str) -> dict[str, Any]:
-    return {key: row[key] for key in row.keys() if key not in without}  # noqa: SIM118 - a sqlite3.Row iterates values
+    # a sqlite3.Row iterates values
+    return {key: row[key] for key in row.keys() if key not in without}  # noqa: SIM118

@@ -1,8 +1,10 @@
-"""The nightly store: one SQLite file, opened, checked and migrated here; what its tables mean is in docs/ledger.md.
+"""The nightly store: one SQLite file, opened, checked and migrated here; what its tables mean is in
+docs/ledger.md.
 
-Key insight: what was seen (``night``, ``cell``, ``run``, ``signature``, ``sighting``) and what people said (``bug``,
-``event``, ``proposal``) are kept; ``place``, ``tally`` and ``version`` are sums over them, kept up with each
-result so that a million sightings stay quick, and can be made again at any time.
+Key insight: what was seen (``night``, ``cell``, ``run``, ``signature``, ``sighting``) and what
+people said (``bug``, ``event``, ``proposal``) are kept; ``place``, ``tally`` and ``version`` are
+sums over them, kept up with each result so that a million sightings stay quick, and can be made
+again at any time.
 """
 
 from __future__ import annotations
@@ -64,11 +66,14 @@ MIGRATIONS = (
 def open_ledger(path: Path, is_new_ok: bool = False, is_checked: bool = False) -> Ledger:
     """Open the ledger; raises BadInput if it is not a ledger, is damaged or is of a newer reprokit.
 
-    Rows that do not agree with the schema are removed, and ``refused`` of the result lists them. ``is_checked`` also
-    checks the structure of the file first, as a night does before it uses the ledger.
+    Rows that do not agree with the schema are removed, and ``refused`` of the result lists them.
+    ``is_checked`` also checks the structure of the file first, as a night does before it uses the
+    ledger.
     """
     if not path.exists() and not is_new_ok:
-        raise BadInput(f"there is no ledger {path}; reprokit nightly run makes one, or name it with --ledger")
+        raise BadInput(
+            f"there is no ledger {path}; reprokit nightly run makes one, or name it with --ledger"
+        )
     if path.exists() and not path.is_file():
         raise BadInput(f"{path} is no file; name another --ledger")
     is_new = not path.exists() or path.stat().st_size == 0
@@ -77,7 +82,9 @@ def open_ledger(path: Path, is_new_ok: bool = False, is_checked: bool = False) -
             path.parent.mkdir(parents=True, exist_ok=True)
         database = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     except (OSError, sqlite3.Error) as problem:
-        raise BadInput(f"cannot open the ledger {path}: {problem}; name another --ledger") from problem
+        raise BadInput(
+            f"cannot open the ledger {path}: {problem}; name another --ledger"
+        ) from problem
     ledger = Ledger(path, prepared_database(database))
     try:
         _check(ledger, is_new, is_checked)
@@ -111,10 +118,13 @@ def _check(ledger: Ledger, is_new: bool, is_checked: bool) -> None:
     application = ledger.all("PRAGMA application_id")[0][0]
     version = ledger.all("PRAGMA user_version")[0][0]
     if application != APPLICATION:
-        raise BadInput(f"{ledger.path} is a database, but no ledger of reprokit; name another --ledger")
+        raise BadInput(
+            f"{ledger.path} is a database, but no ledger of reprokit; name another --ledger"
+        )
     if version > len(MIGRATIONS):
         raise BadInput(
-            f"{ledger.path} was written by a newer reprokit (schema {version}, this one knows {len(MIGRATIONS)}); update reprokit, or name another --ledger; nothing was changed"
+            f"{ledger.path} was written by a newer reprokit (schema {version}, this one knows"
+            f" {len(MIGRATIONS)}); update reprokit, or name another --ledger; nothing was changed"
         )
     if is_checked and (said := ledger.all("PRAGMA quick_check(1)")[0][0]) != "ok":
         raise BadInput(_damaged(ledger.path, str(said).splitlines()[-1][:200]))
@@ -134,18 +144,34 @@ def _migrate(ledger: Ledger) -> None:
 def _damaged(path: Path, why: str) -> str:
     kept = backup_of(path)
     moved = f"move it and what is called {path.name}-* away"
-    way = f"{moved} and put {kept} in its place" if kept.exists() else f"{moved}, and import an export"
-    return f"the ledger {path} cannot be read ({why}); {way}: reprokit nightly run then collects what the nights' folders hold; nothing was changed"
+    way = (
+        f"{moved} and put {kept} in its place"
+        if kept.exists()
+        else f"{moved}, and import an export"
+    )
+    return (
+        f"the ledger {path} cannot be read ({why}); {way}: reprokit nightly run then collects what"
+        " the nights' folders hold; nothing was changed"
+    )
 
 
-def begin_night(ledger: Ledger, uid: str, name: str, suite: str, planned: int, started: float) -> int:
-    """Begin a night; gives its number. Nights are ordered by it, and never by a clock that may be put back."""
+def begin_night(
+    ledger: Ledger, uid: str, name: str, suite: str, planned: int, started: float
+) -> int:
+    """Begin a night; gives its number. Nights are ordered by it, and never by a clock that may be
+    put back.
+    """
     with ledger.change():
-        sql = "INSERT INTO night(uid, name, suite, started, state, planned) VALUES(?, ?, ?, ?, 'running', ?)"
+        sql = (
+            "INSERT INTO night(uid, name, suite, started, state, planned) VALUES(?, ?, ?, ?,"
+            " 'running', ?)"
+        )
         return ledger.do(sql, uid, name, suite, started, planned)
 
 
-def cell_id(ledger: Ledger, key: str, target: str, settings: dict[str, Any], tags: list[str]) -> int:
+def cell_id(
+    ledger: Ledger, key: str, target: str, settings: dict[str, Any], tags: list[str]
+) -> int:
     """The number of a cell of the matrix, which is made where it is new."""
     row = ledger.one("SELECT id, tags FROM cell WHERE key = ?", key)
     said = json.dumps(tags)

@@ -1,4 +1,6 @@
-"""Remove what nobody will look at again, by a stated policy; packs of bugs that are not fixed, never."""
+"""Remove what nobody will look at again, by a stated policy; packs of bugs that are not fixed,
+never.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,21 @@ class Pruned:
 
 
 def prune_output(ledger: Ledger, suite: Suite, output: Path, is_rehearsal: bool = False) -> Pruned:
-    """Remove run directories of healthy runs after ``keep_healthy_nights``, of others after ``keep_nights``.
+    """Remove run directories of healthy runs after ``keep_healthy_nights``, of others after
+    ``keep_nights``.
 
-    Nights are counted, not days: a machine that was off loses nothing. Packs are kept while their bug is not fixed, and
-    for ``fixed_nights`` after. Specs, results and logs of jobs stay with the plan of their night.
+    Nights are counted, not days: a machine that was off loses nothing. Packs are kept while their
+    bug is not fixed, and for ``fixed_nights`` after. Specs, results and logs of jobs stay with the
+    plan of their night.
     """
     gone = Pruned()
     nights = [
-        row["id"] for row in ledger.all("SELECT id FROM night WHERE suite = ? AND ended IS NOT NULL ORDER BY id DESC", suite.name)
-    ]  # fmt: skip
+        row["id"]
+        for row in ledger.all(
+            "SELECT id FROM night WHERE suite = ? AND ended IS NOT NULL ORDER BY id DESC",
+            suite.name,
+        )
+    ]
     if not nights:
         return gone
 
@@ -39,21 +47,30 @@ def prune_output(ledger: Ledger, suite: Suite, output: Path, is_rehearsal: bool 
     kept = {
         row["pack"]
         for row in ledger.all(
-            "SELECT x.pack FROM sighting x JOIN signature s ON s.id = x.signature JOIN bug b ON b.id = s.bug"
-            " WHERE b.status != 'fixed' OR b.changed >= ? UNION SELECT pack FROM bug WHERE status != 'fixed' OR changed >= ?",
-            limit(suite.fixed_nights), limit(suite.fixed_nights),
+            "SELECT x.pack FROM sighting x JOIN signature s ON s.id = x.signature JOIN bug b ON"
+            " b.id = s.bug WHERE b.status != 'fixed' OR b.changed >= ? UNION SELECT pack FROM bug"
+            " WHERE status != 'fixed' OR changed >= ?",
+            limit(suite.fixed_nights),
+            limit(suite.fixed_nights),
         )
-    }  # fmt: skip
+    }
     rows = ledger.all(
-        "SELECT run.night, night.name, run.folder, run.kind FROM run JOIN night ON night.id = run.night"
-        " WHERE night.suite = ? AND run.night < ? AND folder != ''", suite.name, limit(suite.keep_healthy_nights),
-    )  # fmt: skip
+        "SELECT run.night, night.name, run.folder, run.kind FROM run JOIN night ON night.id ="
+        " run.night WHERE night.suite = ? AND run.night < ? AND folder != ''",
+        suite.name,
+        limit(suite.keep_healthy_nights),
+    )
     for row in rows:
-        # only from names that the schema of the ledger checks, and not from the place that a result gives
+        # only from names that the schema of the ledger checks, and not from the place that a result
+        # gives
         folder = output / "nights" / row["name"] / "jobs" / Path(row["folder"]).name
         if row["kind"] != "ok" and row["night"] >= limit(suite.keep_nights):
             continue
-        if folder.resolve() != folder or output not in folder.parents or not (folder / job_result.SPEC).is_file():
+        if (
+            folder.resolve() != folder
+            or output not in folder.parents
+            or not (folder / job_result.SPEC).is_file()
+        ):
             continue
         for path in sorted([*folder.glob("run-[0-9]*"), *folder.glob("cache")]):
             gone.folders += 1

@@ -1,7 +1,8 @@
 """The rows of a ledger as the schema has them, in a file or in an import.
 
-Key insight: SQLite keeps any value in any column, so SQL conditions made from the schema check the file. One pass over
-each table takes place inside SQLite, and the same condition deletes the invalid rows.
+Key insight: SQLite keeps any value in any column, so SQL conditions made from the schema check the
+file. One pass over each table takes place inside SQLite, and the same condition deletes the invalid
+rows.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ HOLDS: dict[str, Any] = {
 }
 """Columns that hold JSON, and its type."""
 _EMPTY = {column: "[]" if str(kind).startswith("list") else "{}" for column, kind in HOLDS.items()}
-"""The value in most rows. SQLite compares it faster than it calls a function; ``OR`` would call the function too."""
+"""The value in most rows. SQLite compares it faster than it calls a function; ``OR`` would call the
+function too.
+"""
 Json = Annotated[str, Meta(max_length=1 << 20)]
 Status = Literal["new", "regressed", "open", "flaky", "fixed", "muted", ""]
 
@@ -153,9 +156,20 @@ class VersionRow(Struct):
 
 
 TABLES: dict[str, type[Struct]] = {
-    "night": NightRow, "cell": CellRow, "bug": BugRow, "signature": SignatureRow, "run": RunRow, "sighting": SightingRow, "restart": RestartRow,
-    "alias": AliasRow, "event": EventRow, "proposal": ProposalRow, "place": PlaceRow, "tally": TallyRow, "version": VersionRow,
-}  # fmt: skip
+    "night": NightRow,
+    "cell": CellRow,
+    "bug": BugRow,
+    "signature": SignatureRow,
+    "run": RunRow,
+    "sighting": SightingRow,
+    "restart": RestartRow,
+    "alias": AliasRow,
+    "event": EventRow,
+    "proposal": ProposalRow,
+    "place": PlaceRow,
+    "tally": TallyRow,
+    "version": VersionRow,
+}
 """In an order in which a row refers only to earlier tables; a bug may refer to other bugs."""
 NUMBERED = ("night", "cell", "bug", "event")
 """Tables whose rows have numbers."""
@@ -188,7 +202,9 @@ def row_holds(column: str, text: str | bytes) -> int:
     """Whether a JSON text is valid for this column; also called by SQLite."""
     try:
         if column == "settings":
-            value = msgspec.convert(bounded_json.parse_json(text, most_depth=MOST_DEPTH), HOLDS[column])
+            value = msgspec.convert(
+                bounded_json.parse_json(text, most_depth=MOST_DEPTH), HOLDS[column]
+            )
             return int(isinstance(value.get("environment"), (str, type(None))))
         msgspec.json.decode(text, type=HOLDS[column])
     except (ValueError, RecursionError):  # not JSON, not UTF-8, or a ValidationError
@@ -215,7 +231,8 @@ def column_condition(table: str) -> str:
     assert isinstance(shape, inspect.StructType)
     parts = [_of_type(field.name, field.type) for field in shape.fields]
     parts += [
-        f"CASE WHEN {f.name} = '{_EMPTY[f.name]}' THEN 1 ELSE rk_holds('{f.name}', CAST({f.name} AS BLOB)) END"
+        f"CASE WHEN {f.name} = '{_EMPTY[f.name]}' THEN 1 ELSE rk_holds('{f.name}', CAST({f.name} AS"
+        " BLOB)) END"
         for f in shape.fields
         if f.name in HOLDS
     ]
@@ -223,7 +240,9 @@ def column_condition(table: str) -> str:
         parts.append(f"id BETWEEN 1 AND {MOST_ID}")
     for column, other in REFERENCES.get(table, {}).items():
         found = f"{column} IN (SELECT id FROM {other.rstrip('?')})"  # noqa: S608 - names of our own
-        parts.append(f"({column} IS NULL OR {column} = 0 OR {found})" if other.endswith("?") else found)
+        parts.append(
+            f"({column} IS NULL OR {column} = 0 OR {found})" if other.endswith("?") else found
+        )
     return " AND ".join(parts)
 
 
@@ -237,9 +256,15 @@ def _of_type(column: str, kind: inspect.Type) -> str:
     if isinstance(kind, inspect.IntType):
         return f"(typeof({column}) = 'integer' AND {column} BETWEEN {kind.ge} AND {kind.le})"
     if isinstance(kind, inspect.FloatType):
-        return f"(typeof({column}) IN ('integer', 'real') AND {column} BETWEEN {kind.ge} AND {kind.le})"
+        return (
+            f"(typeof({column}) IN ('integer', 'real') AND {column} BETWEEN {kind.ge} AND"
+            f" {kind.le})"
+        )
     assert isinstance(kind, inspect.StrType), f"{column} has a type that no column has"
-    fits = f"typeof({column}) = 'text' AND length(CAST({column} AS BLOB)) <= {4 * (kind.max_length or 0)}"
+    fits = (
+        f"typeof({column}) = 'text' AND length(CAST({column} AS BLOB)) <="
+        f" {4 * (kind.max_length or 0)}"
+    )
     if kind.pattern:
         fits += f" AND rk_is_word('{column}', CAST({column} AS BLOB))"
     return f"({fits})"
@@ -247,4 +272,6 @@ def _of_type(column: str, kind: inspect.Type) -> str:
 
 def as_line(row: dict[str, Any], most_chars: int = 20_000) -> str:
     """A refused row as one line of JSON, for the quarantine."""
-    return json.dumps({k: v.hex() if isinstance(v, bytes) else v for k, v in row.items()}, default=repr)[:most_chars]
+    return json.dumps(
+        {k: v.hex() if isinstance(v, bytes) else v for k, v in row.items()}, default=repr
+    )[:most_chars]

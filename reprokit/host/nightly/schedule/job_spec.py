@@ -1,4 +1,6 @@
-"""Plan one job of a night: the words of its capture, what it needs, and what the ledger knows of its cell."""
+"""Plan one job of a night: the words of its capture, what it needs, and what the ledger knows of
+its cell.
+"""
 
 from __future__ import annotations
 
@@ -39,34 +41,67 @@ def plan_job(
     python, limits = pythons.get(environment.name, ""), cell.limits
     words, target = capture_words(cell, python)
     limit_s = 4 * limits.timeout_s + limits.budget_s * 3 + job.SLACK_S
-    usual = {what: add_result.usual_costs(store, before, what) for what in trend.KINDS} if before else {}
+    usual = (
+        {what: add_result.usual_costs(store, before, what) for what in trend.KINDS}
+        if before
+        else {}
+    )
     spec = {
-        "schema": job_result.SCHEMA, "key": cell.key, "words": words, "target": target, "python": python,
-        "cwd": str(suite.path.resolve().parent), "retries": limits.retries, "budget_s": limits.budget_s, "limit_s": limit_s,
-        "expect": list(cell.expect), "warms": not cell.command, "environment": {}, "known": [],
-        "settled": _settled(store, before), "limits": {what: found.limit for what, found in usual.items() if found},
-    }  # fmt: skip
+        "schema": job_result.SCHEMA,
+        "key": cell.key,
+        "words": words,
+        "target": target,
+        "python": python,
+        "cwd": str(suite.path.resolve().parent),
+        "retries": limits.retries,
+        "budget_s": limits.budget_s,
+        "limit_s": limit_s,
+        "expect": list(cell.expect),
+        "warms": not cell.command,
+        "environment": {},
+        "known": [],
+        "settled": _settled(store, before),
+        "limits": {what: found.limit for what, found in usual.items() if found},
+    }
     files.write_json(folder / job_result.SPEC, spec)
-    row = store.one("SELECT seconds FROM run WHERE cell = ? AND kind != '' ORDER BY night DESC LIMIT 1", before)
+    row = store.one(
+        "SELECT seconds FROM run WHERE cell = ? AND kind != '' ORDER BY night DESC LIMIT 1", before
+    )
     peak = store.one(
-        "SELECT max(most_rss_bytes) AS most FROM (SELECT most_rss_bytes FROM run WHERE cell = ? ORDER BY night DESC LIMIT 5)",
+        "SELECT max(most_rss_bytes) AS most FROM (SELECT most_rss_bytes FROM run WHERE cell = ?"
+        " ORDER BY night DESC LIMIT 5)",
         before,
     )
-    memory = limits.memory_gb * 1e9 or (1.25 * peak["most"] + 3e8 if peak and peak["most"] else MEMORY_BYTES)
+    memory = limits.memory_gb * 1e9 or (
+        1.25 * peak["most"] + 3e8 if peak and peak["most"] else MEMORY_BYTES
+    )
     hidden = () if len(suite.environments) > 1 else ("environment",)
     planned = {
-        "folder": folder.name, "key": cell.key, "target": cell.target, "tags": list(cell.tags), "label": cell.label(hidden),
-        "settings": {**cell.settings, **cell.knobs, **({"device": cell.device} if cell.device else {})},
-        "cores": limits.cores, "memory_bytes": memory, "gpus": limits.gpus, "expected_s": row["seconds"] if row else None,
+        "folder": folder.name,
+        "key": cell.key,
+        "target": cell.target,
+        "tags": list(cell.tags),
+        "label": cell.label(hidden),
+        "settings": {
+            **cell.settings,
+            **cell.knobs,
+            **({"device": cell.device} if cell.device else {}),
+        },
+        "cores": limits.cores,
+        "memory_bytes": memory,
+        "gpus": limits.gpus,
+        "expected_s": row["seconds"] if row else None,
         "limit_s": limit_s * (1 + limits.retries),
-    }  # fmt: skip
+    }
     if why := problems.get(environment.name):
         job_result.give_up(folder, cell.key, f"environment {environment.name}: {why}")
     return planned
 
 
 def capture_words(cell: SuiteCell, python: str) -> tuple[list[str], list[str]]:
-    """The words of ``reprokit capture`` for a cell, and those that name the target, which stand last."""
+    """The words of ``reprokit capture`` for a cell, and those that name the target, which stand
+    last.
+    """
     limits = cell.limits
     words = [
         "capture",
@@ -98,17 +133,24 @@ def capture_words(cell: SuiteCell, python: str) -> tuple[list[str], list[str]]:
 
 
 def known_signatures(store: database.Ledger) -> list[str]:
-    """Signatures whose bug has a proved repro, had none to find lately, or that nobody wants to hear of."""
+    """Signatures whose bug has a proved repro, had none to find lately, or that nobody wants to
+    hear of.
+    """
     rows = store.all(
-        "SELECT s.id FROM signature s JOIN bug b ON b.id = s.bug WHERE b.repro_lines IS NOT NULL OR b.muted IS NOT NULL"
-        " OR (b.tried > 0 AND b.tried > (SELECT max(id) FROM night) - ?)", TRY_AGAIN_NIGHTS,
-    )  # fmt: skip
+        "SELECT s.id FROM signature s JOIN bug b ON b.id = s.bug WHERE b.repro_lines IS NOT NULL OR"
+        " b.muted IS NOT NULL OR (b.tried > 0 AND b.tried > (SELECT max(id) FROM night) - ?)",
+        TRY_AGAIN_NIGHTS,
+    )
     return [r["id"] for r in rows]
 
 
 def _settled(store: database.Ledger, cell: int) -> list[str]:
-    """Signatures that this cell has shown in every one of at least three runs: one more tells nothing."""
+    """Signatures that this cell has shown in every one of at least three runs: one more tells
+    nothing.
+    """
     return [
         r["signature"]
-        for r in store.all("SELECT signature FROM place WHERE cell = ? AND hits >= 3 AND hits >= runs", cell)
+        for r in store.all(
+            "SELECT signature FROM place WHERE cell = ? AND hits >= 3 AND hits >= runs", cell
+        )
     ]

@@ -1,4 +1,6 @@
-"""What a suite comes to: cells, each a target with one choice of every setting, run once a night."""
+"""What a suite comes to: cells, each a target with one choice of every setting, run once a
+night.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ class Suite:
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
 
     def chosen(self, tags: tuple[str, ...], only: tuple[str, ...]) -> tuple[SuiteCell, ...]:
-        """The cells with one of ``tags`` whose target matches one of the patterns ``only``; empty means any."""
+        """The cells with one of ``tags`` whose target matches one of the patterns ``only``; empty
+        means any.
+        """
         found = [
             c
             for c in self.cells
@@ -111,6 +115,7 @@ class Suite:
         ]
         if not found:
             raise BadInput(
-                f"{self.path}: no target has {'the tags ' + ', '.join(tags) if tags else 'a name like ' + ', '.join(only)}"
+                f"{self.path}: no target has"
+                f" {'the tags ' + ', '.join(tags) if tags else 'a name like ' + ', '.join(only)}"
             )
         return tuple(found)

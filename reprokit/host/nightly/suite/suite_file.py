@@ -1,4 +1,6 @@
-"""Read a suite: targets, the matrix over them, limits. What is wrong in it is told with its line and key."""
+"""Read a suite: targets, the matrix over them, limits. What is wrong in it is told with its line
+and key.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from typing import Any
 from reprokit.core.judge.kinds import KINDS
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.environment import simulated_gpu
-from reprokit.host.nightly.suite.cells import JobLimits, SlurmSettings, Suite, SuiteCell, SuiteEnvironment
+from reprokit.host.nightly.suite.cells import (
+    JobLimits,
+    SlurmSettings,
+    Suite,
+    SuiteCell,
+    SuiteEnvironment,
+)
 from reprokit.host.nightly.suite.toml_tables import TomlPlace, TomlTable
 from reprokit.host.report import template_files
 from reprokit.host.request import interpreter
@@ -56,24 +64,34 @@ def read_suite(path: Path) -> Suite:
     matrix = _matrix(top.table("matrix"), environments)
     rows = told.get("targets", [])
     if not isinstance(rows, list) or not rows or not all(isinstance(r, dict) for r in rows):
-        raise where.bad(("targets",), 'there are no targets; write [[targets]] and target = "llama-tiny" below it')
+        raise where.bad(
+            ("targets",),
+            'there are no targets; write [[targets]] and target = "llama-tiny" below it',
+        )
     cells: list[SuiteCell] = []
     seen: dict[str, int] = {}
     for number, row in enumerate(rows):
         table = TomlTable(where, ("targets", str(number)), row)
         for cell in _cells(table, matrix, environments, limits, path.parent):
             if cell.key in seen:
-                raise table.bad("target", f"{cell.label()} is run twice, here and by target {seen[cell.key] + 1}")
+                raise table.bad(
+                    "target",
+                    f"{cell.label()} is run twice, here and by target {seen[cell.key] + 1}",
+                )
             seen[cell.key] = number
             cells.append(cell)
     is_count = lambda v: v >= 1  # noqa: E731
     return Suite(
-        path, name, text, tuple(cells), environments,
+        path,
+        name,
+        text,
+        tuple(cells),
+        environments,
         keep.take("nights", int, "a number of nights", 14, is_count),
         keep.take("healthy_nights", int, "a number of nights", 2, is_count),
         keep.take("fixed_nights", int, "a number of nights", 30, is_count),
         _slurm(top.table("slurm")),
-    )  # fmt: skip
+    )
 
 
 LIMITS: dict[str, tuple[type | tuple[type, ...], str, Callable[[Any], bool]]] = {
@@ -100,23 +118,37 @@ def _environments(table: TomlTable, folder: Path) -> dict[str, SuiteEnvironment]
     for name in table.values:
         row = table.table(name)
         row.known("python", "torch", "packages", "index_url", "find_links")
-        python, torch = row.take("python", str, "a path", ""), row.take("torch", str, "a version", "")
+        python, torch = (
+            row.take("python", str, "a path", ""),
+            row.take("torch", str, "a version", ""),
+        )
         if bool(python) == bool(torch):
-            raise table.bad(name, "give it either python, an interpreter that is there, or torch, a version to install")
+            raise table.bad(
+                name,
+                "give it either python, an interpreter that is there, or torch, a version to"
+                " install",
+            )
         if "/" in python:
             python = str(folder / Path(python).expanduser())
         index = row.take("index_url", str, "an address", "")
-        links = tuple(link if "://" in link else str(folder / link) for link in row.texts("find_links"))
+        links = tuple(
+            link if "://" in link else str(folder / link) for link in row.texts("find_links")
+        )
         found[name] = SuiteEnvironment(name, python, torch, row.texts("packages"), index, links)
     return found or {"default": SuiteEnvironment("default", interpreter.usual_interpreter()[0])}
 
 
 def example_suite() -> str:
-    """A suite to begin with, for the usual interpreter; one that has no torch is left to be filled in."""
+    """A suite to begin with, for the usual interpreter; one that has no torch is left to be filled
+    in.
+    """
     python, _ = interpreter.usual_interpreter()
     line = f"python = {json.dumps(python)}"
     if not interpreter.has_torch(python):
-        line = '# python = "/path/to/python"   # fill in an interpreter that has torch: reprokit\'s own has none'
+        line = (
+            '# python = "/path/to/python"   # fill in an interpreter that has torch: reprokit\'s'
+            " own has none"
+        )
     return template_files.read_template("suite.toml").replace('python = "python3"', line)
 
 
@@ -130,18 +162,27 @@ def _matrix(table: TomlTable, environments: dict[str, SuiteEnvironment]) -> dict
             raise table.bad(key, "an empty list leaves nothing to run")
         for one in values:
             _check(table, key, one, environments)
-        found[key] = [None if one in ("default", "none") and key != "environment" else one for one in values]
+        found[key] = [
+            None if one in ("default", "none") and key != "environment" else one for one in values
+        ]
     return found
 
 
-def _check(table: TomlTable, key: str, value: Any, environments: dict[str, SuiteEnvironment]) -> None:
+def _check(
+    table: TomlTable, key: str, value: Any, environments: dict[str, SuiteEnvironment]
+) -> None:
     if key in ("dynamic", "fullgraph", "train"):
         if not isinstance(value, bool) and not (key == "dynamic" and value == "default"):
-            raise table.bad(key, f"{value!r} is neither true nor false{' nor default' if key == 'dynamic' else ''}")
+            raise table.bad(
+                key,
+                f"{value!r} is neither true nor false{' nor default' if key == 'dynamic' else ''}",
+            )
     elif not isinstance(value, str):
         raise table.bad(key, f"{value!r} is not a text")
     elif key == "environment" and value not in environments:
-        raise table.bad(key, f"there is no [environments.{value}]; there is {', '.join(environments)}")
+        raise table.bad(
+            key, f"there is no [environments.{value}]; there is {', '.join(environments)}"
+        )
     elif key == "gpu" and value != "none":
         try:
             simulated_gpu.find_gpu(value)
@@ -160,17 +201,27 @@ def _cells(
     own = _matrix(table.table("matrix"), environments)
     target, command = table.take("target", str, "a text", ""), table.texts("command")
     if bool(target) == bool(command):
-        raise table.bad("target", 'give it either target, such as "llama-tiny", or command, a list of words')
+        raise table.bad(
+            "target", 'give it either target, such as "llama-tiny", or command, a list of words'
+        )
     try:
         if command:
             if command[0] != "{python}":
-                parse_command((str(folder / command[0]) if "/" in command[0] else command[0], *command[1:]))
+                parse_command(
+                    (str(folder / command[0]) if "/" in command[0] else command[0], *command[1:])
+                )
             for key in own:
                 if key not in OF_COMMANDS:
-                    raise BadInput(f"{key} shapes a model, and a command runs as it is; put it into the command")
+                    raise BadInput(
+                        f"{key} shapes a model, and a command runs as it is; put it into the"
+                        " command"
+                    )
             for key in ("set", "device"):
                 if key in table.values:
-                    raise BadInput(f"{key} shapes a model, and a command runs as it is; put it into the command")
+                    raise BadInput(
+                        f"{key} shapes a model, and a command runs as it is; put it into the"
+                        " command"
+                    )
         else:
             _check_target(target, folder)
     except BadInput as problem:
@@ -184,7 +235,8 @@ def _cells(
             near = difflib.get_close_matches(kind, KINDS, n=1)
             raise table.bad(
                 "expect",
-                f"{kind!r} is no verdict; {f'did you mean {near[0]}' if near else 'known are ' + ', '.join(KINDS)}?",
+                f"{kind!r} is no verdict;"
+                f" {f'did you mean {near[0]}' if near else 'known are ' + ', '.join(KINDS)}?",
             )
     knobs = table.table("set").values
     for name, value in knobs.items():
@@ -200,11 +252,19 @@ def _cells(
         if device and settings.get("gpu"):
             raise table.bad(
                 "device",
-                "a target that runs on a device cannot be compiled for a simulated gpu; give it its own matrix",
+                "a target that runs on a device cannot be compiled for a simulated gpu; give it its"
+                " own matrix",
             )
         made.append(
             SuiteCell(
-                target or " ".join(command), command, settings, dict(knobs), needs, table.texts("tags"), expect, device
+                target or " ".join(command),
+                command,
+                settings,
+                dict(knobs),
+                needs,
+                table.texts("tags"),
+                expect,
+                device,
             )
         )
     return made

@@ -35,7 +35,9 @@ class TomlPlace:
 
     def bad(self, key: tuple[str, ...], why: str) -> BadInput:
         """The error for a key: the file, its line, its name, what is wrong."""
-        place = next((self._lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in self._lines), 1)
+        place = next(
+            (self._lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in self._lines), 1
+        )
         words = ".".join(f"{part}" for part in key if not part.isdigit())
         return BadInput(f"{self._path}, line {place}, {words}: {why}")
 
@@ -57,7 +59,8 @@ class TomlTable:
                 near = difflib.get_close_matches(key, keys, n=1)
                 raise self.bad(
                     key,
-                    f"there is no such key; {f'did you mean {near[0]}' if near else 'known are ' + ', '.join(keys)}?",
+                    "there is no such key;"
+                    f" {f'did you mean {near[0]}' if near else 'known are ' + ', '.join(keys)}?",
                 )
 
     def take(
@@ -71,7 +74,9 @@ class TomlTable:
         value = self.values.get(key, default)
         is_flag = isinstance(value, bool)
         wants_flag = kind is bool or (isinstance(kind, tuple) and bool in kind)
-        if key in self.values and (not isinstance(value, kind) or (is_flag and not wants_flag) or not check(value)):
+        if key in self.values and (
+            not isinstance(value, kind) or (is_flag and not wants_flag) or not check(value)
+        ):
             raise self.bad(key, f"{value!r} is not {words}")
         return value
 
