@@ -13,8 +13,8 @@ import click
 import pytest
 
 from reprokit.cli.main import COMMANDS, cli
-from reprokit.core.judge.kinds import KINDS
 from reprokit.core.judge.stacks.phases import COMPILE_PHASES
+from reprokit.core.records.kinds import KINDS
 from reprokit.core.triage import trend
 from reprokit.core.triage.status import STATUSES
 from reprokit.host.nightly.ledger import ledger_file

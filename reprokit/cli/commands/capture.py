@@ -9,8 +9,8 @@ import click
 
 from reprokit.cli.shared import options as shared
 from reprokit.cli.shared import out, print_capture, terminal
+from reprokit.core.records.kinds import kind_named
 
-EXIT_CODES = {"ok": 0, "unknown": 3}
 """Every other kind is a captured failure: 1."""
 
 
@@ -179,7 +179,7 @@ def capture(
 
 def exit_code(verdict: Any) -> int:
     """The status that tells a caller what happened."""
-    return 130 if verdict.cause == "interrupted" else EXIT_CODES.get(verdict.kind, 1)
+    return 130 if verdict.cause == "interrupted" else kind_named(verdict.kind).exit_code
 
 
 def read_request(

@@ -10,6 +10,7 @@ from typing import Any
 from reprokit.cli.shared.out import RESULTS, one_line
 from reprokit.core.judge.hangs.hang_causes import EXPLAIN
 from reprokit.core.judge.responsible import responsibility
+from reprokit.core.records.kinds import kind_named
 from reprokit.host.pack import placeholder_counts
 
 BAR = 40
@@ -150,9 +151,7 @@ def _dict(value: Iterable[Any] | None) -> dict[str, Any]:
 def captured_run(captured: Any) -> None:
     """Print what a capture found and where its files lie."""
     verdict, seen = captured.verdict, captured.seen
-    colour = {"ok": "green", "unknown": "yellow", "error-in-eager": "yellow"}.get(
-        verdict.kind, "red"
-    )
+    colour = kind_named(verdict.kind).colour
 
     def row(name: str, text: str) -> None:
         RESULTS.line(f"{name:<10} {text}")

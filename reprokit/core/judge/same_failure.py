@@ -16,22 +16,6 @@ MISTAKE = 0.02
 """How often a flaky failure may be missed in a candidate that has it."""
 MOST_REPEATS = 20
 """A failure that is rarer than this allows for is reduced less, not for longer."""
-MINIMIZABLE = frozenset(
-    {
-        "exception",
-        "crash",
-        "hang",
-        "oom",
-        "wrong-result",
-        "recompile-limit",
-        "recompile-storm",
-        "graph-break",
-        "slow-compile",
-        "superlinear-compile",
-        "cudagraph-skip",
-    }
-)
-"""Verdict kinds whose signature a program can show by itself."""
 PARTS = (
     frozenset({"dynamo-trace", "guards"}),
     frozenset({"backend", "aot", "partition", "fx-passes"}),

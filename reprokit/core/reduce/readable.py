@@ -11,24 +11,10 @@ import re
 import textwrap
 from collections.abc import Callable
 
+from reprokit.core.records.kinds import kind_named
 from reprokit.core.reduce.ast_edits import ReplacedNode, Test, is_main, reads_name, target_names
 
 MOST_WIDTH = 88
-_EXPECTED = {
-    "exception": "no error",
-    "crash": "no crash",
-    "hang": "that it returns",
-    "oom": "that the memory suffices",
-    "wrong-result": "the same results",
-    "recompile-limit": "a few compiles",
-    "recompile-storm": "a few compiles",
-    "graph-break": "one graph",
-    "cudagraph-skip": "CUDA graphs, as they are asked for",
-    "slow-compile": "a compile of seconds",
-    "superlinear-compile": "a compile that grows as the program does",
-}
-_TIMES = frozenset({"slow-compile", "superlinear-compile", "cudagraph-skip"})
-"""Kinds that say nothing of eager."""
 _PUBLIC: tuple[tuple[str, str], ...] = (
     (r"torch\._C\._nn\.(\w+)", r"torch.nn.functional.\1"),
     (r"torch\._C\._special\.special_(\w+)", r"torch.special.\1"),
@@ -101,12 +87,11 @@ def lay_out(text: str, title: str, kind: str) -> str:
     happens = textwrap.wrap(
         title, MOST_WIDTH - 12, break_long_words=False, break_on_hyphens=False
     ) or [kind]
+    row = kind_named(kind)
+    is_of_eager = row.is_passed_in_eager and "GPUTarget" not in text
     comment = [
-        (
-            "# expected:"
-            f" {_EXPECTED.get(kind, 'what eager does')}"
-            f"{'' if kind in _TIMES or 'GPUTarget' in text else ', as without torch.compile'}"
-        ),
+        f"# expected: {row.expected or 'what eager does'}"
+        f"{', as without torch.compile' if is_of_eager else ''}",
         f"# happens:  {happens[0]}",
         *(f"#           {row}" for row in happens[1:]),
     ]

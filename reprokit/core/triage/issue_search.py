@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 
+from reprokit.core.records.kinds import kind_named
+
 QUERY_CHARS = 240
 """GitHub refuses queries of more than 256 characters."""
 PHRASE_WORDS = 8
@@ -20,18 +22,6 @@ LEAST_LETTERS = 6
 _FRAME = re.compile(r"(?:torch|triton)/[\w./-]*\.py:(\w+)", re.ASCII)
 _FRAMES = re.compile(r"(?:[\w./-]+\.py|<\w+>):[\w<>]+(?: < \S+:[\w<>]+)*$")
 _BLANK = re.compile(r"\S*(?:#|<\w+>|\.\.\.)\S*")
-_OF_KIND = {
-    "hang": "hang",
-    "wrong-result": "incorrect",
-    "recompile-limit": "recompile",
-    "recompile-storm": "recompile",
-    "graph-break": "graph break",
-    "cudagraph-skip": "cudagraphs",
-    "rank-mismatch": "collective",
-    "slow-compile": "compile time",
-    "superlinear-compile": "compile time",
-}
-"""What people call a kind that has no exception to be called by."""
 
 
 def search_query(title: str, repository: str) -> str:
@@ -66,7 +56,7 @@ def search_terms(title: str) -> list[str]:
             said[signal.end() :].removeprefix(" in").partition(": ")[2] or said[signal.end() :],
         )
     found += [_plain(type_.rpartition(".")[2]), _phrase(message) if kind != "wrong-result" else ""]
-    found += [_plain(_OF_KIND.get(kind, ""))]
+    found += [_plain(kind_named(kind).search_words)]
     known = list(dict.fromkeys(term for term in found if term))
     return (
         known

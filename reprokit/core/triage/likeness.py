@@ -12,10 +12,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from reprokit.core.records.kinds import kind_named
+
 PROPOSE = 0.6
 """From here on two bugs are shown to a person as perhaps one."""
 _WEIGHTS = {"frames": 4.0, "message": 4.0, "phase": 1.0, "ablation": 1.5, "operator": 1.5}
-_SLOW = frozenset({"hang", "slow-compile", "superlinear-compile"})
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Likeness:
 
 def compare_traits(a: Traits, b: Traits) -> Likeness:
     """Weigh what two failures have in common."""
-    if a.kind != b.kind and not {a.kind, b.kind} <= _SLOW:
+    if a.kind != b.kind and not all(kind_named(kind).is_slow for kind in (a.kind, b.kind)):
         return Likeness(0.0, ())
     parts: dict[str, float] = {}
     if a.frames and b.frames:

@@ -21,6 +21,7 @@ from packaging.version import Version
 from reprokit.core.experiments import bisection
 from reprokit.core.experiments.bisection import BAD, GOOD, SKIP
 from reprokit.core.judge import same_failure
+from reprokit.core.records.kinds import kind_named
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.bisect import torch_environments
 from reprokit.host.bisect.torch_environments import CannotInstall, InstallOptions, TorchEnvironment
@@ -32,7 +33,6 @@ from reprokit.host.request import interpreter
 from reprokit.host.system import files
 
 ANSWERS = "answers.jsonl"
-NOT_COMPARED = ("ok", "unknown", "error-in-eager")
 """Kinds of packs that no run can be compared with."""
 
 
@@ -88,7 +88,7 @@ class BisectResult:
 def check_pack(opened: OpenedPack) -> None:
     """Refuse a pack whose failure no run can be compared with; raises BadInput."""
     reopen.require_program(opened, "bisect")
-    if opened.verdict.kind in NOT_COMPARED:
+    if kind_named(opened.verdict.kind).not_filed:
         raise BadInput(
             f"{opened.pack.path} is of kind {opened.verdict.kind}, which has no failure to look for"
         )
@@ -178,7 +178,7 @@ def _title(done: rerun_repro.ReplayResult, python: str) -> str:
     verdict = telling.verdict
     return (
         f"{verdict.kind}: {verdict.reason}"
-        if verdict.kind in NOT_COMPARED
+        if kind_named(verdict.kind).not_filed
         else telling.signature.title
     )
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.kinds import kind_named
 from reprokit.core.records.observation import Observation
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.reduce import readable
@@ -62,8 +63,6 @@ STOPPABLE = frozenset(
 """Phases behind which a compile may stop; agent/experiments/stop_after_phase.py knows where they
 end.
 """
-ENDING = frozenset({"exception", "crash", "hang", "slow-compile", "superlinear-compile"})
-"""Kinds that show before a compile has ended."""
 FOLDER = "minimize"
 SERVER = "server"
 
@@ -121,7 +120,7 @@ def case_of(
 
 def why_not(verdict: Verdict) -> str:
     """Why a run of this verdict cannot be minimized; empty when it can."""
-    if verdict.kind in same_failure.MINIMIZABLE:
+    if kind_named(verdict.kind).is_minimizable:
         return ""
     if verdict.kind == "ok":
         return "nothing failed"
@@ -251,7 +250,7 @@ def _until_proved(
         if is_spent or time.monotonic() > job.ends or (is_same and (is_always or asker.rate < 1.0)):
             asker.rate = min(asker.rate, rate) if is_same and found.proof.hits else asker.rate
             break
-        if is_same and case.verdict.kind in proof.SILENT and not found.proof.hits:
+        if is_same and kind_named(case.verdict.kind).is_silent and not found.proof.hits:
             break  # it has no check of its own, and more patience gives it none
         if not is_same and asker.is_cold:
             break
@@ -335,7 +334,7 @@ def limits_of(case: MinimizeCase) -> ProbeLimits:
 
 def _stop(verdict: Verdict) -> str | None:
     """The phase behind which a candidate's compile may stop."""
-    if verdict.phase not in STOPPABLE or verdict.kind not in ENDING:
+    if verdict.phase not in STOPPABLE or not kind_named(verdict.kind).shows_before_end:
         return None
     if verdict.kind in ("exception", "crash", "hang"):
         return verdict.phase

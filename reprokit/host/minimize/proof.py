@@ -19,6 +19,7 @@ from reprokit.core.judge.stacks import frames
 from reprokit.core.judge.stacks.messages import normalise_message
 from reprokit.core.records.dumps import Link
 from reprokit.core.records.finding import Signature
+from reprokit.core.records.kinds import kind_named
 from reprokit.core.shared import cuts, without_compile
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import from_json
@@ -35,19 +36,6 @@ from reprokit.host.system import (
     process_tree,
 )
 
-SILENT = frozenset(
-    {
-        "wrong-result",
-        "recompile-limit",
-        "recompile-storm",
-        "graph-break",
-        "superlinear-compile",
-        "cudagraph-skip",
-    }
-)
-"""Kinds that end no program: a plain run shows one only when the program checks for it itself."""
-ASSERTED = frozenset({"wrong-result", "superlinear-compile"})
-"""Those of which torch has no error of its own: the program must have an assertion."""
 FLAKY_RUNS = 8
 WATCHED_RUNS = 4
 """A first fresh run that passes may be a flaky failure's."""
@@ -173,7 +161,7 @@ def prove_program(
         hits=hits,
         eager=eager_said,
         seconds=tuple(e.seconds for e in endings),
-        asserts=kind in SILENT and hits > 0,
+        asserts=kind_named(kind).is_silent and hits > 0,
         instead=_say(missed[0]) if missed else "",
         needs=needs,
     )
@@ -302,13 +290,15 @@ def _shows(ending: ProgramEnd, like: ProgramEnd, kind: str, limits: ProbeLimits)
     """A plain run failed as the watched one did; of a kind that ends no program, by a check of its
     own.
     """
-    if kind in ASSERTED and (ending.link is None or ending.link.type != "AssertionError"):
+    if kind_named(kind).is_asserted and (
+        ending.link is None or ending.link.type != "AssertionError"
+    ):
         return False
     if (
         limits.sizes
     ):  # it measured all sizes and found that they cost too much; each watched run was of one
         return True
-    return (ending.status != 0 or kind not in SILENT) and is_like(ending, like)
+    return (ending.status != 0 or not kind_named(kind).is_silent) and is_like(ending, like)
 
 
 def _ending_of(judged: CandidateResult, folder: Path) -> ProgramEnd:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reprokit.core.judge import same_failure
+from reprokit.core.records.kinds import kind_named
 from reprokit.core.shared.contract import run_names
-from reprokit.host.minimize.proof import ASSERTED, SILENT, Proof, program_digest
+from reprokit.host.minimize.proof import Proof, program_digest
 
 REPRO, CANDIDATE, PROOF = run_names.REPRO_FILE, run_names.CANDIDATE_FILE, run_names.PROOF_FILE
 """Files of a pack: the proved program, or another one, and what fresh processes said of the
@@ -82,8 +83,8 @@ def why_unproven(text: str, proof: Proof | None) -> str:
             f" {proof.instead or proof.title}"
         )
     kind = proof.title.partition(":")[0]
-    if proof.hits < 1 or (kind in SILENT and not proof.asserts):
-        if kind in SILENT:
+    if proof.hits < 1 or (kind_named(kind).is_silent and not proof.asserts):
+        if kind_named(kind).is_silent:
             return (
                 f"none of {proof.runs} plain runs failed by itself, so only a comparison by"
                 " reprokit shows it"
@@ -92,7 +93,7 @@ def why_unproven(text: str, proof: Proof | None) -> str:
             f"none of {proof.runs} plain runs failed in the same way:"
             f" {proof.instead or 'they passed'}"
         )
-    if kind in ASSERTED and proof.eager != "passes":
+    if kind_named(kind).is_asserted and proof.eager != "passes":
         return (
             "its assertion does not hold without torch.compile:"
             f" {proof.eager or 'it was not run so'}"

@@ -11,6 +11,7 @@ from typing import Any
 
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Verdict
+from reprokit.core.records.kinds import kind_named
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.reduce import assertions, readable
@@ -171,7 +172,7 @@ def _checking(text: str, case: minimization.MinimizeCase) -> tuple[str, bool]:
         return (found, True) if found != flat else (text, False)
     if kind == "superlinear-compile":
         return text, False
-    if kind not in proof.SILENT:
+    if not kind_named(kind).is_silent:
         return text, True
     graphs = sum(g.level == "dynamo" for g in seen.graphs) - sum(r.count for r in seen.recompiled)
     return assertions.fail_loudly(readable.flatten_calls(text), kind, max(1, graphs)), True

@@ -9,6 +9,7 @@ import errno
 from pathlib import Path
 
 from reprokit.core.judge import machine_limits
+from reprokit.core.records.kinds import kind_named
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import TargetRefused
@@ -20,8 +21,6 @@ from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, restore_run, run_directory, run_outcome, supervise
 from reprokit.host.system import compiler_cache, files
 
-EAGER_KINDS = frozenset({"exception", "crash", "hang", "slow-compile", "oom", "error-in-eager"})
-"""Verdicts that a run without torch.compile confirms or refutes."""
 BEFORE_COMPILE = frozenset({"build", "import"})
 """Phases of a factory target in which nothing was compiled yet."""
 NO_ROOM = frozenset(
@@ -176,7 +175,10 @@ def wants_eager(state: State) -> bool:
     """
     if state.is_command or not state.has_run:
         return False
-    return state.verdict.kind in EAGER_KINDS and state.verdict.phase not in BEFORE_COMPILE
+    return (
+        kind_named(state.verdict.kind).is_confirmed_in_eager
+        and state.verdict.phase not in BEFORE_COMPILE
+    )
 
 
 def confirm_in_eager(state: State) -> State:

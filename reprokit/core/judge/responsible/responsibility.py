@@ -14,6 +14,7 @@ from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import phases
 from reprokit.core.judge.stacks.evidence import blamed_exception
 from reprokit.core.records.finding import Verdict
+from reprokit.core.records.kinds import kind_named
 from reprokit.core.records.observation import Observation
 
 PARTIES = ("user", "torch", "triton", "driver", "machine", "reprokit", "unknown")
@@ -25,11 +26,6 @@ UPSTREAM = {"torch": "pytorch/pytorch", "triton": "triton-lang/triton"}
 """Responsible party -> the repository that takes its issues."""
 _BEFORE_OWN = ("dynamo-trace", "guards")
 """Phases before any backend or pass of the program's own."""
-_NOT_UPSTREAM = {
-    "ok": "nothing failed",
-    "error-in-eager": "nothing shows that the compiler is at fault",
-    "unknown": "no failure of the compiler could be shown",
-}
 _DRIVER = re.compile(
     r"CUDA driver version is insufficient|CUDA driver initialization failed|CUDA error: (?:unknown"
     r" error|system not yet"
@@ -278,8 +274,8 @@ def repository_for(verdict: Verdict) -> str:
 
 def why_not_filed(verdict: Verdict) -> str:
     """Why ``verdict`` should not be filed upstream, as a clause; empty where it can be filed."""
-    if verdict.kind in _NOT_UPSTREAM and verdict.responsible != "reprokit":
-        return _NOT_UPSTREAM[verdict.kind]
+    if (why := kind_named(verdict.kind).not_filed) and verdict.responsible != "reprokit":
+        return why
     if verdict.responsible in UPSTREAM:
         return ""
     if verdict.responsible == "user":

@@ -7,13 +7,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from reprokit.core.records.kinds import KINDS
 from reprokit.host.nightly.jobs import schema
 from reprokit.host.system import files
 
 SPEC, RESULT = "spec.json", "result.json"
 SCHEMA = 1
 HEALTHY = "ok"
-NO_BUG = frozenset({HEALTHY, "unknown", ""})
+NO_BUG = frozenset({"", *(kind.name for kind in KINDS.values() if not kind.is_failure)})
 """Verdicts that sight nothing."""
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from reprokit.core.judge.kinds import KINDS
+from reprokit.core.records.kinds import KINDS
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.environment import simulated_gpu
 from reprokit.host.nightly.suite.cells import (
