@@ -1,0 +1,56 @@
+"""The checks of this repository: ``nox -l`` lists them, ``nox`` runs lint, types and the quick tests.
+
+The sessions run in the environment that is active, such as the one that the README's second command
+makes: torch is too large for an environment of each session.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import nox
+
+PYTHON = sys.executable
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "types", "tests-fast"]
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, format and the direction of imports."""
+    session.run(PYTHON, "-m", "ruff", "check", ".")
+    session.run(PYTHON, "-m", "ruff", "format", "--check", ".")
+    session.run(
+        PYTHON, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    )
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Strict mypy."""
+    session.run(PYTHON, "-m", "mypy")
+
+
+@nox.session(name="tests-fast")
+def tests_fast(session: nox.Session) -> None:
+    """The tests that take less than ten seconds each."""
+    session.run(PYTHON, "-m", "pytest", "-n", "3", "-m", "not slow", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The whole test suite."""
+    session.run(PYTHON, "-m", "pytest", "-n", "3", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """What the documents say is true: commands, options, kinds, packages."""
+    session.run(PYTHON, "-m", "pytest", "tests/test_docs.py", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """One benchmark: ``nox -s bench -- startup``."""
+    name, *words = session.posargs or ["startup"]
+    session.run(PYTHON, f"benchmarks/{name}.py", *words)
