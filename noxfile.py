@@ -1,4 +1,4 @@
-"""The checks of this repository: ``nox -l`` lists them, ``nox`` runs lint, types and the quick tests.
+"""The checks of this repository. ``nox -l`` lists them; ``nox`` runs lint, types and quick tests.
 
 The sessions run in the environment that is active, such as the one that the README's second command
 makes: torch is too large for an environment of each session.
@@ -11,6 +11,7 @@ import sys
 import nox
 
 PYTHON = sys.executable
+LINT_IMPORTS = "from importlinter.cli import lint_imports_command as run; run()"
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "types", "tests-fast"]
 
@@ -20,9 +21,7 @@ def lint(session: nox.Session) -> None:
     """Style, format and the direction of imports."""
     session.run(PYTHON, "-m", "ruff", "check", ".")
     session.run(PYTHON, "-m", "ruff", "format", "--check", ".")
-    session.run(
-        PYTHON, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"
-    )
+    session.run(PYTHON, "-c", LINT_IMPORTS)
 
 
 @nox.session

@@ -126,9 +126,10 @@ def test_the_two_commands_of_the_readme_are_what_ci_runs() -> None:
     for words in (
         "python3 -m venv .venv",
         "-c constraints.txt -e '.[dev]'",
-        ".venv/bin/python -m pytest -n 3",
+        ".venv/bin/nox -s",
     ):
         assert words in README and words in script
+    assert ".venv/bin/nox -s lint types tests" in script and ".venv/bin/nox -s tests" in README
 
 
 def test_links_lead_somewhere() -> None:
