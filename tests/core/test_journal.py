@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.core.shared.contract.event_reader import EVENTS
+from reprokit.core.records.journal_reader import EVENTS, decode_events, decode_now, open_events
 from reprokit.core.shared.contract.events import (
     Begin,
     ChainLink,
@@ -25,11 +25,8 @@ from reprokit.core.shared.contract.journal_format import (
     MAX_LINE_BYTES,
     NOW_BYTES,
     Now,
-    decode_events,
-    decode_now,
     encode_event,
     encode_now,
-    open_events,
 )
 
 TEXT = st.text(max_size=20)

@@ -9,10 +9,11 @@ import pytest
 
 from reprokit.core.judge.signature import sign
 from reprokit.core.judge.verdict import judge
+from reprokit.core.records import journal_reader
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.shared import result_comparison
-from reprokit.core.shared.contract import event_reader, events
+from reprokit.core.shared.contract import events
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.core.shared.result_comparison import Comparison, Difference
 
@@ -118,7 +119,7 @@ def test_wrong_numbers_are_one_family_wherever_they_are_looked_at() -> None:
 
 
 def read(**told: object) -> Comparison:
-    event = event_reader.event_from_json({"ev": "compared", **told})
+    event = journal_reader.event_from_json({"ev": "compared", **told})
     assert isinstance(event, events.Compared)
     return result_comparison.comparison_of_event(event)
 

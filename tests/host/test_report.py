@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from reprokit.core.records import process_state
+from reprokit.core.records import bounded_json, process_state
 from reprokit.core.records.dumps import Dump, Frame, ThreadStack
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.redaction.rules.machine_names import PrivateNames
-from reprokit.core.shared.contract import bounded_json
 from reprokit.core.shared.contract.events import Begin, End, Event
 from reprokit.host.report import flamegraph, html_report, report_data, svg, timeline
 from reprokit.host.run import observation_reader, run_directory

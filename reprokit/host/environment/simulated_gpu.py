@@ -11,8 +11,8 @@ from typing import Any
 
 import psutil
 
+from reprokit.core.records import bounded_json
 from reprokit.core.shared import gpus
-from reprokit.core.shared.contract import bounded_json
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.environment.agent_question import ask_agent
 from reprokit.host.system.child_question import NoAnswer

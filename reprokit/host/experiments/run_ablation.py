@@ -22,10 +22,10 @@ from reprokit.core.experiments.ablation import (
 )
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature
+from reprokit.core.records.journal_reader import SomeEvent
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared import cuts, result_comparison
 from reprokit.core.shared.contract import run_names
-from reprokit.core.shared.contract.event_reader import SomeEvent
 from reprokit.core.shared.contract.events import Bisected, Departs
 from reprokit.host.probe.candidate import (
     PLAIN,

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reprokit.core.shared.contract import bounded_json, run_names
+from reprokit.core.records import bounded_json
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import SCHEMA
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.pack import tar_format

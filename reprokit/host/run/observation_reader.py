@@ -13,10 +13,10 @@ from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import main_process, phases
 from reprokit.core.records import compiler_warnings, cudagraph_skips, recompiles
 from reprokit.core.records.dumps import Fault, Frame, Link, Raised
+from reprokit.core.records.journal_reader import SomeEvent, decode_events, decode_now
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared import cuts, result_comparison
 from reprokit.core.shared.contract import run_names
-from reprokit.core.shared.contract.event_reader import SomeEvent
 from reprokit.core.shared.contract.events import (
     AgentProblem,
     Begin,
@@ -44,7 +44,7 @@ from reprokit.core.shared.contract.events import (
     WarningShown,
     Weights,
 )
-from reprokit.core.shared.contract.journal_format import NOW_BYTES, Now, decode_events, decode_now
+from reprokit.core.shared.contract.journal_format import NOW_BYTES, Now
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import graph_records, unrolled_loops
 from reprokit.host.run.run_outcome import RunOutcome

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reprokit.core.judge.stacks import phases
+from reprokit.core.records.journal_reader import open_events
 from reprokit.core.shared.contract.events import Event, Progress
-from reprokit.core.shared.contract.journal_format import open_events
 from reprokit.host.system import files
 
 

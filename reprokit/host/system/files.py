@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import IO, Any
 
-from reprokit.core.shared.contract import bounded_json
+from reprokit.core.records import bounded_json
 from reprokit.host.system import deletion
 
 MOST_CHARS, MOST_VALUES = 64 << 20, 4_000_000

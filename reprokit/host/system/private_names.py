@@ -12,12 +12,12 @@ import socket
 from pathlib import Path
 
 from reprokit.core.records import dumps
+from reprokit.core.records.journal_reader import private_fields
 from reprokit.core.redaction.redactor import ALLOWED_VARIABLES, Redactor
 from reprokit.core.redaction.rules import secret_names
 from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.shared import cuts
-from reprokit.core.shared.contract.event_reader import private_fields
-from reprokit.core.shared.contract.events import Event, Raised
+from reprokit.core.shared.contract.events import Event, RaisedEvent
 
 
 def gather_names() -> PrivateNames:
@@ -66,7 +66,7 @@ def events_text(told: list[Event]) -> list[Event]:
 
 
 def _event(told: Event, hider: Redactor) -> Event:
-    if isinstance(told, Raised):
+    if isinstance(told, RaisedEvent):
         chain = (dataclasses.replace(link, message=hider.text(link.message)) for link in told.chain)
         return dataclasses.replace(told, chain=tuple(chain))
     names = private_fields(told.ev)

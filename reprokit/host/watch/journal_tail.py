@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from reprokit.core.judge.stacks import main_process
+from reprokit.core.records.journal_reader import decode_events, decode_now, open_events
 from reprokit.core.shared.contract.events import (
     Begin,
     End,
@@ -19,13 +20,7 @@ from reprokit.core.shared.contract.events import (
     Recompile,
     Torch,
 )
-from reprokit.core.shared.contract.journal_format import (
-    NOW_BYTES,
-    Now,
-    decode_events,
-    decode_now,
-    open_events,
-)
+from reprokit.core.shared.contract.journal_format import NOW_BYTES, Now
 from reprokit.host.system import files
 
 _NEWS = (Begin, End, Graph, GraphDone, Recompile, Torch, Process, Finished)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reprokit.core.judge.stacks import phases
+from reprokit.core.records.journal_reader import open_events
 from reprokit.core.shared.contract.events import (
     Begin,
     End,
@@ -16,7 +17,6 @@ from reprokit.core.shared.contract.events import (
     Progress,
     Recompile,
 )
-from reprokit.core.shared.contract.journal_format import open_events
 
 PROGRESS = (Begin, End, Progress, Graph, GraphDone, Recompile)
 

@@ -144,7 +144,7 @@ class GraphDone(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Raised(Event):
+class RaisedEvent(Event):
     """What the two events about exceptions have."""
 
     where: str = ""
@@ -155,14 +155,14 @@ class Raised(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExceptionRaised(Raised):
+class ExceptionRaised(RaisedEvent):
     """An exception that the program did not catch."""
 
     ev = "exception"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompileFailed(Raised):
+class CompileFailed(RaisedEvent):
     """An exception that left the compiler, whether or not the program caught it."""
 
     ev = "compile_failed"

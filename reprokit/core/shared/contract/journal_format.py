@@ -10,13 +10,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from . import bounded_json
-from .event_reader import event_from_json
-from .events import Begin, End, Event
+from .events import Event
 
 MAX_LINE_BYTES = 1 << 20
 """Longer events are replaced by a stub: a reader must never be made to hold an endless line."""
@@ -58,17 +55,6 @@ def encode_now(now: Now) -> bytes:
     return text.encode("utf-8", "replace")[:NOW_BYTES].ljust(NOW_BYTES, b"\0")
 
 
-def decode_now(data: bytes) -> Now:
-    """Read the record; an empty one when there is nothing to read."""
-    head, _, rest = data.rstrip(b"\0").decode("utf-8", "replace").partition("\t")
-    where, _, rest = rest.partition("\t")
-    words = head.split(" ")
-    try:
-        return Now(float(words[0]), words[1], where, int(words[2]), rest.rstrip("\t"))
-    except (ValueError, IndexError):
-        return Now()
-
-
 def encode_event(event: Event) -> bytes:
     """Give the line for ``event``; what JSON cannot say is said by ``repr``."""
     values = {"t": event.t, "pid": event.pid, "tid": event.tid, "ev": event.ev, **vars(event)}
@@ -90,47 +76,3 @@ def _plain(value: Any) -> Any:
         if dataclasses.is_dataclass(value) and not isinstance(value, type)
         else repr(value)
     )
-
-
-def decode_events(data: bytes) -> tuple[list[Event], int]:
-    """Read all whole lines of ``data``; the second value counts the lines that made no sense."""
-    found: list[Event] = []
-    bad = 0
-    for line in data.split(b"\n"):
-        if not line.strip():
-            continue
-        try:
-            value = bounded_json.parse_json(line)
-        except ValueError:
-            bad += 1
-            continue
-        if not isinstance(value, dict) or not isinstance(value.get("ev"), str):
-            bad += 1
-        elif event := event_from_json(value):
-            found.append(event)
-    return found, bad
-
-
-def open_events(told: Iterable[Event]) -> list[Begin]:
-    """The ``begin`` events that have no ``end``, outermost first, of the thread that wrote last.
-
-    Compile phases nest per thread. An exception may leave phases open that are not at work any
-    more: an ``end`` closes everything that was begun inside it.
-    """
-    stacks: dict[int, list[Begin]] = {}
-    last = 0
-    for event in told:
-        if isinstance(event, Begin):
-            stacks.setdefault(event.tid, []).append(event)
-            last = event.tid
-        elif isinstance(event, End):
-            stack = stacks.setdefault(event.tid, [])
-            for i in range(len(stack) - 1, -1, -1):
-                if stack[i].name == event.name:
-                    del stack[i:]
-                    break
-            if stack:
-                last = event.tid
-    if stacks.get(last):
-        return stacks[last]
-    return next((s for s in stacks.values() if s), [])

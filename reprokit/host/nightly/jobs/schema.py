@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from reprokit.core.shared.contract import bounded_json
+from reprokit.core.records import bounded_json
 from reprokit.host.system import files
 
 MOST_BYTES, MOST_VALUES = 16 << 20, 1_000_000

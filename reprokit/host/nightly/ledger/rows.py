@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, inspect
 
-from reprokit.core.shared.contract import bounded_json
+from reprokit.core.records import bounded_json
 from reprokit.host.nightly.jobs.schema import (
     Bytes,
     Clock,

@@ -1,4 +1,4 @@
-"""Make events from the lines of a journal.
+"""Read a journal: one JSON object a line, so a file cut at any byte loses at most its last line.
 
 A target can write anything into its own journal, so a field of the wrong type has its default, and
 an event that is not known is left out.
@@ -7,20 +7,84 @@ an event that is not known is left out.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Any, TypeVar, get_type_hints
 
-from .events import Event, Raised
-from .serialize import from_json
+from reprokit.core.records import bounded_json
+from reprokit.core.shared.contract.events import Begin, End, Event, RaisedEvent
+from reprokit.core.shared.contract.journal_format import Now
+from reprokit.core.shared.contract.serialize import from_json
+
+
+def decode_now(data: bytes) -> Now:
+    """Read the record; an empty one when there is nothing to read."""
+    head, _, rest = data.rstrip(b"\0").decode("utf-8", "replace").partition("\t")
+    where, _, rest = rest.partition("\t")
+    words = head.split(" ")
+    try:
+        return Now(float(words[0]), words[1], where, int(words[2]), rest.rstrip("\t"))
+    except (ValueError, IndexError):
+        return Now()
+
+
+def decode_events(data: bytes) -> tuple[list[Event], int]:
+    """Read all whole lines of ``data``; the second value counts the lines that made no sense."""
+    found: list[Event] = []
+    bad = 0
+    for line in data.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            value = bounded_json.parse_json(line)
+        except ValueError:
+            bad += 1
+            continue
+        if not isinstance(value, dict) or not isinstance(value.get("ev"), str):
+            bad += 1
+        elif event := event_from_json(value):
+            found.append(event)
+    return found, bad
+
+
+def open_events(told: Iterable[Event]) -> list[Begin]:
+    """The ``begin`` events that have no ``end``, outermost first, of the thread that wrote last.
+
+    Compile phases nest per thread. An exception may leave phases open that are not at work any
+    more: an ``end`` closes everything that was begun inside it.
+    """
+    stacks: dict[int, list[Begin]] = {}
+    last = 0
+    for event in told:
+        if isinstance(event, Begin):
+            stacks.setdefault(event.tid, []).append(event)
+            last = event.tid
+        elif isinstance(event, End):
+            stack = stacks.setdefault(event.tid, [])
+            for i in range(len(stack) - 1, -1, -1):
+                if stack[i].name == event.name:
+                    del stack[i:]
+                    break
+            if stack:
+                last = event.tid
+    if stacks.get(last):
+        return stacks[last]
+    return next((s for s in stacks.values() if s), [])
+
 
 SomeEvent = TypeVar("SomeEvent", bound=Event)
+
+
 LARGEST = 1 << 53
 """Greater numbers are not exact in every reader of JSON."""
+
+
 EVENTS: dict[str, type[Event]] = {
-    kind.ev: kind for base in (Event, Raised) for kind in base.__subclasses__() if kind.ev
+    kind.ev: kind for base in (Event, RaisedEvent) for kind in base.__subclasses__() if kind.ev
 }
 """By their names in a journal."""
+
+
 _DIGITS = frozenset({"rank", "world_size"})
 
 
