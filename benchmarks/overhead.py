@@ -76,7 +76,7 @@ def cpu_seconds(code: str, way: str, cache: Path) -> float:
     with tempfile.TemporaryDirectory() as name:
         run = Path(name)
         run_directory.make_folders(run)
-        with launch.agent_folder(run) as agent:
+        with launch.agent_folder(run, frozenset()) as agent:
             if way != "plain":
                 request = run_request.Request(
                     Target("command", command=("python",)), has_trace=way == "default"

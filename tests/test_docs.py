@@ -163,7 +163,7 @@ def test_templates_are_inside_a_built_wheel(tmp_path: Path) -> None:
         " 'nightly.html.j2', 'suite.toml'): assert template_files.read_template(n)\nassert not"
         f" (pathlib.Path({str(site)!r}).parent / 'templates').exists()\nassert"
         f" (pathlib.Path({str(site)!r}) / 'reprokit' / 'py.typed').is_file()\nwith"
-        " launch.agent_folder() as f: assert (f / '_reprokit' / 'agent' / 'simulate' /"
+        " launch.agent_folder(None, frozenset(launch.PARTS)) as f: assert (f / '_reprokit' / 'agent' / 'simulate' /"
         " 'guard.cpp').is_file() and (f / 'sitecustomize.py').is_file()\n"
     )
     done = subprocess.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -85,23 +86,34 @@ def _before_triton() -> None:
 
 
 def _before_torch() -> None:
-    from . import simulate
+    from ..core.shared.contract import run_names
     from .record import process_start
 
     process_start.introduce_process()
-    simulate.before_torch()
+    if os.environ.get(run_names.GPU_VARIABLE):
+        from . import simulate
+
+        simulate.before_torch()
 
 
 def _after_torch() -> None:
-    from . import simulate
-    from .experiments import overrides
-    from .results import result_recorder
+    """Import what is asked for; the rest of the agent is not copied for every run."""
+    from ..core.shared.contract import run_names
     from .torch_hooks import hooking, torch_trace
 
     hooking.attempt_hook(torch_trace.keep_apart)
-    overrides.install_overrides()
-    result_recorder.install_recorder()
-    simulate.after_torch()
+    if os.environ.get(run_names.OVERRIDES_VARIABLE):
+        from .experiments import overrides
+
+        overrides.install_overrides()
+    if os.environ.get(run_names.RESULTS_VARIABLE):
+        from .results import result_recorder
+
+        result_recorder.install_recorder()
+    if os.environ.get(run_names.GPU_VARIABLE):
+        from . import simulate
+
+        simulate.after_torch()
 
 
 def _after_dynamo() -> None:

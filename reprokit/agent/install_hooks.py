@@ -7,12 +7,8 @@ stay.
 from __future__ import annotations
 
 from ..core.shared.contract import events
-from . import simulate
-from .experiments import overrides
 from .record import journal
-from .simulate import cudagraph_inputs
-from .torch_hooks import cudagraph_hooks, phases_and_graphs, recompile_hooks, torch_logs
-from .torch_hooks.hooking import attempt_hook
+from .torch_hooks import cudagraph_hooks, hooking, phases_and_graphs, recompile_hooks, torch_logs
 
 
 def watch_dynamo() -> None:
@@ -38,7 +34,6 @@ def watch_dynamo() -> None:
             hip=getattr(torch.version, "hip", None),
         )
     )
-    phases_and_graphs.BEFORE_COMPILE[:] = [overrides.before_compile]
     hooks = (
         phases_and_graphs.keep_out,
         phases_and_graphs.hook_phases,
@@ -46,33 +41,22 @@ def watch_dynamo() -> None:
         phases_and_graphs.hook_graphs,
         phases_and_graphs.hook_failures,
         *recompile_hooks.HOOKS,
-        _dynamo_settings,
+        *hooking.DYNAMO_HOOKS,
         torch_logs.send_to_file,
     )
     for hook in hooks:
-        attempt_hook(hook)
+        hooking.attempt_hook(hook)
 
 
 def watch_inductor() -> None:
     """Install the hooks that need ``torch._inductor.compile_fx``."""
-    hooks = [
+    hooks = (
         phases_and_graphs.hook_aten_graphs,
         phases_and_graphs.hook_nodes,
         phases_and_graphs.hook_calls,
-        _inductor_settings,
+        *hooking.INDUCTOR_HOOKS,
         cudagraph_hooks.watch_cudagraph_skips,
         torch_logs.listen_to_logs,
-    ]
-    if simulate.ASKED is not None:
-        hooks.append(cudagraph_inputs.watch_cudagraph_inputs)
+    )
     for hook in hooks:
-        attempt_hook(hook)
-
-
-def _dynamo_settings() -> None:
-    overrides.change_settings("torch._dynamo")
-    overrides.change_settings("torch._functorch")
-
-
-def _inductor_settings() -> None:
-    overrides.change_settings("torch._inductor")
+        hooking.attempt_hook(hook)

@@ -7,32 +7,39 @@ import dataclasses
 import gc
 import importlib
 import inspect
+import os
+import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..core.shared import cuts, zoo
-from ..core.shared.contract import events
+from ..core.shared import cuts
+from ..core.shared.contract import events, run_names
 from ..core.shared.contract.run_spec import RunSpec
 from ..core.shared.errors import BadTarget
 from . import simulate
 from .record import journal
-from .results import result_recorder
 from .simulate import refuse_driver
-from .target import factory, memory, tensor_parallel, timing
+from .target import factory, measure, tensor_parallel
 from .target.factory import BuiltTarget
-from .target.hf import build_model, configuration
 from .torch_hooks import phases_and_graphs
+
+if TYPE_CHECKING:
+    from .target.hf.build_model import ModelPlan
 
 FREE_SHARE = 0.8
 """Real weights are taken when they need less than this share of the free memory."""
+
+
+ROLE = os.environ.get(run_names.RESULTS_VARIABLE, "")
+"""The role of a run whose results are recorded."""
 
 
 def run_spec(spec: RunSpec) -> None:
     """Run ``spec`` (the host's spec.json); raises BadTarget for what the user must change."""
     with _stage("import"):
         torch = _import_torch()
-        library = configuration.load_transformers() if spec.kind == "hf" else None
+        library = _transformers() if spec.kind == "hf" else None
         # nothing here is the target's, and looking through it, at the end above all, costs a second
         gc.freeze()
     if simulate.problem:
@@ -48,13 +55,13 @@ def _run(torch: Any, library: Any, spec: RunSpec) -> None:
     count = spec.tensor_parallel
     wanted = spec.device or ("cuda" if spec.gpu else None)
     device = _device(torch, tensor_parallel.device_of(torch, wanted, count) if count else wanted)
-    plan = build_model.plan_model(library, spec.place, spec.name, spec.given) if library else None
+    plan = _plan(library, spec) if library else None
     is_fake = _is_fake(torch, spec, device, plan)
     torch.manual_seed(0)
     with contextlib.ExitStack() as stack:
         mesh = tensor_parallel.join_group(torch, device or "cpu", count) if count else None
-        if is_fake:
-            result_recorder.discard_results()
+        if is_fake and (recorder := _recorder()):
+            recorder.discard_results()
         if is_fake and not spec.gpu:  # which is simulated in fake tensors already
             from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -74,15 +81,11 @@ def _run(torch: Any, library: Any, spec: RunSpec) -> None:
             if mesh is not None:
                 tensor_parallel.split_model(torch, target.model, mesh)
         _describe(torch, target, bool(spec.train or target.train))
-        compiled = (
-            _compile(torch, target, spec)
-            if spec.is_compiled or result_recorder.ROLE
-            else target.model
-        )
+        compiled = _compile(torch, target, spec) if spec.is_compiled or ROLE else target.model
         is_train = bool(spec.train or target.train)
         # only --train demands gradients: a factory's ``train`` is a mode, and an eager run only
         # shows whether it fails
-        must_train = spec.train and (spec.is_compiled or bool(result_recorder.ROLE))
+        must_train = spec.train and (spec.is_compiled or bool(ROLE))
         if hasattr(target.model, "train"):
             target.model.train(is_train)
         for number, (args, kwargs) in enumerate(target.calls):
@@ -103,6 +106,23 @@ def _run(torch: Any, library: Any, spec: RunSpec) -> None:
             tensor_parallel.leave_group()
 
 
+def _transformers() -> Any:
+    from .target.hf import configuration
+
+    return configuration.load_transformers()
+
+
+def _plan(library: Any, spec: RunSpec) -> ModelPlan:
+    from .target.hf import build_model
+
+    return build_model.plan_model(library, spec.place, spec.name, spec.given)
+
+
+def _recorder() -> Any:
+    """The module that records results, where a role or a probe has imported it."""
+    return sys.modules.get(f"{__package__}.results.result_recorder")
+
+
 _NO_VALUES = (
     "on a simulated GPU tensors hold no values, and no call reaches a device: leave such calls out,"
     " or run without --gpu where there is one"
@@ -121,7 +141,7 @@ def _without_fake(error: BaseException | None) -> str:
 
 
 def build_target(
-    torch: Any, spec: RunSpec, device: str | None, plan: build_model.ModelPlan | None
+    torch: Any, spec: RunSpec, device: str | None, plan: ModelPlan | None
 ) -> BuiltTarget:
     """Make the model and its arguments, on ``device`` and with the knobs that were given."""
     kind, place, name = spec.kind, spec.place, spec.name
@@ -131,8 +151,12 @@ def build_target(
         if device:
             stack.enter_context(torch.device(device))
         if plan is not None:
+            from .target.hf import build_model
+
             return build_model.build_model(torch, plan)
         if kind == "zoo":
+            from ..core.shared import zoo
+
             entry = zoo.ZOO[name]
             knobs = {**entry.knobs, **knobs}
             make = importlib.import_module(f"..models.{entry.source}", __name__).make
@@ -187,9 +211,7 @@ def _device(torch: Any, wanted: str | None) -> str | None:
     return wanted
 
 
-def _is_fake(
-    torch: Any, spec: RunSpec, device: str | None, plan: build_model.ModelPlan | None
-) -> bool:
+def _is_fake(torch: Any, spec: RunSpec, device: str | None, plan: ModelPlan | None) -> bool:
     """Decide between real and fake tensors, and say so in the journal."""
     wanted = "fake" if spec.gpu else spec.weights
     if wanted != "auto":
@@ -197,8 +219,12 @@ def _is_fake(
         journal.write(events.Weights(kind=wanted, why=why))
         return bool(wanted == "fake")
     if plan is not None:
+        from .target.hf import build_model
+
         needed = build_model.needed_bytes(torch, plan, spec.train)
     elif spec.kind == "zoo":
+        from ..core.shared import zoo
+
         entry = zoo.ZOO[spec.name]
         needed = zoo.needed_bytes(entry, {**entry.knobs, **spec.given}, spec.train)
     else:
@@ -210,7 +236,7 @@ def _is_fake(
         )
         return False
     on_gpu = device is not None and device.startswith("cuda")
-    free = torch.cuda.mem_get_info()[0] if on_gpu else memory.free_bytes()
+    free = torch.cuda.mem_get_info()[0] if on_gpu else measure.free_bytes()
     is_fake = needed > FREE_SHARE * free
     says = "do not fit in" if is_fake else "fit in"
     why = (
@@ -280,7 +306,8 @@ def _measure(
     torch: Any, target: BuiltTarget, compiled: Any, is_train: bool, budget_s: float
 ) -> None:
     """Time all calls, eager and compiled; what was recorded for a comparison is complete."""
-    result_recorder.finish_recording()
+    if recorder := _recorder():
+        recorder.finish_recording()
 
     def pass_over(model: Any) -> None:
         for args, kwargs in target.calls:
@@ -290,7 +317,7 @@ def _measure(
         with torch.compiler.set_stance("force_eager"):  # its layers may be compiled in place
             pass_over(target.model)
 
-    timing.time_calls(torch, in_eager, lambda: pass_over(compiled), budget_s)
+    measure.time_calls(torch, in_eager, lambda: pass_over(compiled), budget_s)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 from ...core.shared import cuts, operators
 from ...core.shared.contract import events, run_names
 from ..record import program_code
+from ..torch_hooks import hooking, phases_and_graphs
 from . import compiled_parts
 
 OVERRIDES: dict[str, Any] = json.loads(os.environ.get(run_names.OVERRIDES_VARIABLE) or "{}")
@@ -27,6 +28,11 @@ def install_overrides(overrides: dict[str, Any] | None = None) -> None:
     went with the old.
     """
     OVERRIDES.update(overrides or {})
+    if not OVERRIDES:
+        return
+    hooking.DYNAMO_HOOKS.append(_change_dynamo_settings)
+    hooking.INDUCTOR_HOOKS.append(_change_inductor_settings)
+    phases_and_graphs.BEFORE_COMPILE.append(before_compile)
     if OVERRIDES.get("bisect"):
         _bisect(**OVERRIDES["bisect"])
     if OVERRIDES.get("graphs"):
@@ -105,6 +111,15 @@ def _bisect(
         return most is not None and count > most
 
     CompilerBisector.disable_subsystem = staticmethod(disable_subsystem)
+
+
+def _change_dynamo_settings() -> None:
+    change_settings("torch._dynamo")
+    change_settings("torch._functorch")
+
+
+def _change_inductor_settings() -> None:
+    change_settings("torch._inductor")
 
 
 def change_settings(package: str) -> None:

@@ -84,7 +84,8 @@ def _install(asked: dict[str, Any]) -> None:
         raise CannotSimulate(
             "Dynamo was imported before reprokit could prepare the simulation of a GPU"
         )
-    from . import codegen_only, cuda
+    from ..torch_hooks import hooking
+    from . import codegen_only, cuda, cudagraph_inputs
 
     gpu = gpus.read_gpu(asked["gpu"], "--gpu")
     missing = cuda.install_gpu(torch, gpu)
@@ -94,6 +95,7 @@ def _install(asked: dict[str, Any]) -> None:
             f" has no {', '.join(missing)}; --gpu is for torch 2.10 to 2.15"
         )
     codegen_only.stop_after_codegen()
+    hooking.INDUCTOR_HOOKS.append(cudagraph_inputs.watch_cudagraph_inputs)
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     FakeTensorMode().__enter__()  # for good

@@ -10,6 +10,11 @@ from typing import Any
 from ...core.shared.contract import events
 from ..record import journal
 
+DYNAMO_HOOKS: list[Callable[[], None]] = []
+"""Installed when ``torch._dynamo`` has been imported; what is asked for adds its own."""
+INDUCTOR_HOOKS: list[Callable[[], None]] = []
+"""Installed when ``torch._inductor.compile_fx`` has been imported."""
+
 
 def attempt_hook(hook: Callable[[], None]) -> None:
     """Install one hook; one that does not fit this torch is journalled as missing."""

@@ -16,7 +16,7 @@ import platformdirs
 
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.run.launch import agent_folder, python_path, simulation_variables
+from reprokit.host.run import launch
 from reprokit.host.system import compiler_cache, files
 from reprokit.host.system.child_question import NoAnswer, ask_child
 
@@ -71,6 +71,13 @@ def remembered_answer(name: str, python: str, ask: Callable[[], str], age_s: flo
     return text
 
 
+NEEDS = {
+    "models": frozenset({launch.FACTORY, launch.TRANSFORMERS}),
+    "gpus": frozenset({launch.SIMULATION}),
+}
+"""First word of a question -> the parts of the agent that answer it."""
+
+
 def ask_agent(
     python: str,
     words: list[str],
@@ -79,8 +86,9 @@ def ask_agent(
     more: dict[str, str] | None = None,
 ) -> Any:
     """The JSON value that the agent answers ``words`` with, in the interpreter ``python``."""
-    with agent_folder(folder) as agent:
-        environ = {**(more or {}), "PYTHONPATH": python_path(agent)}
+    parts = launch.parts_in(more or {}) | NEEDS.get(words[0], frozenset())
+    with launch.agent_folder(folder, parts) as agent:
+        environ = {**(more or {}), "PYTHONPATH": launch.python_path(agent)}
         text = ask_child([python, "-m", "_reprokit.agent", *words], timeout_s, environ, (agent,))
     try:
         return json.loads(text.strip().splitlines()[-1])
@@ -98,7 +106,7 @@ def check_simulation(python: str, gpu: Mapping[str, Any]) -> None:
     def ask() -> str:
         with tempfile.TemporaryDirectory(prefix="reprokit-") as folder:
             os.mkdir(os.path.join(folder, run_names.JOURNAL_FOLDER))
-            more = {**simulation_variables(gpu), run_names.RUN_DIR_VARIABLE: folder}
+            more = {**launch.simulation_variables(gpu), run_names.RUN_DIR_VARIABLE: folder}
             if why := ask_agent(python, ["simulates"], QUESTION_S, more=more):
                 raise BadInput(str(why))
         return "{}"

@@ -236,7 +236,9 @@ class _Plain:
             place = folder / f"simulated-{number}"
             run_directory.make_folders(place)
             self._stack.callback(deletion.delete, place, inside=folder)
-            agent = self._stack.enter_context(launch.agent_folder(place))
+            agent = self._stack.enter_context(
+                launch.agent_folder(place, frozenset({launch.SIMULATION}))
+            )
             path = os.pathsep.join([str(agent), *filter(None, [environ.get("PYTHONPATH")])])
             environ.update(
                 REPROKIT_RUN_DIR=str(place), PYTHONPATH=path, **launch.simulation_variables(gpu)

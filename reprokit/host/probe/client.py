@@ -189,7 +189,7 @@ class ProbeServer:
         self.folder.mkdir(parents=True, exist_ok=True)
         if guardian := guardian_client.watch_run_id(self._run_id, (self.folder,)):
             self._stack.callback(guardian.dismiss)
-        agent = self._stack.enter_context(launch.agent_folder(self.folder))
+        agent = self._stack.enter_context(launch.agent_folder(self.folder, frozenset(launch.PARTS)))
         environ = launch.users_environment()
         environ.update(
             PYTHONPATH=launch.python_path(agent), **{run_names.RUN_ID_VARIABLE: self._run_id}

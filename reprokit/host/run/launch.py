@@ -22,7 +22,7 @@ from reprokit.host.system import compiler_cache, deletion, files
 
 
 @contextlib.contextmanager
-def agent_folder(place: Path | None = None) -> Iterator[Path]:
+def agent_folder(place: Path | None, parts: frozenset[str]) -> Iterator[Path]:
     """A folder for the target's path alone, with the agent and what it shares with the host; gone
     afterwards.
 
@@ -44,7 +44,7 @@ def agent_folder(place: Path | None = None) -> Iterator[Path]:
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
         source = Path(__file__).resolve().parents[2]
-        for path in copied_files(source):
+        for path in copied_files(source, parts):
             copy = package / path.relative_to(source)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, copy)  # with its time: compiled files beside it stay valid
@@ -52,15 +52,67 @@ def agent_folder(place: Path | None = None) -> Iterator[Path]:
         yield folder
 
 
-def copied_files(source: Path) -> list[Path]:
-    """The files of reprokit that the agent needs: the agent, what it shares with the host, and
-    their compiled forms.
-    """
+SERVER, OVERRIDES, RESULTS, SIMULATION = "server", "overrides", "results", "simulation"
+FACTORY, TRANSFORMERS, ZOO = "factory", "transformers", "zoo"
+PARTS: dict[str, tuple[str, ...]] = {
+    SERVER: (
+        "agent/serve",
+        "core/shared/contract/probe_messages.py",
+        "core/shared/without_compile.py",
+    ),
+    OVERRIDES: ("agent/experiments", "core/shared/operators.py"),
+    RESULTS: ("agent/results", "core/shared/result_comparison.py"),
+    SIMULATION: (
+        "agent/simulate",
+        "agent/record/generated_kernels.py",
+        "agent/record/kernel_launches.py",
+        "core/shared/gap_messages.py",
+        "core/shared/gpus.py",
+        "core/shared/source/triton_programs.py",
+    ),
+    FACTORY: ("agent/run_target.py", "agent/target", "core/shared/target_options.py"),
+    TRANSFORMERS: ("agent/target/hf",),
+    ZOO: ("agent/models", "core/shared/zoo.py"),
+}
+"""What of the agent is needed only for some runs, as folders and files."""
+
+
+def parts_of(request: Request) -> frozenset[str]:
+    """The parts of the agent that a run needs."""
+    found = set()
+    if request.target.kind != "command":  # its weights may be fake
+        found |= {FACTORY, SIMULATION}
+    if request.target.kind in ("hf", "zoo"):
+        found.add(TRANSFORMERS if request.target.kind == "hf" else ZOO)
+    if request.gpu is not None:
+        found.add(SIMULATION)
+    return parts_in({**os.environ, **request.variables}) | found
+
+
+def parts_in(environ: Mapping[str, str]) -> frozenset[str]:
+    """The parts of the agent that environment variables ask for."""
+    found: set[str] = set()
+    if environ.get(run_names.OVERRIDES_VARIABLE):
+        found |= {OVERRIDES, RESULTS}
+    if environ.get(run_names.RESULTS_VARIABLE):
+        found.add(RESULTS)
+    if environ.get(run_names.GPU_VARIABLE):
+        found.add(SIMULATION)
+    return frozenset(found)
+
+
+def copied_files(source: Path, parts: frozenset[str]) -> list[Path]:
+    """The files of reprokit that the agent needs with these parts, and their compiled forms."""
+    left_out = {one for part in PARTS.keys() - parts for one in PARTS[part]}
     found = [source / "core" / "__init__.py"]
     for package in ("core/shared", "agent"):
-        found += sorted(
-            p for p in (source / package).rglob("*.*") if p.suffix in (".py", ".pyc", ".cpp")
-        )
+        for path in sorted((source / package).rglob("*.*")):
+            place = path.relative_to(source)
+            if path.suffix == ".pyc":
+                place = place.parent.parent / f"{path.name.partition('.')[0]}.py"
+            names = {str(place), *map(str, place.parents)}
+            if path.suffix in (".py", ".pyc", ".cpp") and not names & left_out:
+                found.append(path)
     return found
 
 

@@ -60,7 +60,7 @@ def run_target_once(
         files.write_json(
             run_path / run_names.RUN_FILE, asked
         )  # first of all: with it, a run directory can be packed
-        agent = stack.enter_context(launch.agent_folder(run_path))
+        agent = stack.enter_context(launch.agent_folder(run_path, launch.parts_of(request)))
         environ, missing = launch.target_environment(request, run_path, agent, run_id)
         # The compiler's private cache can be hundreds of megabytes and proves nothing that the
         # trace does not.
