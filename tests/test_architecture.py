@@ -15,7 +15,7 @@ import pytest
 
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
-from reprokit.core.shared.gpus import GPUS
+from reprokit.core.shared.simulation import GPUS
 from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import parse_command, parse_target
 from reprokit.host.run import launch

@@ -45,14 +45,14 @@ def main(argv: list[str]) -> int:
 
 
 def inventory_gpus() -> list[dict[str, Any]]:
-    """The properties of each GPU that torch sees, by the names that ``core.shared.gpus.Gpu``
+    """The properties of each GPU that torch sees, by the names that ``core.shared.simulation.Gpu``
     has.
     """
     import dataclasses
 
     import torch
 
-    from ..core.shared.gpus import Gpu
+    from ..core.shared.simulation import Gpu
 
     names = [f.name for f in dataclasses.fields(Gpu)]
     seen = [torch.cuda.get_device_properties(n) for n in range(torch.cuda.device_count())]
@@ -67,7 +67,7 @@ def write_kernels(path: str, runs_it: bool) -> int:
 
     from . import simulate
     from .record import generated_kernels, kernel_launches
-    from .simulate import codegen_only
+    from .torch_hooks import codegen_only
 
     if simulate.problem:
         print(simulate.problem, file=sys.stderr)

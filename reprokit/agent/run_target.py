@@ -17,9 +17,7 @@ from ..core.shared import cuts
 from ..core.shared.contract import events, run_names
 from ..core.shared.contract.run_spec import RunSpec
 from ..core.shared.errors import BadTarget
-from . import simulate
 from .record import journal
-from .simulate import refuse_driver
 from .target import factory, measure, tensor_parallel
 from .target.factory import BuiltTarget
 from .torch_hooks import phases_and_graphs
@@ -42,8 +40,8 @@ def run_spec(spec: RunSpec) -> None:
         library = _transformers() if spec.kind == "hf" else None
         # nothing here is the target's, and looking through it, at the end above all, costs a second
         gc.freeze()
-    if simulate.problem:
-        raise BadTarget(simulate.problem)
+    if spec.gpu and (problem := _simulation_problem()):
+        raise BadTarget(problem)
     if not spec.every_rank or tensor_parallel.is_real():
         return _run(torch, library, spec)
     with tensor_parallel.ranks(spec.tensor_parallel) as rank:
@@ -65,7 +63,7 @@ def _run(torch: Any, library: Any, spec: RunSpec) -> None:
         if is_fake and not spec.gpu:  # which is simulated in fake tensors already
             from torch._subclasses.fake_tensor import FakeTensorMode
 
-            from .simulate import codegen_only
+            from .torch_hooks import codegen_only
 
             codegen_only.stop_after_codegen()
             stack.enter_context(FakeTensorMode())
@@ -75,6 +73,8 @@ def _run(torch: Any, library: Any, spec: RunSpec) -> None:
             except BadTarget as bad:
                 if not spec.gpu:
                     raise
+                from .simulate import refuse_driver
+
                 if bad.__cause__ is not None and refuse_driver.is_gap(bad.__cause__):
                     raise bad.__cause__ from None
                 raise BadTarget(f"{bad}; {_NO_VALUES}") from bad.__cause__
@@ -104,6 +104,13 @@ def _run(torch: Any, library: Any, spec: RunSpec) -> None:
                 _measure(torch, target, compiled, is_train, spec.measure_s)
         if mesh is not None and tensor_parallel.is_real():
             tensor_parallel.leave_group()
+
+
+def _simulation_problem() -> str:
+    """Why the GPU cannot be simulated; empty where it is."""
+    from . import simulate
+
+    return simulate.problem
 
 
 def _transformers() -> Any:

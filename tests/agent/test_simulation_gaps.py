@@ -16,7 +16,7 @@ from reprokit.core.judge.responsible.responsibility import why_not_filed
 from reprokit.core.judge.verdict import judge
 from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.records.observation import Observation
-from reprokit.core.shared import gpus
+from reprokit.core.shared import simulation
 from reprokit.host.run.launch import simulation_variables
 
 from ..conftest import ROOT, clean_environ
@@ -138,7 +138,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (place / "journal").mkdir()
     (place / "target.py").write_text(TARGET)
     (place / "script.py").write_text(SCRIPT)
-    gpu = dataclasses.asdict(gpus.GPUS["h100"])
+    gpu = dataclasses.asdict(simulation.GPUS["h100"])
     told = {
         "REPROKIT_RUN_DIR": str(place),
         "OPENBLAS_NUM_THREADS": "1",

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reprokit.core.shared.gpus import GPUS
+from reprokit.core.shared.simulation import GPUS
 from reprokit.host.pack import reader
 
 from .. import hostile

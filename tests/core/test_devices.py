@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from reprokit.core.experiments import nvidia_architectures
-from reprokit.core.shared import gpus
+from reprokit.core.shared import simulation
 from reprokit.core.shared.errors import BadInput
 
 
@@ -16,13 +16,16 @@ def test_a_gpu_is_known_by_what_people_call_it() -> None:
     name.
     """
     for words in ("h100", "H100", "NVIDIA H100", "nvidia-h100"):
-        assert gpus.gpu_named(words) is gpus.GPUS["h100"]
-    assert gpus.gpu_named("GeForce RTX 4090") is gpus.GPUS["rtx4090"]
-    told = dataclasses.asdict(gpus.GPUS["b200"])
-    assert gpus.read_gpu(told, "here") == gpus.GPUS["b200"] and gpus.gpu_label(told) == "b200"
-    assert gpus.gpu_label({**told, "name": "another"}) == "gpu.json"
+        assert simulation.gpu_named(words) is simulation.GPUS["h100"]
+    assert simulation.gpu_named("GeForce RTX 4090") is simulation.GPUS["rtx4090"]
+    told = dataclasses.asdict(simulation.GPUS["b200"])
+    assert (
+        simulation.read_gpu(told, "here") == simulation.GPUS["b200"]
+        and simulation.gpu_label(told) == "b200"
+    )
+    assert simulation.gpu_label({**told, "name": "another"}) == "gpu.json"
     with pytest.raises(BadInput, match="known are a100, h100"):
-        gpus.gpu_named("h1000")
+        simulation.gpu_named("h1000")
 
 
 @pytest.mark.parametrize(
@@ -40,10 +43,10 @@ def test_a_gpu_is_known_by_what_people_call_it() -> None:
 )
 def test_a_record_is_not_believed(change: dict[str, object], says: str) -> None:
     """It may come from anywhere; unknown keys are left alone."""
-    told = {**dataclasses.asdict(gpus.GPUS["h100"]), **change, "uuid": "GPU-1"}
+    told = {**dataclasses.asdict(simulation.GPUS["h100"]), **change, "uuid": "GPU-1"}
     told = {k: v for k, v in told.items() if v is not None}
     with pytest.raises(BadInput, match=says):
-        gpus.read_gpu(told, "gpu.json")
+        simulation.read_gpu(told, "gpu.json")
 
 
 def test_architectures_are_read_as_triton_and_ptxas_name_them() -> None:

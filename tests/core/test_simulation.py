@@ -12,7 +12,7 @@ from reprokit.core.judge.verdict import judge
 from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
-from reprokit.core.shared.gap_messages import refusal_message
+from reprokit.core.shared.simulation import refusal_message
 
 SITE = "/x/lib/python3.11/site-packages/"
 TORCH = Frame(SITE + "torch/cuda/graphs.py", "is_current_stream_capturing")

@@ -17,7 +17,7 @@ from reprokit.core.records.cudagraph_skips import CudagraphSkip
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
-from reprokit.core.shared import gpus
+from reprokit.core.shared import simulation
 from reprokit.host.experiments import compare_simulated
 from reprokit.host.pipeline import pipeline
 from reprokit.host.request.run_request import Request
@@ -87,7 +87,7 @@ def test_a_run_is_compared_with_its_simulation(tmp_path: Path) -> None:
         minimizes=False,
         rungs="none",
         weights="fake",
-        beside=dataclasses.asdict(gpus.GPUS["h100"]),
+        beside=dataclasses.asdict(simulation.GPUS["h100"]),
     )
     done = pipeline.capture(request, tmp_path / "out", lambda text: None)
     assert done.verdict.kind == "ok", done.verdict

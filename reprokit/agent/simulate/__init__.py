@@ -14,15 +14,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ...core.shared import gpus
+from ...core.shared import simulation
 from ...core.shared.contract import events, run_names
 from ...core.shared.errors import BadInput, BadTarget
 from ..record import journal
 from .guard import CannotSimulate, load_guard
 
 ASKED: dict[str, Any] | None = json.loads(os.environ.get(run_names.GPU_VARIABLE) or "null")
-"""``gpu``: the properties of :class:`core.shared.gpus.Gpu`; ``cache``: a folder for the device
-guard.
+"""``gpu``: the properties of :class:`core.shared.simulation.Gpu`; ``cache``: a folder for the
+device guard.
 """
 DIFFERENCES = (
     "nothing runs: tensors are fake, and kernels are generated but not launched",
@@ -84,10 +84,10 @@ def _install(asked: dict[str, Any]) -> None:
         raise CannotSimulate(
             "Dynamo was imported before reprokit could prepare the simulation of a GPU"
         )
-    from ..torch_hooks import hooking
-    from . import codegen_only, cuda, cudagraph_inputs
+    from ..torch_hooks import codegen_only, hooking
+    from . import cuda, cudagraph_inputs
 
-    gpu = gpus.read_gpu(asked["gpu"], "--gpu")
+    gpu = simulation.read_gpu(asked["gpu"], "--gpu")
     missing = cuda.install_gpu(torch, gpu)
     if missing:
         raise CannotSimulate(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
-from ...core.shared.gpus import Gpu
+from ...core.shared.simulation import Gpu
 from ..record import compile_settings
 from ..torch_hooks.hooking import wrap_function
 from . import attention, refuse_driver

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from ...core.shared.contract import events
-from ...core.shared.gap_messages import gap_in_message, refusal_message
+from ...core.shared.simulation import gap_in_message, refusal_message
 from ..record import journal
 
 STATE_ONLY = frozenset(

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from reprokit.core.records import bounded_json
-from reprokit.core.shared import gpus
+from reprokit.core.shared import simulation
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.environment.agent_question import ask_agent
 from reprokit.host.system.child_question import NoAnswer
@@ -31,7 +31,7 @@ def gpu_here(python: str) -> list[dict[str, Any]]:
             "torch sees no GPU here; record one where it stands, or name one that reprokit knows:"
             " --gpu h100"
         )
-    return [dataclasses.asdict(gpus.read_gpu(one, "torch")) for one in found]
+    return [dataclasses.asdict(simulation.read_gpu(one, "torch")) for one in found]
 
 
 def gpu_to_compare(python: str, gpu: dict[str, Any] | None, device: str | None) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def can_hold(needed_bytes: int) -> bool:
 def find_gpu(words: str) -> dict[str, Any]:
     """The properties of the GPU as JSON values."""
     if not words.endswith(".json") and not Path(words).is_file():
-        return dataclasses.asdict(gpus.gpu_named(words))
+        return dataclasses.asdict(simulation.gpu_named(words))
     try:
         told = bounded_json.parse_json(Path(words).read_text(encoding="utf-8"))
     except OSError as problem:
@@ -68,4 +68,4 @@ def find_gpu(words: str) -> dict[str, Any]:
         raise BadInput(
             f"--gpu {words} holds no properties of a GPU; reprokit env --gpu writes such a file"
         )
-    return dataclasses.asdict(gpus.read_gpu(told, f"--gpu {words}"))
+    return dataclasses.asdict(simulation.read_gpu(told, f"--gpu {words}"))

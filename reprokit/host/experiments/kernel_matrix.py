@@ -17,7 +17,7 @@ from pathlib import Path
 
 from reprokit.core.experiments import nvidia_architectures
 from reprokit.core.experiments.nvidia_architectures import NvidiaArchitecture
-from reprokit.core.shared import gpus
+from reprokit.core.shared import simulation
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.core.shared.source import triton_programs as programs
@@ -130,7 +130,7 @@ def _by_agent(verb: str, file: Path, name: str, python: str, folder: Path) -> di
     any.
     """
     run_directory.make_folders(folder)
-    gpu = dataclasses.asdict(gpus.GPUS["h100"])
+    gpu = dataclasses.asdict(simulation.GPUS["h100"])
     more = {**launch.simulation_variables(gpu), run_names.RUN_DIR_VARIABLE: str(folder)}
     try:
         told: dict[str, list[str]] = agent_question.ask_agent(

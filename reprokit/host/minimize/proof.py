@@ -36,6 +36,8 @@ from reprokit.host.system import (
     process_tree,
 )
 
+SIMULATED = frozenset({launch.CODEGEN, launch.SIMULATION})
+"""The parts of the agent that a program needs on a simulated GPU."""
 FLAKY_RUNS = 8
 WATCHED_RUNS = 4
 """A first fresh run that passes may be a flaky failure's."""
@@ -236,9 +238,7 @@ class _Plain:
             place = folder / f"simulated-{number}"
             run_directory.make_folders(place)
             self._stack.callback(deletion.delete, place, inside=folder)
-            agent = self._stack.enter_context(
-                launch.agent_folder(place, frozenset({launch.SIMULATION}))
-            )
+            agent = self._stack.enter_context(launch.agent_folder(place, SIMULATED))
             path = os.pathsep.join([str(agent), *filter(None, [environ.get("PYTHONPATH")])])
             environ.update(
                 REPROKIT_RUN_DIR=str(place), PYTHONPATH=path, **launch.simulation_variables(gpu)

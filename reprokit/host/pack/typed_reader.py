@@ -13,7 +13,7 @@ from typing import Any
 
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.shared import gpus
+from reprokit.core.shared import simulation
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import from_json, hints
 from reprokit.core.shared.errors import BadInput
@@ -94,7 +94,7 @@ def read_gpu_file(value: object) -> dict[str, Any] | None:
     """The GPU of ``run.json``."""
     with contextlib.suppress(BadInput):
         return (
-            dataclasses.asdict(gpus.read_gpu(value, "the pack"))
+            dataclasses.asdict(simulation.read_gpu(value, "the pack"))
             if isinstance(value, dict)
             else None
         )

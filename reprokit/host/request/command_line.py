@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from reprokit.core.shared import gpus, target_options
+from reprokit.core.shared import simulation, target_options
 from reprokit.host.request.run_request import DEADLINE_S, Request
 
 
@@ -39,7 +39,7 @@ def command_line(request: Request, growth: dict[str, Any] | None = None) -> str:
     if request.device:
         words += ["--device", request.device]
     if request.gpu is not None:
-        words += ["--gpu", gpus.gpu_label(request.gpu)]
+        words += ["--gpu", simulation.gpu_label(request.gpu)]
     if request.beside is not None:
         words.append("--compare-simulated")
     if request.tensor_parallel:

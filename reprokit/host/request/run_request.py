@@ -44,7 +44,9 @@ class Request:
     device: str | None = None
     weights: str = "auto"
     gpu: dict[str, Any] | None = None
-    """Compile for this GPU, which need not be there: the properties of ``core.shared.gpus.Gpu``."""
+    """Compile for this GPU, which need not be there: the properties of
+    ``core.shared.simulation.Gpu``.
+    """
     beside: dict[str, Any] | None = None
     """The GPU that is here: compile for a simulated one like it too, and say where they
     disagree.

@@ -52,7 +52,8 @@ def agent_folder(place: Path | None, parts: frozenset[str]) -> Iterator[Path]:
         yield folder
 
 
-SERVER, OVERRIDES, RESULTS, SIMULATION = "server", "overrides", "results", "simulation"
+SERVER, OVERRIDES, RESULTS = "server", "overrides", "results"
+CODEGEN, SIMULATION = "codegen", "simulation"
 FACTORY, TRANSFORMERS, ZOO = "factory", "transformers", "zoo"
 PARTS: dict[str, tuple[str, ...]] = {
     SERVER: (
@@ -62,13 +63,15 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     OVERRIDES: ("agent/experiments", "core/shared/operators.py"),
     RESULTS: ("agent/results", "core/shared/result_comparison.py"),
+    CODEGEN: (
+        "agent/record/generated_kernels.py",
+        "agent/torch_hooks/codegen_only.py",
+        "core/shared/source/triton_programs.py",
+    ),
     SIMULATION: (
         "agent/simulate",
-        "agent/record/generated_kernels.py",
         "agent/record/kernel_launches.py",
-        "core/shared/gap_messages.py",
-        "core/shared/gpus.py",
-        "core/shared/source/triton_programs.py",
+        "core/shared/simulation.py",
     ),
     FACTORY: ("agent/run_target.py", "agent/target", "core/shared/target_options.py"),
     TRANSFORMERS: ("agent/target/hf",),
@@ -81,11 +84,11 @@ def parts_of(request: Request) -> frozenset[str]:
     """The parts of the agent that a run needs."""
     found = set()
     if request.target.kind != "command":  # its weights may be fake
-        found |= {FACTORY, SIMULATION}
+        found |= {FACTORY, CODEGEN}
     if request.target.kind in ("hf", "zoo"):
         found.add(TRANSFORMERS if request.target.kind == "hf" else ZOO)
     if request.gpu is not None:
-        found.add(SIMULATION)
+        found |= {CODEGEN, SIMULATION}
     return parts_in({**os.environ, **request.variables}) | found
 
 
@@ -97,7 +100,7 @@ def parts_in(environ: Mapping[str, str]) -> frozenset[str]:
     if environ.get(run_names.RESULTS_VARIABLE):
         found.add(RESULTS)
     if environ.get(run_names.GPU_VARIABLE):
-        found.add(SIMULATION)
+        found |= {CODEGEN, SIMULATION}
     return frozenset(found)
 
 

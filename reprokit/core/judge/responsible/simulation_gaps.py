@@ -9,7 +9,7 @@ import re
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.records.dumps import Link
 from reprokit.core.records.observation import Observation
-from reprokit.core.shared.gap_messages import gap_in_message
+from reprokit.core.shared.simulation import gap_in_message
 
 CAUSE = "simulation-gap"
 _ABSENT = re.compile(r"(?P<name>.+), compute capability [\d.]+, is not there")
