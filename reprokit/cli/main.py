@@ -63,7 +63,9 @@ def cli() -> None:
     """Turn a failing, hanging or crashing torch.compile run into a reproduction pack for its
     maintainers.
 
-    \b reprokit capture --model llama40b reprokit capture model.py:make_model --mode max-autotune
+    \b
+    reprokit capture --model llama40b
+    reprokit capture model.py:make_model --mode max-autotune
     reprokit capture -- python train.py --steps 10
     """
 

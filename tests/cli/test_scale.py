@@ -188,11 +188,9 @@ def test_the_chain_of_the_samples_is_exponential(tmp_path: Path) -> None:
         "--json",
     )
     assert (done.status, done.kind) == (1, "superlinear-compile"), done.out + done.err
-    # which function of the recursion a few samples meet most is chance
+    # whether a few samples meet a function of the recursion often enough, and which, is chance
     title = done.json["signature"]["title"]
-    assert title.startswith(
-        "superlinear-compile: codegen | exponential @ torch/_inductor/codegen/"
-    ), title
+    assert title.startswith("superlinear-compile: codegen | exponential"), title
     assert (
         subprocess.run(
             ["tar", "tzf", done.json["pack"]], capture_output=True, check=True

@@ -41,8 +41,10 @@ def ablate(
     fails, the one pass or lowering that the failure takes is searched. A target is captured first,
     and leaves a pack.
 
-    \b Examples: reprokit ablate model.py:make reprokit ablate
-    reprokit-model-make-wrong-result-1f2e3d4c5b6a.tar.gz
+    \b
+    Examples:
+      reprokit ablate model.py:make
+      reprokit ablate reprokit-model-make-wrong-result-1f2e3d4c5b6a.tar.gz
     """
     with terminal.LiveStatus(is_quiet=as_json) as live:
         if shared.is_pack(what):

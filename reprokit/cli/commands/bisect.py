@@ -167,9 +167,11 @@ def bisect(
     The pack's repro is run with one version after the other: the same failure is bad, none is good,
     and a version that cannot be installed, fails otherwise or gives no answer is stepped around.
 
-    \b Examples: reprokit bisect PACK --good 2.9.1 --bad 2.13.0 --yes reprokit bisect PACK --good
-    ~/v29/bin/python --bad ~/v213/bin/python --interpreter ~/v212/bin/python git bisect run reprokit
-    bisect PACK --git --python build/bin/python --yes
+    \b
+    Examples:
+      reprokit bisect PACK --good 2.9.1 --bad 2.13.0 --yes
+      reprokit bisect PACK --good v29/bin/python --bad v213/bin/python --interpreter v212/bin/python
+      git bisect run reprokit bisect PACK --git --python build/bin/python --yes
     """
     from reprokit.host.bisect import search as asker
     from reprokit.host.bisect.torch_environments import InstallOptions

@@ -145,10 +145,14 @@ def capture(
     TARGET is a model of the zoo, hf:TYPE (a model of transformers with random weights), a factory
     that returns (model, args), or a whole command after --.
 
-    \b Examples: reprokit capture --model llama40b reprokit capture --model llama8b --layers 4
-    --train --backend aot_eager reprokit capture hf:llama --layers 2 --set hidden_size=512 reprokit
-    capture model.py:make --dynamic --timeout 120 reprokit capture -- python train.py --steps 10
-    torchrun users: reprokit capture -- torchrun --nproc-per-node 2 train.py
+    \b
+    Examples:
+      reprokit capture --model llama40b
+      reprokit capture --model llama8b --layers 4 --train --backend aot_eager
+      reprokit capture hf:llama --layers 2 --set hidden_size=512
+      reprokit capture model.py:make --dynamic --timeout 120
+      reprokit capture -- python train.py --steps 10
+      torchrun users: reprokit capture -- torchrun --nproc-per-node 2 train.py
     """
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.pipeline import pipeline as line

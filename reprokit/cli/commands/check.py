@@ -75,8 +75,10 @@ def check(
 
     Another failure than the pack's is not the bug; a run that gives no answer is skipped (125).
 
-    \b Examples: git bisect run reprokit check repro.py --same-as PACK --exit-zero-if good --python
-    build/bin/python reprokit check candidate.py --same-as PACK --exit-zero-if bug
+    \b
+    Examples:
+      git bisect run reprokit check repro.py --same-as PACK --exit-zero-if good --python b/bin/python
+      reprokit check candidate.py --same-as PACK --exit-zero-if bug
     """
     from reprokit.core.judge import same_failure
     from reprokit.core.shared.errors import BadInput

@@ -71,9 +71,11 @@ def kernel(
     program that launches kernels of its own: that is run once on a simulated GPU, where nothing is
     launched. Each kernel is run once for each cell.
 
-    \b Examples: reprokit kernel reprokit-out/.../kernels/triton_poi_fused_add_0.py --arch
-    80,90,100,sm_100,120 reprokit kernel attention.py:forward_kernel --arch 90,100 reprokit kernel
-    output_code.py:triton_poi_fused_add_0 --arch sm_101a --ptxas /usr/local/cuda/bin/ptxas
+    \b
+    Examples:
+      reprokit kernel reprokit-out/.../kernels/triton_poi_fused_add_0.py --arch 80,90,100,sm_100,120
+      reprokit kernel attention.py:forward_kernel --arch 90,100
+      reprokit kernel output_code.py:triton_poi_fused_add_0 --arch sm_101a --ptxas cuda/bin/ptxas
     """
     from reprokit.core.experiments import nvidia_architectures
     from reprokit.host.experiments import kernel_matrix

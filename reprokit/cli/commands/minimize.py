@@ -70,9 +70,11 @@ def minimize(
     first. A candidate counts only when its signature is that of the failure. Ctrl-C keeps the best
     so far.
 
-    \b Examples: reprokit minimize reprokit-out/train-20261121-101500-4242/run-001 --budget 900
-    --resume reprokit minimize reprokit-train-exception-1f2e3d4c5b6a.tar.gz reprokit minimize
-    model.py:make
+    \b
+    Examples:
+      reprokit minimize reprokit-out/train-20261121-101500-4242/run-001 --budget 900 --resume
+      reprokit minimize reprokit-train-exception-1f2e3d4c5b6a.tar.gz
+      reprokit minimize model.py:make
     """
     from reprokit.core.shared.errors import BadInput
 

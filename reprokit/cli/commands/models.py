@@ -23,8 +23,11 @@ def models(target: str | None, python: str | None, as_json: bool) -> None:
     hf: lists the model types of transformers in the interpreter, hf:TYPE or hf:PATH/config.json the
     knobs of one.
 
-    \b Examples: reprokit models reprokit models hf: --python ~/venv/bin/python reprokit models
-    hf:llama --json
+    \b
+    Examples:
+      reprokit models
+      reprokit models hf: --python ~/venv/bin/python
+      reprokit models hf:llama --json
     """
     from reprokit.core.shared.errors import BadInput
     from reprokit.core.shared.zoo import ZOO

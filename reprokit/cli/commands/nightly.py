@@ -218,7 +218,10 @@ def split(
     """Make a SIGNATURE of BUG a bug of its own; or say that BUG and OTHER, proposed as one, are
     two.
 
-    \b Examples: reprokit nightly split 12 e9f6d67184c2 reprokit nightly split 12 15
+    \b
+    Examples:
+      reprokit nightly split 12 e9f6d67184c2
+      reprokit nightly split 12 15
     """
     from reprokit.host.nightly.ledger import bugs
 
@@ -285,7 +288,8 @@ def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: boo
 
     Lines that do not agree with the schema go to the quarantine folder, and the others count.
 
-    \b Example: reprokit nightly import other-machine.jsonl
+    \b
+    Example: reprokit nightly import other-machine.jsonl
     """
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.nightly.ledger import exchange
@@ -321,7 +325,8 @@ def prune(
     """Remove old run directories by the [keep] of SUITE, as each night's end does; packs of open
     bugs stay.
 
-    \b Example: reprokit nightly prune suite.toml --dry-run
+    \b
+    Example: reprokit nightly prune suite.toml --dry-run
     """
     from reprokit.host.nightly.ledger import prune
     from reprokit.host.nightly.schedule import night

@@ -21,7 +21,9 @@ def pack(ctx: click.Context, run_dir: Path, as_json: bool) -> None:
     For a capture that was killed, or whose disk was full: the evidence up to then is in the run
     directory. Nothing is run again but the questions about this machine's environment.
 
-    \b Examples: reprokit pack reprokit-out/train-20261121-101500-4242/run-001
+    \b
+    Examples:
+      reprokit pack reprokit-out/train-20261121-101500-4242/run-001
     """
     from reprokit.cli.commands.capture import exit_code
     from reprokit.cli.shared import print_capture

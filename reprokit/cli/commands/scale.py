@@ -90,9 +90,11 @@ def scale(
     phase that grows faster than the model, and matters at that size, is the verdict
     superlinear-compile.
 
-    \b Examples: reprokit scale --model llama40b --layers 1,2,4,8 reprokit scale --model llama-tiny
-    --sequence-length 32,64,128,256 --layers 4 --at 4096 reprokit scale model.py:make --set
-    depth=2,4,8,16 --train
+    \b
+    Examples:
+      reprokit scale --model llama40b --layers 1,2,4,8
+      reprokit scale --model llama-tiny --sequence-length 32,64,128,256 --layers 4 --at 4096
+      reprokit scale model.py:make --set depth=2,4,8,16 --train
     """
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.pipeline import measure_growth as line

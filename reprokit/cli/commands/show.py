@@ -31,8 +31,10 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
     A pack from a stranger is treated as hostile: unsafe names, links, devices and bombs are
     refused, nothing is extracted, nothing is run.
 
-    \b Examples: reprokit show reprokit-llama40b-exception-1f2e3d4c5b6a.tar.gz reprokit show PACK
-    --file issue.md
+    \b
+    Examples:
+      reprokit show reprokit-llama40b-exception-1f2e3d4c5b6a.tar.gz
+      reprokit show PACK --file issue.md
     """
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.pack import reader

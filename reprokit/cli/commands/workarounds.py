@@ -43,8 +43,11 @@ def workarounds(
     leaving out the guilty pass or lowering, a graph break at the guilty operator, a higher
     recompile limit. What a remedy gains is measured beside eager.
 
-    \b Examples: reprokit workarounds model.py:make reprokit workarounds
-    reprokit-model-make-exception-1f2e3d4c5b6a.tar.gz reprokit workarounds llama-tiny
+    \b
+    Examples:
+      reprokit workarounds model.py:make
+      reprokit workarounds reprokit-model-make-exception-1f2e3d4c5b6a.tar.gz
+      reprokit workarounds llama-tiny
     """
     with terminal.LiveStatus(is_quiet=as_json) as live:
         if shared.is_pack(what):
