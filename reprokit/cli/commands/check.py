@@ -77,7 +77,7 @@ def check(
 
     \b
     Examples:
-      git bisect run reprokit check repro.py --same-as PACK --exit-zero-if good --python b/bin/python
+      git bisect run reprokit check repro.py --same-as PACK --exit-zero-if good
       reprokit check candidate.py --same-as PACK --exit-zero-if bug
     """
     from reprokit.core.judge import same_failure
