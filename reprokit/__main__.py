@@ -1,4 +1,4 @@
-"""``python -m reprokit``."""
+"""Run the command line with ``python -m reprokit``."""
 
 from reprokit.cli.main import main
 

@@ -1,18 +1,17 @@
-"""``torch.compile`` for programs that must go on: a compile is rehearsed in a watched child before
-the program trusts it.
+"""``torch.compile`` for programs that must not fail: a child process tries each compile first.
 
     from reprokit.api import safe_compile
     model = safe_compile(model, args, timeout_s=300)
 
-The child gets a saved copy of the model and its arguments, compiles and calls it once under a
-deadline, and what it put into the compiler's cache on disk is shared when it went well, so that the
-program's own compile finds its work done. Where the rehearsal fails the model runs eager, one
-warning says why, and a pack is left.
+The child gets a saved copy of the model and its arguments, compiles it and calls it once under a
+deadline. If that succeeds, the program's own compile uses the child's cache on disk. If it fails,
+the model runs eager, one warning says why, and a pack is written.
 
-What this cannot isolate: a failure that needs more than that one call (a later shape, a backward
-pass of a loss that is not the mean square), a model that cannot be saved or whose class stands in
-the program itself (``__main__``), what differs between the child's process and this one (threads,
-other work on the GPU), and the memory that a second copy takes.
+This does not protect a program from a failure that needs more than the one call (such as a later
+shape, or the backward pass of a loss that is not the mean square), or that depends on the process
+(such as its threads, or other work on the GPU). A model that cannot be saved, or whose class is
+defined in the program itself (``__main__``), runs eager. The child needs memory for a second copy
+of the model.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from reprokit.core.shared import cuts
 
 TIMEOUT_S = 300.0
 SIZES = (1, 2, 4)
-"""Layers of the models whose compile time is measured before the whole one's is predicted."""
+"""Numbers of layers for which compile time is measured, to predict that of the whole model."""
 
 _FACTORY = """\
 import sys
@@ -51,19 +50,19 @@ def make():
 
 @dataclasses.dataclass(frozen=True)
 class TrialCompile:
-    """How a compile went in the child."""
+    """The result of a compile in a child process."""
 
     is_fine: bool
     why: str = ""
-    """What went wrong, or why nothing could be tried; empty when it went well."""
+    """Why the compile failed or could not be tried; empty if it succeeded."""
     was_tried: bool = True
     cpu_s: float = 0.0
-    """Processor seconds of the compile."""
+    """CPU seconds of the compile."""
     pack: Path | None = None
 
 
 def count_parameters(model: Any) -> int:
-    """The number of elements of all parameters; a parameter that two modules share counts once."""
+    """Return the number of elements of all parameters; a shared parameter counts once."""
     return sum(int(p.numel()) for p in model.parameters())
 
 
@@ -76,18 +75,17 @@ def safe_compile(
     output_dir: Path | str | None = None,
     **options: Any,
 ) -> Any:
-    """Give ``torch.compile(model, **options)``, or ``model`` itself with a warning where the
-    rehearsal failed.
+    """Return ``torch.compile(model, **options)``, or ``model`` with a warning if that fails.
 
-    ``args`` and ``kwargs`` are those of one call, as the program will make it. A model that cannot
-    be rehearsed is not compiled either.
+    ``args`` and ``kwargs`` are the arguments of one call of the program. A model that cannot be
+    tried in a child process is not compiled.
     """
     import torch
 
-    found = rehearse(model, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options)
-    if found.is_fine:
+    trial = try_compile(model, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options)
+    if trial.is_fine:
         return torch.compile(model, **options)
-    _warn("runs eager", found)
+    _warn("runs eager", trial)
     return model
 
 
@@ -100,24 +98,23 @@ def partial_compile(
     output_dir: Path | str | None = None,
     **options: Any,
 ) -> Any:
-    """Compile the repeated layers of ``model`` one by one, in place; a kind of layer that fails
-    stays eager.
+    """Compile the repeated layers of ``model`` one by one, in place.
 
-    One layer of each kind is rehearsed with the arguments that it gets in an eager call. A model
-    without repeated layers is compiled as a whole, as :func:`safe_compile` does.
+    The first layer is tried with the arguments that it gets in an eager call; if that fails, the
+    layers run eager. A model without repeated layers is compiled as in :func:`safe_compile`.
     """
     import torch
 
-    from reprokit.agent.experiments.compiled_parts import layers_of
+    from reprokit.agent.experiments.compiled_parts import repeated_layers
 
-    places = layers_of(torch, model)
-    if not places:
+    layers = repeated_layers(model)
+    if not layers:
         return safe_compile(
             model, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options
         )
-    owner, first = places[0]
-    given = _arguments(torch, model, owner[first], args, kwargs or {})
-    if given is None:
+    container, first = layers[0]
+    layer_call = _layer_arguments(model, container[first], args, kwargs or {})
+    if layer_call is None:
         _warn(
             "runs eager",
             TrialCompile(
@@ -125,12 +122,15 @@ def partial_compile(
             ),
         )
         return model
-    found = rehearse(owner[first], *given, timeout_s=timeout_s, output_dir=output_dir, **options)
-    if not found.is_fine:
-        _warn(f"has {len(places)} layers that run eager", found)
+    trial = try_compile(
+        container[first], *layer_call, timeout_s=timeout_s, output_dir=output_dir, **options
+    )
+    if not trial.is_fine:
+        _warn(f"has {len(layers)} layers that run eager", trial)
         return model
-    for owner, place in places:
-        owner[place] = torch.compile(owner[place], **options)
+    for container, index in layers:
+        compiled: Any = torch.compile(container[index], **options)
+        container[index] = compiled
     return model
 
 
@@ -143,20 +143,18 @@ def smart_compile(
     output_dir: Path | str | None = None,
     **options: Any,
 ) -> Any:
-    """Compile the whole model, its layers one by one, or nothing, by what compiling a few layers
-    has cost.
+    """Compile the whole model, its layers one by one, or nothing, depending on the predicted cost.
 
-    Copies with 1, 2 and 4 of the repeated layers are rehearsed, and the cost of all of them is
-    predicted. Where that is beyond ``timeout_s`` processor seconds, or cannot be told, the layers
-    are compiled one by one.
+    Copies with 1, 2 and 4 of the repeated layers are tried, and the cost of the whole model is
+    predicted. If it is more than ``timeout_s`` CPU seconds, or unknown, the layers are compiled one
+    by one.
     """
-    import torch
 
-    from reprokit.agent.experiments.compiled_parts import layers_of
+    from reprokit.agent.experiments.compiled_parts import repeated_layers
     from reprokit.core.growth.laws import fit_law
 
-    places = layers_of(torch, model)
-    sizes = [n for n in SIZES if n < len(places)]
+    layers = repeated_layers(model)
+    sizes = [n for n in SIZES if n < len(layers)]
     if len(sizes) < len(SIZES):
         return safe_compile(
             model, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options
@@ -164,21 +162,23 @@ def smart_compile(
     points = []
     for size in sizes:
         try:
-            small = _with_layers(torch, copy.deepcopy(model), size)
+            small = _keep_layers(copy.deepcopy(model), size)
         except Exception as problem:
-            why = cuts.cut_head(f"a copy with {size} layers cannot be made: {problem!r}", 300)
+            why = cuts.cut_head(f"the model cannot be copied with {size} layers: {problem!r}", 300)
             _warn("is compiled layer by layer", TrialCompile(False, why, was_tried=False))
             return partial_compile(
                 model, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options
             )
-        found = rehearse(small, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options)
-        if not found.is_fine:
+        trial = try_compile(
+            small, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options
+        )
+        if not trial.is_fine:
             return partial_compile(
                 model, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options
             )
-        points.append((size, found.cpu_s))
-    told = fit_law(points, len(places))
-    if told.high <= timeout_s:
+        points.append((size, trial.cpu_s))
+    law = fit_law(points, len(layers))
+    if law.high <= timeout_s:
         return safe_compile(
             model, args, kwargs, timeout_s=timeout_s, output_dir=output_dir, **options
         )
@@ -187,7 +187,7 @@ def smart_compile(
     )
 
 
-def rehearse(
+def try_compile(
     model: Any,
     args: Sequence[Any] = (),
     kwargs: dict[str, Any] | None = None,
@@ -196,9 +196,9 @@ def rehearse(
     output_dir: Path | str | None = None,
     **options: Any,
 ) -> TrialCompile:
-    """Compile and call a saved copy of ``model`` in a watched child; this process only waits.
+    """Compile and call a saved copy of ``model`` in a child process, and wait for the result.
 
-    ``options`` are those of ``torch.compile`` and must be words, numbers and the like.
+    ``options`` are those of ``torch.compile``. Their values must be texts, numbers and the like.
     """
     import sys
 
@@ -208,6 +208,7 @@ def rehearse(
     from reprokit.host.pipeline import pipeline
     from reprokit.host.request.run_request import Request
     from reprokit.host.request.target import Target
+    from reprokit.host.system import compiler_cache
 
     with tempfile.TemporaryDirectory(prefix="reprokit-rehearsal-") as folder:
         saved, factory = Path(folder) / "model.pt", Path(folder) / "rehearsal.py"
@@ -216,7 +217,7 @@ def rehearse(
         except Exception as problem:
             return TrialCompile(
                 False,
-                cuts.cut_head(f"it cannot be saved for a rehearsal: {problem!r}", 300),
+                cuts.cut_head(f"it cannot be saved for a trial: {problem!r}", 300),
                 was_tried=False,
             )
         train = bool(getattr(model, "training", False)) and torch.is_grad_enabled()
@@ -224,6 +225,8 @@ def rehearse(
         factory.write_text(
             _FACTORY.format(path=path, file=str(saved), train=train), encoding="utf-8"
         )
+        cache, kept = Path(folder) / "cache", compiler_cache.kept_cache_folder(sys.executable)
+        compiler_cache.copy_cache(kept, cache)
         request = Request(
             Target("file", str(factory), "make"),
             python=sys.executable,
@@ -233,83 +236,85 @@ def rehearse(
             minimizes=False,
             rungs="none",
             escalate=False,
-            variables={"TORCHINDUCTOR_CACHE_DIR": str(Path(folder) / "cache")},
+            variables={"TORCHINDUCTOR_CACHE_DIR": str(cache)},
         )
         try:
-            captured = pipeline.capture(request, Path(folder) / "out", _unsaid)
+            captured = pipeline.capture_target(request, Path(folder) / "out", _ignore_message)
         except BadInput as problem:
-            return TrialCompile(False, f"it cannot be rehearsed: {problem}", was_tried=False)
+            return TrialCompile(False, f"it cannot be tried: {problem}", was_tried=False)
         cpu_s = round(sum(captured.phases.values()), 2)
         if captured.verdict.kind == "ok":
-            _share(Path(folder) / "cache")
+            compiler_cache.keep_cache(cache, kept)
+            _share_cache(cache)
             return TrialCompile(True, cpu_s=cpu_s)
         why = f"{captured.verdict.kind}: {captured.verdict.reason}"
-        place = Path(
+        kept = Path(
             output_dir
             or Path("reprokit-out") / f"rehearsal-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         )
-        shutil.copytree(Path(folder) / "out", place, dirs_exist_ok=True)
+        shutil.copytree(Path(folder) / "out", kept, dirs_exist_ok=True)
         return TrialCompile(
             False,
             why,
             cpu_s=cpu_s,
-            pack=place / captured.pack_path.name if captured.pack_path else None,
+            pack=kept / captured.pack_path.name if captured.pack_path else None,
         )
 
 
-def _share(cache: Path) -> None:
-    """Put what the child compiled where this process' own compile looks; of a child that was killed
-    nothing is taken.
-    """
+def _share_cache(cache: Path) -> None:
+    """Copy the child's compiler cache to the cache of this process."""
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
     for path in cache.rglob("*"):
-        place = Path(cache_dir()) / path.relative_to(cache)
-        with contextlib.suppress(OSError):  # then it is compiled once more
-            if path.is_file() and not path.is_symlink() and not place.exists():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                draft = place.with_name(f"{place.name}.{os.getpid()}")
+        target = Path(cache_dir()) / path.relative_to(cache)
+        with contextlib.suppress(OSError):  # the entry is then compiled again
+            if path.is_file() and not path.is_symlink() and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                draft = target.with_name(f"{target.name}.{os.getpid()}")
                 shutil.copy2(path, draft)
-                draft.replace(place)
+                draft.replace(target)
 
 
-def _arguments(
-    torch: Any, model: Any, layer: Any, args: Sequence[Any], kwargs: dict[str, Any]
+def _layer_arguments(
+    model: Any, layer: Any, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """What ``layer`` is called with in an eager call of ``model``; None when it is not."""
-    seen: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-    hook = layer.register_forward_pre_hook(lambda _, a, k: seen.append((a, k)), with_kwargs=True)
+    """Return the arguments of ``layer`` in an eager call of ``model``; None if it is not called."""
+    import torch
+
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    hook = layer.register_forward_pre_hook(lambda _, a, k: calls.append((a, k)), with_kwargs=True)
     try:
         with torch.no_grad():
             model(*args, **kwargs)
     finally:
         hook.remove()
-    return seen[0] if seen else None
+    return calls[0] if calls else None
 
 
-def _with_layers(torch: Any, model: Any, count: int) -> Any:
-    """``model`` with the first ``count`` of its repeated layers."""
-    from reprokit.agent.experiments.compiled_parts import layers_of
+def _keep_layers(model: Any, count: int) -> Any:
+    """Remove the repeated layers of ``model`` after the first ``count`` from it, and return it."""
+    from reprokit.agent.experiments.compiled_parts import repeated_layers
 
-    for owner, place in reversed(layers_of(torch, model)[count:]):
-        del owner[place]
+    for container, index in reversed(repeated_layers(model)[count:]):
+        del container[index]
     return model
 
 
-def _warn(then: str, found: TrialCompile) -> None:
-    pack = f"; the pack is {found.pack}" if found.pack else ""
-    warnings.warn(f"reprokit: the model {then}: {' '.join(found.why.split())}{pack}", stacklevel=3)
+def _warn(consequence: str, trial: TrialCompile) -> None:
+    pack = f"; the pack is {trial.pack}" if trial.pack else ""
+    reason = " ".join(trial.why.split())
+    warnings.warn(f"reprokit: the model {consequence}: {reason}{pack}", stacklevel=3)
 
 
-def _unsaid(text: str) -> None:
-    """A program in production is told one line, at the end."""
+def _ignore_message(text: str) -> None:
+    """Ignore a line of progress: the program only gets one warning at the end."""
 
 
 __all__ = (
     "TrialCompile",
     "count_parameters",
     "partial_compile",
-    "rehearse",
     "safe_compile",
     "smart_compile",
+    "try_compile",
 )

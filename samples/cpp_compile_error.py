@@ -1,7 +1,7 @@
-"""A compile error from the C++ compiler: jacfwd of an fp16 product chain (pytorch#194706, torch
+"""A compile error from the C++ compiler: jacfwd of a chain of fp16 products (pytorch#194706, torch
 2.13 CPU).
 
-reprokit capture samples/cpp_compile_error.py:make
+    reprokit capture samples/cpp_compile_error.py:make
 """
 
 import torch

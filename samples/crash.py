@@ -1,7 +1,7 @@
-"""A crash: nested jacfwd of a trace term dies of SIGSEGV in the compiled kernel (pytorch#190856,
-torch 2.13 CPU).
+"""A crash: a nested jacfwd of a trace term is killed by SIGSEGV in the compiled kernel
+(pytorch#190856, torch 2.13 CPU).
 
-reprokit capture samples/crash.py:make
+    reprokit capture samples/crash.py:make
 """
 
 import torch

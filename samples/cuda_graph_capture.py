@@ -1,12 +1,12 @@
-"""A compile inside the capture of a CUDA graph: the first call builds, allocates and synchronises,
+"""A compile inside the capture of a CUDA graph: the first call builds, allocates and synchronizes,
 which a capture forbids.
 
-reprokit capture -- python samples/cuda_graph_capture.py             the first call stands inside
-the capture reprokit capture -- python samples/cuda_graph_capture.py --warm      cure: one call
-before it reprokit capture -- python samples/cuda_graph_capture.py --managed   cure: the compiler
-captures, mode="reduce-overhead"
+    reprokit capture -- python samples/cuda_graph_capture.py            first call inside the capture
+    reprokit capture -- python samples/cuda_graph_capture.py --warm     cure: one call before it
+    reprokit capture -- python samples/cuda_graph_capture.py --managed  cure: the compiler captures
 
-Needs a CUDA device; without one it says so.
+``--managed`` compiles with mode="reduce-overhead". Without a CUDA device, the sample exits with a
+message.
 """
 
 import sys

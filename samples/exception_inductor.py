@@ -1,7 +1,7 @@
 """An exception inside Inductor: outer-loop fusion in the C++ backend loses a buffer
 (pytorch#196570, torch 2.13 CPU).
 
-reprokit capture samples/exception_inductor.py:make
+    reprokit capture samples/exception_inductor.py:make
 """
 
 import torch

@@ -1,8 +1,10 @@
-"""An early exit on a value: Dynamo cannot know it while it traces, so the whole function runs
-without the compiler.
+"""An early exit that depends on a value: Dynamo does not know the value while it traces, so the
+whole function runs without the compiler.
 
-reprokit capture samples/graph_break.py:make says: graph-break in dynamo-trace, nothing was
-compiled, with the line and the reason, although the program itself ends well.
+    reprokit capture samples/graph_break.py:make
+
+The verdict is graph-break in dynamo-trace: nothing is compiled, although the program succeeds. The
+verdict has the line and the reason.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""A healthy model: two calls with different batch sizes, so one recompile with a symbolic size.
+"""A healthy model: two calls with different batch sizes cause one recompile with a symbolic size.
 
 reprokit capture samples/healthy.py:make
 """

@@ -1,9 +1,9 @@
-"""A KV cache whose index is a plain integer: one compile a token, until Dynamo gives the function
-up; and the cure.
+"""A KV cache whose index is a plain integer: each token compiles again until the recompile limit.
 
-reprokit capture samples/kv_cache.py:make says: recompile-limit in guards, what changes is
-`self._current_idx`. reprokit capture samples/kv_cache.py:make_fixed says: ok, one graph. There the
-index is a tensor.
+    reprokit capture samples/kv_cache.py:make        recompile-limit in guards
+    reprokit capture samples/kv_cache.py:make_fixed  ok, one graph
+
+The value that changes is `self._current_idx`. In make_fixed it is a tensor.
 """
 
 import torch

@@ -1,9 +1,10 @@
-"""Autotuning against a deadline: each size of matrix is tried with many kernels, and each kernel is
-a run of the C++ compiler. A budget that is ample for the default mode ends in the middle.
+"""Autotuning with a deadline: each matrix size is tried with many kernels, and each kernel is a run
+of the C++ compiler. A time limit that is enough for the default mode ends in the middle.
 
-reprokit capture samples/max_autotune.py:make --timeout 30                  says slow-compile in
-cpp-build, and no hang reprokit capture samples/max_autotune.py:make --timeout 30 --mode default
-says ok, after 24 s
+    reprokit capture samples/max_autotune.py:make --timeout 30                 slow-compile, cpp-build
+    reprokit capture samples/max_autotune.py:make --timeout 30 --mode default  ok, after 24 s
+
+The verdict of the first command is not a hang.
 """
 
 import itertools

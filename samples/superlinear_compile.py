@@ -1,9 +1,10 @@
-"""A compile that grows exponentially: where each value is used twice, Inductor writes the chain
-below it out for each use (root of pytorch#192498, torch 2.13 CPU).
+"""A compile that grows exponentially: each value is used twice, and Inductor writes the chain before
+it once for each use (the cause of pytorch#192498, torch 2.13 CPU).
 
-reprokit scale samples/superlinear_compile.py:make --set n=6,8,10,11 --at 12
+    reprokit scale samples/superlinear_compile.py:make --set n=6,8,10,11 --at 12
 
-says superlinear-compile in codegen: exponential, some x2 a step, 0.5 s at n=6, 5 s at 11.
+The verdict is superlinear-compile in codegen: exponential, about x2 a step, 0.5 s at n=6 and 5 s at
+n=11.
 """
 
 import torch

@@ -1,9 +1,10 @@
-"""Symmetric memory where this torch does not keep it: the place has moved more than once.
+"""An import of symmetric memory from a module that this torch does not have: the module has moved
+more than once.
 
-reprokit capture -- python samples/symmetric_memory.py
+    reprokit capture -- python samples/symmetric_memory.py
 
-says error-in-eager, since nothing was compiled yet; `reprokit env` and environment.json in the pack
-say under symmetric_memory which places this torch has.
+The verdict is error-in-eager, because nothing is compiled yet. `reprokit env` and environment.json
+in the pack list under symmetric_memory the modules that this torch has.
 """
 
 import torch

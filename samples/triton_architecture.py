@@ -1,14 +1,16 @@
-"""Triton appends an "a" to every architecture from sm_90 on, and a ptxas need not know what comes
-out: sm_101a.
+"""Triton appends an "a" to every architecture from sm_90 on, and a ptxas may not know the result:
+sm_101a.
 
-reprokit kernel samples/triton_architecture.py --arch 100,101 says: sm_100a compiles; sm_101a fails
-in ptxas, "Value 'sm_101a' is not defined for option 'gpu-name'". Without the "a" this ptxas does
-not know it either; for sm_100a it compiles, and that cubin does not run on a device of capability
-10.1. With --ptxas PATH another one is tried; TRITON_PTXAS_PATH (from sm_100 on
-TRITON_PTXAS_BLACKWELL_PATH) makes Triton take it.
+    reprokit kernel samples/triton_architecture.py --arch 100,101
 
-reprokit capture --model llama-tiny --gpu gpu.json, with a GPU of capability 10.1 in gpu.json, finds
-the same in a model.
+sm_100a compiles. sm_101a fails in ptxas with "Value 'sm_101a' is not defined for option
+'gpu-name'", and this ptxas does not know sm_101 either. A cubin for sm_100a does not run on a device
+of capability 10.1. ``--ptxas PATH`` tries a different ptxas; TRITON_PTXAS_PATH (from sm_100 on
+TRITON_PTXAS_BLACKWELL_PATH) sets it in Triton.
+
+    reprokit capture --model llama-tiny --gpu gpu.json
+
+This command reports the same failure in a model if gpu.json has a GPU of capability 10.1.
 """
 
 import triton

@@ -1,9 +1,11 @@
-"""A wrong result: a shift in place through a clone; the clone is dropped (pytorch#197829, torch
-2.13 CPU).
+"""A wrong result: a shift in place through a clone; the compiler drops the clone (pytorch#197829,
+torch 2.13 CPU).
 
-reprokit capture samples/wrong_result.py:make says: wrong-result in inductor, compiled code is the
-wrong side, it takes the pass `reinplace_inplaceable_ops`, and leaves a repro of a dozen lines that
-compares the two itself.
+    reprokit capture samples/wrong_result.py:make
+
+The verdict is wrong-result in inductor: compiled code is the wrong side, and the pass
+`reinplace_inplaceable_ops` causes it. The pack has a repro of a dozen lines that compares both
+results itself.
 """
 
 import torch

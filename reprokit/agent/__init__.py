@@ -1,5 +1,5 @@
-"""Everything that runs inside a watched process: standard library and torch only.
+"""The code that runs inside a watched process. It imports only the standard library and torch.
 
-The host copies ``core`` and ``agent`` into a private folder under the name ``_reprokit`` and puts
-that folder alone on the target's path, so imports in here are relative.
+The host copies it and ``core.shared`` to a folder under the name ``_reprokit``, and adds the folder
+to the target's path. Imports of its own code are therefore relative.
 """

@@ -1,5 +1,7 @@
-"""Run a target from inside: ``python -m _reprokit.agent run SPEC.json``, ``... env``, ``... gpus``,
-``... simulates``, ``... models SPEC``, ``... kernels FILE`` and ``... launches FILE``.
+"""Run a target, or answer a request of the host about an interpreter.
+
+``python -m _reprokit.agent`` with ``run SPEC.json``, ``env``, ``hooks``, ``gpus``, ``simulates``,
+``models REQUEST``, ``kernels FILE`` or ``launches FILE``.
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ import json
 import os
 import sys
 import traceback
-from typing import Any
 
 from ..core.shared.contract import events
 from ..core.shared.contract.run_spec import RunSpec
@@ -17,7 +18,7 @@ from ..core.shared.contract.serialize import from_json
 
 
 def main(argv: list[str]) -> int:
-    """Give the exit status: 0 finished, 1 the target raised, 2 the target cannot be used."""
+    """Return the exit status: 0 finished, 1 the target raised, 2 the target cannot be used."""
     if argv[0] == "env":
         from .record import inventory
 
@@ -28,11 +29,16 @@ def main(argv: list[str]) -> int:
 
         print(json.dumps(model_types.answer_models(json.loads(argv[1])), default=repr))
         return 0
+    if argv[0] == "hooks":
+        from .torch_hooks import symbols
+
+        print(json.dumps(symbols.check_symbols()))
+        return 0
     if argv[0] == "gpus":
-        print(json.dumps(inventory_gpus()))
+        print(json.dumps(describe_gpus()))
         return 0
     if argv[0] == "simulates":
-        import torch  # noqa: F401 - which is simulated for from then on
+        import torch  # noqa: F401 - the import hook then sets up the simulation
 
         from . import simulate
 
@@ -44,10 +50,8 @@ def main(argv: list[str]) -> int:
         return run_factory(from_json(RunSpec, json.load(file)))
 
 
-def inventory_gpus() -> list[dict[str, Any]]:
-    """The properties of each GPU that torch sees, by the names that ``core.shared.simulation.Gpu``
-    has.
-    """
+def describe_gpus() -> list[dict[str, int | str]]:
+    """Return the properties of each GPU that torch sees: the fields of ``core.shared``'s Gpu."""
     import dataclasses
 
     import torch
@@ -55,59 +59,60 @@ def inventory_gpus() -> list[dict[str, Any]]:
     from ..core.shared.simulation import Gpu
 
     names = [f.name for f in dataclasses.fields(Gpu)]
-    seen = [torch.cuda.get_device_properties(n) for n in range(torch.cuda.device_count())]
-    return [{n: getattr(one, n) for n in names if hasattr(one, n)} for one in seen]
+    devices = [torch.cuda.get_device_properties(n) for n in range(torch.cuda.device_count())]
+    return [{n: getattr(gpu, n) for n in names if hasattr(gpu, n)} for gpu in devices]
 
 
 def write_kernels(path: str, runs_it: bool) -> int:
-    """Turn the kernels of a module that Inductor generated into programs, or those that a program
-    launches when it is run; prints their files by name.
+    """Write the kernels of a module of Inductor, or those that a program launches, as programs.
+
+    It prints their files by name, and returns the exit status.
     """
-    import torch  # noqa: F401 - which is simulated for from then on
+    import torch  # noqa: F401 - the import hook then sets up the simulation
 
     from . import simulate
-    from .record import generated_kernels, kernel_launches
+    from .record import generated_kernels
+    from .simulate import kernel_launches
     from .torch_hooks import codegen_only
 
     if simulate.problem:
         print(simulate.problem, file=sys.stderr)
         return 2
-    with contextlib.redirect_stdout(sys.stderr):  # what the program prints is no answer
-        found = (
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is only for the answer
+        files = (
             kernel_launches.record_launches(path)
             if runs_it
             else generated_kernels.write_all(path, codegen_only.load)
         )
-    print(json.dumps(found))
+    print(json.dumps(files))
     return 0
 
 
 def run_factory(spec: RunSpec) -> int:
-    """Run a factory target; gives its exit status."""
+    """Run a factory target, and return its exit status."""
     from ..core.shared.errors import BadTarget, NoSuchTarget
     from . import run_target
     from .record import exceptions, journal
 
     if spec.kind != "module" and sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
-        del sys.path[
-            0
-        ]  # -m put the working directory there; a folder torch/ in it must not shadow torch
+        # python -m adds the working directory, where a folder torch/ would shadow torch
+        del sys.path[0]
     try:
         run_target.run_spec(spec)
     except BadTarget as bad:
-        journal.write(
+        journal.write_event(
             events.TargetRefused(message=str(bad), has_run=not isinstance(bad, NoSuchTarget))
         )
         if bad.__cause__ is not None:
             traceback.print_exception(bad.__cause__)
         return 2
     except Exception as error:
-        journal.write(
+        journal.write_event(
             events.ExceptionRaised(where="call", chain=exceptions.describe_exception(error))
         )
         traceback.print_exc()
         return 1
-    journal.write(events.Finished())
+    journal.write_event(events.Finished())
     return 0
 
 

@@ -1,4 +1,7 @@
-"""Wait, without importing anything of torch, until the program imports it itself."""
+"""Install the agent's hooks when the program imports torch or Triton.
+
+The agent itself imports neither.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,11 @@ from types import ModuleType
 from typing import Any
 
 Hooks = tuple[Callable[[], None] | None, Callable[[], None] | None]
-"""What to call before and after a module is executed."""
+"""The functions that are called before and after a module is executed."""
 
 
-class _ThenLoader(Loader):
-    """A loader that calls ``before`` and ``after`` around the real one's ``exec_module``, the first
-    time.
-    """
+class _HookingLoader(Loader):
+    """Call the hooks of a module around the real loader's ``exec_module``, the first time."""
 
     def __init__(self, inner: Loader, name: str, hooks: dict[str, Hooks]) -> None:
         self._inner, self._name, self._hooks = inner, name, hooks
@@ -31,22 +32,24 @@ class _ThenLoader(Loader):
         return self._inner.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        # The module must look as if we had never been between it and its loader.
+        # The module must look as if its own loader had loaded it.
         module.__loader__ = self._inner
         if module.__spec__ is not None:
             module.__spec__.loader = self._inner
         before, after = self._hooks.pop(self._name, (None, None))
         if before:
-            _quietly(before)
-        with _without_collections():
+            _run_hook(before)
+        with _without_gc():
             self._inner.exec_module(module)
         if after:
-            _quietly(after)
+            _run_hook(after)
 
 
-class _Waiter(MetaPathFinder):
-    """Watches for four imports. Looking for a module (``find_spec``) is not importing it: many
-    programs only ask.
+class _HookingFinder(MetaPathFinder):
+    """Wrap the loaders of four modules.
+
+    The hooks run when a module is executed, because many programs only search for a module
+    (``importlib.util.find_spec``).
     """
 
     def __init__(self) -> None:
@@ -67,29 +70,29 @@ class _Waiter(MetaPathFinder):
                 spec = finder.find_spec(fullname, path, target)
                 if spec is not None:
                     if spec.loader is not None:
-                        spec.loader = _ThenLoader(spec.loader, fullname, self._hooks)
+                        spec.loader = _HookingLoader(spec.loader, fullname, self._hooks)
                     return spec
         return None
 
 
 def wait_for_torch() -> None:
-    """Install the watch; importing torch later, or never, is the program's choice."""
-    if not any(isinstance(f, _Waiter) for f in sys.meta_path):
-        sys.meta_path.insert(0, _Waiter())
+    """Add the finder to ``sys.meta_path``. The program may import torch later, or never."""
+    if not any(isinstance(f, _HookingFinder) for f in sys.meta_path):
+        sys.meta_path.insert(0, _HookingFinder())
 
 
 def _before_triton() -> None:
-    """A program that compiles kernels and imports no torch."""
+    """Prepare a program that may compile kernels without torch."""
     from .record import process_start
 
-    process_start.introduce_process()
+    process_start.journal_process()
 
 
 def _before_torch() -> None:
     from ..core.shared.contract import run_names
     from .record import process_start
 
-    process_start.introduce_process()
+    process_start.journal_process()
     if os.environ.get(run_names.GPU_VARIABLE):
         from . import simulate
 
@@ -97,11 +100,11 @@ def _before_torch() -> None:
 
 
 def _after_torch() -> None:
-    """Import what is asked for; the rest of the agent is not copied for every run."""
+    """Install the parts that this run needs; the other parts are not copied to the target."""
     from ..core.shared.contract import run_names
-    from .torch_hooks import hooking, torch_trace
+    from .torch_hooks import symbols, torch_trace
 
-    hooking.attempt_hook(torch_trace.keep_apart)
+    symbols.attempt_hook(torch_trace.separate_handlers)
     if os.environ.get(run_names.OVERRIDES_VARIABLE):
         from .experiments import overrides
 
@@ -129,11 +132,10 @@ def _after_inductor() -> None:
 
 
 @contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    """Keep the collector out while modules are executed: it finds nothing there, for a sixth of the
-    processor's time.
+def _without_gc() -> Iterator[None]:
+    """Disable garbage collection while a module is executed: it frees nothing there.
 
-    Importing torch 2.13, Dynamo and Inductor: 4.5 CPU-seconds, and 3.8 without it.
+    The import of torch 2.13, Dynamo and Inductor takes 4.5 CPU seconds with it, and 3.8 without.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -144,13 +146,13 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _quietly(hook: Callable[[], None]) -> None:
+def _run_hook(hook: Callable[[], None]) -> None:
     try:
         hook()
-    except Exception as problem:  # a failing hook must not fail the target
+    except Exception as problem:  # the target must go on
         from ..core.shared.contract import events
         from .record import journal
 
-        journal.write(
+        journal.write_event(
             events.AgentProblem(hook=getattr(hook, "__name__", "hook"), problem=repr(problem))
         )

@@ -1,22 +1,21 @@
-"""Install the hooks on Dynamo and Inductor, once the program has imported them.
+"""Install the hooks on Dynamo and Inductor after the program has imported them.
 
-Each hook is tried alone; one that does not fit this torch is journalled as missing and the others
-stay.
+A hook that this torch does not support is journaled, and the other hooks are still installed.
 """
 
 from __future__ import annotations
 
 from ..core.shared.contract import events
 from .record import journal
-from .torch_hooks import cudagraph_hooks, hooking, phases_and_graphs, recompile_hooks, torch_logs
+from .torch_hooks import cudagraph_hooks, phases_and_graphs, recompile_hooks, symbols, torch_logs
 
 
 def watch_dynamo() -> None:
     """Install the hooks that need only ``torch._dynamo``, which has just been imported."""
     import torch
 
-    if phases_and_graphs.version_of(torch.__version__) < phases_and_graphs.OLDEST_TORCH:
-        journal.write(
+    if phases_and_graphs.parse_version(torch.__version__) < phases_and_graphs.OLDEST_TORCH:
+        journal.write_event(
             events.AgentProblem(
                 hook="watch_dynamo",
                 problem=(
@@ -26,7 +25,7 @@ def watch_dynamo() -> None:
             )
         )
         return
-    journal.write(
+    journal.write_event(
         events.Torch(
             version=torch.__version__,
             file=torch.__file__,
@@ -35,17 +34,17 @@ def watch_dynamo() -> None:
         )
     )
     hooks = (
-        phases_and_graphs.keep_out,
+        phases_and_graphs.exclude_agent,
         phases_and_graphs.hook_phases,
         phases_and_graphs.hook_lines,
         phases_and_graphs.hook_graphs,
         phases_and_graphs.hook_failures,
         *recompile_hooks.HOOKS,
-        *hooking.DYNAMO_HOOKS,
+        *symbols.DYNAMO_HOOKS,
         torch_logs.send_to_file,
     )
     for hook in hooks:
-        hooking.attempt_hook(hook)
+        symbols.attempt_hook(hook)
 
 
 def watch_inductor() -> None:
@@ -54,9 +53,9 @@ def watch_inductor() -> None:
         phases_and_graphs.hook_aten_graphs,
         phases_and_graphs.hook_nodes,
         phases_and_graphs.hook_calls,
-        *hooking.INDUCTOR_HOOKS,
+        *symbols.INDUCTOR_HOOKS,
         cudagraph_hooks.watch_cudagraph_skips,
         torch_logs.listen_to_logs,
     )
     for hook in hooks:
-        hooking.attempt_hook(hook)
+        symbols.attempt_hook(hook)

@@ -1,8 +1,7 @@
-"""Enter someone else's Python through the environment: run the sitecustomize this one hides, then
-wait for torch.
+"""Start the agent in each Python of the target.
 
-Copied to the top of the private folder. Nothing here may break, slow down or import into a program
-that has no torch.
+It first runs the ``sitecustomize`` that it hides. The host copies this file to the top of the
+agent's folder. A program without torch must not become slower, fail or get imports because of it.
 """
 
 
@@ -12,9 +11,8 @@ def _run_hidden() -> None:
     import os
     import sys
 
-    if getattr(
-        sys, "_reprokit_was_here", False
-    ):  # a second one of ours, or of a tool that chains as we do
+    # this module is run twice if another tool also runs a hidden sitecustomize
+    if getattr(sys, "_reprokit_was_here", False):
         return
     sys._reprokit_was_here = True  # type: ignore[attr-defined]
     others = [p for p in sys.path if not os.path.isdir(os.path.join(p or ".", "_reprokit"))]
@@ -42,7 +40,7 @@ finally:
             from _reprokit.agent import import_hook as _import_hook
 
             _import_hook.wait_for_torch()
-        except Exception as _problem:  # the target must run as if we were not there
+        except Exception as _problem:  # the target must run as it does without the agent
             try:
                 with open(
                     _os.path.join(_os.environ["REPROKIT_RUN_DIR"], "agent-problems.txt"), "a"

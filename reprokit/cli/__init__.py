@@ -1,4 +1,4 @@
-"""The only place that prints, exits or talks to people.
+"""The command line: the only package that prints and exits.
 
 It imports the host; nothing imports it.
 """

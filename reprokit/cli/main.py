@@ -1,4 +1,4 @@
-"""The command group; commands are imported when they are called, so that ``--help`` starts fast."""
+"""The command group. A command is imported when it is called, so that ``--help`` is fast."""
 
 from __future__ import annotations
 
@@ -12,28 +12,53 @@ from reprokit.cli.shared import out
 from reprokit.host.system import inherited_settings, interrupts
 
 COMMANDS = {
-    "ablate": "Say with which backends, modes and switches it fails.",
+    "ablate": "Find the backends, modes and settings with which it fails.",
     "bisect": "Find the torch in which a failure started, or was fixed.",
-    "capture": "Run a target under instrumented torch.compile and leave a pack.",
-    "check": "Say whether a program shows the failure of a pack, for git bisect and reducers.",
-    "env": "Print what a pack would say about this machine and interpreter.",
-    "issue": "Say what goes where when a pack becomes an issue; nothing is posted.",
-    "kernel": "Say which architectures a Triton kernel compiles for, and what helps the others.",
-    "minimize": "Find the smallest program that shows the same failure.",
-    "models": "List the models that --model knows.",
-    "nightly": "Run a suite every night and say in the morning what is new.",
+    "capture": "Run a target under instrumented torch.compile and write a pack.",
+    "check": "Report whether a program has the failure of a pack, for git bisect and reducers.",
+    "env": "Print what a pack contains about this machine and interpreter.",
+    "issue": "Show which text of a pack goes into which field of an issue; nothing is posted.",
+    "kernel": "Compile a Triton kernel for several architectures, and try remedies.",
+    "minimize": "Find the smallest program with the same failure.",
+    "models": "List the models of the zoo or of transformers.",
+    "nightly": "Run a suite every night and report what is new.",
     "pack": "Pack a run directory again, also one whose capture was killed.",
-    "replay": "Run the repro of a pack again and say whether the failure came back.",
+    "replay": "Run the repro of a pack again and report whether it fails in the same way.",
     "scale": "Measure how compile cost grows with a size, and predict the full size.",
-    "show": "Verify a pack and print what is in it.",
-    "workarounds": "Say how to live with a failure, and whether compile is worth it.",
+    "show": "Verify a pack and print its contents.",
+    "workarounds": "Find what avoids a failure, and whether compile is worth it.",
 }
 STOPS_GIT = 128
-"""``git bisect run`` takes every code below this for an answer about the commit: 2 would be bad."""
+"""``git bisect run`` takes a lower exit code as a result for the commit: 2 would mean bad."""
+
+
+def _show_log(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted:
+        from reprokit.host.system import host_log
+
+        host_log.show_log(out.print_line)
+
+
+def _add_verbose(command: click.Command) -> None:
+    """Add the option ``--verbose`` to a command, or to each command of a group."""
+    if isinstance(command, click.Group):
+        for part in command.commands.values():
+            _add_verbose(part)
+    elif not any(option.name == "verbose" for option in command.params):
+        command.params.append(
+            click.Option(
+                ["-v", "--verbose"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_show_log,
+                help="Show the log on stderr; it is also in reprokit.log in the run directory.",
+            )
+        )
 
 
 class _Lazy(click.Group):
-    """A group that knows its commands' names and imports one only to run it."""
+    """A group that imports a command only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -43,6 +68,7 @@ class _Lazy(click.Group):
             return None
         command = getattr(importlib.import_module(f"reprokit.cli.commands.{name}"), name)
         assert isinstance(command, click.Command)
+        _add_verbose(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -80,10 +106,9 @@ def _keep_traceback() -> str:
         ) as file:
             traceback.print_exc(file=file)
         return file.name
-    except OSError as problem:  # no room even for that
+    except OSError as problem:  # for example a full disk
         return (
-            f"its last words, {traceback.format_exc().strip().splitlines()[-1]}"
-            f" ({problem.strerror})"
+            f"the last line, {traceback.format_exc().strip().splitlines()[-1]} ({problem.strerror})"
         )
 
 
@@ -101,10 +126,9 @@ def main() -> None:
     except KeyboardInterrupt:
         status = 130
     except (click.UsageError, BadInput) as problem:
-        if (
-            type(problem).__name__ == "NoArgsIsHelpError"
-        ):  # of click 8.2; before, click printed the help itself
-            out.PROGRESS.text(problem.format_message() + "\n")  # type: ignore[union-attr]
+        # click 8.2 raises it; an older click prints the help itself
+        if type(problem).__name__ == "NoArgsIsHelpError":
+            out.PROGRESS.print_text(problem.format_message() + "\n")  # type: ignore[union-attr]
             sys.exit(2)
         text = problem.format_message() if isinstance(problem, click.UsageError) else str(problem)
         out.print_line(text)
@@ -118,7 +142,7 @@ def main() -> None:
         elif spent := machine_limits.limit_in(problem):
             status = 2
             out.print_line(f"cannot go on: {spent}")
-        else:  # a defect of reprokit: keep the traceback, do not show it to the user
+        else:  # a defect of reprokit: the traceback is written to a file
             out.print_line(
                 f"this is a defect of reprokit; please report it with {_keep_traceback()}"
             )

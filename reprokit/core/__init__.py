@@ -1,4 +1,4 @@
 """Rules without input or output: records, verdicts, signatures, reduction, redaction.
 
-It imports only the standard library, and neither a file nor a clock.
+It imports only the standard library. It does not read files or clocks.
 """

@@ -1,53 +1,65 @@
-"""Compile a model in parts: its repeated layers one by one, as one region, or only the first of
-them.
-"""
+"""Compile a model in parts: its repeated layers one by one, as one region, or the first half."""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ...core.shared.errors import BadTarget
 
+if TYPE_CHECKING:
+    import torch
+
+    LayerPosition: TypeAlias = tuple[torch.nn.ModuleList | torch.nn.Sequential, int]
+    """A container and the index of a layer in it."""
+
+Region: TypeAlias = Literal["modules", "half", "nested"]
+"""``modules`` compiles each layer, ``half`` the first half of them; ``nested`` compiles the model
+with its layers as one nested region.
+"""
+
 
 def compile_parts(
-    torch: Any, real: Callable[..., Any], model: Any, kind: str, options: dict[str, Any]
+    real: Callable[..., Any], model: Any, region: Region, options: Mapping[str, Any]
 ) -> Any:
-    """Give a model of which parts are compiled: ``modules`` (each layer), ``half`` (the first
-    half), ``nested``.
+    """Return a model whose ``region`` is compiled by ``real``, which is ``torch.compile``.
 
-    Raises BadTarget for what has no repeated layers.
+    Raises BadTarget for a model without repeated layers.
     """
-    places = layers_of(torch, model)
-    if not places:
+    import torch
+
+    layers = repeated_layers(model)
+    if not layers:
         raise BadTarget("it has no repeated layers that could be compiled one by one")
-    if kind == "nested":
-        owner, place = places[0]
-        layer = type(owner[place])
-        if layer.__module__.startswith("torch."):
+    if region == "nested":
+        container, index = layers[0]
+        layer_class: Any = type(container[index])
+        if layer_class.__module__.startswith("torch."):
             raise BadTarget(
-                "its layers are of a class of torch's own, which other parts of the model may"
-                " have too"
+                "the class of its layers belongs to torch, so other parts of the model may use it"
             )
-        layer.forward = torch.compiler.nested_compile_region(layer.forward)
+        layer_class.forward = torch.compiler.nested_compile_region(layer_class.forward)
         return real(model, **options)
-    for owner, place in places[: len(places) // 2] if kind == "half" else places:
-        owner[place] = real(owner[place], **options)
+    for container, index in layers[: len(layers) // 2] if region == "half" else layers:
+        container[index] = real(container[index], **options)
     return model
 
 
-def layers_of(torch: Any, model: Any) -> list[tuple[Any, int]]:
-    """The most submodules of one class in one list, as list and index; empty where there are not
-    two.
+def repeated_layers(model: Any) -> list[LayerPosition]:
+    """Return the largest set of submodules that have one class and are in one container.
+
+    The result is empty if no container has two submodules of one class.
     """
-    found: list[tuple[Any, int]] = []
+    import torch
+
+    layers: list[LayerPosition] = []
     for module in model.modules() if isinstance(model, torch.nn.Module) else ():
-        groups: dict[type, list[tuple[Any, int]]] = collections.defaultdict(list)
+        groups: dict[type, list[LayerPosition]] = collections.defaultdict(list)
         if isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)):
-            for place, child in enumerate(module):
-                groups[type(child)].append((module, place))
+            for index, child in enumerate(module):
+                groups[type(child)].append((module, index))
         longest = max(groups.values(), key=len, default=[])
-        if len(longest) > max(len(found), 1):
-            found = longest
-    return found
+        if len(longest) > max(len(layers), 1):
+            layers = longest
+    return layers

@@ -1,58 +1,60 @@
-"""Whether the custom operators of a graph do what they promise to the compiler: their fake kernels
-and mutated arguments.
+"""Check whether the custom operators of a graph keep their contracts with the compiler.
+
+The contract of an operator is its fake kernel, and the mutated arguments of its schema.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import torch
 
 from ...core.shared.operators import is_torch_namespace
 
 
-def first_false(torch: Any, gm: Any, given: Sequence[Any]) -> str:
-    """Run a graph once, and say which custom operator did something else than it promises; empty
-    when none did.
+def first_broken_contract(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> str:
+    """Run a graph once, and describe the first custom operator that breaks its contract.
 
     For example ``the fake kernel of the custom operator `mylib::half` says float32 [16, 8], and its
-    result is int32 [16, 8]``.
+    result is int32 [16, 8]``. The result is empty if no operator breaks its contract.
     """
-    found: list[str] = []
+    problems: list[str] = []
 
-    class Checking(torch.fx.Interpreter):  # type: ignore[misc]
+    class CheckingInterpreter(torch.fx.Interpreter):
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
             name = operator_name(target)
-            if "::" not in name or is_torch_namespace(name.partition("::")[0]) or found:
+            if "::" not in name or is_torch_namespace(name.partition("::")[0]) or problems:
                 return super().call_function(target, args, kwargs)
-            before = torch.utils._pytree.tree_map(_copy(torch), (args, kwargs))
+            before = torch.utils._pytree.tree_map(_copy_tensor, (args, kwargs))
             out = super().call_function(target, args, kwargs)
-            if said := _mutates(torch, target, before, (args, kwargs)) or _differs(
-                torch, target, before, out
+            if problem := _undeclared_mutation(target, before, (args, kwargs)) or (
+                _fake_kernel_problem(target, before, out)
             ):
-                found.append(said.format(name=f"the custom operator `{name}`"))
+                problems.append(problem.format(name=f"the custom operator `{name}`"))
             return out
 
     with torch.no_grad():
-        Checking(gm).run(*given)
-    return found[0] if found else ""
+        CheckingInterpreter(gm).run(*inputs)
+    return problems[0] if problems else ""
 
 
 def operator_name(target: Any) -> str:
-    """An operator with its namespace, such as ``mylib::op``, else the name of the function."""
+    """Return the name of an operator with its namespace (``mylib::op``), or of a function."""
     name = getattr(target, "_qualified_op_name", "") or getattr(
         getattr(target, "_schema", None), "name", ""
     )
     return str(name or getattr(target, "__name__", target))
 
 
-def _copy(torch: Any) -> Callable[[Any], Any]:
-    return lambda value: value.detach().clone() if isinstance(value, torch.Tensor) else value
+def _copy_tensor(value: object) -> object:
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
-def _mutates(torch: Any, target: Any, before: Any, after: Any) -> str:
-    """An argument that the schema does not call mutated has changed."""
+def _undeclared_mutation(target: Any, before: Any, after: Any) -> str:
+    """Describe an argument that has changed and that the schema does not declare as mutated."""
     schema = getattr(target, "_schema", None) or target.default._schema
-    written = {
+    declared = {
         a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write
     }
     names = [a.name for a in schema.arguments]
@@ -60,23 +62,21 @@ def _mutates(torch: Any, target: Any, before: Any, after: Any) -> str:
         *zip(names, before[0], after[0], strict=False),
         *((k, v, after[1][k]) for k, v in before[1].items()),
     ]
-    for name, one, other in pairs:
-        leaves = zip(*map(torch.utils._pytree.tree_leaves, (one, other)), strict=True)
-        if name not in written and any(
-            isinstance(a, torch.Tensor) and not _is_equal(torch, a, b) for a, b in leaves
+    for name, old, new in pairs:
+        leaves = zip(*map(torch.utils._pytree.tree_leaves, (old, new)), strict=True)
+        if name not in declared and any(
+            isinstance(a, torch.Tensor) and not _is_equal(a, b) for a, b in leaves
         ):
             return f"{{name}} changes its argument {name}, which its schema does not say"
     return ""
 
 
-def _is_equal(torch: Any, one: Any, other: Any) -> bool:
-    return one.shape == other.shape and bool(
-        torch.eq(one, other).logical_or((one != one) & (other != other)).all()
-    )
+def _is_equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and bool(torch.eq(a, b).logical_or((a != a) & (b != b)).all())
 
 
-def _differs(torch: Any, target: Any, arguments: Any, out: Any) -> str:
-    """The fake kernel gives another type, shape or stride than the real one."""
+def _fake_kernel_problem(target: Any, arguments: Any, out: Any) -> str:
+    """Describe a type, shape or stride of the fake kernel's result that the real result lacks."""
     from torch._subclasses import FakeTensorMode
 
     mode = FakeTensorMode()
@@ -90,24 +90,22 @@ def _differs(torch: Any, target: Any, arguments: Any, out: Any) -> str:
     )
     try:
         with mode:
-            promised = target(*fakes[0], **fakes[1])
+            fake_out = target(*fakes[0], **fakes[1])
     except Exception as problem:
         return f"the fake kernel of {{name}} raises {type(problem).__name__}"
-    said, real = (
-        [_facts(torch, leaf) for leaf in torch.utils._pytree.tree_leaves(value)]
-        for value in (promised, out)
+    expected, real = (
+        [_describe_leaf(leaf) for leaf in torch.utils._pytree.tree_leaves(value)]
+        for value in (fake_out, out)
     )
-    for one, other in zip(said, real, strict=False):
-        if one != other:
-            return f"the fake kernel of {{name}} says {one}, and its result is {other}"
-    return (
-        ""
-        if len(said) == len(real)
-        else "the fake kernel of {name} gives another number of results"
-    )
+    for fake_leaf, real_leaf in zip(expected, real, strict=False):
+        if fake_leaf != real_leaf:
+            return f"the fake kernel of {{name}} says {fake_leaf}, and its result is {real_leaf}"
+    if len(expected) != len(real):
+        return "the fake kernel of {name} returns a different number of results"
+    return ""
 
 
-def _facts(torch: Any, value: Any) -> str:
+def _describe_leaf(value: object) -> str:
     if not isinstance(value, torch.Tensor):
         return type(value).__name__
     text = f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"

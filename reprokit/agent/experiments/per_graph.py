@@ -1,5 +1,7 @@
-"""Compare each of Dynamo's graphs with eager by itself: the first that departs, and the first
-operator in it that does.
+"""Compare each of Dynamo's graphs with eager separately.
+
+The result is the first graph whose compiled code gives a wrong result, and the first operator in it
+that does.
 """
 
 from __future__ import annotations
@@ -11,190 +13,188 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from ...core.shared import cuts
 from ...core.shared.contract import events
 from ...core.shared.result_comparison import SEED
 from ..record import journal
 from ..results import compare_results
+from ..results.compare_results import DifferenceRow, ResultRows
 from ..results.result_recorder import ResultRecorder
-from ..torch_hooks.hooking import compile_id, wrap_function
-from .custom_ops import first_false, operator_name
+from ..torch_hooks.symbols import compile_id, wrap_symbol
+from .custom_ops import first_broken_contract, operator_name
 
-MOST_QUESTIONS = 12
-"""Compiles that the search for the operator may take: it halves what is left, so this is enough for
+MAX_SEARCH_COMPILES = 12
+"""Limit of compiles in the search for the operator. Each halves the range, so this is enough for
 4,096 nodes.
 """
 
 _RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
-"""Dynamo's name for what is left of a function behind a graph break."""
+"""Dynamo's name for the rest of a function after a graph break."""
 
 
-class GraphWatch:
-    """Sees every graph that Dynamo gives to a backend, until one departs."""
+class GraphComparer:
+    """Compare every graph that Dynamo passes to a backend, until one gives a wrong result."""
 
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
+    def __init__(self) -> None:
         self._is_busy = self._is_over = False
 
-    def install(self) -> None:
-        """Put a comparison around what the backend makes of each graph."""
-        from torch._dynamo.output_graph import OutputGraph
+    def install_hook(self) -> None:
+        """Wrap the compiled form of each graph in a function that compares it with the graph."""
 
-        def make(real: Callable[..., Any]) -> Callable[..., Any]:
+        def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
             def _call_user_compiler(
-                graph: Any, gm: Any, inputs: Any, *args: Any, **kwargs: Any
+                graph: Any, gm: torch.fx.GraphModule, inputs: Any, *args: Any, **kwargs: Any
             ) -> Any:
                 if self._is_busy or self._is_over:
                     return real(graph, gm, inputs, *args, **kwargs)
-                plain, name, backend = _part(gm, None), compile_id(), graph.compiler_fn
+                plain, cid, backend = _copy_graph(gm, None), compile_id(), graph.compiler_fn
                 compiled = real(graph, gm, inputs, *args, **kwargs)
 
-                def checked(*given: Any) -> Any:
+                def compared(*call_inputs: Any) -> Any:
                     if not (self._is_busy or self._is_over):
                         self._is_busy = True
                         try:
-                            self._check(plain, compiled, backend, given, name)
-                        except Exception as problem:  # the program goes on
-                            journal.write(
+                            self._compare(plain, compiled, backend, call_inputs, cid)
+                        except Exception as problem:  # the program must go on
+                            journal.write_event(
                                 events.AgentProblem(
                                     hook="graphwise", problem=cuts.cut_head(repr(problem), 500)
                                 )
                             )
                         finally:
                             self._is_busy = False
-                    return compiled(*given)
+                    return compiled(*call_inputs)
 
-                return checked
+                return compared
 
             return _call_user_compiler
 
-        wrap_function(OutputGraph, "_call_user_compiler", make)
+        wrap_symbol("torch._dynamo.output_graph:OutputGraph._call_user_compiler", make_hook)
 
-    def _check(
+    def _compare(
         self,
-        plain: Any,
+        plain: torch.fx.GraphModule,
         compiled: Callable[..., Any],
         backend: Any,
-        given: Sequence[Any],
-        name: Any,
+        inputs: Sequence[Any],
+        cid: str | None,
     ) -> None:
-        if not (found := self._differences(plain, compiled, given)):
+        if not (rows := _find_errors(plain, compiled, inputs)):
             return
         self._is_over = True
-        node = self._first_node(plain, backend, given)
-        journal.write(
+        node = _first_wrong_node(plain, backend, inputs)
+        journal.write_event(
             events.Departs(
-                cid=name,
-                nodes=len(_calls(plain)),
-                difference=found[0],
+                cid=cid,
+                nodes=len(_call_nodes(plain)),
+                difference=dict(rows[0]),
                 op=operator_name(node.target) if node is not None else "",
                 where=_user_line(node) if node is not None else "",
-                custom=self._custom(plain, given),
+                custom=_custom_operator_problem(plain, inputs),
             )
         )
 
-    def _custom(self, plain: Any, given: Sequence[Any]) -> str:
-        """Which custom operator of the graph does something else than it promises; empty when none
-        does.
-        """
-        with contextlib.suppress(Exception):  # then it is not known
-            return first_false(
-                self._torch, plain, tuple(_clone(self._torch, value) for value in given)
-            )
-        return ""
 
-    def _differences(
-        self, plain: Any, compiled: Callable[..., Any], given: Sequence[Any]
-    ) -> list[dict[str, Any]]:
-        """In which leaves (outputs, inputs as they were left, gradients) the two differ, and
-        compiled code may be wrong.
-        """
-        rows = {
-            "eager": self._run("eager", plain, given),
-            "compiled": self._run("compiled", compiled, given),
-        }
-        if not compare_results.differences(self._torch, rows["eager"], rows["compiled"], {}):
-            return []
-        wide = {}
-        with contextlib.suppress(Exception):  # then there is none to judge by
-            wide = self._run("float64", copy.deepcopy(plain), given)
-        found = compare_results.differences(self._torch, rows["eager"], rows["compiled"], wide)
-        return [d for d in found if d["side"] in ("compiled", "unknown")]
-
-    def _run(
-        self, role: str, function: Callable[..., Any], given: Sequence[Any]
-    ) -> dict[tuple[int, str], Any]:
-        torch = self._torch
-        args = tuple(_clone(torch, value) for value in given)
-        state = torch.get_rng_state()
-        torch.manual_seed(SEED)
-        try:
-            if role == "float64":
-                from ..results import float64
-
-                out, args, _ = float64.call_in_float64(torch, function, args, {})
-            else:
-                out = function(*args)
-        finally:
-            torch.set_rng_state(state)
-        recorder = ResultRecorder(torch, role, "")
-        named = [(f"input[{place}]", value) for place, value in enumerate(args)]
-        recorder.note_call(0, out, named, is_random=False)
-        grown = [
-            v
-            for v in torch.utils._pytree.tree_leaves(out)
-            if getattr(v, "grad_fn", None) is not None
-        ]
-        leaves = [(n, v) for n, v in named if isinstance(v, torch.Tensor) and v.requires_grad]
-        if grown and leaves:
-            weights = [
-                torch.arange(v.numel(), dtype=v.dtype).cos().reshape(v.shape).to(v.device)
-                for v in grown
-            ]
-            grads = torch.autograd.grad(grown, [v for _, v in leaves], weights, allow_unused=True)
-            recorder.note_call(
-                1,
-                None,
-                [(f"gradient of {n}", g) for (n, _), g in zip(leaves, grads, strict=True)],
-                False,
-            )
-        return {(row["call"], row["name"]): row for row in recorder.rows}
-
-    def _first_node(self, plain: Any, backend: Any, given: Sequence[Any]) -> Any:
-        """The node with which the graph's beginning departs and without which it does not; None
-        where that is no one.
-        """
-        nodes = _calls(plain)
-        low, high = 0, len(nodes)  # the first ``low`` of them do not depart, the first ``high`` do
-        for _ in range(MOST_QUESTIONS):
-            if high - low <= 1:
-                break
-            middle = (low + high) // 2
-            if self._departs(_part(plain, nodes[middle - 1]), backend, given):
-                high = middle
-            else:
-                low = middle
-        return nodes[high - 1] if high - low == 1 else None
-
-    def _departs(self, part: Any, backend: Any, given: Sequence[Any]) -> bool:
-        import torch._dynamo
-
-        is_dynamic = any(isinstance(value, int) for value in given)
-        compiled = torch._dynamo.optimize(backend, dynamic=is_dynamic or None)(part)
-        try:
-            return bool(self._differences(part, compiled, given))
-        except Exception:  # another failure than the one that is looked for
-            return False
+def _custom_operator_problem(plain: torch.fx.GraphModule, inputs: Sequence[Any]) -> str:
+    """Describe a custom operator of the graph that breaks its contract; empty if none does."""
+    with contextlib.suppress(Exception):  # then it is not known
+        return first_broken_contract(plain, tuple(_clone_input(value) for value in inputs))
+    return ""
 
 
-def _part(gm: Any, last: Any) -> Any:
-    """A copy of a graph, up to the node ``last``: it gives every tensor that the rest would have
-    used.
+def _find_errors(
+    plain: torch.fx.GraphModule, compiled: Callable[..., Any], inputs: Sequence[Any]
+) -> list[DifferenceRow]:
+    """Return the leaves in which the two differ and in which compiled code may be wrong.
+
+    The leaves are the outputs, the inputs after the call, and the gradients.
     """
-    import torch
+    eager = _run_graph("eager", plain, inputs)
+    from_compiled = _run_graph("compiled", compiled, inputs)
+    if not compare_results.find_differences(eager, from_compiled, {}):
+        return []
+    wide: ResultRows = {}
+    with contextlib.suppress(Exception):  # then there is no reference
+        wide = _run_graph("float64", copy.deepcopy(plain), inputs)
+    rows = compare_results.find_differences(eager, from_compiled, wide)
+    return [row for row in rows if row["side"] in ("compiled", "unknown")]
 
+
+def _run_graph(role: str, function: Callable[..., Any], inputs: Sequence[Any]) -> ResultRows:
+    args = tuple(_clone_input(value) for value in inputs)
+    state = torch.get_rng_state()
+    torch.manual_seed(SEED)
+    try:
+        if role == "float64":
+            from ..results import float64
+
+            out, args, _ = float64.call_in_float64(function, args, {})
+        else:
+            out = function(*args)
+    finally:
+        torch.set_rng_state(state)
+    recorder = ResultRecorder(role, "")
+    named = [(f"input[{index}]", value) for index, value in enumerate(args)]
+    recorder.note_call(0, out, named, is_random=False)
+    outputs = [
+        v for v in torch.utils._pytree.tree_leaves(out) if getattr(v, "grad_fn", None) is not None
+    ]
+    leaves = [(n, v) for n, v in named if isinstance(v, torch.Tensor) and v.requires_grad]
+    if outputs and leaves:
+        weights = [
+            torch.arange(v.numel(), dtype=v.dtype).cos().reshape(v.shape).to(v.device)
+            for v in outputs
+        ]
+        grads = torch.autograd.grad(outputs, [v for _, v in leaves], weights, allow_unused=True)
+        recorder.note_call(
+            1,
+            None,
+            [(f"gradient of {n}", g) for (n, _), g in zip(leaves, grads, strict=True)],
+            False,
+        )
+    return {(row["call"], row["name"]): row for row in recorder.rows}
+
+
+def _first_wrong_node(
+    plain: torch.fx.GraphModule, backend: Any, inputs: Sequence[Any]
+) -> torch.fx.Node | None:
+    """Return the node that makes the result wrong: the graph up to the node before it is right.
+
+    Return None if the search does not end at one node.
+    """
+    nodes = _call_nodes(plain)
+    right, wrong = 0, len(nodes)  # numbers of first nodes that give right and wrong results
+    for _ in range(MAX_SEARCH_COMPILES):
+        if wrong - right <= 1:
+            break
+        middle = (right + wrong) // 2
+        if _is_wrong(_copy_graph(plain, nodes[middle - 1]), backend, inputs):
+            wrong = middle
+        else:
+            right = middle
+    return nodes[wrong - 1] if wrong - right == 1 else None
+
+
+def _is_wrong(part: torch.fx.GraphModule, backend: Any, inputs: Sequence[Any]) -> bool:
+    import torch._dynamo
+
+    is_dynamic = any(isinstance(value, int) for value in inputs)
+    compiled = torch._dynamo.optimize(backend, dynamic=is_dynamic or None)(part)
+    try:
+        return bool(_find_errors(part, compiled, inputs))
+    except Exception:  # a different failure
+        return False
+
+
+def _copy_graph(gm: torch.fx.GraphModule, last: torch.fx.Node | None) -> torch.fx.GraphModule:
+    """Copy a graph up to the node ``last``, or the whole graph.
+
+    A part of a graph returns every tensor that the rest of the graph uses.
+    """
     graph = torch.fx.Graph()
-    copies: dict[Any, Any] = {}
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in gm.graph.nodes:
         if node.op == "output":
             graph.output(torch.fx.node.map_arg(node.args[0], lambda n: copies[n]))
@@ -209,11 +209,11 @@ def _part(gm: Any, last: Any) -> Any:
     return torch.fx.GraphModule(gm, graph)
 
 
-def _calls(gm: Any) -> list[Any]:
+def _call_nodes(gm: torch.fx.GraphModule) -> list[torch.fx.Node]:
     return [n for n in gm.graph.nodes if n.op.startswith("call_")]
 
 
-def _clone(torch: Any, value: Any) -> Any:
+def _clone_input(value: Any) -> Any:
     from torch._dynamo.utils import clone_input
 
     if not isinstance(value, torch.Tensor):
@@ -221,10 +221,8 @@ def _clone(torch: Any, value: Any) -> Any:
     return clone_input(value).detach().requires_grad_(value.requires_grad)
 
 
-def _user_line(node: Any) -> str:
-    """``file:line in function`` of the innermost line of the user's that made a node; empty where
-    Dynamo kept none.
-    """
+def _user_line(node: torch.fx.Node) -> str:
+    """Return ``file:line in function`` of the innermost user line of a node; empty if unknown."""
     lines = re.findall(
         r'File "([^"]+)", line (\d+), in (\S+)', str(node.meta.get("stack_trace") or "")
     )

@@ -1,4 +1,4 @@
-"""Write down what happens in this process: the journal, graphs, kernels, settings, exceptions.
+"""Record what happens in this process: journal, graphs, kernels, settings, exceptions.
 
-It changes nothing of torch, and must not import the other packages of the agent.
+It does not change torch. It must not import the other packages of the agent.
 """

@@ -1,16 +1,18 @@
-"""What a graph says to the other ranks: the collectives in it, and whether another rank has the
-same graph.
-"""
+"""Describe the collectives of a graph, and digest the graph so that ranks can compare theirs."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ...core.shared.tracebacks import user_line
 
-_NAMES = (
+if TYPE_CHECKING:
+    import torch
+
+_COLLECTIVES = (
     "all_reduce",
     "all_gather",
     "reduce_scatter",
@@ -24,39 +26,41 @@ _NAMES = (
     "permute_tensor",
     "scatter",
 )
-_HOMES = ("_c10d_functional", "c10d_functional", "_dtensor", "symm_mem")
-"""Namespaces of operators."""
+_NAMESPACES = ("_c10d_functional", "c10d_functional", "_dtensor", "symm_mem")
+"""Namespaces of the operators that are collectives."""
 
 
-def group_of() -> Any:
-    """``torch.distributed`` in a process that has joined a group, else None."""
-    dist: Any = sys.modules.get("torch.distributed")
+def distributed_module() -> ModuleType | None:
+    """Return ``torch.distributed`` if this process has joined a process group, else None."""
+    dist = sys.modules.get("torch.distributed")
     return dist if dist is not None and dist.is_available() and dist.is_initialized() else None
 
 
-def describe_collectives(gm: Any) -> tuple[list[list[str]], str]:
-    """The collectives as [name with what it is called on, user line], and a digest; empty without a
-    process group.
+def describe_collectives(gm: torch.fx.GraphModule) -> tuple[list[list[str]], str]:
+    """Return the collectives of a graph and the digest of the graph.
+
+    Each collective is a list of two texts: its name with its first argument, and the user's line.
+    Both results are empty in a process without a process group.
     """
-    dist = group_of()
+    dist = distributed_module()
     if dist is None:
         return [], ""
     calls, rows = [], []
     for node in gm.graph.nodes:
-        name = _name(node)
-        rows.append(f"{node.op} {name} {_shape(_value(node))}")
-        if _is_collective(node, name) and _is_for_all(node, dist):
-            given = next((_shape(_value(a)) for a in node.all_input_nodes), "")
+        name = _target_name(node)
+        rows.append(f"{node.op} {name} {_value_text(_example_value(node))}")
+        if _is_collective(node, name) and _has_every_rank(node, dist):
+            argument = next((_value_text(_example_value(a)) for a in node.all_input_nodes), "")
             calls.append(
                 [
-                    f"{name} of {given}" if given else name,
+                    f"{name} of {argument}" if argument else name,
                     user_line(str(node.meta.get("stack_trace") or "")),
                 ]
             )
     return calls, hashlib.sha256("\n".join(rows).encode()).hexdigest()[:16]
 
 
-def _name(node: Any) -> str:
+def _target_name(node: torch.fx.Node) -> str:
     if node.op in ("placeholder", "output"):
         return ""
     target = node.target
@@ -66,42 +70,45 @@ def _name(node: Any) -> str:
     return str(getattr(packet or target, "__name__", target))
 
 
-def _is_collective(node: Any, name: str) -> bool:
+def _is_collective(node: torch.fx.Node, name: str) -> bool:
     if node.op == "call_method":
         return name in ("redistribute", "full_tensor")
-    if node.op != "call_function" or not name.startswith(_NAMES):
+    if node.op != "call_function" or not name.startswith(_COLLECTIVES):
         return False
     packet = getattr(node.target, "overloadpacket", node.target)
-    home = getattr(packet, "_qualified_op_name", "").partition("::")[0] or str(
+    namespace = getattr(packet, "_qualified_op_name", "").partition("::")[0] or str(
         getattr(node.target, "__module__", "")
     )
-    return home.startswith("torch.distributed") or home in _HOMES
+    return namespace.startswith("torch.distributed") or namespace in _NAMESPACES
 
 
-def _is_for_all(node: Any, dist: Any) -> bool:
-    """True where every rank takes part: those of a smaller group may well differ from the rest."""
-    everybody = dist.get_world_size()
-    for given in (*node.args, *node.kwargs.values()):
-        if isinstance(given, str):
+def _has_every_rank(node: torch.fx.Node, dist: ModuleType) -> bool:
+    """Whether every rank takes part: the ranks of a smaller group may differ from the others."""
+    world_size = dist.get_world_size()
+    for argument in (*node.args, *node.kwargs.values()):
+        if isinstance(argument, str):
             try:
-                return bool(dist.distributed_c10d._resolve_process_group(given).size() == everybody)
+                group = dist.distributed_c10d._resolve_process_group(argument)
+                return bool(group.size() == world_size)
             except (RuntimeError, ValueError, KeyError, AttributeError, TypeError):
                 continue
-    mesh = getattr(_value(node.args[0]) if node.all_input_nodes else None, "device_mesh", None)
-    return mesh is None or bool(mesh.size() == everybody)
+    value = _example_value(node.args[0]) if node.all_input_nodes else None
+    mesh = getattr(value, "device_mesh", None)
+    return mesh is None or bool(mesh.size() == world_size)
 
 
-def _value(node: Any) -> Any:
+def _example_value(node: Any) -> Any:
     return node.meta.get("example_value", node.meta.get("val"))
 
 
-def _shape(value: Any) -> str:
-    """``f32[4, 8]``, with the placements of a distributed tensor; symbols as their hints, which
-    every rank has of its own.
+def _value_text(value: Any) -> str:
+    """Return a tensor as ``f32[4, 8]``, with its placements if it is a distributed tensor.
+
+    A symbolic size is written as its hint, because the names of symbols differ between ranks.
     """
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
         return ""
     sizes = ", ".join(str(getattr(getattr(s, "node", None), "hint", s)) for s in value.shape)
-    placed = getattr(value, "placements", None)
-    kind = str(value.dtype).removeprefix("torch.").replace("float", "f").replace("int", "i")
-    return f"{kind}[{sizes}]" + (f" {' '.join(map(str, placed))}" if placed else "")
+    placements = getattr(value, "placements", None)
+    dtype = str(value.dtype).removeprefix("torch.").replace("float", "f").replace("int", "i")
+    return f"{dtype}[{sizes}]" + (f" {' '.join(map(str, placements))}" if placements else "")

@@ -1,8 +1,7 @@
-"""What a compile was asked with, as text that asks for it again: backend, options, changed
-configuration, grad mode.
+"""Describe the settings of a compile as Python text: backend, options, configuration, grad mode.
 
-Functions among them (a custom pass, a custom backend) are carried as source text with the names it
-uses.
+A function among the settings, such as a custom pass or a custom backend, is described by its source
+text and the definitions that the text uses.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ import math
 import os
 import sys
 import textwrap
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypedDict
 
 from ...core.shared import cuts
 from ...core.shared.contract import events
@@ -23,46 +23,76 @@ CONFIGS = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.c
 NOT_THE_COMPILERS = frozenset(
     {"repro_after", "repro_level", "compile_threads", "worker_start_method", "debug_dir_root"}
 )
-"""Keys that say how a run was made, not what was compiled."""
-OURS: set[str] = set()
-"""Keys that this process changed for reprokit's own sake."""
-MOST_SOURCE_CHARS = 20_000
+"""Keys that change how a compile runs, but not its result."""
+OWN_KEYS: set[str] = set()
+"""Keys that the agent itself changed in this process."""
+MAX_SOURCE_CHARS = 20_000
+"""Limit of the source text of one function or class."""
 
 
-class _Unwritable(Exception):
-    """A value that has no text of its own."""
+class ChangedConfig(NamedTuple):
+    """A compiler setting whose value is not torch's default."""
+
+    module: str
+    key: str
+    value: Any
+    default: Any
+
+
+class CompileSettings(TypedDict, total=False):
+    """The settings of one compile, as JSON values."""
+
+    backend: str | None
+    """An expression; None for Inductor, or if the backend has no text."""
+    options: dict[str, str]
+    dynamic: bool | None
+    configs: list[list[str]]
+    """Each as [module, key, expression]."""
+    sources: list[str]
+    """Definitions that the expressions use."""
+    left_out: list[str]
+    """Settings that have no text, each with the reason."""
+    grad: bool
+    autocast: list[list[str]]
+    """Each as [device type, dtype]."""
+    default_dtype: str
+    rank: int
+    world_size: int
+
+
+class _NoText(Exception):
+    """A value cannot be written as Python text."""
 
 
 class _Writer:
-    """Writes values as text and gathers what their text needs, and what has none."""
+    """Write values as Python text, and collect the definitions that the text uses."""
 
-    def __init__(self, other: _Writer | None = None) -> None:
-        self.sources: dict[str, str] = dict(other.sources) if other else {}
-        self.left_out: list[str] = list(other.left_out) if other else []
+    def __init__(self, base: _Writer | None = None) -> None:
+        self.sources: dict[str, str] = dict(base.sources) if base else {}
+        self.left_out: list[str] = list(base.left_out) if base else []
 
-    def text(self, what: str, value: Any) -> str | None:
+    def write_value(self, name: str, value: Any) -> str | None:
+        """Return the text of ``value``; add it to ``left_out`` and return None if it has none."""
         try:
             return _text(value, self.sources)
-        except Exception as problem:  # the user's own object may do anything when it is looked at
-            self.left_out.append(f"{what}: {problem}")
+        except Exception as problem:  # a user's object may raise anything when it is inspected
+            self.left_out.append(f"{name}: {problem}")
             return None
 
 
-_noted, _configs = _Writer(), list[list[str]]()
-_told: dict[int, dict[str, dict[str, str]]] = {}
+_config_writer, _configs = _Writer(), list[list[str]]()
+_journaled: dict[int, dict[str, dict[str, str]]] = {}
+"""The last configuration that was written to the journal, by process id."""
 
 
-def describe_settings(compiler_fn: Any) -> dict[str, Any]:
-    """JSON values: ``backend`` (an expression or None), ``options``, ``dynamic``, ``configs`` as
-    [module, key, expression], ``sources`` (definitions that the expressions need), ``grad``,
-    ``autocast``, ``default_dtype``, ``left_out``.
-    """
+def describe_settings(compiler_fn: Callable[..., Any] | None) -> CompileSettings:
+    """Return the settings of the compile that calls the backend ``compiler_fn``."""
     import torch
 
-    found: dict[str, Any] = {"backend": None, "options": {}, "dynamic": None}
-    write = _Writer(_noted)
+    settings: CompileSettings = {"backend": None, "options": {}, "dynamic": None}
+    writer = _Writer(_config_writer)
     wrapper = getattr(compiler_fn, "_torchdynamo_orig_backend", compiler_fn)
-    found["dynamic"] = getattr(wrapper, "dynamic", None)
+    settings["dynamic"] = getattr(wrapper, "dynamic", None)
     name = getattr(wrapper, "compiler_name", None)
     function = getattr(wrapper, "compiler_fn", compiler_fn)
     options = (getattr(wrapper, "config", None) or {}) if name == "inductor" else {}
@@ -70,79 +100,73 @@ def describe_settings(compiler_fn: Any) -> dict[str, Any]:
         program_code.note_own_code(None if name == "inductor" else function, options)
     if name == "inductor":
         for key, value in options.items():
-            if (said := write.text(key, value)) is not None:
-                found["options"][str(key)] = said
+            if (text := writer.write_value(key, value)) is not None:
+                settings["options"][str(key)] = text
     elif isinstance(name, str) and _is_registered(name):
-        found["backend"] = repr(name)
+        settings["backend"] = repr(name)
     elif name != "inductor":
-        found["backend"] = write.text("backend", function)
-    found.update(configs=_configs, left_out=write.left_out, sources=list(write.sources.values()))
-    found["grad"] = torch.is_grad_enabled()
-    found["autocast"] = [
-        [kind, str(torch.get_autocast_dtype(kind))]
-        for kind in ("cpu", "cuda")
-        if torch.is_autocast_enabled(kind)
+        settings["backend"] = writer.write_value("backend", function)
+    settings["configs"] = _configs
+    settings["left_out"] = writer.left_out
+    settings["sources"] = list(writer.sources.values())
+    settings["grad"] = torch.is_grad_enabled()
+    settings["autocast"] = [
+        [device, str(torch.get_autocast_dtype(device))]
+        for device in ("cpu", "cuda")
+        if torch.is_autocast_enabled(device)
     ]
-    found["default_dtype"] = str(torch.get_default_dtype())
-    if (dist := collectives.group_of()) is not None:
-        found["rank"], found["world_size"] = dist.get_rank(), dist.get_world_size()
-    return found
+    settings["default_dtype"] = str(torch.get_default_dtype())
+    if (dist := collectives.distributed_module()) is not None:
+        settings["rank"], settings["world_size"] = dist.get_rank(), dist.get_world_size()
+    return settings
 
 
 def note_configs() -> None:
-    """Note which configuration is not torch's default, before Dynamo patches some of it for the
-    time of a compile.
+    """Note the configuration that is not torch's default.
 
-    Journalled as text, when it has changed since the last compile of this process.
+    The caller runs it at the start of a compile, before Dynamo patches the configuration. A
+    configuration that differs from that of the last compile in this process is journaled.
     """
-    global _noted, _configs
+    global _config_writer, _configs
     changed = changed_configs()
-    told = as_text(changed)
-    if _told.get(os.getpid()) != told:
-        _told[os.getpid()] = told
-        journal.write(events.ConfigChanged(changed=told))
-    _noted, _configs = _Writer(), []
+    texts = config_texts(changed)
+    if _journaled.get(os.getpid()) != texts:
+        _journaled[os.getpid()] = texts
+        journal.write_event(events.ConfigChanged(changed=texts))
+    _config_writer, _configs = _Writer(), []
     for module, key, value, default in changed:
         is_put_back = _repr(value) == _repr(default)
         if (
-            key not in NOT_THE_COMPILERS | OURS
+            key not in NOT_THE_COMPILERS | OWN_KEYS
             and not is_put_back
-            and (said := _noted.text(key, value)) is not None
+            and (text := _config_writer.write_value(key, value)) is not None
         ):
-            _configs.append([module, key, said])
+            _configs.append([module, key, text])
 
 
-def changed_configs() -> list[tuple[str, str, Any, Any]]:
-    """Module, key, value and default of what is not torch's default in its compiler
-    configurations.
-    """
-    found: list[tuple[str, str, Any, Any]] = []
+def changed_configs() -> list[ChangedConfig]:
+    """Return the compiler settings of ``CONFIGS`` that are not torch's defaults."""
+    changed: list[ChangedConfig] = []
     for module in CONFIGS:
         config: Any = sys.modules.get(module)
         for key in getattr(config, "_config", {}) if config is not None else ():
             try:
-                if not config._is_default(key):  # first: deprecated keys warn when they are read
-                    found.append(
-                        (
-                            module,
-                            key,
-                            getattr(config, key),
-                            getattr(config._config[key], "default", None),
-                        )
-                    )
-            except (
-                Exception
-            ) as problem:  # deprecated and forward-looking keys may refuse to be read
-                found.append((module, key, problem, None))
-    return found
+                # ask this before the value is read: deprecated keys warn then
+                if not config._is_default(key):
+                    default = getattr(config._config[key], "default", None)
+                    changed.append(ChangedConfig(module, key, getattr(config, key), default))
+            # deprecated and forward-looking keys may raise when they are read
+            except Exception as problem:
+                changed.append(ChangedConfig(module, key, problem, None))
+    return changed
 
 
-def as_text(changed: list[tuple[str, str, Any, Any]]) -> dict[str, dict[str, str]]:
-    """The same for readers: module -> key -> value."""
-    found: dict[str, dict[str, str]] = {}
+def config_texts(changed: list[ChangedConfig]) -> dict[str, dict[str, str]]:
+    """Return the settings as module -> key -> value, as text of at most 500 characters."""
+    texts: dict[str, dict[str, str]] = {}
     for module, key, value, _ in changed:
-        found.setdefault(module, {})[key] = cuts.cut_head(_repr(value), 500)
-    return found
+        texts.setdefault(module, {})[key] = cuts.cut_head(_repr(value), 500)
+    return texts
 
 
 def _repr(value: Any) -> str:
@@ -162,12 +186,8 @@ def _is_registered(name: str) -> bool:
 def _text(value: Any, sources: dict[str, str]) -> str:
     import torch
 
-    if value is None or type(value) in (
-        bool,
-        int,
-        float,
-        str,
-    ):  # exactly: an Enum may be an int, too
+    # not isinstance: a member of an Enum may be an int too
+    if value is None or type(value) in (bool, int, float, str):
         return (
             repr(value)
             if not isinstance(value, float) or math.isfinite(value)
@@ -200,44 +220,45 @@ def _text(value: Any, sources: dict[str, str]) -> str:
         and not getattr(value, "__dict__", None)
     ):
         return _define(type(value), sources) + "()"
-    raise _Unwritable(f"{type(value).__qualname__} has no text of its own")
+    raise _NoText(f"{type(value).__qualname__} cannot be written as Python text")
 
 
-def _define(thing: Any, sources: dict[str, str]) -> str:
-    """Carry a function or class: an import where it is torch's, else its source and what that
-    uses.
+def _define(value: Any, sources: dict[str, str]) -> str:
+    """Add a function or class to ``sources``, and return its name.
+
+    One of torch is added as an import, any other as its source and the definitions that it uses.
     """
-    module, name = thing.__module__, thing.__qualname__
+    module, name = value.__module__, value.__qualname__
     if module.split(".")[0] == "torch" and "<" not in name:
         sources.setdefault(f"{module}.{name}", f"from {module} import {name.split('.')[0]}")
         return str(name)
-    if "." in name or "<" in name or getattr(thing, "__closure__", None):
-        raise _Unwritable(f"{name} is defined inside another function")
+    if "." in name or "<" in name or getattr(value, "__closure__", None):
+        raise _NoText(f"{name} is defined inside another function")
     if name in sources:
         return str(name)
     try:
-        source = textwrap.dedent(inspect.getsource(thing))
+        source = textwrap.dedent(inspect.getsource(value))
     except (OSError, TypeError) as problem:
-        raise _Unwritable(f"the source of {name} cannot be read: {problem}") from problem
-    if len(source) > MOST_SOURCE_CHARS:
-        raise _Unwritable(f"the source of {name} is too long")
-    sources[name] = ""  # its place, for functions that call each other
+        raise _NoText(f"the source of {name} cannot be read: {problem}") from problem
+    if len(source) > MAX_SOURCE_CHARS:
+        raise _NoText(f"the source of {name} is too long")
+    sources[name] = ""  # ends the recursion for functions that call each other
     known = vars(sys.modules[module])
     for used in sorted({n.id for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Name)}):
         if used in known and used != name:  # also base classes, decorators and defaults
-            _carry(used, known[used], sources)
+            _add_definition(used, known[used], sources)
     del sources[name]
     sources[name] = source.rstrip()
     return str(name)
 
 
-def _carry(name: str, value: Any, sources: dict[str, str]) -> None:
+def _add_definition(name: str, value: Any, sources: dict[str, str]) -> None:
     if inspect.ismodule(value):
-        whole = value.__name__
-        if whole.split(".")[0] not in {"torch", *sys.stdlib_module_names}:
-            raise _Unwritable(f"it uses the module {whole}")
+        module = value.__name__
+        if module.split(".")[0] not in {"torch", *sys.stdlib_module_names}:
+            raise _NoText(f"it uses the module {module}")
         sources[name] = (
-            f"import {whole}" if whole.split(".")[0] == name else f"import {whole} as {name}"
+            f"import {module}" if module.split(".")[0] == name else f"import {module} as {name}"
         )
     elif (inspect.isfunction(value) or inspect.isclass(value)) and value.__name__ == name:
         _define(value, sources)

@@ -1,6 +1,4 @@
-"""Describe an exception for the journal: its chain from the wrapper to the root, with bounded
-texts.
-"""
+"""Describe an exception for the journal: its chain of causes, with texts of limited length."""
 
 from __future__ import annotations
 
@@ -9,19 +7,21 @@ from types import TracebackType
 from ...core.shared import cuts
 from ...core.shared.contract.events import ChainLink
 
-_HEAD, _TAIL, _FRAMES, _LINKS = 24_000, 8_000, 400, 12
+_HEAD_CHARS, _TAIL_CHARS = 24_000, 8_000
+"""The parts of a longer message that are kept."""
+_MAX_FRAMES, _MAX_LINKS = 400, 12
 
 
 def describe_exception(error: BaseException) -> tuple[ChainLink, ...]:
-    """The chain from the outermost exception to the innermost cause; frames innermost first.
+    """Return the chain from the outermost exception to the innermost cause.
 
-    Follows ``inner_exception`` (Dynamo's and Inductor's wrappers) and then ``__cause__``: the outer
-    type tells the phase, the innermost the bug.
+    It follows ``inner_exception`` (the wrappers of Dynamo and Inductor) and then ``__cause__``: the
+    outermost type shows the phase, and the innermost the bug. The innermost frame comes first.
     """
     chain: list[ChainLink] = []
     seen: set[int] = set()
     current: BaseException | None = error
-    while current is not None and id(current) not in seen and len(chain) < _LINKS:
+    while current is not None and id(current) not in seen and len(chain) < _MAX_LINKS:
         seen.add(id(current))
         kind = type(current)
         module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
@@ -38,9 +38,9 @@ def describe_exception(error: BaseException) -> tuple[ChainLink, ...]:
 def _text(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception as problem:  # an exception's own __str__ may fail
-        return f"<its text failed: {problem!r}>"
-    return cuts.cut_middle(text, _HEAD, _TAIL)
+    except Exception as problem:  # the exception's own __str__ may raise
+        return f"<str() of the exception raised {problem!r}>"
+    return cuts.cut_middle(text, _HEAD_CHARS, _TAIL_CHARS)
 
 
 def _frames(error: BaseException) -> tuple[tuple[str, str, int | None], ...]:
@@ -51,4 +51,5 @@ def _frames(error: BaseException) -> tuple[tuple[str, str, int | None], ...]:
         rows.append((code.co_filename, getattr(code, "co_qualname", code.co_name), trace.tb_lineno))
         trace = trace.tb_next
     rows.reverse()
-    return tuple(rows[: _FRAMES // 2] + rows[-_FRAMES // 2 :] if len(rows) > _FRAMES else rows)
+    half = _MAX_FRAMES // 2
+    return tuple(rows[:half] + rows[-half:] if len(rows) > _MAX_FRAMES else rows)

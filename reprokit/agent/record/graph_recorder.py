@@ -1,5 +1,6 @@
-"""Record each graph before it is compiled: source text and input metadata, written whole or not at
-all.
+"""Record each graph before it is compiled: its source text and the metadata of its inputs.
+
+A graph's folder appears under its final name only when all of its files are written.
 """
 
 from __future__ import annotations
@@ -7,48 +8,54 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...core.shared import cuts
 from ...core.shared.contract import events, run_names
 from . import collectives, compile_settings, graph_source, journal
 
-MAX_GRAPHS = 400
-"""A recompile storm must not fill the disk; later graphs are counted in the journal only."""
+if TYPE_CHECKING:
+    import torch
 
-SMALL = "small.private"
-"""What stands in small inputs. It is the user's data: packs take no file that ends so."""
+MAX_GRAPHS = 400
+"""Limit of graphs that one process writes. Later graphs are only in the journal, so that a program
+that recompiles without end does not fill the disk.
+"""
+
+SMALL_VALUES_FILE = "small.private"
+"""The values of small inputs. They are the user's data: a pack takes no file with this suffix."""
 
 is_only_new = False
-"""Write no graph that another rank has written already."""
-_recorded = 0
+"""Whether to skip a graph that another rank has already written."""
 current: int | None = None
-"""The number of the graph that Inductor has at work."""
+"""The number of the graph that Inductor is compiling."""
+_recorded = 0
 
 
 def record_graph(
-    gm: Any,
+    gm: torch.fx.GraphModule,
     example_inputs: Sequence[Any],
     level: str,
     cid: str | None,
     is_backward: bool,
-    compiler_fn: Any = None,
+    compiler_fn: Callable[..., Any] | None = None,
 ) -> int | None:
-    """Write ``graphs/<n>/`` and journal the graph; gives n, or None if not written.
+    """Write a graph to the folder ``graphs/<n>/``, journal it, and return n, or None if the graph
+    was not written.
 
-    ``graph.py`` is the graph as a script, ``inputs.json`` the metadata of its inputs,
-    ``values.json`` that of every value in it and the settings of the compile, ``small.private``
-    what stands in its small inputs. ``gm`` is an ``fx.GraphModule``; ``example_inputs`` are its
-    inputs in order: tensors (fake or real) and numbers (symbolic or not).
+    ``graph.py`` is the graph as a script. ``inputs.json`` has the metadata of its inputs.
+    ``values.json`` has the metadata of each value in it and the settings of the compile.
+    ``small.private`` has the values of its small inputs. ``example_inputs`` are the inputs in
+    order: tensors (fake or real) and numbers (symbolic or not).
     """
     global _recorded
     nodes = len(gm.graph.nodes)
-    told = events.Graph(level=level, cid=cid, nodes=nodes, backward=is_backward)
+    event = events.Graph(level=level, cid=cid, nodes=nodes, backward=is_backward)
     number: int | None = None
     try:
         calls, digest = collectives.describe_collectives(gm)
-        told = dataclasses.replace(told, calls=calls, digest=digest)
+        event = dataclasses.replace(event, calls=calls, digest=digest)
         is_new = _is_first(digest)
         if _recorded < MAX_GRAPHS and (is_new or not is_only_new):
             _recorded += 1
@@ -59,23 +66,27 @@ def record_graph(
                 "settings": compile_settings.describe_settings(compiler_fn),
             }
             small = graph_source.small_values(gm, example_inputs) if level == "dynamo" else {}
-            head: dict[str, Any] = {
+            facts: dict[str, object] = {
                 "level": level,
                 "cid": cid,
                 "nodes": nodes,
                 "backward": is_backward,
             }
-            head.update({"calls": calls, "digest": digest} if digest else {})
-            number = _write(source, {**head, "inputs": inputs}, values, small)
-        journal.write(dataclasses.replace(told, n=number))
+            if digest:
+                facts.update(calls=calls, digest=digest)
+            number = _write_files(source, {**facts, "inputs": inputs}, values, small)
+        journal.write_event(dataclasses.replace(event, n=number))
     except Exception as problem:  # some graphs have no source text; the compile must go on
         problem_text = cuts.cut_head(repr(problem), 2000)
-        journal.write(dataclasses.replace(told, n=number, problem=problem_text))
+        journal.write_event(dataclasses.replace(event, n=number, problem=problem_text))
     return number
 
 
 def _is_first(digest: str) -> bool:
-    """No process of this run has had a graph with this digest; an empty one is always the first."""
+    """Whether no process of this run has recorded a graph with this digest.
+
+    A graph with an empty digest is always the first.
+    """
     if not digest:
         return True
     try:
@@ -92,7 +103,7 @@ def _is_first(digest: str) -> bool:
 
 
 def keep_compiled(text: str) -> None:
-    """Put the module that Inductor generated beside the graph that it was generated from."""
+    """Write the module that Inductor generated into the folder of its graph."""
     if current is not None:
         write_whole(
             os.path.join(journal.RUN_DIR, run_names.GRAPHS_FOLDER, f"{current:04d}"),
@@ -102,17 +113,20 @@ def keep_compiled(text: str) -> None:
 
 
 def write_whole(folder: str, name: str, text: str) -> None:
-    """Write a file under another name first, so that nobody reads half of it."""
+    """Write a file under a temporary name and rename it, so that no reader sees a part of it."""
     draft = os.path.join(folder, f".{name}.{os.getpid()}")
     with open(draft, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
     os.replace(draft, os.path.join(folder, name))
 
 
-def _write(
-    source: str, facts: dict[str, Any], values: dict[str, Any], small: dict[str, Any]
+def _write_files(
+    source: str,
+    facts: Mapping[str, object],
+    values: Mapping[str, object],
+    small: Mapping[str, object],
 ) -> int:
-    """Put the files into a folder of their own and give it the next free number."""
+    """Write the files of a graph to the folder with the next free number, and return the number."""
     top = os.path.join(journal.RUN_DIR, run_names.GRAPHS_FOLDER)
     draft = os.path.join(top, f".draft-{os.getpid()}-{_recorded}")
     os.makedirs(draft)
@@ -120,7 +134,7 @@ def _write(
         (run_names.GRAPH_FILE, source),
         (run_names.INPUTS_FILE, json.dumps(facts, indent=1, default=repr, ensure_ascii=False)),
         (run_names.VALUES_FILE, json.dumps(values, default=repr, ensure_ascii=False)),
-        (SMALL, json.dumps(small)),
+        (SMALL_VALUES_FILE, json.dumps(small)),
     ):
         with open(
             os.path.join(draft, name), "w", encoding="utf-8", errors="backslashreplace"
@@ -131,7 +145,8 @@ def _write(
         try:
             os.rename(draft, os.path.join(top, f"{number:04d}"))
             return number
-        except OSError:  # another rank took the number; a folder with files in it is never replaced
+        # another rank took the number: rename never replaces a folder that has files
+        except OSError:
             if not os.path.isdir(draft):
                 raise
             number += 1

@@ -1,8 +1,8 @@
-"""Turn a graph and the metadata of its inputs into a script that depends on nothing but torch.
+"""Write a graph and the metadata of its inputs as a script that needs only torch.
 
-Shapes are those of the recorded run; symbolic sizes stand as their hints, with a comment. Values
-are made anew: floats from a normal distribution, integers small and non-negative, so that they can
-index.
+Shapes are those of the recorded run. A symbolic size is written as its hint, with a comment. The
+script creates new values: floats from a normal distribution, and integers that are small and not
+negative, so that they can be indices.
 """
 
 from __future__ import annotations
@@ -11,24 +11,49 @@ import contextlib
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from ...core.shared import cuts
 from ...core.shared.source import process_group, tensors
 from . import collectives
 
-SMALL_INTEGERS, SMALL_FLOATS = 64, 16
-"""Inputs of at most so many elements are recorded with their values."""
+if TYPE_CHECKING:
+    import torch
+
+MAX_SMALL_INTEGERS, MAX_SMALL_FLOATS = 64, 16
+"""Elements of the largest inputs whose values are recorded."""
 _HEADER = '''"""{level} graph {cid}, recorded by reprokit before it was compiled."""
 '''
 
 
-def describe_inputs(gm: Any, example_inputs: Sequence[Any]) -> list[dict[str, Any]]:
-    """Metadata of each input of ``gm``; which size is which symbol stands at the graph's
-    placeholders.
-    """
-    places = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    traced = [n.meta.get("example_value", n.meta.get("val")) for n in places]
+class ValueFacts(TypedDict, total=False):
+    """Metadata of an input or a value of a graph, as JSON values."""
+
+    kind: Literal["tensor", "symbol", "number", "mesh", "other"]
+    placements: list[str]
+    """Of a distributed tensor."""
+    shape: list[Any]
+    """In elements; None for a symbol without a hint."""
+    stride: list[Any] | None
+    """In elements; None for a tensor that is not strided."""
+    symbols: list[str | None]
+    """The symbols of the shape."""
+    dtype: str
+    device: str
+    """Of a tensor, or the device type of a mesh."""
+    layout: str
+    requires_grad: bool
+    is_parameter: bool
+    symbol: str
+    value: float | None
+    type: str
+    text: str
+
+
+def describe_inputs(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> list[ValueFacts]:
+    """Return the metadata of each input of ``gm``, whose placeholders have the symbolic sizes."""
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    traced = [n.meta.get("example_value", n.meta.get("val")) for n in placeholders]
     traced += [None] * (len(example_inputs) - len(traced))
     return [
         describe_input(value, as_traced)
@@ -36,70 +61,72 @@ def describe_inputs(gm: Any, example_inputs: Sequence[Any]) -> list[dict[str, An
     ]
 
 
-def describe_values(gm: Any, inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Metadata of each value of the graph that is a tensor or a number, and of a mesh of devices
-    among its ``inputs`` (as :func:`describe_inputs` gives them), by the name that it has in the
-    graph's code.
+def describe_values(
+    gm: torch.fx.GraphModule, inputs: Sequence[ValueFacts]
+) -> dict[str, ValueFacts]:
+    """Return the metadata of each tensor and number of the graph, by its name in the graph's code.
+
+    ``inputs`` is the result of :func:`describe_inputs`; a device mesh among them is included.
     """
     import torch
 
-    found = {}
-    places = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    for node, facts in zip(places, inputs, strict=False):
+    described: dict[str, ValueFacts] = {}
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    for node, facts in zip(placeholders, inputs, strict=False):
         if facts["kind"] == "mesh":
-            found[node.name] = facts
+            described[node.name] = facts
     for node in gm.graph.nodes:
         value = node.meta.get("example_value", node.meta.get("val"))
         if isinstance(
             value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
         ):
-            found[node.name] = describe_input(value, value)
-    return found
+            described[node.name] = describe_input(value, value)
+    return described
 
 
-def small_values(gm: Any, example_inputs: Sequence[Any]) -> dict[str, Any]:
-    """What stands in small inputs, as nested lists by the input's name: a failure may hang on an
-    index or a mask.
+def small_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> dict[str, Any]:
+    """Return the values of small inputs as nested lists, by the name of the input.
 
-    Only of tensors in the host's memory, and never of parameters. They stay on this machine unless
-    they matter.
+    A failure may depend on an index or a mask. Only plain CPU tensors are included, and no
+    parameters. The values stay on this machine unless the failure depends on them.
     """
     import torch
 
-    found = {}
-    places = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    for node, value in zip(places, example_inputs, strict=False):
+    values = {}
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    for node, value in zip(placeholders, example_inputs, strict=False):
         if (
             type(value) is torch.Tensor
             and value.device.type == "cpu"
             and value.layout is torch.strided
         ):
-            most = SMALL_FLOATS if value.is_floating_point() else SMALL_INTEGERS
-            if 0 < value.numel() <= most and not value.is_complex():
-                with contextlib.suppress(Exception):  # quantized and sub-byte types have no list
-                    found[node.name] = value.detach().tolist()
-    return found
+            limit = MAX_SMALL_FLOATS if value.is_floating_point() else MAX_SMALL_INTEGERS
+            if 0 < value.numel() <= limit and not value.is_complex():
+                # tolist() raises for quantized and sub-byte types
+                with contextlib.suppress(Exception):
+                    values[node.name] = value.detach().tolist()
+    return values
 
 
-def describe_input(value: Any, as_traced: Any = None) -> dict[str, Any]:
-    """Metadata of one graph input as JSON values; sizes and strides in elements, symbols as text.
+def describe_input(value: object, as_traced: object = None) -> ValueFacts:
+    """Return the metadata of one input of a graph; sizes and strides in elements, symbols as text.
 
-    ``as_traced`` is the same input as the tracer saw it: a fake tensor that may have symbolic
-    sizes.
+    ``as_traced`` is the same input as the tracer saw it: a fake tensor whose sizes may be symbolic.
     """
     import torch
 
     if isinstance(value, torch.Tensor):
         sizes = as_traced.shape if isinstance(as_traced, torch.Tensor) else value.shape
-        placed = getattr(value, "placements", None)
+        placements = getattr(value, "placements", None)
+        facts: ValueFacts = {"placements": [repr(p) for p in placements]} if placements else {}
         return {
-            **({"placements": [repr(p) for p in placed]} if placed else {}),
+            **facts,
             "kind": "tensor",
             "shape": [_number(s) for s in value.shape],
             "stride": (
                 [_number(s) for s in value.stride()] if value.layout is torch.strided else None
             ),
-            "symbols": [str(s) if isinstance(s, torch.SymInt) else None for s in sizes],
+            "symbols": [_symbol_text(s) for s in sizes],
             "dtype": str(value.dtype),
             "device": str(value.device),
             "layout": str(value.layout),
@@ -111,7 +138,8 @@ def describe_input(value: Any, as_traced: Any = None) -> dict[str, Any]:
     if isinstance(value, (bool, int, float)):
         return {"kind": "number", "value": value}
     if type(value).__name__ == "DeviceMesh":
-        return {"kind": "mesh", "shape": list(value.shape), "device": value.device_type}
+        mesh: Any = value
+        return {"kind": "mesh", "shape": list(mesh.shape), "device": mesh.device_type}
     return {
         "kind": "other",
         "type": f"{type(value).__module__}.{type(value).__qualname__}",
@@ -119,8 +147,14 @@ def describe_input(value: Any, as_traced: Any = None) -> dict[str, Any]:
     }
 
 
+def _symbol_text(size: object) -> str | None:
+    import torch
+
+    return str(size) if isinstance(size, torch.SymInt) else None
+
+
 def _number(value: Any) -> Any:
-    """A plain number; for a symbol its hint, without adding a guard to the compile we watch."""
+    """Return a plain number, or the hint of a symbol. It adds no guard to the compile."""
     import torch
 
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
@@ -129,10 +163,10 @@ def _number(value: Any) -> Any:
     return value
 
 
-def standalone_program(gm: Any, inputs: list[dict[str, Any]], level: str, cid: str | None) -> str:
-    """Give a script with ``class Repro``, ``make_inputs`` and a main part that compiles and calls
-    it.
-    """
+def standalone_program(
+    gm: torch.fx.GraphModule, inputs: Sequence[ValueFacts], level: str, cid: str | None
+) -> str:
+    """Return a script that defines ``class Repro`` and ``make_inputs`` and runs them compiled."""
     import torch
 
     imports: set[str] = set()
@@ -143,7 +177,7 @@ def standalone_program(gm: Any, inputs: list[dict[str, Any]], level: str, cid: s
         _HEADER.format(level=level, cid=cid or "?"),
         "import torch",
         *sorted(imports),
-        *_group(inputs, classes),
+        *_process_group_rows(inputs, classes),
         "",
         "",
         "\n\n\n".join(classes),
@@ -158,23 +192,23 @@ def standalone_program(gm: Any, inputs: list[dict[str, Any]], level: str, cid: s
         "",
         'if __name__ == "__main__":',
         f"    torch.set_grad_enabled({grad})",
-        *_main(level),
+        *_main_rows(level),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _group(inputs: list[dict[str, Any]], classes: list[str]) -> list[str]:
-    dist = collectives.group_of()
-    if dist is None or not process_group.is_spoken_in("\n".join(classes)):
+def _process_group_rows(inputs: Sequence[ValueFacts], classes: list[str]) -> list[str]:
+    dist = collectives.distributed_module()
+    if dist is None or not process_group.needs_process_group("\n".join(classes)):
         return []
     mesh = next((facts for facts in inputs if facts["kind"] == "mesh"), None)
     return [
-        process_group.TENSORS,
-        *process_group.group_rows(dist.get_rank(), dist.get_world_size(), mesh),
+        process_group.TENSOR_IMPORT,
+        *process_group.join_group_lines(dist.get_rank(), dist.get_world_size(), mesh),
     ]
 
 
-def _main(level: str) -> list[str]:
+def _main_rows(level: str) -> list[str]:
     if level == "dynamo":
         return ["    compiled = torch.compile(Repro())", "    print(compiled(*make_inputs()))"]
     return [
@@ -188,10 +222,8 @@ def _main(level: str) -> list[str]:
     ]
 
 
-def _emit_class(gm: Any, name: str, imports: set[str], classes: list[str]) -> None:
-    """Append the class for ``gm``, after those of the graph modules inside it (bodies of cond, map
-    ...).
-    """
+def _emit_class(gm: torch.fx.GraphModule, name: str, imports: set[str], classes: list[str]) -> None:
+    """Append the class of ``gm`` after the classes of its inner graphs (the bodies of ``cond``)."""
     import torch
 
     code = gm.graph.python_code("self")
@@ -212,14 +244,14 @@ def _emit_class(gm: Any, name: str, imports: set[str], classes: list[str]) -> No
     for attribute, value in [*gm.named_parameters(recurse=False), *gm.named_buffers(recurse=False)]:
         if "." in attribute:
             continue
-        made = tensors.tensor_text(describe_input(value))
+        text = tensors.tensor_text(describe_input(value))
         if isinstance(value, torch.nn.Parameter):
             body.append(
-                f"self.{attribute} = torch.nn.Parameter({made},"
+                f"self.{attribute} = torch.nn.Parameter({text},"
                 f" requires_grad={value.requires_grad})"
             )
         else:
-            body.append(f'self.register_buffer("{attribute}", {made})')
+            body.append(f'self.register_buffer("{attribute}", {text})')
     for attribute in _plain_tensors(gm):
         body.append(
             f"self.{attribute} = {tensors.tensor_text(describe_input(getattr(gm, attribute)))}"
@@ -242,7 +274,7 @@ def _emit_class(gm: Any, name: str, imports: set[str], classes: list[str]) -> No
     )
 
 
-def _plain_tensors(gm: Any) -> Iterable[str]:
+def _plain_tensors(gm: torch.fx.GraphModule) -> Iterable[str]:
     import torch
 
     names = {str(n.target) for n in gm.graph.nodes if n.op == "get_attr"}
@@ -255,9 +287,7 @@ def _plain_tensors(gm: Any) -> Iterable[str]:
 
 
 def _import_line(alias: str, value: Any) -> str:
-    """The import that gives ``alias`` in a fresh module; FX binds these names in the graph's
-    globals.
-    """
+    """Return the import that binds ``alias``, which FX binds in the globals of the graph's code."""
     if alias in ("inf", "nan"):
         return f"from math import {alias}"
     if alias == "NoneType":
@@ -282,7 +312,7 @@ def _import_line(alias: str, value: Any) -> str:
     )
 
 
-def _input_line(facts: dict[str, Any]) -> str:
+def _input_line(facts: ValueFacts) -> str:
     if facts["kind"] == "tensor":
         named = [
             f"{size} is {symbol}"

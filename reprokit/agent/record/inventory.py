@@ -1,6 +1,4 @@
-"""What only the target's own interpreter can tell about its environment; each answer may fail
-alone.
-"""
+"""Describe the environment of the target's interpreter: packages, torch, Triton, ptxas."""
 
 from __future__ import annotations
 
@@ -15,13 +13,15 @@ from typing import Any
 from ...core.shared import cuts
 
 
-def collect_inventory() -> dict[str, Any]:
-    """Give ``{"facts": {...}, "problems": {name: why}}``; imports torch, runs ptxas, touches no
-    device.
+def collect_inventory() -> dict[str, dict[str, Any]]:
+    """Return ``{"facts": {...}, "problems": {name: why}}``.
+
+    It imports torch and runs ptxas. It uses no device. A fact that cannot be collected is a
+    problem, and the other facts are still collected.
     """
-    facts: dict[str, Any] = {}
+    facts: dict[str, object] = {}
     problems: dict[str, str] = {}
-    questions: dict[str, Callable[[], Any]] = {
+    collectors: dict[str, Callable[[], object]] = {
         "python": lambda: {
             "version": sys.version,
             "executable": sys.executable,
@@ -35,27 +35,27 @@ def collect_inventory() -> dict[str, Any]:
         "symmetric_memory": _symmetric_memory,
         "ptxas": _ptxas,
     }
-    for name, question in questions.items():
+    for name, collect in collectors.items():
         try:
-            facts[name] = question()
-        except Exception as problem:  # an environment that is broken is why we ask
+            facts[name] = collect()
+        except Exception as problem:  # the environment may be broken
             problems[name] = cuts.cut_head(f"{type(problem).__name__}: {problem}", 500)
     return {"facts": facts, "problems": problems}
 
 
 def _packages() -> dict[str, str]:
-    found = {
+    versions = {
         d.metadata["Name"]: d.version
         for d in importlib.metadata.distributions()
         if d.metadata["Name"]
     }
-    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+    return dict(sorted(versions.items(), key=lambda item: item[0].lower()))
 
 
-def _torch() -> dict[str, Any]:
+def _torch() -> dict[str, object]:
     import torch
 
-    facts = {
+    facts: dict[str, object] = {
         "version": torch.__version__,
         "git_version": getattr(torch.version, "git_version", None),
         "cuda": torch.version.cuda,
@@ -74,7 +74,7 @@ def _torch() -> dict[str, Any]:
     return facts
 
 
-def _triton() -> dict[str, Any]:
+def _triton() -> dict[str, str]:
     import triton
 
     return {"version": triton.__version__, "file": triton.__file__}
@@ -83,7 +83,7 @@ def _triton() -> dict[str, Any]:
 def _configs() -> dict[str, dict[str, str]]:
     from . import compile_settings
 
-    return compile_settings.as_text(compile_settings.changed_configs())
+    return compile_settings.config_texts(compile_settings.changed_configs())
 
 
 def _log_names() -> list[str]:
@@ -94,40 +94,40 @@ def _log_names() -> list[str]:
 
 
 def _symmetric_memory() -> dict[str, str]:
-    """Where this version keeps symmetric memory; the place has moved more than once."""
+    """Return where this torch has symmetric memory: its module differs between versions."""
     import importlib.util
 
-    found = {}
+    facts = {}
     for name in ("torch.distributed._symmetric_memory", "torch.distributed.symmetric_memory"):
-        found[name] = "module" if importlib.util.find_spec(name) else "absent"
+        facts[name] = "module" if importlib.util.find_spec(name) else "absent"
     import torch
 
     ops = ("one_shot_all_reduce", "two_shot_all_reduce_", "multimem_all_reduce_")
-    there = [name for name in ops if hasattr(torch.ops.symm_mem, name)]
-    found["torch.ops.symm_mem"] = ", ".join(there) or "none of its operators is registered"
-    return found
+    registered = [name for name in ops if hasattr(torch.ops.symm_mem, name)]
+    facts["torch.ops.symm_mem"] = ", ".join(registered) or "none of its operators is registered"
+    return facts
 
 
 def _ptxas() -> dict[str, str]:
-    """Which ptxas Triton would call, in its own order, and its version."""
+    """Return the path and version of each ptxas that Triton can call, in Triton's order."""
     import triton
 
     folder = os.path.join(os.path.dirname(triton.__file__), "backends", "nvidia", "bin")
-    places = {
+    paths = {
         "TRITON_PTXAS_PATH": os.environ.get("TRITON_PTXAS_PATH"),
         "TRITON_PTXAS_BLACKWELL_PATH": os.environ.get("TRITON_PTXAS_BLACKWELL_PATH"),
         "bundled": os.path.join(folder, "ptxas"),
         "bundled blackwell": os.path.join(folder, "ptxas-blackwell"),
     }
-    found = {}
-    for name, path in places.items():
+    facts = {}
+    for name, path in paths.items():
         if path and os.path.exists(path):
             done = subprocess.run(
                 [path, "--version"], capture_output=True, text=True, timeout=10, check=False
             )
-            said = done.stdout.strip() or done.stderr.strip()
+            output = done.stdout.strip() or done.stderr.strip()
             release = [line.strip() for line in done.stdout.splitlines() if "release" in line]
-            found[name] = f"{path}: {release[-1] if release else cuts.cut_head(said, 200)}"
-    if not found:
+            facts[name] = f"{path}: {release[-1] if release else cuts.cut_head(output, 200)}"
+    if not facts:
         raise FileNotFoundError("Triton has no ptxas here")
-    return found
+    return facts

@@ -1,5 +1,6 @@
-"""Make this process dumpable and introduce it in the journal; runs just before torch or Triton is
-imported.
+"""Prepare this process for the host, and journal it, just before it imports torch or Triton.
+
+The host can then take its stacks, and its uncaught exceptions and warnings are in the journal.
 """
 
 from __future__ import annotations
@@ -26,20 +27,21 @@ from . import exceptions, journal
 
 _fault_file: IO[str] | None = None
 _is_enabled_by_us = False
-_is_introduced = False
+_is_journaled = False
 
 
-def introduce_process() -> None:
-    """Journal who this is, let the host take stacks, and hear of uncaught exceptions and warnings;
-    the first time.
+def journal_process() -> None:
+    """Journal this process, let the host take its stacks, and journal exceptions and warnings.
+
+    Only the first call has an effect.
     """
-    global _is_introduced
-    if _is_introduced:  # it imports torch and Triton, in either order
+    global _is_journaled
+    if _is_journaled:  # a program may import torch and Triton, in either order
         return
-    _is_introduced = True
+    _is_journaled = True
     can_dump = _open_stack_files()
     _allow_tracer()
-    journal.write(
+    journal.write_event(
         events.Process(
             ppid=os.getppid(),
             argv=sys.orig_argv,
@@ -52,26 +54,25 @@ def introduce_process() -> None:
         )
     )
     os.register_at_fork(after_in_child=_after_fork)
-    atexit.register(_leave)
-    _hear_exceptions()
-    _hear_warnings()
+    atexit.register(_journal_exit)
+    _journal_exceptions()
+    _journal_warnings()
 
 
 def _open_stack_files() -> bool:
-    """faulthandler writes this process's stacks to files of its own; False where the user's handler
-    stands.
+    """Let faulthandler write this process's stacks to a file of this process.
+
+    Return False if that is not possible, or if the program handles the signal itself.
     """
     global _fault_file, _is_enabled_by_us
     folder = os.path.join(journal.RUN_DIR, run_names.STACKS_FOLDER)
     try:
-        # it is open as long as the process lives
         path = os.path.join(folder, f"faulthandler-{os.getpid()}.txt")
-        _fault_file = open(path, "a")  # noqa: SIM115
+        _fault_file = open(path, "a")  # noqa: SIM115 - it stays open until the process ends
     except OSError:
         return False
-    if (
-        _is_enabled_by_us or not faulthandler.is_enabled()
-    ):  # after a fork it still writes to the parent's file
+    # a forked child would else write to the file of its parent
+    if _is_enabled_by_us or not faulthandler.is_enabled():
         faulthandler.enable(file=_fault_file, all_threads=True)
         _is_enabled_by_us = True
     if signal.getsignal(STACKS_SIGNAL) is not signal.SIG_DFL:
@@ -83,7 +84,7 @@ def _open_stack_files() -> bool:
 def _after_fork() -> None:
     can_dump = _open_stack_files() if _fault_file is not None else False
     _allow_tracer()
-    journal.write(
+    journal.write_event(
         events.Process(
             ppid=os.getppid(),
             argv=sys.orig_argv,
@@ -96,8 +97,9 @@ def _after_fork() -> None:
 
 
 def _allow_tracer() -> None:
-    """Under Yama's scope 1 only a parent may attach; PR_SET_PTRACER (0x59616d61) lets the
-    watchdog.
+    """Let the watchdog attach to this process.
+
+    With Yama's ``ptrace_scope`` 1 only a parent may attach; PR_SET_PTRACER (0x59616d61) adds one.
     """
     with contextlib.suppress(OSError, AttributeError, ValueError):
         watchdog = int(os.environ.get(run_names.WATCHDOG_VARIABLE, "0"))
@@ -105,82 +107,78 @@ def _allow_tracer() -> None:
             ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(watchdog), 0, 0, 0)
 
 
-def ranks() -> list[int]:
-    """The rank of this process, where there are several."""
+def rank_if_several() -> list[int]:
+    """Return the rank of this process, or no rank if it is the only process."""
     rank = os.environ.get("RANK", "")
-    return (
-        [int(rank)]
-        if rank.isdigit() and os.environ.get("WORLD_SIZE") not in (None, "", "1")
-        else []
-    )
+    has_several = os.environ.get("WORLD_SIZE") not in (None, "", "1")
+    return [int(rank)] if rank.isdigit() and has_several else []
 
 
 def end_with_parent() -> None:
-    """Be killed when the process that forked this one ends (PR_SET_PDEATHSIG is 1)."""
+    """Let the kernel kill this process when the process that forked it ends."""
     with contextlib.suppress(OSError, AttributeError):
+        # 1 is PR_SET_PDEATHSIG
         ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
 
 
-def _leave() -> None:
+def _journal_exit() -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
-    journal.write(events.Exit(cpu_s=used.ru_utime + used.ru_stime, max_rss_kib=used.ru_maxrss))
+    journal.write_event(
+        events.Exit(cpu_s=used.ru_utime + used.ru_stime, max_rss_kib=used.ru_maxrss)
+    )
 
 
-def _hear_exceptions() -> None:
-    before = sys.excepthook
+def _journal_exceptions() -> None:
+    real = sys.excepthook
 
     def excepthook(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(
-            Exception
-        ):  # an exception object of the program may raise when it is read
-            journal.write(
+        # an exception object of the program may raise when it is converted to text
+        with contextlib.suppress(Exception):
+            journal.write_event(
                 events.ExceptionRaised(
                     where="uncaught",
                     chain=exceptions.describe_exception(error.with_traceback(trace)),
                 )
             )
-        before(kind, error, trace)
+        real(kind, error, trace)
 
     sys.excepthook = excepthook
-    thread_before = threading.excepthook
+    real_of_threads = threading.excepthook
 
-    def thread_excepthook(args: Any) -> None:
+    def thread_excepthook(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is not None:
             with contextlib.suppress(Exception):
-                journal.write(
+                journal.write_event(
                     events.ExceptionRaised(
                         where="thread", chain=exceptions.describe_exception(args.exc_value)
                     )
                 )
-        thread_before(args)
+        real_of_threads(args)
 
     threading.excepthook = thread_excepthook
 
 
-def _hear_warnings() -> None:
-    """Journal each warning that Python shows or records, when it makes the object that describes
-    it.
+def _journal_warnings() -> None:
+    """Journal each warning that Python shows or records, when it creates the ``WarningMessage``.
 
-    ``warnings.showwarning`` stays the program's own, and nothing of ours is on the stack while it
-    is called.
+    The program keeps its own ``warnings.showwarning``, and no frame of the agent is on the stack
+    while Python calls it.
     """
-    kind = warnings.WarningMessage
-    before = kind.__init__
+    message_class = warnings.WarningMessage
+    real = message_class.__init__
 
-    @functools.wraps(before)
+    @functools.wraps(real)
     def __init__(
         self: Any, message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any
     ) -> None:
-        before(self, message, category, filename, lineno, *rest, **more)
-        if (
-            len(rest) == 3
-        ):  # with a source: by the interpreter, not by a function that only formats a warning
-            with contextlib.suppress(
-                Exception
-            ):  # a warning object of the program may raise when it is read
-                journal.write(
+        real(self, message, category, filename, lineno, *rest, **more)
+        # the interpreter passes a source; a function that only formats a warning passes none
+        if len(rest) == 3:
+            # a warning object of the program may raise when it is converted to text
+            with contextlib.suppress(Exception):
+                journal.write_event(
                     events.WarningShown(
                         category=category.__name__,
                         message=cuts.cut_head(str(message), 4000),
@@ -189,4 +187,4 @@ def _hear_warnings() -> None:
                     )
                 )
 
-    kind.__init__ = __init__  # type: ignore[method-assign]
+    message_class.__init__ = __init__  # type: ignore[method-assign]

@@ -1,6 +1,4 @@
-"""What of a compile is the program's own: its backend and its passes over graphs, and where each is
-defined.
-"""
+"""Find the parts of a compile that are the program's own code: its backend and its graph passes."""
 
 from __future__ import annotations
 
@@ -16,32 +14,33 @@ from . import journal
 
 INDUCTOR = "torch._inductor.config"
 _PASS = re.compile(r".*custom(_pre|_post)?_pass|custom_partitioner_fn")
-"""Settings of Inductor that take a pass of the program's own."""
+"""Settings of Inductor whose value is a pass that the program supplies."""
 
-_told: list[events.OwnCode] = []
+_journaled: list[events.OwnCode] = []
 
 
 def is_pass(key: str) -> bool:
-    """Whether a setting or an option of Inductor takes a pass of the program's own."""
+    """Whether the value of a setting or an option of Inductor is a pass of the program."""
     return _PASS.fullmatch(key) is not None
 
 
 def note_own_code(backend: Any, options: Mapping[str, Any]) -> None:
-    """Journal where the backend that is called, and every pass that is set, is defined; once for
-    each answer.
+    """Journal where the backend and each pass of a compile are defined.
+
+    An event that this process has already journaled is not journaled again.
     """
     passes = {key: value for key, value in options.items() if is_pass(key)} | dict(_set_passes())
-    found = events.OwnCode(
-        backend=_place(backend) if backend is not None else "",
-        passes=sorted({place for value in passes.values() for place in _places(value)}),
+    event = events.OwnCode(
+        backend=_definition_line(backend) if backend is not None else "",
+        passes=sorted({line for value in passes.values() for line in _definition_lines(value)}),
     )
-    if found not in _told:
-        _told.append(found)
-        journal.write(found)
+    if event not in _journaled:
+        _journaled.append(event)
+        journal.write_event(event)
 
 
 def clear_passes() -> None:
-    """Give every setting that takes a pass torch's default again."""
+    """Set each setting that takes a pass to torch's default."""
     config: Any = sys.modules.get(INDUCTOR)
     for key, _ in list(_set_passes()):
         setattr(config, key, getattr(config._config[key], "default", None))
@@ -54,21 +53,19 @@ def _set_passes() -> Iterator[tuple[str, Any]]:
             yield key, getattr(config, key)
 
 
-def _places(value: Any) -> list[str]:
-    several = value if isinstance(value, (list, tuple)) else [value]
-    return [place for one in several if one is not None and (place := _place(one))]
+def _definition_lines(value: Any) -> list[str]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [line for item in values if item is not None and (line := _definition_line(item))]
 
 
-def _place(thing: Any) -> str:
-    """``FILE:LINE`` of the code that a function, a method or an object that is called runs; empty
-    where none is known.
-    """
-    while isinstance(thing, functools.partial):
-        thing = thing.func
-    thing = inspect.unwrap(thing) if callable(thing) else thing
-    if not (inspect.isfunction(thing) or inspect.ismethod(thing)):
-        thing = inspect.getattr_static(
-            thing if inspect.isclass(thing) else type(thing), "__call__", None
+def _definition_line(value: Any) -> str:
+    """Return ``FILE:LINE`` of the code that a call of ``value`` runs, or an empty text."""
+    while isinstance(value, functools.partial):
+        value = value.func
+    value = inspect.unwrap(value) if callable(value) else value
+    if not (inspect.isfunction(value) or inspect.ismethod(value)):
+        value = inspect.getattr_static(
+            value if inspect.isclass(value) else type(value), "__call__", None
         )
-    code = getattr(thing, "__code__", None)
+    code = getattr(value, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""

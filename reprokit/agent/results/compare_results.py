@@ -1,8 +1,8 @@
-"""Compare what two runs of one program left, and say which of them is wrong.
+"""Compare the results of runs of one program, and decide which of them is wrong.
 
-Numbers are compared as PyTorch's own accuracy check does (``torch._dynamo.utils.same``): equal
-within the tolerance of their type, or else no further from a float64 run, in root mean square, than
-eager is, times a factor.
+Numbers are compared as in PyTorch's own accuracy check (``torch._dynamo.utils.same``). Two results
+are equal if they are within the tolerance of their type, or if the root mean square distance of the
+compiled result from a float64 run is at most a factor times that of the eager result.
 """
 
 from __future__ import annotations
@@ -10,20 +10,24 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias, TypedDict
+
+import torch
 
 from ...core.shared.contract import events
 from ...core.shared.result_comparison import ROLES
 from ..record import journal, process_start
 
-MOST_TOLD = 20
+MAX_JOURNALED = 20
+"""Limit of differences in the journal."""
 RELATIVE_FLOOR = 1e-5
-"""Share of the size of the reference below which a distance from it is no error; a tenth of the
-1e-4 of ``same``.
+"""A distance below this share of the size of the reference is no error; a tenth of the 1e-4 of
+``same``.
 """
 FACTORS = ((10, 10.0), (500, 8.0), (1000, 3.0), (math.inf, 2.0))
-"""How much further from float64 than eager compiled code may be, by the number of elements: few are
-noisy, as in ``same``.
+"""How much further from float64 than eager a compiled result may be, by the largest number of
+elements: the error of a few elements varies more, as in ``same``.
 """
 BLIND_TOLERANCE = {
     "torch.float16": 2e-2,
@@ -31,8 +35,8 @@ BLIND_TOLERANCE = {
     "torch.float64": 1e-7,
     "torch.complex128": 1e-7,
 }
-"""Where there is no float64 run to judge by: relative to the size of the result; 1e-3 for other
-types. What differs less is ``unclear``: one wrong element of millions, or noise.
+"""Without a float64 run: relative to the size of the result; 1e-3 for other types. A smaller
+difference is ``unclear``: it is one wrong element of millions, or noise.
 """
 TOLERANCE = {
     "torch.float16": (1e-3, 1e-5),
@@ -44,144 +48,194 @@ TOLERANCE = {
 }
 """Relative and absolute, as in ``torch.testing.assert_close``."""
 
-Row = dict[str, Any]
+Side: TypeAlias = Literal["compiled", "eager", "unknown", "unclear"]
+_SIDES: tuple[Side, ...] = ("compiled", "unknown", "unclear", "eager")
+"""The most important first."""
+LeafKey: TypeAlias = tuple[int, str]
+"""The number of a call, and the name of a leaf."""
 
 
-def journal_what_differs(folder: str) -> None:
-    """Compare what lies in ``folder`` as soon as both sides do, and journal it as ``compared``."""
-    import torch
+class ResultRow(TypedDict, total=False):
+    """One leaf of the results of a run."""
 
-    told = {role: _load(torch, folder, role) for role in ROLES}
-    eager, compiled, again, wide = (_rows(told[role]) for role in ROLES)
+    call: int
+    name: str
+    alias: str
+    """The argument that shares its memory; empty if none does."""
+    is_random: bool
+    tensor: torch.Tensor | None
+    value: str
+    """Of a leaf that is not a tensor."""
+    dtype: str
+    shape: list[int]
+    stride: list[int]
+    device: str
+
+
+ResultRows: TypeAlias = dict[LeafKey, ResultRow]
+
+
+class DifferenceRow(TypedDict, total=False):
+    """The fields of ``result_comparison.Difference``, as JSON values."""
+
+    call: int
+    name: str
+    what: str
+    side: Side
+    expected: str
+    got: str
+    reference: str
+    index: list[int]
+    count: int
+    total: int
+    max_abs: float | str
+    mean_abs: float | str
+    max_relative: float | str
+
+
+class ResultFile(TypedDict):
+    """The contents of a file ``ROLE.pt``."""
+
+    rows: list[ResultRow]
+    skipped: dict[Literal["calls", "tensors"], int]
+    """How many of each were not recorded."""
+
+
+def journal_differences(folder: str) -> None:
+    """Compare the runs whose results are in ``folder``, and journal the result as ``compared``.
+
+    Nothing happens while the results of eager or compiled code are missing.
+    """
+    files = {role: _load_file(folder, role) for role in ROLES}
+    eager, compiled, again, wide = (_index_rows(files[role]) for role in ROLES)
     if eager is None or compiled is None:
         return
-    found = differences(torch, eager, compiled, wide or {})
-    unsteady = (
-        [d["name"] for d in differences(torch, eager, again, {})] if again is not None else []
-    )
-    order = ("compiled", "unknown", "unclear", "eager")
-    rows = sorted(found, key=lambda d: order.index(d["side"]))
-    journal.write(
+    differences = find_differences(eager, compiled, wide or {})
+    unsteady = [d["name"] for d in find_differences(eager, again, {})] if again is not None else []
+    differences.sort(key=lambda d: _SIDES.index(d["side"]))
+    journal.write_event(
         events.Compared(
-            differences=rows[:MOST_TOLD],
-            count=len(rows),
+            differences=[dict(d) for d in differences[:MAX_JOURNALED]],
+            count=len(differences),
             leaves=len(eager),
             tensors=sum(r["tensor"] is not None for r in eager.values()),
             is_random=any(r["is_random"] for r in eager.values()),
-            unsteady=unsteady[:MOST_TOLD],
+            unsteady=unsteady[:MAX_JOURNALED],
             has_again=again is not None,
             has_reference=wide is not None,
-            skipped_calls=_skipped(told, "calls"),
-            skipped_tensors=_skipped(told, "tensors"),
-            ranks=process_start.ranks(),
+            skipped_calls=_skipped_count(files, "calls"),
+            skipped_tensors=_skipped_count(files, "tensors"),
+            ranks=process_start.rank_if_several(),
         )
     )
 
 
-def _load(torch: Any, folder: str, role: str) -> dict[str, Any] | None:
+def _load_file(folder: str, role: str) -> ResultFile | None:
     path = os.path.join(folder, f"{role}.pt")
-    return dict(torch.load(path, weights_only=True)) if os.path.exists(path) else None
+    if not os.path.exists(path):
+        return None
+    file: ResultFile = torch.load(path, weights_only=True)
+    return file
 
 
-def _rows(told: dict[str, Any] | None) -> dict[tuple[int, str], Row] | None:
-    return None if told is None else {(r["call"], r["name"]): r for r in told["rows"]}
+def _index_rows(file: ResultFile | None) -> ResultRows | None:
+    return None if file is None else {(r["call"], r["name"]): r for r in file["rows"]}
 
 
-def _skipped(told: dict[str, dict[str, Any] | None], what: str) -> int:
-    """How many one side left out; what either left out is not compared."""
+def _skipped_count(
+    files: Mapping[str, ResultFile | None], kind: Literal["calls", "tensors"]
+) -> int:
+    """Return how many calls or tensors were not compared, because one side did not record them."""
     return max(
-        int(one["skipped"][what])
+        int(file["skipped"][kind])
         for role in ("eager", "compiled")
-        if (one := told[role]) is not None
+        if (file := files[role]) is not None
     )
 
 
-def differences(
-    torch: Any,
-    eager: dict[tuple[int, str], Row],
-    compiled: dict[tuple[int, str], Row],
-    wide: dict[tuple[int, str], Row],
-) -> list[dict[str, Any]]:
-    """What differs, in the order of the calls; each with the side that is wrong: compiled, eager,
-    unknown or unclear.
+def find_differences(
+    eager: ResultRows, compiled: ResultRows, wide: ResultRows
+) -> list[DifferenceRow]:
+    """Return the differences in the order of the calls, each with the side that is wrong.
+
+    ``wide`` are the results of the float64 run, or empty.
     """
-    found = [
-        _difference(key, "missing", "unknown", expected="nothing", got=_words(row))
+    differences = [
+        _difference(key, "missing", "unknown", expected="nothing", got=_describe_row(row))
         for key, row in compiled.items()
         if key not in eager
     ]
-    for key, one in eager.items():
-        other = compiled.get(key)
-        if other is None:
-            found.append(
-                _difference(key, "missing", "unknown", expected=_words(one), got="nothing")
+    for key, row in eager.items():
+        compiled_row = compiled.get(key)
+        if compiled_row is None:
+            differences.append(
+                _difference(key, "missing", "unknown", expected=_describe_row(row), got="nothing")
             )
             continue
         with contextlib.suppress(NotImplementedError):  # a type of tensor that cannot be compared
-            if difference := _differ(torch, key, one, other, wide.get(key)):
-                found.append(difference)
-    return found
+            if difference := _compare_rows(key, row, compiled_row, wide.get(key)):
+                differences.append(difference)
+    return differences
 
 
-def _differ(
-    torch: Any, key: tuple[int, str], one: Row, other: Row, wide: Row | None
-) -> dict[str, Any] | None:
-    for what in ("value", "dtype", "shape"):
-        if one.get(what) != other.get(what) and not _is_close_value(one, other, what):
-            return _difference(
-                key, what, "unknown", expected=str(one.get(what)), got=str(other.get(what))
-            )
-    a, b = one["tensor"], other["tensor"]
+def _compare_rows(
+    key: LeafKey, eager: ResultRow, compiled: ResultRow, wide: ResultRow | None
+) -> DifferenceRow | None:
+    for field in ("value", "dtype", "shape"):
+        expected, got = eager.get(field), compiled.get(field)
+        if expected != got and not (field == "value" and _is_close(expected, got)):
+            return _difference(key, field, "unknown", expected=str(expected), got=str(got))
+    a, b = eager["tensor"], compiled["tensor"]
     if a is None or b is None:
         return None
-    r = (
-        wide["tensor"]
-        if wide and not one["is_random"] and wide.get("shape") == one.get("shape")
-        else None
-    )
-    if a.numel() and (difference := _numbers(torch, key, a, b, r)):
+    has_reference = wide and not eager["is_random"] and wide.get("shape") == eager.get("shape")
+    reference = wide["tensor"] if wide and has_reference else None
+    if a.numel() and (difference := _compare_numbers(key, a, b, reference)):
         return difference
-    if _steps(one) != _steps(other):
+    if _relevant_strides(eager) != _relevant_strides(compiled):
         return _difference(
             key,
             "stride",
             "unknown",
-            expected=str(tuple(one["stride"])),
-            got=str(tuple(other["stride"])),
+            expected=str(tuple(eager["stride"])),
+            got=str(tuple(compiled["stride"])),
         )
-    if one["alias"] != other["alias"]:
+    if eager["alias"] != compiled["alias"]:
         return _difference(
             key,
             "aliasing",
             "unknown",
-            expected=one["alias"] or "memory of its own",
-            got=other["alias"] or "memory of its own",
+            expected=eager["alias"] or "memory of its own",
+            got=compiled["alias"] or "memory of its own",
         )
     return None
 
 
-def _is_close_value(one: Row, other: Row, what: str) -> bool:
-    with contextlib.suppress(KeyError, ValueError):
-        return what == "value" and math.isclose(
-            float(one["value"]), float(other["value"]), rel_tol=1e-5
-        )
+def _is_close(expected: Any, got: Any) -> bool:
+    with contextlib.suppress(TypeError, ValueError):
+        return math.isclose(float(expected), float(got), rel_tol=1e-5)
     return False
 
 
-def _numbers(torch: Any, key: tuple[int, str], a: Any, b: Any, r: Any) -> dict[str, Any] | None:
-    """Compare tensors of one type and shape, ``r`` being the float64 run's, or None."""
+def _compare_numbers(
+    key: LeafKey, a: torch.Tensor, b: torch.Tensor, reference: torch.Tensor | None
+) -> DifferenceRow | None:
+    """Compare tensors of one type and shape; ``reference`` is the float64 run's, or None."""
     if not (a.is_floating_point() or a.is_complex()):
         bad = a != b
         if not bad.any():
             return None
-        if r is not None and r.dtype == a.dtype and not torch.equal(r, a):
-            return None  # rounding decides them: float64 gives others than eager, too
-        return _numeric(
-            torch, key, "integers", "compiled" if r is not None else "unknown", a, b, r, bad
-        )
+        if reference is not None and reference.dtype == a.dtype and not torch.equal(reference, a):
+            return None  # they depend on rounding: the float64 run differs from eager too
+        side: Side = "compiled" if reference is not None else "unknown"
+        return _numeric_difference(key, "integers", side, a, b, reference, bad)
     rtol, atol = TOLERANCE.get(str(a.dtype), (1e-2, 1e-2))
-    a64, b64 = _wide(torch, a), _wide(torch, b)
-    r64 = _wide(torch, r) if r is not None and (r.is_floating_point() or r.is_complex()) else None
+    a64, b64 = _widen(a), _widen(b)
+    r64 = (
+        _widen(reference)
+        if reference is not None and (reference.is_floating_point() or reference.is_complex())
+        else None
+    )
     for what, test in (("nan", torch.isnan), ("inf", torch.isinf)):
         bad = ~_is_alike(test, a64, b64)
         if bad.any():
@@ -192,20 +246,19 @@ def _numbers(torch: Any, key: tuple[int, str], a: Any, b: Any, r: Any) -> dict[s
                     _is_alike(test, b64, r64)[bad],
                 )
                 side = "compiled" if (is_eager_right & ~is_compiled_right).any() else "eager"
-            return _numeric(torch, key, what, side, a, b, r, bad)
+            return _numeric_difference(key, what, side, a, b, reference, bad)
     is_finite = torch.isfinite(a64) & torch.isfinite(b64)
     zero = torch.zeros((), dtype=a64.dtype)
     x, y = torch.where(is_finite, a64, zero), torch.where(is_finite, b64, zero)
     bad = (x - y).abs() > atol + rtol * x.abs()
     if bad.any():
-        side = _side(
-            torch,
-            str(a.dtype),
-            x,
-            y,
-            None if r64 is None else torch.where(is_finite & torch.isfinite(r64), r64, zero),
+        finite_reference = (
+            None if r64 is None else torch.where(is_finite & torch.isfinite(r64), r64, zero)
         )
-        return None if side == "noise" else _numeric(torch, key, "values", side, a, b, r, bad)
+        wrong = _wrong_side(str(a.dtype), x, y, finite_reference)
+        if wrong == "noise":
+            return None
+        return _numeric_difference(key, "values", wrong, a, b, reference, bad)
     if r64 is not None and a.is_floating_point():
         bad = (
             (x == 0)
@@ -215,65 +268,72 @@ def _numbers(torch: Any, key: tuple[int, str], a: Any, b: Any, r: Any) -> dict[s
             & (torch.signbit(r64) == torch.signbit(a))
         )
         if bad.any():
-            return _numeric(torch, key, "signed-zero", "compiled", a, b, r, bad)
+            return _numeric_difference(key, "signed-zero", "compiled", a, b, reference, bad)
     return None
 
 
-def _is_alike(test: Any, one: Any, other: Any) -> Any:
-    """Where both are NaN, or infinite to the same side, or neither is."""
-    return (test(one) == test(other)) & (~test(one) | (one == other) | (one != one))
+def _is_alike(
+    test: Callable[[torch.Tensor], torch.Tensor], a: torch.Tensor, b: torch.Tensor
+) -> torch.Tensor:
+    """Where both are NaN, or both are infinite with one sign, or neither is."""
+    return (test(a) == test(b)) & (~test(a) | (a == b) | (a != a))
 
 
-def _side(torch: Any, dtype: str, a: Any, b: Any, r: Any) -> str:
-    """Which of two results is wrong; ``noise`` when both are as far from the reference as such
-    floats are.
+def _wrong_side(
+    dtype: str, a: torch.Tensor, b: torch.Tensor, reference: torch.Tensor | None
+) -> Side | Literal["noise"]:
+    """Return which of two results is wrong, or ``noise`` if both are near enough to the reference.
 
-    Without a reference: ``unknown``, or ``unclear`` for what may be noise.
+    Without a reference the result is ``unknown``, or ``unclear`` if the difference may be noise.
     """
 
-    def rms(t: Any) -> float:
+    def rms(t: torch.Tensor) -> float:
         return float(t.abs().square().mean().sqrt())
 
-    if r is None:
+    if reference is None:
         is_small = rms(a - b) <= BLIND_TOLERANCE.get(dtype, 1e-3) * max(rms(a), 1e-30)
         return "unclear" if is_small else "unknown"
-    factor = next(f for most, f in FACTORS if a.numel() <= most)
+    factor = next(f for limit, f in FACTORS if a.numel() <= limit)
     factor = max(factor, 3.0) if dtype in ("torch.float16", "torch.bfloat16") else factor
-    floor = max(RELATIVE_FLOOR * rms(r), TOLERANCE.get(dtype, (0.0, 1e-5))[1])
-    of_eager, of_compiled = rms(a - r), rms(b - r)
+    floor = max(RELATIVE_FLOOR * rms(reference), TOLERANCE.get(dtype, (0.0, 1e-5))[1])
+    of_eager, of_compiled = rms(a - reference), rms(b - reference)
     if of_compiled > factor * of_eager + floor:
         return "compiled"
     return "eager" if of_eager > factor * of_compiled + floor else "noise"
 
 
-def _numeric(
-    torch: Any, key: tuple[int, str], what: str, side: str, a: Any, b: Any, r: Any, bad: Any
-) -> dict[str, Any]:
-    x, y = _wide(torch, a), _wide(torch, b)
+def _numeric_difference(
+    key: LeafKey,
+    what: str,
+    side: Side,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    reference: torch.Tensor | None,
+    bad: torch.Tensor,
+) -> DifferenceRow:
+    x, y = _widen(a), _widen(b)
     gap = torch.where(bad, (x - y).abs(), torch.zeros((), dtype=torch.float64))
     relative = torch.where(bad, gap / x.abs(), torch.zeros((), dtype=torch.float64))
-    place = int(
+    worst = int(
         torch.where(bad, torch.nan_to_num(gap, nan=math.inf), torch.full((), -1.0))
         .flatten()
         .argmax()
     )
-    index = [int(i) for i in torch.unravel_index(torch.tensor(place), a.shape)] if a.dim() else []
-    told = _difference(key, what, side, expected=_one(a, place), got=_one(b, place))
-    told.update(
-        count=int(bad.sum()),
-        total=a.numel(),
-        index=index,
-        max_abs=_number(gap.max()),
-        mean_abs=_number(gap.mean()),
-        max_relative=_number(relative.max()),
-        reference=_one(r, place) if r is not None else "",
-    )
-    return told
+    index = [int(i) for i in torch.unravel_index(torch.tensor(worst), a.shape)] if a.dim() else []
+    expected, got = _element_text(a, worst), _element_text(b, worst)
+    return {
+        **_difference(key, what, side, expected=expected, got=got),
+        "count": int(bad.sum()),
+        "total": a.numel(),
+        "index": index,
+        "max_abs": _json_number(gap.max()),
+        "mean_abs": _json_number(gap.mean()),
+        "max_relative": _json_number(relative.max()),
+        "reference": _element_text(reference, worst) if reference is not None else "",
+    }
 
 
-def _difference(
-    key: tuple[int, str], what: str, side: str, expected: str, got: str
-) -> dict[str, Any]:
+def _difference(key: LeafKey, what: str, side: Side, expected: str, got: str) -> DifferenceRow:
     return {
         "call": key[0],
         "name": key[1],
@@ -284,27 +344,25 @@ def _difference(
     }
 
 
-def _wide(torch: Any, t: Any) -> Any:
+def _widen(t: torch.Tensor) -> torch.Tensor:
     return t.to(torch.complex128 if t.is_complex() else torch.float64)
 
 
-def _one(t: Any, place: int) -> str:
-    return repr(t.flatten()[place].item())
+def _element_text(t: torch.Tensor, index: int) -> str:
+    return repr(t.flatten()[index].item())
 
 
-def _number(t: Any) -> float | str:
+def _json_number(t: torch.Tensor) -> float | str:
     value = float(t)
     return value if math.isfinite(value) else repr(value)
 
 
-def _words(row: Row) -> str:
+def _describe_row(row: ResultRow) -> str:
     return str(row.get("value") or f"{row.get('dtype')} {tuple(row.get('shape') or ())}")
 
 
-def _steps(row: Row) -> list[int]:
-    """Strides that matter: those of dimensions with more than one element, unless there are no
-    elements at all.
-    """
+def _relevant_strides(row: ResultRow) -> list[int]:
+    """Return the strides of the dimensions with more than one element; none for an empty tensor."""
     shape, stride = row.get("shape") or (), row.get("stride") or ()
     if 0 in shape:
         return []

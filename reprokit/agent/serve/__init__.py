@@ -1,4 +1,4 @@
 """The probe server: one process with torch imported, which forks a child for each probe.
 
-Nothing else of the agent imports it.
+The other packages of the agent must not import it.
 """

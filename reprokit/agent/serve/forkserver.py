@@ -1,9 +1,9 @@
-"""The probe server: one warm process that forks a child for each probe.
+"""The probe server: one process that imports torch once and forks a child for each probe.
 
-It imports and warms up once what each probe needs (torch, Dynamo, perhaps Inductor and its C++
-compiler), never starts a thread, never touches a GPU, and runs nothing of a candidate itself. It
-speaks JSON lines: a probe comes in on stdin, its pid and later its end go out on what was stdout.
-Deadlines are the host's, which kills.
+It imports and warms up the modules that each probe needs (torch, Dynamo, and for some probes
+Inductor and its C++ compiler). It starts no thread, uses no GPU and runs no code of a candidate. It
+reads requests as JSON lines on stdin, and writes the pid and the end of each probe as JSON lines on
+stdout. The host enforces deadlines: it kills a probe.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import select
 import signal
 import sys
 import time
-from typing import Any
 
 from ...core.shared.contract.probe_messages import (
     ProbeEnded,
@@ -29,29 +28,31 @@ from ...core.shared.contract.probe_messages import (
 )
 from ...core.shared.contract.serialize import from_json, to_json
 from .. import simulate
+from ..torch_hooks import stop_after_phase
 from . import probe
 
 POLL_MS = 4
 PR_SET_CHILD_SUBREAPER = 36
-GUARDIAN_S = 3.0
-"""If the host ends, its guardian ends this server and all processes below it. Compilers first
-delete their files.
+GUARDIAN_DELAY_S = 3.0
+"""If the host ends, its guardian ends this server and its descendants. Compilers delete their files
+before they end.
 """
 
 
 def main(spec: ServerSpec) -> int:
-    """Warm up, then serve until stdin ends."""
+    """Warm up, then serve until stdin ends; return the exit status."""
     out = os.dup(1)
-    os.dup2(2, 1)  # what torch prints must not stand between our lines
+    os.dup2(2, 1)  # the output of torch must not mix with the messages
     with contextlib.suppress(OSError, AttributeError):
-        # a grandchild that leaves its process group still comes to us when its parent dies
+        # this process becomes the parent of a descendant whose parent dies
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = spec.cache
     threads = _warm_up(spec.depth)
     gc.collect()
-    gc.freeze()  # or each child would copy the pages of every object that it looks at
-    _say(out, ServerReady(ready=True, threads=_threads(), cpu_s=round(time.process_time(), 2)))
-    if _threads() != 1:
+    gc.freeze()  # without it, a garbage collection in a child copies the pages of every object
+    ready = ServerReady(ready=True, threads=_thread_count(), cpu_s=round(time.process_time(), 2))
+    _send_message(out, ready)
+    if _thread_count() != 1:
         return 1
     return _serve(out, threads)
 
@@ -64,44 +65,45 @@ def _serve(out: int, threads: int) -> int:
             return 0
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
-            asked = from_json(ProbeRequest, json.loads(line))
-            if not _one(out, asked, threads):
+            request = from_json(ProbeRequest, json.loads(line))
+            if not _serve_probe(out, request, threads):
                 return 0
 
 
-def _one(out: int, asked: ProbeRequest, threads: int) -> bool:
-    """Fork for one probe and tell its end; False when the host is gone."""
+def _serve_probe(out: int, request: ProbeRequest, threads: int) -> bool:
+    """Fork a child for one probe, and report its end; return False if the host has ended."""
     pid = os.fork()
     if pid == 0:
         os.setsid()
         os.close(out)
-        probe.run_probe(asked, threads)
-    _say(out, ProbeStarted(id=asked.id, pid=pid))
-    is_heard = True
-    poll = select.poll()  # of a pidfd would be neater, and kernels of clusters may be older than it
+        probe.run_probe(request, threads)
+    _send_message(out, ProbeStarted(id=request.id, pid=pid))
+    has_host = True
+    # not poll of a pidfd, which older kernels of clusters lack
+    poll = select.poll()
     poll.register(0, select.POLLHUP)
-    while is_heard and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+    while has_host and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         events = dict(poll.poll(POLL_MS))
-        is_heard = not events.get(0, 0) & (select.POLLHUP | select.POLLERR)
-    if not is_heard:
-        time.sleep(GUARDIAN_S)
+        has_host = not events.get(0, 0) & (select.POLLHUP | select.POLLERR)
+    if not has_host:
+        time.sleep(GUARDIAN_DELAY_S)
     with contextlib.suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
     _, status, used = os.wait4(pid, 0)
     strays = _end_strays()
     ended = ProbeEnded(
-        id=asked.id,
+        id=request.id,
         status=os.waitstatus_to_exitcode(status),
         cpu_s=round(used.ru_utime + used.ru_stime, 4),
         peak_rss_bytes=used.ru_maxrss * 1024,
         strays=strays,
     )
-    _say(out, ended)
-    return is_heard
+    _send_message(out, ended)
+    return has_host
 
 
 def _end_strays() -> int:
-    """End what the probe started and left behind; every orphan below us is ours to reap."""
+    """Kill the processes that a probe left running, and return how many."""
     ended = 0
     for _ in range(50):
         pids = _children()
@@ -117,15 +119,16 @@ def _end_strays() -> int:
 
 
 def _children() -> list[int]:
-    """Our children; where the kernel keeps no list of them (CONFIG_PROC_CHILDREN), every process is
-    asked.
+    """Return the pids of the children of this process.
+
+    A kernel without CONFIG_PROC_CHILDREN has no list of them, so every process is read.
     """
     with (
         contextlib.suppress(FileNotFoundError),
         open(f"/proc/self/task/{os.getpid()}/children") as file,
     ):
         return [int(word) for word in file.read().split()]
-    found = []
+    pids = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with (
             contextlib.suppress(OSError, ValueError, IndexError),
@@ -133,14 +136,12 @@ def _children() -> list[int]:
         ):
             text = file.read()
             if int(text[text.rindex(b")") + 2 :].split()[1]) == os.getpid():
-                found.append(int(name))
-    return found
+                pids.append(int(name))
+    return pids
 
 
 def _warm_up(depth: str) -> int:
-    """Do once what every child would do again; gives the number of threads that torch would use by
-    itself.
-    """
+    """Import and compile what each child needs, and return torch's default number of threads."""
     if depth == "triton":
         for name in (
             "triton.compiler",
@@ -152,74 +153,61 @@ def _warm_up(depth: str) -> int:
     simulate.before_torch()
     import torch
 
-    with contextlib.suppress(
-        ImportError, AttributeError
-    ):  # torch draws bars with it where it is installed,
-        importlib.import_module(
-            "tqdm"
-        ).tqdm.monitor_interval = 0  # and a monitor would be a thread of the server
+    # torch uses tqdm if it is installed, whose monitor would be a thread of the server
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module("tqdm").tqdm.monitor_interval = 0
     threads: int = torch.get_num_threads()
-    torch.set_num_threads(
-        1
-    )  # a pool of OpenMP threads would not survive the fork, and its waiters would spin
+    # OpenMP threads do not survive a fork, and a child would wait for them
+    torch.set_num_threads(1)
     simulate.after_torch()
     if simulate.problem:
         raise SystemExit(simulate.problem)
     import torch._dynamo
 
     if depth == "dynamo":
-        torch._dynamo.list_backends()  # imports the modules that have them
-        _compile(torch, "eager")
+        torch._dynamo.list_backends()  # imports the modules of the backends
+        _compile("eager")
         return threads
     import torch._inductor.codegen.cpp
     import torch._inductor.compile_fx
     import torch._inductor.config as config
 
-    _compile(torch, "aot_eager")
-    config.compile_threads = 1  # more would be threads
+    _compile("aot_eager")
+    config.compile_threads = 1  # more would be threads of the server
     if depth in ("inductor", "build"):
-        # a warm-up that hits a cache would leave to every child what the cache saved
+        # with a cache hit, the warm-up would not run the code that each child runs
         with config.patch(fx_graph_cache=False, fx_graph_remote_cache=False):
-            _compile(torch, "inductor", "lowering" if depth == "inductor" else None)
+            _compile("inductor", stops_after_lowering=depth == "inductor")
     return threads
 
 
-class _Stopped(BaseException):
-    """Leaves the warm-up behind the lowering, before anything is built."""
+def _compile(backend: str, stops_after_lowering: bool = False) -> None:
+    """Compile a small function, so that the modules and caches of the compiler are in memory."""
+    import torch
 
-
-def _compile(torch: Any, backend: str, stop: str | None = None) -> None:
-    def warm(x: Any, w: Any) -> Any:
+    def small(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return torch.softmax(torch.nn.functional.linear(x, w).sin() + 1, -1)
 
-    def raise_stopped(*_: Any) -> None:
-        raise _Stopped
-
     torch._dynamo.reset()
-    device = "cuda" if simulate.ASKED else "cpu"
+    device = "cuda" if simulate.REQUEST else "cpu"
     x, w = torch.randn(4, 16, device=device), torch.randn(16, 16, device=device)
     with contextlib.ExitStack() as stack:
         if backend != "eager":
             from torch._functorch import config as functorch
 
             stack.enter_context(functorch.patch(enable_autograd_cache=False))
-        if stop:
-            from torch._inductor.graph import GraphLowering
-
-            real = GraphLowering.codegen
-            GraphLowering.codegen = raise_stopped
-            stack.callback(setattr, GraphLowering, "codegen", real)
-            stack.enter_context(contextlib.suppress(_Stopped))
-        torch.compile(warm, backend=backend)(x, w)
+        if stops_after_lowering:
+            stack.enter_context(stop_after_phase.stopped_after_lowering())
+        torch.compile(small, backend=backend)(x, w)
     torch._dynamo.reset()
 
 
-def _threads() -> int:
+def _thread_count() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def _say(out: int, message: ServerReady | ProbeStarted | ProbeEnded) -> None:
-    with contextlib.suppress(OSError):  # a host that is gone is noticed at stdin
+def _send_message(out: int, message: ServerReady | ProbeStarted | ProbeEnded) -> None:
+    with contextlib.suppress(OSError):  # the end of stdin shows that the host has ended
         os.write(out, json.dumps(to_json(message)).encode() + b"\n")
 
 

@@ -1,8 +1,7 @@
-"""One probe, from inside a child of the fork server: run a program as ``python FILE`` would,
-watched like any target.
+"""Run one probe in a child of the probe server: a program as ``python FILE`` does, or a factory.
 
-The child writes what every watched process writes (journal, stacks, output) into a run directory of
-its own, so that the host judges it with the same rules as a capture.
+The child writes a journal, stacks and output to its own run directory, as each watched process
+does, so that the host judges it with the same rules as a capture.
 """
 
 from __future__ import annotations
@@ -15,39 +14,39 @@ import sys
 import tempfile
 import traceback
 import types
-from typing import NoReturn, TextIO
+from typing import NoReturn, TextIO, cast
 
 from ...core.shared import without_compile
 from ...core.shared.contract import events, run_names
 from ...core.shared.contract.probe_messages import ProbeRequest
 from .. import import_hook, install_hooks
 from ..__main__ import run_factory
-from ..experiments import overrides, stop_after_phase
+from ..experiments import overrides
 from ..record import exceptions, graph_recorder, journal, process_start
 from ..results import result_recorder
+from ..torch_hooks import stop_after_phase
 
-NOT_RECORDED = 0
-"""Graphs of a probe are the candidate itself."""
+MAX_PROBE_GRAPHS = 0
+"""The graphs of a probe are not recorded: the candidate has them."""
+NOT_STARTED_STATUS = 70
 
 
-def run_probe(asked: ProbeRequest, threads: int) -> NoReturn:
-    """Run the program or the factory that was asked for in this freshly forked child; end with its
-    exit status.
-    """
-    status = 70  # of a child that could not even begin
+def run_probe(request: ProbeRequest, threads: int) -> NoReturn:
+    """Run the program or the factory of ``request`` in this child, and exit with its status."""
+    status = NOT_STARTED_STATUS
     try:
-        _settle(asked, threads)
-        status = _run(asked)
+        _prepare_child(request, threads)
+        status = _run_program(request)
     except BaseException:
         traceback.print_exc()
     finally:
-        _leave(status)
+        _exit_at_once(status)
     raise AssertionError  # not reached
 
 
-def _settle(asked: ProbeRequest, threads: int) -> None:
+def _prepare_child(request: ProbeRequest, threads: int) -> None:
     process_start.end_with_parent()
-    folder = asked.folder
+    folder = request.folder
     streams = (
         os.open(os.devnull, os.O_RDONLY),
         _create(folder, run_names.STDOUT_FILE),
@@ -58,55 +57,54 @@ def _settle(asked: ProbeRequest, threads: int) -> None:
         os.close(fd)
     sys.stdout, sys.stderr = _text_stream(1), _text_stream(2)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_FSIZE, asked.file_bytes)
-    _limit(resource.RLIMIT_AS, _address_space() + asked.memory_bytes)
+    _set_limit(resource.RLIMIT_CORE, 0)
+    _set_limit(resource.RLIMIT_FSIZE, request.file_bytes)
+    _set_limit(resource.RLIMIT_AS, _address_space_bytes() + request.memory_bytes)
     os.chdir(folder)
     journal.RUN_DIR = os.environ[run_names.RUN_DIR_VARIABLE] = folder
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, run_names.CACHE_FOLDER)
     os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, run_names.CACHE_FOLDER, "triton")
-    graph_recorder.MAX_GRAPHS = NOT_RECORDED
+    graph_recorder.MAX_GRAPHS = MAX_PROBE_GRAPHS
     os.environ.pop("OPENBLAS_NUM_THREADS", None)
-    if asked.openblas_threads is not None:
-        os.environ["OPENBLAS_NUM_THREADS"] = asked.openblas_threads
-    process_start.introduce_process()
-    # for processes that the program starts, and for an Inductor that is not imported yet
+    if request.openblas_threads is not None:
+        os.environ["OPENBLAS_NUM_THREADS"] = request.openblas_threads
+    process_start.journal_process()
+    # for processes that the program starts, and for Inductor if it is not imported yet
     import_hook.wait_for_torch()
     if "torch" not in sys.modules:
-        tempfile.tempdir = os.environ["TMPDIR"] = (
-            folder  # Triton leaves its files there when ptxas fails
-        )
+        # Triton leaves files in the temporary directory when ptxas fails
+        tempfile.tempdir = os.environ["TMPDIR"] = folder
         return
     import torch
 
-    # The server has one thread, or forking it would not be safe; the program has as many as in a
-    # process of its own.
+    # The server has one thread, so that a fork is safe. The program has as many as in a fresh
+    # process.
     torch.set_num_threads(threads)
-    overrides.install_overrides(asked.overrides)
+    overrides.install_overrides(cast(overrides.Overrides, request.overrides))
     install_hooks.watch_dynamo()
     if "torch._inductor.compile_fx" in sys.modules:
         install_hooks.watch_inductor()
-    if asked.is_eager:
+    if request.is_eager:
         import torch._dynamo.config
 
         torch._dynamo.config.disable = True
-        if not asked.role:  # the recorder of a role leaves the compiler out itself
-            # our own text, the same that fresh processes get
+        if not request.role:  # the recorder of a role replaces torch.compile itself
+            # this is reprokit's own text, which fresh processes also run
             exec(without_compile.PATCH, {"torch": torch})  # noqa: S102
-    elif asked.stop:
-        stop_after_phase.stop_after(asked.stop, asked.is_backward, lambda: _leave(0))
-    result_recorder.install_recorder(asked.role, asked.results)
-    if asked.target:
-        os.chdir(asked.target.cwd)
+    elif request.stop:
+        stop_after_phase.stop_after(request.stop, request.is_backward, lambda: _exit_at_once(0))
+    result_recorder.install_recorder(request.role, request.results)
+    if request.target:
+        os.chdir(request.target.cwd)
 
 
-def _run(asked: ProbeRequest) -> int:
+def _run_program(request: ProbeRequest) -> int:
     import linecache
 
-    if asked.target:
-        return run_factory(asked.target)
+    if request.target:
+        return run_factory(request.target)
 
-    file = asked.file
+    file = request.file
     with open(file, encoding="utf-8") as opened:
         text = opened.read()
     module = types.ModuleType("__main__")
@@ -116,12 +114,12 @@ def _run(asked: ProbeRequest) -> int:
     sys.path[0] = os.path.dirname(file)
     linecache.checkcache()
     try:
-        # running the program is what a probe is for
+        # the program is the candidate
         exec(compile(text, file, "exec"), module.__dict__)  # noqa: S102
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else int(left.code is not None)
     except BaseException as error:
-        journal.write(
+        journal.write_event(
             events.ExceptionRaised(where="uncaught", chain=exceptions.describe_exception(error))
         )
         with contextlib.suppress(Exception):
@@ -130,10 +128,8 @@ def _run(asked: ProbeRequest) -> int:
     return 0
 
 
-def _leave(status: int) -> None:
-    """End at once: what the program left for its exit is not what a probe asks about, but for what
-    it gave.
-    """
+def _exit_at_once(status: int) -> None:
+    """End this process after its results are written; the program's exit handlers do not run."""
     result_recorder.finish_recording()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
@@ -142,7 +138,7 @@ def _leave(status: int) -> None:
 
 
 def _text_stream(number: int) -> TextIO:
-    """A standard stream of this process, which stays open."""
+    """Return a standard stream of this process whose descriptor stays open."""
     return open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
@@ -154,14 +150,14 @@ def _create(folder: str, name: str) -> int:
     )
 
 
-def _limit(what: int, most: int) -> None:
-    _, hard = resource.getrlimit(what)
+def _set_limit(kind: int, limit: int) -> None:
+    _, hard = resource.getrlimit(kind)
     if hard != resource.RLIM_INFINITY:
-        most = min(most, hard)
+        limit = min(limit, hard)
     with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(what, (most, hard))
+        resource.setrlimit(kind, (limit, hard))
 
 
-def _address_space() -> int:
+def _address_space_bytes() -> int:
     with open("/proc/self/statm") as file:
         return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,7 +1,7 @@
-"""Make Dynamo, AOT, Inductor and Triton believe that GPUs are there. No CUDA function is called.
+"""Replace the functions from which Dynamo, AOT, Inductor and Triton learn about GPUs.
 
-Each replacement looks first whether what it replaces is there; what is not is told, by name. The
-process is given over to the simulation: nothing is put back.
+No CUDA function is called. A symbol that this torch or Triton lacks is not replaced, and its name
+is returned. The replacements remain for the rest of the process.
 """
 
 from __future__ import annotations
@@ -10,70 +10,69 @@ from collections.abc import Callable
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
 from ...core.shared.simulation import Gpu
 from ..record import compile_settings
-from ..torch_hooks.hooking import wrap_function
+from ..torch_hooks.symbols import wrap_function
 from . import attention, refuse_driver
 
 
 class SymbolReplacer:
-    """Puts our own in the place of something of torch or Triton, and notes what is not there to be
-    replaced.
-    """
+    """Replace symbols of torch or Triton, and collect the names of those that are missing."""
 
     def __init__(self) -> None:
         self.missing: list[str] = []
-        self.done: list[str] = []
-        """What was replaced, as ``torch.cuda.is_available``."""
+        self.replaced: list[str] = []
+        """Names such as ``torch.cuda.is_available``."""
 
-    def put(self, owner: Any, name: str, value: Any, is_new: bool = False) -> None:
-        """Replace ``owner.name``; ``is_new`` where builds without CUDA do not have it."""
+    def replace_symbol(self, owner: Any, name: str, value: Any, is_new: bool = False) -> None:
+        """Replace ``owner.name``; with ``is_new`` it may be missing, as in a torch without CUDA."""
         if not is_new and not hasattr(owner, name):
             self.missing.append(f"{owner_name(owner)}.{name}")
             return
-        if isinstance(value, FunctionType):  # a graph names the functions that it calls
+        if isinstance(value, FunctionType):  # the code of a graph has the names of functions
             value.__module__, value.__name__, value.__qualname__ = owner_name(owner), name, name
         setattr(owner, name, value)
-        self.done.append(f"{owner_name(owner)}.{name}")
+        self.replaced.append(f"{owner_name(owner)}.{name}")
 
-    def around(
-        self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
+    def wrap_symbol(
+        self, owner: Any, name: str, make_hook: Callable[[Callable[..., Any]], Callable[..., Any]]
     ) -> None:
-        """Replace a function by one that calls it."""
+        """Replace the function ``owner.name`` by ``make_hook(function)``."""
         if hasattr(owner, name):
-            wrap_function(owner, name, make)
-            self.done.append(f"{owner_name(owner)}.{name}")
+            wrap_function(owner, name, make_hook)
+            self.replaced.append(f"{owner_name(owner)}.{name}")
         else:
             self.missing.append(f"{owner_name(owner)}.{name}")
 
 
 def owner_name(owner: Any) -> str:
-    """The name of a module or class."""
+    """Return the name of a module or class."""
     return str(getattr(owner, "__name__", type(owner).__name__))
 
 
-def install_gpu(torch: Any, gpu: Gpu, count: int = 1) -> list[str]:
-    """Let ``count`` GPUs be there; gives the names of what this torch or Triton does not have.
-
-    ``torch.cuda`` comes first: Dynamo keeps the functions that it finds there when it is imported.
-    """
-    put = SymbolReplacer()
-    _cuda(torch, put, gpu, count)
-    _fake_tensors(put)
-    _inductor(torch, put)
-    _autotuning(put)
-    _triton(torch, put, gpu)
-    attention.replace_attention(torch, gpu.capability)
-    if not put.missing:
-        refuse_driver.refuse_entry_points(torch, frozenset(put.done))
-    return put.missing
+def install_gpu(gpu: Gpu, count: int = 1) -> list[str]:
+    """Simulate ``count`` GPUs, and return the names of the symbols that torch or Triton lacks."""
+    replacer = SymbolReplacer()
+    # first, because Dynamo keeps the functions of torch.cuda when it is imported
+    _replace_cuda(replacer, gpu, count)
+    _replace_fake_tensors(replacer)
+    _replace_inductor(replacer)
+    _replace_autotuning(replacer)
+    _replace_triton(replacer, gpu)
+    attention.replace_attention(gpu.capability)
+    if not replacer.missing:
+        refuse_driver.refuse_entry_points(frozenset(replacer.replaced))
+    return replacer.missing
 
 
 class SimulatedProperties(SimpleNamespace):
-    """What ``torch.cuda.get_device_properties`` gives."""
+    """The result of ``torch.cuda.get_device_properties``."""
 
 
-def _cuda(torch: Any, put: SymbolReplacer, gpu: Gpu, count: int) -> None:
+def _replace_cuda(replacer: SymbolReplacer, gpu: Gpu, count: int) -> None:
     properties = SimulatedProperties(
         name=gpu.name,
         major=gpu.major,
@@ -94,7 +93,7 @@ def _cuda(torch: Any, put: SymbolReplacer, gpu: Gpu, count: int) -> None:
         uuid="simulated",
         pci_bus_id=0,
     )
-    answers: dict[str, Callable[..., Any]] = {
+    functions: dict[str, Callable[..., Any]] = {
         "device_count": lambda: count,
         "current_device": lambda: 0,
         "get_device_properties": lambda device=None: properties,
@@ -108,76 +107,80 @@ def _cuda(torch: Any, put: SymbolReplacer, gpu: Gpu, count: int) -> None:
         "get_rng_state": lambda device="cuda": torch.zeros(16, dtype=torch.uint8),
         "mem_get_info": lambda device=None: (gpu.total_memory, gpu.total_memory),
     }
-    for name, answer in answers.items():
-        put.put(torch.cuda, name, answer)
-    put.put(torch.cuda.graphs, "is_current_stream_capturing", lambda: False)
-    put.put(torch._C, "_cuda_getDeviceCount", lambda: count, is_new=True)
-    put.put(torch._C, "_cuda_cudaCachingAllocator_is_enabled", lambda: True, is_new=True)
-    put.put(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, is_new=True)
+    for name, function in functions.items():
+        replacer.replace_symbol(torch.cuda, name, function)
+    replacer.replace_symbol(torch.cuda.graphs, "is_current_stream_capturing", lambda: False)
+    entry_points: dict[str, Callable[..., Any]] = {
+        "_cuda_getDeviceCount": lambda: count,
+        "_cuda_cudaCachingAllocator_is_enabled": lambda: True,
+        "_cuda_getCurrentRawStream": lambda index: 0,
+    }
+    for name, function in entry_points.items():
+        replacer.replace_symbol(torch._C, name, function, is_new=True)
 
 
-def _fake_tensors(put: SymbolReplacer) -> None:
+def _replace_fake_tensors(replacer: SymbolReplacer) -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    # a fake tensor mode asks when it is made whether it may touch the device
-    put.put(FakeTensorMode, "avoid_device_init", property(lambda self: True))
+    # a new fake tensor mode reads whether it may initialize the device
+    replacer.replace_symbol(FakeTensorMode, "avoid_device_init", property(lambda self: True))
 
 
-def _inductor(torch: Any, put: SymbolReplacer) -> None:
+class _OnCpu(TorchDispatchMode):
+    """Run operators that create tensors on the CPU instead of on the simulated GPU."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = {k: _cpu_device(v) for k, v in (kwargs or {}).items()}
+        return func(*map(_cpu_device, args), **kwargs)
+
+
+def _cpu_device(value: Any) -> Any:
+    is_device = isinstance(value, torch.device) and value.type == "cuda"
+    return torch.device("cpu") if is_device else value
+
+
+def _replace_inductor(replacer: SymbolReplacer) -> None:
     from torch._inductor.constant_folding import ConstantFolder
     from torch._inductor.fx_passes import joint_graph
     from torch._inductor.runtime import triton_helpers
-    from torch.utils._python_dispatch import TorchDispatchMode
 
-    class OnCpu(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            def moved(value: Any) -> Any:
-                is_device = isinstance(value, torch.device) and value.type == "cuda"
-                return torch.device("cpu") if is_device else value
-
-            return func(*map(moved, args), **{k: moved(v) for k, v in (kwargs or {}).items()})
-
-    def under(real: Callable[..., Any]) -> Callable[..., Any]:
-        def on_cpu(*args: Any, **kwargs: Any) -> Any:
-            with OnCpu():
+    def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
+        def run_on_cpu(*args: Any, **kwargs: Any) -> Any:
+            with _OnCpu():  # type: ignore[no-untyped-call]
                 return real(*args, **kwargs)
 
-        return on_cpu
+        return run_on_cpu
 
-    # constant folding executes operators of one element where the graph is
-    put.around(ConstantFolder, "run", under)
+    # constant folding executes operators of one element on the device of the graph
+    replacer.wrap_symbol(ConstantFolder, "run", make_hook)
     if folder := getattr(joint_graph, "UniformValueConstantFolder", None):
-        put.around(folder, "_add_peephole_patterns", under)
-    put.put(triton_helpers, "set_driver_to_gpu", lambda: None)
+        replacer.wrap_symbol(folder, "_add_peephole_patterns", make_hook)
+    replacer.replace_symbol(triton_helpers, "set_driver_to_gpu", lambda: None)
 
 
-def _autotuning(put: SymbolReplacer) -> None:
-    """Nothing can be timed: of what max-autotune may choose from, the first Triton template is the
-    fastest.
-    """
+def _replace_autotuning(replacer: SymbolReplacer) -> None:
+    """Make max-autotune select the first Triton template, because nothing can be timed."""
     import torch._inductor.config as config
     from torch._inductor.select_algorithm import AlgorithmSelectorCache, ExternKernelCaller
 
     def benchmark(self: Any, choices: Any, *args: Any, **kwargs: Any) -> dict[Any, float]:
         return {
-            c: place + 1000.0 * isinstance(c, ExternKernelCaller)
-            for place, c in enumerate(choices, 1)
+            choice: number + 1000.0 * isinstance(choice, ExternKernelCaller)
+            for number, choice in enumerate(choices, 1)
         }
 
-    put.put(AlgorithmSelectorCache, "benchmark", benchmark)
-    put.put(
+    replacer.replace_symbol(AlgorithmSelectorCache, "benchmark", benchmark)
+    replacer.replace_symbol(
         AlgorithmSelectorCache,
         "make_precompile_fn",
         lambda *args, **kwargs: lambda *args, **kwargs: {},
     )
-    compile_settings.OURS.update(("benchmark_epilogue_fusion", "benchmark_fusion"))
+    compile_settings.OWN_KEYS.update(("benchmark_epilogue_fusion", "benchmark_fusion"))
     for name in ("benchmark_epilogue_fusion", "benchmark_fusion"):
-        put.put(config, name, False)
+        replacer.replace_symbol(config, name, False)
 
 
-def _triton(torch: Any, put: SymbolReplacer, gpu: Gpu) -> None:
+def _replace_triton(replacer: SymbolReplacer, gpu: Gpu) -> None:
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
 
@@ -194,7 +197,7 @@ def _triton(torch: Any, put: SymbolReplacer, gpu: Gpu) -> None:
             }
 
     class SimulatedDriver:
-        """Triton asks it what its CUDA driver would answer."""
+        """Answer the calls that Triton makes to its CUDA driver."""
 
         utils = SimulatedUtils()
         launcher_cls = None
@@ -217,4 +220,4 @@ def _triton(torch: Any, put: SymbolReplacer, gpu: Gpu) -> None:
         def get_device_interface(self) -> Any:
             return torch.cuda
 
-    put.put(driver, "_active", SimulatedDriver())
+    replacer.replace_symbol(driver, "_active", SimulatedDriver())

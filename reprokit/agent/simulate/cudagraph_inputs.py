@@ -1,5 +1,6 @@
-"""Look for inputs that a CUDA graph would change; Inductor itself looks when the graph runs, and
-here nothing runs.
+"""Check whether a CUDA graph would change its inputs.
+
+Inductor itself checks this when the graph runs, and on a simulated GPU no graph runs.
 """
 
 from __future__ import annotations
@@ -7,19 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..torch_hooks.hooking import wrap_function
+from ..torch_hooks.symbols import wrap_symbol
 
 
 def watch_cudagraph_inputs() -> None:
-    """Report a CUDA graph that Inductor would skip at its first call
-    (``cudagraph_utils.check_for_mutation``).
+    """Log each CUDA graph that Inductor would skip at its first call.
+
+    The condition is that of ``cudagraph_utils.check_for_mutation``.
     """
-    from torch._inductor import output_code
-
-    wrap_function(output_code.CompiledFxGraph, "post_compile", _look_ahead)
+    wrap_symbol("torch._inductor.output_code:CompiledFxGraph.post_compile", _make_hook)
 
 
-def _look_ahead(real: Callable[..., Any]) -> Callable[..., Any]:
+def _make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
     def post_compile(self: Any, *args: Any, **kwargs: Any) -> Any:
         import torch._inductor.config as config
         from torch._inductor import cudagraph_utils
@@ -28,12 +28,12 @@ def _look_ahead(real: Callable[..., Any]) -> Callable[..., Any]:
         info = self.cudagraph_info
         static = set(self.fx_kwargs.get("static_input_idxs") or ())
         mutated = [n for n in self.mutated_input_idxs or () if n not in static]
-        is_asked = (
+        uses_cudagraphs = (
             config.triton.cudagraphs and info is not None and not self.disabled_cudagraphs_reason
         )
-        if is_asked and mutated:
-            said = cudagraph_utils.get_mutation_stack_trace(info.placeholders, mutated)
-            cudagraph_utils.log_cudagraph_skip_and_bump_counter(said)
+        if uses_cudagraphs and mutated:
+            reason = cudagraph_utils.get_mutation_stack_trace(info.placeholders, mutated)
+            cudagraph_utils.log_cudagraph_skip_and_bump_counter(reason)
         return result
 
     return post_compile

@@ -1,5 +1,5 @@
-// A CUDA device guard and CUDA hooks that do nothing: fake CUDA tensors pass device guards, autograd finds an accelerator,
-// and no driver is called. Built once for each torch, loaded before it, and after libtorch_cuda, which has others.
+// A CUDA device guard and CUDA hooks that do nothing. Fake CUDA tensors need the guard, and autograd needs an accelerator.
+// They call no driver. The library is built once for each torch, and loaded before torch and after libtorch_cuda.
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -37,7 +37,7 @@ struct CUDAHooks : at::CUDAHooksInterface {
   bool hasPrimaryContext(DeviceIndex) const override { return false; }
   DeviceIndex deviceCount() const override { return kDevices; }
   DeviceIndex getCurrentDevice() const override { return 0; }
-  // no override: some versions of torch have fewer of them
+  // without override, because some versions of torch lack these functions
   long versionCuDNN() const { return 0; }
   long versionRuntimeCuDNN() const { return 0; }
   long versionCuDNNFrontend() const { return 0; }

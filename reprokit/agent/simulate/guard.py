@@ -1,8 +1,8 @@
-"""Fake CUDA tensors need a CUDA device guard and CUDA hooks: build some that do nothing and load
-them.
+"""Build and load a CUDA device guard and CUDA hooks that do nothing, for fake CUDA tensors.
 
-A torch without CUDA has none; those of a torch with CUDA call the driver. ``CUDAHooks`` are looked
-up once, when torch is imported, so this comes before; without them backward ends the process.
+A torch without CUDA has neither, and those of a torch with CUDA call the driver. Torch looks up
+``CUDAHooks`` once, when it is imported, so the library is loaded before. Without the hooks, a
+backward pass ends the process.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-BUILD_S = 240.0
-"""Two seconds on a quiet machine."""
+MAX_BUILD_S = 240.0
+"""The build takes about two seconds on an idle machine."""
 
 
 class CannotSimulate(Exception):
-    """This torch, or this machine, lacks something that simulation needs; the message is one line
-    for the user.
-    """
+    """This torch or this machine cannot simulate a GPU; the message is one line for the user."""
 
 
 def load_guard(cache: Path) -> None:
-    """Build the guard for the torch that will be imported, where ``cache`` has none, and load
-    it.
+    """Load the guard for the torch that will be imported; build it if ``cache`` has none.
+
+    Raises CannotSimulate, or OSError if the cache cannot be written.
     """
     if "torch._C" in sys.modules:
         raise CannotSimulate(
@@ -36,26 +35,26 @@ def load_guard(cache: Path) -> None:
         )
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        return  # who imports it says so
-    folder = Path(spec.origin).parent
-    guard = _built(folder, cache)
-    with_cuda = folder / "lib" / "libtorch_cuda.so"
-    if with_cuda.exists():
-        ctypes.CDLL(str(with_cuda))  # what is registered last is used
+        return  # the import of torch reports the problem
+    torch_folder = Path(spec.origin).parent
+    guard = _build_guard(torch_folder, cache)
+    cuda_library = torch_folder / "lib" / "libtorch_cuda.so"
+    if cuda_library.exists():
+        ctypes.CDLL(str(cuda_library))  # torch uses the hooks that are registered last
     library = ctypes.CDLL(str(guard), mode=ctypes.RTLD_GLOBAL)
     if not library.reprokit_is_in_place():
-        raise CannotSimulate("the CUDA hooks of the simulation were not taken up by this torch")
+        raise CannotSimulate("this torch does not use the CUDA hooks of the simulation")
 
 
-def _built(torch: Path, cache: Path) -> Path:
+def _build_guard(torch_folder: Path, cache: Path) -> Path:
     source = Path(__file__).with_name("guard.cpp")
-    version = torch / "version.py"
+    version = torch_folder / "version.py"
     key = hashlib.sha256(
-        source.read_bytes() + version.read_bytes() + str(torch).encode()
+        source.read_bytes() + version.read_bytes() + str(torch_folder).encode()
     ).hexdigest()[:16]
-    wanted = cache / f"guard-{key}.so"
-    if wanted.exists():
-        return wanted
+    library = cache / f"guard-{key}.so"
+    if library.exists():
+        return library
     compiler = os.environ.get("CXX") or "g++"
     if shutil.which(compiler) is None:
         raise CannotSimulate(
@@ -63,35 +62,37 @@ def _built(torch: Path, cache: Path) -> Path:
             " C++ compiler, or name one in CXX"
         )
     cache.mkdir(parents=True, exist_ok=True)
-    draft = cache / f".{wanted.name}.{os.getpid()}"
-    words = [
+    draft = cache / f".{library.name}.{os.getpid()}"
+    command = [
         compiler,
         "-std=c++20",
         "-O0",
         "-w",
         "-shared",
         "-fPIC",
-        f"-I{torch / 'include'}",
+        f"-I{torch_folder / 'include'}",
         str(source),
-        f"-L{torch / 'lib'}",
+        f"-L{torch_folder / 'lib'}",
         "-lc10",
         "-ltorch_cpu",
-        f"-Wl,-rpath,{torch / 'lib'}",
+        f"-Wl,-rpath,{torch_folder / 'lib'}",
         "-o",
         str(draft),
     ]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=BUILD_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=MAX_BUILD_S, check=False
+        )
     except subprocess.TimeoutExpired as problem:
         raise CannotSimulate(
-            f"{compiler} took longer than {BUILD_S:.0f} s for the library that --gpu needs"
+            f"{compiler} took longer than {MAX_BUILD_S:.0f} s for the library that --gpu needs"
         ) from problem
     if done.returncode:
-        said = next(
+        error = next(
             (row for row in done.stderr.splitlines() if "error" in row), done.stderr.strip()[-200:]
         )
         raise CannotSimulate(
-            f"the library that --gpu needs could not be built for this torch: {said.strip()[:300]}"
+            f"the library that --gpu needs could not be built for this torch: {error.strip()[:300]}"
         )
-    os.replace(draft, wanted)
-    return wanted
+    os.replace(draft, library)
+    return library

@@ -1,8 +1,7 @@
-"""Refuse what the simulation does not replace and what would reach a CUDA driver.
+"""Refuse calls that the simulation does not replace and that would reach a CUDA driver.
 
-A torch that was built with CUDA has the C entry points, and on a machine with a GPU they would use
-it. A build without CUDA lacks them: what it raises then names them too
-(``core.judge.responsible.simulation_gaps``).
+A torch with CUDA has the C entry points, and on a machine with a GPU they would use it. A torch
+without CUDA lacks them, and its errors name them too (``core.judge.responsible.simulation_gaps``).
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+
+import torch
 
 from ...core.shared.contract import events
 from ...core.shared.simulation import gap_in_message, refusal_message
@@ -53,15 +54,15 @@ STATE_ONLY = frozenset(
 )
 """Entry points that read or set a variable of torch and call no driver."""
 CLASSES = ("Stream", "ExternalStream", "Event", "CUDAGraph", "MemPool")
-"""Of ``torch.cuda``: each makes an object of the driver."""
+"""Classes of ``torch.cuda`` whose objects need the driver."""
 
 
 class SimulationGap(RuntimeError):
-    """The simulation has no answer to a call; the message names it."""
+    """The simulation does not support a call; the message names it."""
 
 
 def is_gap(error: BaseException | None) -> bool:
-    """Whether an exception, or what caused it, is a gap of the simulation of a GPU."""
+    """Whether an exception, or one of its causes, is a gap of the simulation of a GPU."""
     while error is not None:
         if gap_in_message(str(error), is_gpu=True)[0]:
             return True
@@ -69,13 +70,14 @@ def is_gap(error: BaseException | None) -> bool:
     return False
 
 
-def refuse_entry_points(torch: Any, replaced: frozenset[str]) -> None:
-    """Make each entry point of CUDA that is not ``replaced`` (such as ``torch._C._cuda_init``)
-    raise SimulationGap.
+def refuse_entry_points(replaced: frozenset[str]) -> None:
+    """Make each CUDA entry point, such as ``torch._C._cuda_init``, raise SimulationGap.
+
+    The symbols in ``replaced`` do not change.
     """
     for name in CLASSES:
         if owner := getattr(torch.cuda, name, None):
-            owner.__new__ = staticmethod(_refusing(owner.__new__, f"torch.cuda.{name}"))
+            owner.__new__ = staticmethod(_refuse_call(owner.__new__, f"torch.cuda.{name}"))
     if not hasattr(torch._C, "_cuda_init"):
         return  # a build without CUDA
     refusing: dict[int, Callable[..., Any]] = {}
@@ -84,7 +86,7 @@ def refuse_entry_points(torch: Any, replaced: frozenset[str]) -> None:
             symbol = f"{owner.__name__}.{name}"
             is_function = name.startswith(start) and callable(value) and not isinstance(value, type)
             if is_function and name not in STATE_ONLY and symbol not in replaced:
-                refusing[id(value)] = _refusing(value, symbol)
+                refusing[id(value)] = _refuse_call(value, symbol)
                 setattr(owner, name, refusing[id(value)])
     for module in [
         m
@@ -92,14 +94,14 @@ def refuse_entry_points(torch: Any, replaced: frozenset[str]) -> None:
         if name.startswith("torch.") and isinstance(m, ModuleType)
     ]:
         for name, value in list(vars(module).items()):
-            if id(value) in refusing:  # an import of the function
+            if id(value) in refusing:  # the module has imported the function
                 setattr(module, name, refusing[id(value)])
 
 
-def _refusing(real: Callable[..., Any], symbol: str) -> Callable[..., Any]:
+def _refuse_call(real: Callable[..., Any], symbol: str) -> Callable[..., Any]:
     @functools.wraps(real, updated=())
     def refused(*args: Any, **kwargs: Any) -> Any:
-        journal.write(events.SimulationGapMet(symbol=symbol))
+        journal.write_event(events.SimulationGapMet(symbol=symbol))
         raise SimulationGap(refusal_message(symbol))
 
     return refused

@@ -1,7 +1,7 @@
-"""Find a factory, call it, and check that it gives what a target needs.
+"""Find a factory, call it, and check its result.
 
-A factory returns ``(model, args)``, ``(model, args, kwargs)`` or a dict ``{"model", "calls",
-"compile", "train"}`` of which all but ``model`` are optional.
+A factory returns ``(model, args)``, ``(model, args, kwargs)`` or a dict with the keys ``model``,
+``calls``, ``compile`` and ``train``, of which only ``model`` is required.
 """
 
 from __future__ import annotations
@@ -24,20 +24,23 @@ from ...core.shared.errors import BadTarget, NoSuchTarget
 
 @dataclass
 class BuiltTarget:
-    """A model or function, ready to be compiled and called."""
+    """A model or function, and the calls of it."""
 
     model: Callable[..., Any]
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]]
     compile: dict[str, Any] = field(default_factory=dict)
     train: bool = False
     form: str = "dict"
-    """What the factory returned: ``dict``, ``args``, ``arg`` (a single one that is no tuple) or
-    ``args, kwargs``.
+    """The form of the factory's result: ``dict``, ``args``, ``arg`` (one argument that is not a
+    tuple) or ``args, kwargs``.
     """
 
 
 def find_factory(kind: str, place: str, name: str) -> Callable[..., Any]:
-    """Import the factory ``name`` of a ``file`` or a ``module``."""
+    """Import the factory ``name`` from ``place``, whose ``kind`` is ``file`` or ``module``.
+
+    Raises BadTarget if the import fails, and NoSuchTarget if there is no such module or factory.
+    """
     where = f"{place}:{name}"
     try:
         module = _import_file(place) if kind == "file" else importlib.import_module(place)
@@ -57,10 +60,10 @@ def find_factory(kind: str, place: str, name: str) -> Callable[..., Any]:
                 f"there is no module {problem.name!r} that {sys.executable} can import; check the"
                 " name, or PYTHONPATH"
             ) from None
-        raise BadTarget(f"importing {place} failed: {_say(problem, place)}") from problem
+        raise BadTarget(f"importing {place} failed: {_describe_problem(problem)}") from problem
     factory = getattr(module, name, None)
     if factory is None:
-        near = [
+        names = [
             n
             for n, v in vars(module).items()
             if callable(v)
@@ -68,23 +71,25 @@ def find_factory(kind: str, place: str, name: str) -> Callable[..., Any]:
             and getattr(v, "__module__", None) == module.__name__
         ]
         raise NoSuchTarget(
-            f"{place} has no {name!r}" + (f"; it has {', '.join(sorted(near)[:8])}" if near else "")
+            f"{place} has no {name!r}"
+            + (f"; it has {', '.join(sorted(names)[:8])}" if names else "")
         )
     if not callable(factory):
-        raise BadTarget(f"{where} is {_a(factory)}, not a function that returns (model, args)")
+        raise BadTarget(
+            f"{where} is {_type_text(factory)}, not a function that returns (model, args)"
+        )
     return factory  # type: ignore[no-any-return]
 
 
 def _import_file(path: str) -> ModuleType:
-    """Import a file as ``python FILE`` would find its neighbours; Dynamo needs it in
-    ``sys.modules``.
+    """Import a file with its folder on ``sys.path``, as ``python FILE`` does.
+
+    The module is added to ``sys.modules``, because Dynamo needs it there.
     """
     path = os.path.abspath(path)
     sys.path.insert(0, os.path.dirname(path))
     name = os.path.splitext(os.path.basename(path))[0]
-    if not name.isidentifier() or (
-        importlib.util.find_spec(name) is not None and name not in _neighbours(path)
-    ):
+    if not name.isidentifier() or not _is_free_name(name, path):
         name = "target_file"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -95,47 +100,45 @@ def _import_file(path: str) -> ModuleType:
     return module
 
 
-def _neighbours(path: str) -> set[str]:
-    """Names that the file's own folder gives, so that a file never shadows ``torch`` or
-    ``json``.
-    """
-    name = os.path.splitext(os.path.basename(path))[0]
+def _is_free_name(name: str, path: str) -> bool:
+    """Whether a module of this name cannot shadow a module such as ``torch`` or ``json``."""
     spec = importlib.util.find_spec(name)
-    return (
-        {name}
-        if spec is not None and spec.origin and os.path.samefile(spec.origin, path)
-        else set()
-    )
+    if spec is None:
+        return True
+    return bool(spec.origin) and os.path.samefile(str(spec.origin), path)
 
 
 def call_factory(factory: Callable[..., Any], where: str, knobs: dict[str, Any]) -> BuiltTarget:
-    """Call ``factory`` with the knobs that it takes and check what comes back."""
+    """Call ``factory`` with ``knobs``, and check its result.
+
+    Raises BadTarget if the factory does not accept a knob, fails, or returns something else.
+    """
     try:
-        taken = set(inspect.signature(factory).parameters)
-        has_any = any(
+        accepted = set(inspect.signature(factory).parameters)
+        accepts_any = any(
             p.kind is p.VAR_KEYWORD for p in inspect.signature(factory).parameters.values()
         )
     except (TypeError, ValueError):
-        taken, has_any = set(), False
-    extra = [k for k in knobs if k not in taken and not has_any]
+        accepted, accepts_any = set(), False
+    extra = [k for k in knobs if k not in accepted and not accepts_any]
     if extra:
         flags = ", ".join(knobs_.option_name(k) for k in extra)
         raise BadTarget(f"{where} takes no {' or '.join(extra)}, so {flags} cannot be used with it")
     try:
-        made = factory(**knobs)
+        result = factory(**knobs)
     except SystemExit as left:
         raise BadTarget(
             f"{where} called sys.exit({left.code!r}) instead of returning (model, args)"
         ) from left
     except Exception as problem:
         if is_out_of_memory(problem):
-            raise  # a verdict, not a mistake in the factory
-        raise BadTarget(f"the factory {where} failed: {_say(problem, where)}") from problem
-    return check_target(made, where)
+            raise  # it has a verdict of its own, and is not a mistake in the factory
+        raise BadTarget(f"the factory {where} failed: {_describe_problem(problem)}") from problem
+    return read_factory_result(result, where)
 
 
 def is_out_of_memory(problem: BaseException) -> bool:
-    """True for an error that only means that there is too little memory."""
+    """Whether an error says that there is not enough memory."""
     text = str(problem)
     return (
         isinstance(problem, MemoryError)
@@ -144,16 +147,16 @@ def is_out_of_memory(problem: BaseException) -> bool:
     )
 
 
-def check_target(made: Any, where: str) -> BuiltTarget:
-    """Read one of the forms that a factory may return."""
-    if isinstance(made, dict):
+def read_factory_result(result: object, where: str) -> BuiltTarget:
+    """Return the target that a factory's result describes; raises BadTarget for any other form."""
+    if isinstance(result, dict):
         known = {"model", "calls", "compile", "train"}
-        if unknown := sorted(set(map(str, made)) - known):
+        if unknown := sorted(set(map(str, result)) - known):
             raise BadTarget(
                 f"{where} returned a dict with the unknown keys {', '.join(unknown)}; known are"
                 " model, calls, compile, train"
             )
-        calls = made.get("calls", [((), {})])
+        calls = result.get("calls", [((), {})])
         if not isinstance(calls, (list, tuple)) or not all(
             isinstance(c, (list, tuple))
             and len(c) == 2
@@ -162,52 +165,48 @@ def check_target(made: Any, where: str) -> BuiltTarget:
             for c in calls
         ):
             raise BadTarget(f'{where} returned "calls" that is not a list of (args, kwargs)')
-        options = made.get("compile", {})
+        options = result.get("compile", {})
         if not isinstance(options, dict):
             raise BadTarget(
-                f'{where} returned "compile" that is {_a(options)}, not a dict of arguments for'
-                " torch.compile"
+                f'{where} returned "compile" that is {_type_text(options)}, not a dict of arguments'
+                " for torch.compile"
             )
-        model: Any = made.get("model")
+        model: Any = result.get("model")
         target = BuiltTarget(
             model,
             [(tuple(a), dict(k)) for a, k in calls],
             dict(options),
-            bool(made.get("train", False)),
+            bool(result.get("train", False)),
         )
-    elif isinstance(made, tuple) and len(made) in (2, 3):
-        kwargs = made[2] if len(made) == 3 else {}
-        args = made[1] if isinstance(made[1], (list, tuple)) else (made[1],)
+    elif isinstance(result, tuple) and len(result) in (2, 3):
+        kwargs = result[2] if len(result) == 3 else {}
+        args = result[1] if isinstance(result[1], (list, tuple)) else (result[1],)
         if not isinstance(kwargs, dict):
-            raise BadTarget(f"{where} returned {_a(kwargs)} where kwargs, a dict, belongs")
-        form = "args, kwargs" if len(made) == 3 else "args" if args is made[1] else "arg"
-        target = BuiltTarget(made[0], [(tuple(args), dict(kwargs))], form=form)
+            raise BadTarget(f"{where} returned {_type_text(kwargs)} where kwargs, a dict, belongs")
+        form = "args, kwargs" if len(result) == 3 else "args" if args is result[1] else "arg"
+        target = BuiltTarget(result[0], [(tuple(args), dict(kwargs))], form=form)
     else:
-        said = (
-            f"a tuple of {len(made)}"
-            if isinstance(made, tuple)
-            else _a(made)
-            if made is not None
-            else "None"
-        )
+        text = f"a tuple of {len(result)}" if isinstance(result, tuple) else _type_text(result)
         raise BadTarget(
-            f"{where} returned {said}; a factory returns (model, args), (model, args, kwargs) or a"
+            f"{where} returned {text}; a factory returns (model, args), (model, args, kwargs) or a"
             " dict with 'model'"
         )
     if not callable(target.model):
         raise BadTarget(
-            f"{where} returned a model that is {_a(target.model)}, which cannot be called"
+            f"{where} returned a model that is {_type_text(target.model)}, which cannot be called"
         )
     return target
 
 
-def _say(problem: BaseException, where: str) -> str:
+def _describe_problem(problem: BaseException) -> str:
     rows = traceback.extract_tb(problem.__traceback__)
     line = f" (line {rows[-1].lineno} of {os.path.basename(rows[-1].filename)})" if rows else ""
     text = cuts.cut_head(" ".join(str(problem).split()), 300)
     return f"{type(problem).__name__}: {text}{line}" if text else f"{type(problem).__name__}{line}"
 
 
-def _a(value: Any) -> str:
+def _type_text(value: object) -> str:
+    if value is None:
+        return "None"
     name = type(value).__name__
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

@@ -1,4 +1,4 @@
-"""Measure what a target may take and what it takes: free memory, and seconds of calls."""
+"""Measure the free memory for a target, and the time of its calls."""
 
 from __future__ import annotations
 
@@ -6,43 +6,42 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from ...core.shared.contract import events
 from ..record import journal
 
 WARM_UPS = 2
-MOST_BLOCKS = 40
-LEAST_BLOCK_S = 0.02
-"""A block repeats its calls until it takes so long: a clock and an interpreter measure no shorter
-time well.
-"""
+MIN_BLOCKS, MAX_BLOCKS = 3, 40
+MIN_BLOCK_S = 0.02
+"""A block repeats its calls for at least this time: a shorter measurement is not accurate."""
 
 
-def time_calls(
-    torch: Any, eager: Callable[[], None], compiled: Callable[[], None], budget_s: float
-) -> None:
-    """Time ``eager`` and ``compiled`` in turns for ``budget_s``, and journal seconds a call as
-    ``speed``.
+def time_calls(eager: Callable[[], None], compiled: Callable[[], None], budget_s: float) -> None:
+    """Time ``eager`` and ``compiled`` in turns for ``budget_s``.
+
+    The seconds of a call are journaled as ``speed``.
     """
     for _ in range(WARM_UPS):
         eager()
         compiled()
-    once = min(_timed(torch, eager, 1), _timed(torch, compiled, 1))
-    repeats = max(1, int(LEAST_BLOCK_S / max(once, 1e-7)))
-    times: dict[str, list[float]] = {"eager": [], "compiled": []}
+    once = min(_seconds_per_call(eager, 1), _seconds_per_call(compiled, 1))
+    repeats = max(1, int(MIN_BLOCK_S / max(once, 1e-7)))
+    eager_times: list[float] = []
+    compiled_times: list[float] = []
     ends = time.monotonic() + budget_s
-    while len(times["eager"]) < MOST_BLOCKS and (
-        time.monotonic() < ends or len(times["eager"]) < 3
+    while len(eager_times) < MAX_BLOCKS and (
+        time.monotonic() < ends or len(eager_times) < MIN_BLOCKS
     ):
-        times["eager"].append(_timed(torch, eager, repeats))
-        times["compiled"].append(_timed(torch, compiled, repeats))
-    journal.write(
-        events.CallsTimed(eager=times["eager"], compiled=times["compiled"], repeats=repeats)
+        eager_times.append(_seconds_per_call(eager, repeats))
+        compiled_times.append(_seconds_per_call(compiled, repeats))
+    journal.write_event(
+        events.CallsTimed(eager=eager_times, compiled=compiled_times, repeats=repeats)
     )
 
 
-def _timed(torch: Any, call: Callable[[], None], repeats: int) -> float:
+def _seconds_per_call(call: Callable[[], None], repeats: int) -> float:
+    import torch
+
     began = time.perf_counter()
     for _ in range(repeats):
         call()
@@ -52,21 +51,19 @@ def _timed(torch: Any, call: Callable[[], None], repeats: int) -> float:
 
 
 def free_bytes() -> int:
-    """Available memory in bytes: the kernel's estimate, or less where a control group's limit is
-    nearer.
-    """
+    """Return the available memory: the kernel's estimate, or less if a control group limits it."""
     free = _meminfo_available()
-    for folder, limit, used in _groups():
+    for folder, limit, used in _control_groups():
         with contextlib.suppress(OSError, ValueError):
-            room = int(_read(f"{folder}/{limit}")) - int(_read(f"{folder}/{used}")) + _cache(folder)
-            free = min(free, room)
+            left = int(_read_text(f"{folder}/{limit}")) - int(_read_text(f"{folder}/{used}"))
+            free = min(free, left + _page_cache(folder))
     return max(free, 0)
 
 
-def _groups() -> Iterator[tuple[str, str, str]]:
-    """Our control groups and all above them, of both versions: each may have a limit."""
+def _control_groups() -> Iterator[tuple[str, str, str]]:
+    """Yield the folder, limit file and usage file of this process's control groups and parents."""
     with contextlib.suppress(OSError):
-        for line in _read("/proc/self/cgroup").splitlines():
+        for line in _read_text("/proc/self/cgroup").splitlines():
             _, kinds, path = line.split(":", 2)
             if kinds == "":
                 top, names = "/sys/fs/cgroup", ("memory.max", "memory.current")
@@ -82,9 +79,9 @@ def _groups() -> Iterator[tuple[str, str, str]]:
                 yield ("/".join([top, *parts[:depth]]), *names)
 
 
-def _cache(folder: str) -> int:
-    """Page cache counts as used, and goes when memory is wanted."""
-    for line in _read(f"{folder}/memory.stat").splitlines():
+def _page_cache(folder: str) -> int:
+    """Return the bytes of page cache: they count as used, and the kernel frees them on demand."""
+    for line in _read_text(f"{folder}/memory.stat").splitlines():
         if line.startswith(("inactive_file ", "total_inactive_file ")):
             return int(line.split()[1])
     return 0
@@ -92,12 +89,12 @@ def _cache(folder: str) -> int:
 
 def _meminfo_available() -> int:
     with contextlib.suppress(OSError):
-        for line in _read("/proc/meminfo").splitlines():
+        for line in _read_text("/proc/meminfo").splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _read(path: str) -> str:
+def _read_text(path: str) -> str:
     with open(path) as file:
         return file.read()

@@ -1,8 +1,6 @@
-"""A model over several ranks: those that torchrun started, or this process as one of them in a fake
-process group.
+"""Split a model over several ranks: those of torchrun, or this process in a fake process group.
 
-In a fake group no collective is executed, so one machine can compile what any rank of any number
-would compile.
+A fake group executes no collective, so that one machine can compile the graphs of any rank.
 """
 
 from __future__ import annotations
@@ -12,90 +10,99 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.shared.contract import events
 from ...core.shared.errors import BadTarget
 from ...core.shared.source.process_group import STYLES
 from ..record import exceptions, graph_recorder, journal, process_start
 
+if TYPE_CHECKING:
+    import torch
+    from torch.distributed.device_mesh import DeviceMesh
+
 DIFFERENCE = (
-    "rank 0 of {count} in a fake process group, which executes no collective; the other ranks are"
-    " traced by Dynamo and go no further"
+    "rank 0 of {count} in a fake process group, which executes no collective; Dynamo traces the"
+    " other ranks, which then stop"
 )
 PLAN = "tp_plan"
-"""Attribute of a model: patterns of its modules' names -> how each is split; the one that
-transformers' models have.
+"""Attribute of a model: patterns of its modules' names -> the style of the split. The models of
+transformers have it.
 """
 
 
 def is_real() -> bool:
-    """True in a process that torch's elastic launcher started."""
+    """Whether torch's elastic launcher started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
-def device_of(torch: Any, wanted: str | None, count: int) -> str:
-    """The device of this rank: what was asked for, else a GPU of its own where there are enough,
-    else the CPU.
+def device_of(requested: str | None, count: int) -> str:
+    """Return the device of this rank: the requested device, else a GPU, else the CPU.
+
+    Raises BadTarget if there are not enough GPUs.
     """
-    local, there = (
-        int(os.environ.get("LOCAL_RANK", "0")),
-        torch.cuda.device_count() if is_real() else 0,
-    )
-    if wanted is None:
-        wanted = "cuda" if there else "cpu"
-    if is_real() and wanted.startswith("cuda"):
-        if there < count:
+    import torch
+
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    gpus = torch.cuda.device_count() if is_real() else 0
+    device = requested or ("cuda" if gpus else "cpu")
+    if is_real() and device.startswith("cuda"):
+        if gpus < count:
             raise BadTarget(
-                f"--tensor-parallel-gpus {count} needs {count} GPUs, and torch sees {there} here;"
+                f"--tensor-parallel-gpus {count} needs {count} GPUs, and torch sees {gpus} here;"
                 " simulate them with --gpu NAME, or run on the CPU with --device cpu"
             )
-        torch.cuda.set_device(local)
-        return f"cuda:{local}"
-    return wanted
+        torch.cuda.set_device(local_rank)
+        return f"cuda:{local_rank}"
+    return device
 
 
-def join_group(torch: Any, device: str, count: int) -> Any:
-    """Join the process group and give the mesh of all ``count`` ranks on ``device``."""
+def join_group(device: str, count: int) -> DeviceMesh:
+    """Join the process group, and return the mesh of all ``count`` ranks on ``device``."""
+    import torch
     import torch.distributed as dist
 
     if not dist.is_available():
         raise BadTarget(
-            f"--tensor-parallel-gpus needs torch.distributed, which torch {torch.__version__} lacks"
-            " here"
+            f"--tensor-parallel-gpus needs torch.distributed, which this torch {torch.__version__}"
+            " lacks"
         )
     from torch._subclasses.fake_tensor import unset_fake_temporarily
     from torch.distributed.device_mesh import init_device_mesh
 
-    kind = torch.device(device).type
-    with unset_fake_temporarily():  # a mesh is made of real numbers
+    device_type = torch.device(device).type
+    with unset_fake_temporarily():  # a mesh is a real tensor
         if is_real():
-            dist.init_process_group("nccl" if kind == "cuda" else "gloo")
+            dist.init_process_group("nccl" if device_type == "cuda" else "gloo")
         else:
             from torch.testing._internal.distributed.fake_pg import FakeStore
 
             rank = int(os.environ.get("RANK", "0"))
             dist.init_process_group("fake", rank=rank, world_size=count, store=FakeStore())
             if rank == 0:
-                journal.write(events.RanksSimulated(difference=DIFFERENCE.format(count=count)))
-        return init_device_mesh(kind, (count,))
+                journal.write_event(
+                    events.RanksSimulated(difference=DIFFERENCE.format(count=count))
+                )
+        return init_device_mesh(device_type, (count,))
 
 
 def leave_group() -> None:
-    """Leave the process group: threads of Gloo's that still hold a tensor abort a process that
-    Python takes down.
+    """Leave the process group.
 
-    https://github.com/pytorch/pytorch/pull/179291
+    A thread of Gloo that still holds a tensor aborts the process when Python ends
+    (https://github.com/pytorch/pytorch/pull/179291).
     """
     import torch.distributed as dist
 
     dist.destroy_process_group()
 
 
-def split_model(torch: Any, model: Any, mesh: Any) -> None:
-    """Split ``model`` over ``mesh`` in place, as its ``tp_plan`` says; what a factory has split
-    already is left as it is.
+def split_model(model: Any, mesh: DeviceMesh) -> None:
+    """Split ``model`` over ``mesh`` in place, as its ``tp_plan`` says.
+
+    A model that its factory has already split does not change.
     """
+    import torch
     from torch.distributed.tensor import DTensor, Replicate, parallel
 
     plan = getattr(model, PLAN, None) or {}
@@ -103,16 +110,19 @@ def split_model(torch: Any, model: Any, mesh: Any) -> None:
         isinstance(p, DTensor) for p in model.parameters()
     )
     if is_split or not plan:
-        journal.write(
+        journal.write_event(
             events.ModelSplit(device=mesh.device_type, plan={}, is_split=is_split, left_out=[])
         )
         return
-    layouts = {"Replicate": {"output_layouts": Replicate()}, "": {}}
+    layouts: dict[str, dict[str, Any]] = {
+        "Replicate": {"output_layouts": Replicate()},
+        "": {},
+    }
     styles = {
         name: getattr(parallel, kind)(**layouts[layout]) for name, (kind, layout) in STYLES.items()
     }
     known = {pattern: style for pattern, style in plan.items() if style in styles}
-    journal.write(
+    journal.write_event(
         events.ModelSplit(
             device=mesh.device_type,
             plan=known,
@@ -125,20 +135,17 @@ def split_model(torch: Any, model: Any, mesh: Any) -> None:
     )
 
 
-def trace_only(gm: Any, example_inputs: Any, **options: Any) -> Any:
-    """A backend that compiles nothing, whatever it is asked: the graph is recorded before it is
-    called.
-    """
+def trace_only(gm: torch.fx.GraphModule, example_inputs: Any, **options: Any) -> Any:
+    """Compile nothing. As a backend, it is called after the graph is recorded."""
     return gm.forward
 
 
 @contextlib.contextmanager
-def ranks(count: int) -> Iterator[int]:
-    """Run the body once for each rank: here as rank 0, and in forks as the others, as many at once
-    as there are processors.
+def run_ranks(count: int) -> Iterator[int]:
+    """Run the body once for each rank: in this process as rank 0, and in forks as the other ranks.
 
-    The forks are over when this is; one that fails has journalled how, and one that a signal ended
-    ends this process so.
+    At most as many forks run at once as there are CPUs. The context ends after all forks. A fork
+    that fails journals the exception. If a signal ends a fork, the same signal ends this process.
     """
     reading, writing = os.pipe()
     os.write(writing, b"x" * max(1, len(os.sched_getaffinity(0)) - 1))
@@ -151,14 +158,13 @@ def ranks(count: int) -> Iterator[int]:
             try:
                 process_start.end_with_parent()
                 graph_recorder.is_only_new = True
-                logging.getLogger(
-                    "torch.__trace"
-                ).handlers.clear()  # TORCH_TRACE of rank 0 says all of it
-                os.read(reading, 1)  # its turn
+                # the TORCH_TRACE file of rank 0 is enough
+                logging.getLogger("torch.__trace").handlers.clear()
+                os.read(reading, 1)  # wait for a free CPU
                 yield rank
                 status = 0
             except BaseException as error:
-                journal.write(
+                journal.write_event(
                     events.ExceptionRaised(where="call", chain=exceptions.describe_exception(error))
                 )
             finally:
@@ -169,11 +175,11 @@ def ranks(count: int) -> Iterator[int]:
     try:
         yield 0
         while children:
-            _, how = os.waitpid(children[0], 0)
+            _, status = os.waitpid(children[0], 0)
             del children[0]
-            if os.WIFSIGNALED(how):
-                signal.signal(os.WTERMSIG(how), signal.SIG_DFL)
-                os.kill(os.getpid(), os.WTERMSIG(how))
+            if os.WIFSIGNALED(status):
+                signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+                os.kill(os.getpid(), os.WTERMSIG(status))
     finally:
         for child in children:
             with contextlib.suppress(OSError):

@@ -1,28 +1,31 @@
-"""Compile on fake tensors: Dynamo, AOT and Inductor run to the end of code generation, and no code
-runs.
+"""Compile on fake tensors: Dynamo, AOT and Inductor run to the end of code generation.
 
-Parameters are fake (no memory), so a model of any size fits. Inductor's modules are written but
-never built, loaded or called: calling them would dereference pointers that do not exist.
+Parameters are fake and take no memory, so a model can have any size. The modules that Inductor
+generates are written, but never built, loaded or called, because fake tensors have no addresses.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from ...core.shared.contract import events
 from ...core.shared.errors import BadTarget
-from ..record import compile_settings as note
-from ..record import generated_kernels, journal
+from ..record import compile_settings, generated_kernels, journal
 
-load: Any = None
-"""Inductor's own import of a text that it has written."""
+load: Callable[[str, str], Any]
+"""Inductor's own function that imports a module that it has written; set when code generation is
+the last step.
+"""
 
 
 def stop_after_codegen() -> None:
-    """Stop Inductor after code generation, and keep it from touching real memory, compilers or
-    caches; for good.
+    """Stop Inductor after code generation for the rest of the process.
+
+    Inductor then uses no real memory, compiler or cache. Raises BadTarget for a torch older than
+    2.10.
     """
     import torch
     import torch._inductor.codecache as codecache
@@ -30,8 +33,8 @@ def stop_after_codegen() -> None:
 
     if not hasattr(config, "wrap_inductor_compiled_regions"):
         raise BadTarget(
-            f"torch {torch.__version__} cannot run compiled regions on fake tensors, as fake"
-            " weights and --gpu need it; use torch 2.10 or newer, or --weights real"
+            f"torch {torch.__version__} cannot run compiled regions on fake tensors, which --gpu"
+            " and fake weights need; use torch 2.10 or newer, or --weights real"
         )
     from torch._inductor.cpu_vec_isa import VecISA
 
@@ -42,45 +45,51 @@ def stop_after_codegen() -> None:
         try:
             generated_kernels.note_module(path, real)
         except Exception as problem:
-            journal.write(events.AgentProblem(hook="kernels", problem=repr(problem)))
+            journal.write_event(events.AgentProblem(hook="kernels", problem=repr(problem)))
         return SimulatedModule(key, path)
 
     settings = {
-        "wrap_inductor_compiled_regions": True,  # fake outputs come from metadata, not from a call
+        "wrap_inductor_compiled_regions": True,  # outputs come from metadata, not from a call
         "compile_threads": 1,
-        "cpp.vec_isa_ok": True,  # the question whether vectors work is answered by building C++
-        "shape_padding": False,  # pad_mm decides by timing real tensors
-        "force_disable_caches": True,  # a cached artifact would hide lowering and code generation
+        "cpp.vec_isa_ok": True,  # Inductor else builds a C++ program to test vector instructions
+        "shape_padding": False,  # pad_mm times real tensors
+        "force_disable_caches": True,  # a cached artifact skips lowering and code generation
     }
-    codecache.PyCodeCache.load_by_key_path = staticmethod(load_by_key_path)
-    VecISA.check_build = lambda self, code: True  # the same question for bf16, VNNI and AMX
-    _move(torch)
-    note.OURS.update(settings)
+    codecache.PyCodeCache.load_by_key_path = staticmethod(load_by_key_path)  # type: ignore[method-assign]
+    # Inductor else builds C++ programs to test bf16, VNNI and AMX
+    VecISA.check_build = lambda self, code: True  # type: ignore[method-assign]
+    _replace_apply()
+    compile_settings.OWN_KEYS.update(settings)
     for name, value in settings.items():
         owner, _, key = name.rpartition(".")
         setattr(getattr(config, owner) if owner else config, key, value)
 
 
-def _move(torch: Any) -> None:
-    """``.to()`` of a module with fake parameters: torch swaps them in place, which the weak
-    references of its caches forbid.
+def _replace_apply() -> None:
+    """Make ``.to()`` of a module replace fake parameters instead of swapping their contents.
+
+    Torch cannot swap the contents of fake tensors, because its caches have weak references to them.
     """
+    import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
-    real = torch.nn.Module._apply
+    real: Any = torch.nn.Module._apply
 
     @functools.wraps(real)
-    def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
+    def _apply(
+        self: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True
+    ) -> torch.nn.Module:
         own = [
             (store, name, t)
             for store in (self._parameters, self._buffers)
             for name, t in store.items()
         ]
         if not any(isinstance(t, FakeTensor) for _, _, t in own):
-            return real(self, fn, recurse)
+            result: torch.nn.Module = real(self, fn, recurse)
+            return result
         for child in self.children() if recurse else ():
             child._apply(fn, recurse)
-        # one for the whole model: weights may be tied
+        # the dict is shared by the whole model, because weights may be tied
         moved = getattr(fn, "__dict__", {}).setdefault("_reprokit_moved", {})
         for store, name, tensor in own:
             if tensor is None:
@@ -94,13 +103,11 @@ def _move(torch: Any) -> None:
             store[name] = moved[id(tensor)][1]
         return self
 
-    torch.nn.Module._apply = _apply
+    torch.nn.Module._apply = _apply  # type: ignore[method-assign]
 
 
 class SimulatedModule(SimpleNamespace):
-    """Takes the place of the generated module; ``core.judge.responsible.simulation_gaps`` knows it
-    by its name.
-    """
+    """Replace a generated module. ``core.judge.responsible.simulation_gaps`` knows its name."""
 
     def __init__(self, key: str, path: str) -> None:
         runner = None

@@ -1,4 +1,4 @@
-"""Hear why Inductor skips CUDA graphs."""
+"""Journal why Inductor skips CUDA graphs."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 from ...core.shared import cuts
 from ...core.shared.contract import events
 from ..record import journal
-from .hooking import wrap_function
+from .symbols import wrap_symbol
 
 
 def watch_cudagraph_skips() -> None:
-    """Journal every skip of a program that has a GPU; without one no graph was to be had."""
+    """Journal each skip in a process that has a GPU; without a GPU, CUDA graphs are impossible."""
     import torch
-    from torch._inductor import compile_fx, cudagraph_utils, output_code
 
-    def make(real: Callable[..., Any]) -> Callable[..., Any]:
+    def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
         def log_cudagraph_skip_and_bump_counter(msg: str) -> None:
             if torch.cuda.is_available():
-                journal.write(events.CudagraphSkipped(message=cuts.cut_head(str(msg), 4000)))
+                journal.write_event(events.CudagraphSkipped(message=cuts.cut_head(str(msg), 4000)))
             real(msg)
 
         return log_cudagraph_skip_and_bump_counter
 
-    for module in (cudagraph_utils, output_code, compile_fx):  # those that have it by name
-        wrap_function(module, "log_cudagraph_skip_and_bump_counter", make)
+    # the last two import the function of the first
+    for module in ("cudagraph_utils", "output_code", "compile_fx"):
+        wrap_symbol(f"torch._inductor.{module}:log_cudagraph_skip_and_bump_counter", make_hook)

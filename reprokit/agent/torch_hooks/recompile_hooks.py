@@ -1,6 +1,4 @@
-"""Hooks that hear what Dynamo compiles again, the limits that it hits, and where it breaks a
-graph.
-"""
+"""Hooks on Dynamo's recompiles, recompile limits and graph breaks."""
 
 from __future__ import annotations
 
@@ -11,19 +9,19 @@ from typing import Any
 from ...core.shared import cuts
 from ...core.shared.contract import events
 from ..record import journal
-from .hooking import compile_id, wrap_function
+from .symbols import compile_id, has_symbol, wrap_symbol
 
 
-def _recompiles() -> None:
-    from torch._dynamo import convert_frame
+def hook_recompiles() -> None:
+    """Journal each recompile with its reasons."""
 
-    def make(real: Callable[..., Any]) -> Callable[..., Any]:
+    def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
         def get_and_maybe_log_recompilation_reasons(
             entries: Any, frame: Any, *args: Any, **kwargs: Any
         ) -> Any:
             reasons = real(entries, frame, *args, **kwargs)
             code = getattr(frame, "f_code", None)
-            journal.write(
+            journal.write_event(
                 events.Recompile(
                     function=getattr(code, "co_name", None),
                     file=getattr(code, "co_filename", None),
@@ -36,32 +34,32 @@ def _recompiles() -> None:
 
         return get_and_maybe_log_recompilation_reasons
 
-    wrap_function(convert_frame, "get_and_maybe_log_recompilation_reasons", make)
+    wrap_symbol("torch._dynamo.convert_frame:get_and_maybe_log_recompilation_reasons", make_hook)
 
 
-def _limits() -> None:
-    from torch._dynamo import convert_frame
+def hook_recompile_limits() -> None:
+    """Journal each function that Dynamo no longer compiles because it recompiled too many times."""
 
-    def make(real: Callable[..., Any]) -> Callable[..., Any]:
+    def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
         def exceeds_recompile_limit(*args: Any, **kwargs: Any) -> Any:
             exceeded, limit = result = real(*args, **kwargs)
             if exceeded:
-                journal.write(events.RecompileLimit(limit=str(limit), cid=compile_id()))
+                journal.write_event(events.RecompileLimit(limit=str(limit), cid=compile_id()))
             return result
 
         return exceeds_recompile_limit
 
-    wrap_function(convert_frame, "exceeds_recompile_limit", make)
+    wrap_symbol("torch._dynamo.convert_frame:exceeds_recompile_limit", make_hook)
 
 
-def _breaks() -> None:
-    """Hear each graph break; those at which Dynamo gives a whole function up are heard where it is
-    compiled.
+def hook_graph_breaks() -> None:
+    """Journal each graph break.
+
+    ``phases_and_graphs.hook_failures`` journals a break after which Dynamo compiles nothing of the
+    function.
     """
-    from torch._dynamo import symbolic_convert
-    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 
-    def make(real: Callable[..., Any]) -> Callable[..., Any]:
+    def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
         def log_graph_break(
             self: Any, code_options: Any, reason: str, exc: Any, *args: Any, **kwargs: Any
         ) -> Any:
@@ -71,37 +69,37 @@ def _breaks() -> None:
 
         return log_graph_break
 
-    def make_older(real: Callable[..., Any]) -> Callable[..., Any]:
+    def make_older_hook(real: Callable[..., Any]) -> Callable[..., Any]:
         def log_graph_break(*args: Any, **kwargs: Any) -> Any:
-            error = sys.exc_info()[1]  # it is called where the exception is handled
+            error = sys.exc_info()[1]  # Dynamo calls this function in an exception handler
             if type(error).__name__ == "Unsupported":
                 note_break(error)
             return real(*args, **kwargs)
 
         return log_graph_break
 
-    if hasattr(InstructionTranslatorBase, "log_graph_break"):
-        wrap_function(InstructionTranslatorBase, "log_graph_break", make)
-    else:  # torch 2.9
-        wrap_function(symbolic_convert, "log_graph_break", make_older)
+    newer = "torch._dynamo.symbolic_convert:InstructionTranslatorBase.log_graph_break"
+    if has_symbol(newer):
+        wrap_symbol(newer, make_hook)
+    else:
+        wrap_symbol("torch._dynamo.symbolic_convert:log_graph_break", make_older_hook)
 
 
 def note_break(error: Any, is_given_up: bool = False) -> None:
-    """Journal one graph break: ``error`` is Dynamo's exception."""
-    said = str(getattr(error, "msg", "") or error).strip()
+    """Journal one graph break. ``error`` is Dynamo's exception."""
+    message = str(getattr(error, "msg", "") or error).strip()
     rows = list(getattr(error, "real_stack", None) or ())
     where = f"{rows[-1].filename}:{rows[-1].lineno}" if rows else ""
-    reason = (said.splitlines() or [type(error).__name__])[
-        0
-    ]  # the first break, where it has caused others
-    journal.write(
+    # a break that has caused other breaks is the first line
+    reason = (message.splitlines() or [type(error).__name__])[0]
+    journal.write_event(
         events.GraphBreakFound(
             reason=cuts.cut_head(reason, 300),
-            detail=cuts.cut_head(said, 2000),
+            detail=cuts.cut_head(message, 2000),
             where=where,
             is_given_up=is_given_up,
         )
     )
 
 
-HOOKS = (_recompiles, _limits, _breaks)
+HOOKS = (hook_recompiles, hook_recompile_limits, hook_graph_breaks)

@@ -1,11 +1,10 @@
-"""Send a chosen set of TORCH_LOGS to a file of ours; the program's loggers, levels, handlers and
-streams stay as they are.
+"""Write a set of TORCH_LOGS to a file of the agent, without a change to the program's logging.
 
-Three methods are replaced on each logger that matters, and no setting of it. ``isEnabledFor`` also
-says yes to torch where only we want the record. ``makeRecord`` writes the record to the file; it
-makes the ones that only we want itself, so that no record factory sees them. ``filter`` drops
-those, so that no handler sees them. No frame of ours is on the stack while a handler or a record
-factory of the program looks for the caller.
+The agent replaces three methods of each logger that it selects, and none of the logger's settings.
+``isEnabledFor`` also returns True for a record that only the agent wants. ``makeRecord`` writes the
+record to the file; it creates a record that only the agent wants itself, so that the program's
+record factory does not see it. ``filter`` rejects such a record, so that no handler sees it. No
+frame of the agent is on the stack while a handler or a record factory of the program runs.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import logging
 import math
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -23,7 +23,7 @@ from ...core.shared import cuts
 from ...core.shared.contract import events, run_names
 from ..record import journal
 from . import torch_trace
-from .hooking import wrap_function
+from .symbols import wrap_symbol
 
 DEFAULT = (
     "dynamo",
@@ -34,137 +34,136 @@ DEFAULT = (
     "cudagraphs",
     "perf_hints",
 )
-"""What reports need and what costs nothing measurable; the host's ``REPROKIT_LOGS`` adds to it."""
+"""Logs that reports need and whose cost is too small to measure. ``REPROKIT_LOGS`` adds others."""
 _LEVELS = {"": logging.INFO, "+": logging.DEBUG, "-": logging.ERROR}
 _TRACE = "torch.__trace"
-"""The logger of TORCH_TRACE, which is always on and has a file of its own."""
+"""The logger of TORCH_TRACE, which is always on and has its own file."""
 _NEVER = (math.inf, False)
 
 
 @dataclass
-class _Chosen:
-    """What goes to the file."""
+class _Selection:
+    """The logs that are written to the file."""
 
     registry: Any
     artifacts: set[str] = field(default_factory=set)
     levels: dict[str, int] = field(default_factory=dict)
-    """By the beginnings of loggers' names."""
-    named: set[str] = field(default_factory=set)
-    """Those of ``levels`` that were asked for: torch then also does the work that it does only for
-    a log.
+    """By the prefix of the loggers' names."""
+    requested: set[str] = field(default_factory=set)
+    """The keys of ``levels`` that the user requested: for these torch also does work that it does
+    only for a log.
     """
 
-    def level(self, name: str) -> tuple[float, bool]:
-        """From which level on a logger's records are written, and whether torch may prepare
-        something for them.
-        """
+    def level_of(self, name: str) -> tuple[float, bool]:
+        """Return the lowest level of a logger that is written, and whether it was requested."""
         last = name.rpartition(".")[2]
         artifact = last[2:] if last.startswith("__") else ""
         if artifact in self.artifacts:
             return logging.DEBUG, True
         if name == _TRACE or self.registry.is_off_by_default(artifact):
             return _NEVER
-        found = [q for q in self.levels if name == q or name.startswith(q + ".")]
-        if not found:
+        prefixes = [q for q in self.levels if name == q or name.startswith(q + ".")]
+        if not prefixes:
             return logging.WARNING, False
-        closest = max(found, key=len)
-        return self.levels[closest], closest in self.named
+        longest = max(prefixes, key=len)
+        return self.levels[longest], longest in self.requested
 
 
-_chosen: _Chosen | None = None
+_selection: _Selection | None = None
 _file: logging.Handler | None = None
-_seen = 0
+_logger_count = 0
 
 
 def send_to_file() -> None:
-    """Write the default logs, and those of ``REPROKIT_LOGS`` (names as in TORCH_LOGS), of this
-    process to its file.
+    """Write the default logs and those of ``REPROKIT_LOGS`` to this process's file.
+
+    The names in ``REPROKIT_LOGS`` are those of TORCH_LOGS.
     """
-    global _chosen, _file
+    global _selection, _file
     import torch._logging._internal as internal
 
-    asked = tuple(
+    requested = tuple(
         n.strip() for n in os.environ.get(run_names.LOGS_VARIABLE, "").split(",") if n.strip()
     )
-    chosen = _choose(internal.log_registry, asked)
+    selection = _select_logs(internal.log_registry, requested)
     _file = _WarningJournal(
         os.path.join(journal.RUN_DIR, run_names.LOGS_FOLDER, f"torch-{os.getpid()}.log")
     )
     _file.setFormatter(internal.TorchLogsFormatter())
-    _chosen = chosen
-    _listen(internal.log, *_NEVER)  # it logs where the file of TORCH_TRACE is
+    _selection = selection
+    _replace_methods(internal.log, *_NEVER)  # this logger logs the path of the TORCH_TRACE file
     listen_to_logs()
 
-    def is_artifact_enabled(real: Any) -> Any:
-        def answer(self: Any, name: str) -> bool:
-            """Torch asks for some artifacts here, before it asks their logger. Its configuration
-            does not change.
-            """
-            asks = sys._getframe(1).f_globals.get("__name__", "")
-            is_ours = (
-                name in chosen.artifacts and asks.startswith("torch.") and asks != internal.__name__
+    def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
+        def is_artifact_enabled(self: Any, name: str) -> bool:
+            # torch calls this for some artifacts before it calls isEnabledFor of their logger
+            caller = sys._getframe(1).f_globals.get("__name__", "")
+            is_selected = (
+                name in selection.artifacts
+                and caller.startswith("torch.")
+                and caller != internal.__name__
             )
-            return is_ours or bool(real(self, name))
+            return is_selected or bool(real(self, name))
 
-        return answer
+        return is_artifact_enabled
 
-    wrap_function(internal.LogState, "is_artifact_enabled", is_artifact_enabled)
+    wrap_symbol("torch._logging._internal:LogState.is_artifact_enabled", make_hook)
 
 
-def _choose(registry: Any, asked: tuple[str, ...]) -> _Chosen:
-    chosen, unknown = _Chosen(registry), []
-    for item in (*DEFAULT, *asked):
+def _select_logs(registry: Any, requested: tuple[str, ...]) -> _Selection:
+    selection, unknown = _Selection(registry), []
+    for item in (*DEFAULT, *requested):
         sign, name = (item[0], item[1:]) if item[:1] in ("+", "-") else ("", item)
         if registry.is_artifact(name):
-            chosen.artifacts.add(name)
+            selection.artifacts.add(name)
             continue
         if registry.is_log(name):
             names = registry.log_alias_to_log_qnames[name]
             names = [names] if isinstance(names, str) else names
-        elif name.startswith("torch."):  # a module, as TORCH_LOGS takes it
+        elif name.startswith("torch."):  # TORCH_LOGS accepts the name of a module
             names = [name]
         else:
             unknown.append(name)
             continue
-        chosen.levels.update(dict.fromkeys(names, _LEVELS[sign]))
-        if item in asked:
-            chosen.named.update(names)
+        selection.levels.update(dict.fromkeys(names, _LEVELS[sign]))
+        if item in requested:
+            selection.requested.update(names)
     if unknown:
-        journal.write(
+        journal.write_event(
             events.AgentProblem(
                 hook="logs", problem=f"this torch has no log named {', '.join(unknown)}"
             )
         )
-    return chosen
+    return selection
 
 
 def listen_to_logs() -> None:
-    """Listen to the loggers that were made since the last call; cheap where there are none."""
-    global _seen
-    known = logging.Logger.manager.loggerDict
-    if _chosen is None or len(known) == _seen:
+    """Write the selected records of loggers that were created since the last call.
+
+    It returns at once if there are no new loggers.
+    """
+    global _logger_count
+    loggers = logging.Logger.manager.loggerDict
+    if _selection is None or len(loggers) == _logger_count:
         return
-    _seen = len(known)
-    for name, logger in list(known.items()):
+    _logger_count = len(loggers)
+    for name, logger in list(loggers.items()):
         if f"{name}.".startswith("torch.") and isinstance(logger, logging.Logger):
-            level, is_asked = _chosen.level(name)
+            level, is_requested = _selection.level_of(name)
             if level < math.inf:
-                _listen(logger, level, is_asked)
+                _replace_methods(logger, level, is_requested)
 
 
-def _listen(logger: logging.Logger, level: float, is_asked: bool) -> None:
-    if vars(logger).keys() & {
-        "isEnabledFor",
-        "makeRecord",
-        "filter",
-    }:  # by us already, or changed by the program
+def _replace_methods(logger: logging.Logger, level: float, is_requested: bool) -> None:
+    # replaced before, by the agent or by the program
+    if vars(logger).keys() & {"isEnabledFor", "makeRecord", "filter"}:
         return
 
-    def isEnabledFor(asked: int) -> bool:
+    def isEnabledFor(number: int) -> bool:
         caller = sys._getframe(1)
-        if type(logger).isEnabledFor(logger, asked):
-            return not torch_trace.is_about_our_file(caller.f_back)
-        return asked >= level and _may_ask(caller, is_asked)
+        if type(logger).isEnabledFor(logger, number):
+            return not torch_trace.is_about_agent_file(caller.f_back)
+        return number >= level and _accepts_caller(caller, is_requested)
 
     def makeRecord(
         name: str,
@@ -183,41 +182,47 @@ def _listen(logger: logging.Logger, level: float, is_asked: bool) -> None:
                 logger, name, number, fn, line, msg, args, exc_info, func, extra, sinfo
             )
             if number >= level:
-                _write(copy.copy(record))  # what a formatter leaves in a record, the next one takes
+                # a formatter caches text in the record, which the program's formatter would use
+                _write_record(copy.copy(record))
             return record
         record = torch_trace.TraceRecord(name, number, fn, line, msg, args, exc_info, func, sinfo)
-        _write(record)
+        _write_record(record)
         return record
 
     vars(logger).update(
         isEnabledFor=isEnabledFor,
         makeRecord=makeRecord,
-        filter=lambda record: torch_trace.drop_ours(logger, record),
+        filter=lambda record: torch_trace.filter_record(logger, record),
     )
 
 
-def _may_ask(caller: FrameType, is_asked: bool) -> bool:
-    """``logging`` asks before each record; torch itself asks before it prepares what only a record
-    needs.
+def _accepts_caller(caller: FrameType, is_requested: bool) -> bool:
+    """Whether ``isEnabledFor`` may return True to a caller.
+
+    ``logging`` calls it before each record. Torch calls it before work that only a log needs, which
+    torch does for a requested log only.
     """
     name = caller.f_globals.get("__name__", "")
-    return bool(name == "logging" or (is_asked and name.startswith("torch.")))
+    return bool(name == "logging" or (is_requested and name.startswith("torch.")))
 
 
-def _write(record: logging.LogRecord) -> None:
+def _write_record(record: logging.LogRecord) -> None:
     if _file is not None:
         _file.handle(record)
 
 
 class _WarningJournal(logging.FileHandler):
-    """A file per process, opened when there is something to say; warnings go to the journal too."""
+    """Write records to a file of the process, and warnings to the journal too.
+
+    The file is opened at the first record.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__(path, mode="a", delay=True)
         self._pid = os.getpid()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if os.getpid() != self._pid:  # after a fork: a file of our own
+        if os.getpid() != self._pid:  # a forked child writes to its own file
             self._pid = os.getpid()
             self.stream = None
             self.baseFilename = os.path.join(
@@ -225,7 +230,7 @@ class _WarningJournal(logging.FileHandler):
             )
         super().emit(record)
         if record.levelno >= logging.WARNING:
-            journal.write(
+            journal.write_event(
                 events.WarningShown(
                     category=record.name,
                     message=cuts.cut_head(record.getMessage(), 4000),
@@ -235,4 +240,4 @@ class _WarningJournal(logging.FileHandler):
             )
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """A full disk is not the target's problem."""
+        """Ignore an error such as a full disk: the target must not see it."""

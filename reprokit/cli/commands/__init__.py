@@ -1,4 +1,4 @@
-"""One module a command; ``cli.main`` imports a command when it is called.
+"""One module for each command; ``cli.main`` imports a command when it is called.
 
 A command must not print by itself: ``cli.shared.out`` prints.
 """

@@ -1,45 +1,48 @@
-"""``reprokit ablate``: with which backends, modes and switches does it fail?"""
+"""``reprokit ablate``: find the backends, modes and settings with which a target fails."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import click
 
 from reprokit.cli.shared import consent, out, terminal
 from reprokit.cli.shared import options as shared
+from reprokit.cli.shared.documents import AblateDocument, AblationKeys
 
 _SAYS = {
     "same": "the same failure",
-    "other": "another failure",
+    "other": "a different failure",
     "passes": "passes",
     "unresolved": "no answer",
 }
 
 
 @click.command(
-    epilog="Exit codes: 0 no step fails, 1 one does, 2 wrong usage, 3 unknown, 130 interrupted."
+    epilog=(
+        "Exit codes: 0 no step fails, 1 a step fails, 2 wrong usage, 3 unknown, 130 interrupted."
+    )
 )
-@shared.ASKING
+@shared.PACK_OR_TARGET
 @click.pass_context
 def ablate(
     ctx: click.Context,
-    what: str,
+    pack_or_target: str,
     python: str | None,
     timeout: float,
     yes: bool,
     output_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Compile in every other way, and say with which it fails, where it begins, and what avoids it.
+    """Compile a program in other ways, and report where the failure begins and what avoids it.
 
-    The ablation steps: the program's own backend, none of its own passes, backends from eager to
-    inductor, modes, dynamic, fullgraph, caches, threads, fusion. Below the first backend that
-    fails, the one pass or lowering that the failure takes is searched. A target is captured first,
-    and leaves a pack.
+    The ablation steps are the program's own backend, none of its own passes, backends from eager to
+    inductor, modes, dynamic, fullgraph, caches, threads and fusion. For the first backend that
+    fails, a search finds the pass or lowering that causes the failure. A target is captured first,
+    and a pack is written.
 
     \b
     Examples:
@@ -47,100 +50,103 @@ def ablate(
       reprokit ablate reprokit-model-make-wrong-result-1f2e3d4c5b6a.tar.gz
     """
     with terminal.LiveStatus(is_quiet=as_json) as live:
-        if shared.is_pack(what):
-            told = _of_pack(Path(what), python, yes, output_dir, live)
+        if shared.is_pack(pack_or_target):
+            document = _ablate_pack(Path(pack_or_target), python, yes, output_dir, live)
         else:
-            told = _of_target(what, python, timeout, output_dir, live)
+            document = _ablate_target(pack_or_target, python, timeout, output_dir, live)
     if as_json:
-        out.RESULTS.json(told)
+        out.RESULTS.print_json(document)
     else:
-        _print(told)
-    ctx.exit(_status(told.get("ablation")))
+        _print(document)
+    ctx.exit(_status(document.get("ablation")))
 
 
-def _of_target(
-    what: str,
+def _ablate_target(
+    pack_or_target: str,
     python: str | None,
     timeout: float,
     output_dir: Path | None,
     live: terminal.LiveStatus,
-) -> dict[str, Any]:
-    from reprokit.host.pipeline import pipeline as line
+) -> AblateDocument:
+    from reprokit.host.pipeline import pipeline
     from reprokit.host.request.run_request import Request
     from reprokit.host.request.target import parse_target
 
     request = Request(
-        parse_target(what),
+        parse_target(pack_or_target),
         python=shared.interpreter_option(python),
         deadline_s=timeout,
         minimizes=False,
         rungs="all",
     )
-    captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
-    told = captured.to_json()
-    return {
-        k: told[k]
-        for k in ("schema", "verdict", "signature", "ablation", "run_dir", "pack", "missing")
-    }
+    captured = pipeline.capture_target(
+        request, output_dir, live.show_message, live.show_progress, None, live.show_status
+    )
+    document = captured.to_json()
+    return cast(AblateDocument, {k: document[k] for k in AblateDocument.__annotations__})
 
 
-def _of_pack(
-    place: Path, python: str | None, yes: bool, output_dir: Path | None, live: terminal.LiveStatus
-) -> dict[str, Any]:
-    from reprokit.host.experiments import run_ablation as climber
+def _ablate_pack(
+    path: Path, python: str | None, yes: bool, output_dir: Path | None, live: terminal.LiveStatus
+) -> AblateDocument:
+    from reprokit.host.experiments import run_ablation
     from reprokit.host.minimize import minimization
     from reprokit.host.pack import reopen
     from reprokit.host.system.progress import OperationStatus
 
-    opened = reopen.open_pack(place)
+    opened = reopen.open_pack(path)
     reopen.require_program(opened, "ablate")
-    with consent.has_agreed(opened, "ablate", python, yes, output_dir, live) as (
+    with consent.open_consented(opened, "ablate", python, yes, output_dir, live) as (
         case,
         server,
         run_path,
     ):
-        ladder = climber.AblationRunner(
-            server, opened.program, opened.signature, minimization.limits_of(case), case.python
+        runner = run_ablation.AblationRunner(
+            server,
+            opened.program,
+            opened.signature,
+            minimization.probe_limits_of(case),
+            case.python,
         )
-        with contextlib.closing(ladder):
-            found = climber.ablate_everything(
-                ladder, case.seen, lambda name: live.show_status(OperationStatus(trying=name))
+        with contextlib.closing(runner):
+            ablation = run_ablation.ablate_everything(
+                runner, case.seen, lambda name: live.show_status(OperationStatus(trying=name))
             )
-    found = dataclasses.replace(found, responsible=opened.verdict.responsible)
-    signature = {"id": opened.signature.id, "title": opened.signature.title}
+    ablation = dataclasses.replace(ablation, responsible=opened.verdict.responsible)
     return {
         "schema": 1,
-        "signature": signature,
-        "ablation": found.to_json(),
+        "signature": {"id": opened.signature.id, "title": opened.signature.title},
+        "ablation": cast(AblationKeys, ablation.to_json()),
         "run_dir": str(run_path),
     }
 
 
-def _status(found: dict[str, Any] | None) -> int:
-    if not found:
+def _status(ablation: AblationKeys | None) -> int:
+    if not ablation:
         return 3
-    answers = {step["answer"] for step in found["steps"]}
+    answers = {step["answer"] for step in ablation["steps"]}
     return 1 if answers & {"same", "other"} else 3 if "unresolved" in answers else 0
 
 
-def _print(told: dict[str, Any]) -> None:
-    found = told.get("ablation")
-    out.RESULTS.line((told["signature"]["title"], "bold"))
-    if not found:
-        for row in told.get("missing") or ():
+def _print(document: AblateDocument) -> None:
+    ablation = document.get("ablation")
+    out.RESULTS.print_line((document["signature"]["title"], "bold"))
+    if not ablation:
+        for row in document.get("missing") or ():
             if row["what"] in ("ablation", "minimization"):
-                out.RESULTS.line(f"no ablation step was asked: {row['why']}")
+                out.RESULTS.print_line(f"no ablation step was run: {row['why']}")
         return
     rows = []
-    for step in found["steps"]:
+    for step in ablation["steps"]:
         instead = step["title"] if step["answer"] in ("other", "unresolved") else ""
         rows.append(
             (step["name"], _SAYS.get(step["answer"], ""), f"{step['cpu_s']:.1f}", instead[:80])
         )
-    out.RESULTS.table(
-        ("ablation step", "result", "CPU s", "what it did instead"), rows, right=("CPU s",)
+    out.RESULTS.print_table(
+        ("ablation step", "result", "CPU s", "signature"), rows, right=("CPU s",)
     )
-    out.RESULTS.line(found["sentence"])
-    for name in ("pack", "run_dir"):
-        if told.get(name):
-            out.RESULTS.line(f"{name.removesuffix('_dir'):<10} {told[name]}")
+    out.RESULTS.print_line(ablation["sentence"])
+    if document.get("pack"):
+        out.RESULTS.print_line(f"pack       {document['pack']}")
+    if document.get("run_dir"):
+        out.RESULTS.print_line(f"run        {document['run_dir']}")

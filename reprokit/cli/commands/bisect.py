@@ -1,4 +1,4 @@
-"""``reprokit bisect``: in which torch did a failure start, or stop?"""
+"""``reprokit bisect``: find the torch in which a failure started, or was fixed."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ NOT_WITH_GIT = (
     "timeout",
     "output_dir",
 )
-"""Parameters of a search of our own: with --git, git searches and builds."""
+"""Parameters that --git does not accept, because git then searches and the user builds."""
 
 
 @click.command(
     epilog=(
-        "Exit codes: 0 a range was found, 1 the ends are not as told, 2 wrong usage, 3 cannot tell,"
-        " 130 interrupted. With --git: 0 good, 1 bad, 125 skip, 128 wrong usage, which stops git."
+        "Exit codes: 0 a range was found, 1 --good or --bad is wrong, 2 wrong usage, 3 unknown, 130"
+        " interrupted. With --git: 0 good, 1 bad, 125 skip, 128 wrong usage, which stops git."
     )
 )
 @click.argument("pack", type=click.Path(path_type=Path))
@@ -51,39 +51,39 @@ NOT_WITH_GIT = (
 @click.option(
     "--bad",
     metavar="VERSION|PATH",
-    help="A torch with the failure; older than --good: when was it fixed?",
+    help="A torch with the failure. If it is older than --good, the fix is searched.",
 )
 @click.option(
     "--interpreter",
     "interpreters",
     multiple=True,
     metavar="PATH",
-    help="Ask this interpreter's torch; give it several times for several.",
+    help="Also run with the torch of this interpreter; may be repeated.",
 )
 @click.option(
     "--versions",
     metavar="V,V,V",
     help=(
-        "Versions to build and ask; default: the package index's releases between the ends, or the"
-        " interpreters alone."
+        "Versions to install and run; default: the releases of the package index between the ends,"
+        " or only the interpreters."
     ),
 )
 @click.option(
     "--git",
     "is_git",
     is_flag=True,
-    help="Ask one interpreter and answer with git bisect run's exit codes.",
+    help="Run with one interpreter, and exit with the codes of git bisect run.",
 )
 @click.option(
     "--python",
-    help="Interpreter that environments stand on, with --git the one to ask; default: our own.",
+    help="Base interpreter of environments, or the one that --git runs; default: reprokit's own.",
 )
 @click.option(
     "--installer",
     type=click.Choice(["auto", "uv", "pip"]),
     default="auto",
     show_default=True,
-    help="What builds environments; auto: uv where there is one.",
+    help="What installs packages; auto: uv if it is installed, else pip.",
 )
 @click.option(
     "--index-url",
@@ -95,20 +95,20 @@ NOT_WITH_GIT = (
     "--find-links",
     multiple=True,
     metavar="PATH|URL",
-    help="Look for wheels there too; may be repeated.",
+    help="Another location of wheels; may be repeated.",
 )
-@click.option("--no-index", is_flag=True, help="Take packages from --find-links alone.")
+@click.option("--no-index", is_flag=True, help="Take packages only from --find-links.")
 @click.option(
     "--with",
     "packages",
     multiple=True,
     metavar="PKG",
-    help="Install this too, such as numpy; may be repeated.",
+    help="Another package to install, such as numpy; may be repeated.",
 )
 @click.option(
     "--cache",
     type=click.Path(path_type=Path),
-    help="Where environments are kept; default: the user's cache.",
+    help="Folder for environments; default: the user's cache.",
 )
 @click.option(
     "--timeout",
@@ -123,22 +123,22 @@ NOT_WITH_GIT = (
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="How many runs a version.",
+    help="Number of runs of each version.",
 )
 @click.option(
     "--stall",
     type=SECONDS,
     default=60.0,
     show_default=True,
-    help="No progress for so many seconds is a hang.",
+    help="No progress for this many seconds is a hang.",
 )
-@click.option("--yes", is_flag=True, help="Run what the pack holds without asking.")
+@click.option("--yes", is_flag=True, help="Run the program of the pack without asking.")
 @click.option(
     "--output-dir",
     type=click.Path(path_type=Path),
     help=(
-        "Where answers are kept: what was asked there is not asked again; default below"
-        " reprokit-out."
+        "Folder for the results: a result that it has is not computed again; default: a new folder"
+        " in reprokit-out."
     ),
 )
 @click.option(
@@ -164,8 +164,9 @@ def bisect(
 ) -> None:
     """Find the torch in which the failure of PACK started, or was fixed.
 
-    The pack's repro is run with one version after the other: the same failure is bad, none is good,
-    and a version that cannot be installed, fails otherwise or gives no answer is stepped around.
+    The pack's repro runs with one version after the other. A version with the same failure is bad,
+    and one without a failure is good. A version that cannot be installed, that fails in a different
+    way or that gives no result is skipped.
 
     \b
     Examples:
@@ -173,76 +174,87 @@ def bisect(
       reprokit bisect PACK --good v29/bin/python --bad v213/bin/python --interpreter v212/bin/python
       git bisect run reprokit bisect PACK --git --python build/bin/python --yes
     """
-    from reprokit.host.bisect import search as asker
+    from reprokit.host.bisect import search
     from reprokit.host.bisect.torch_environments import InstallOptions
     from reprokit.host.pack import reopen
     from reprokit.host.system import interrupts
 
     options = InstallOptions(python=python, timeout_s=building.pop("timeout"), **building)
     if is_git:
-        _refuse(ctx)
+        _refuse_with_git(ctx)
     elif good is None or bad is None:
         raise BadInput(
-            "name both ends of the range with --good and --bad, or ask one question with --git"
+            "name both ends of the range with --good and --bad, or test one interpreter with --git"
         )
     opened = reopen.open_pack(pack)
-    asker.check_pack(opened)
+    search.require_bisectable_pack(opened)
     consent.require_consent(pack, yes)
-    asking = asker.BisectRequest(opened, options, times, stall, Path())
+    request = search.BisectRequest(opened, options, times, stall, Path())
     with interrupts.deferred(), terminal.LiveStatus(is_quiet=as_json) as live:
         if is_git:
-            step = _ask_one(pack, asking, yes, live)
+            step = _test_interpreter(pack, request, yes, live)
         else:
-            found = _search(
-                pack, asking, (good or "", bad or ""), versions, interpreters, output_dir, yes, live
+            result = _search(
+                pack,
+                request,
+                (good or "", bad or ""),
+                versions,
+                interpreters,
+                output_dir,
+                yes,
+                live,
             )
     if is_git:
-        told, status = {"schema": 1, **dataclasses.asdict(step)}, GIT_CODES[step.answer]
+        document, status = {"schema": 1, **dataclasses.asdict(step)}, GIT_CODES[step.answer]
     else:
-        told = to_json(found, (good or "", bad or ""))
-        status = 130 if found.is_interrupted else EXIT_CODES[found.outcome.status]
+        document = to_json(result, (good or "", bad or ""))
+        status = 130 if result.is_interrupted else EXIT_CODES[result.outcome.status]
     if as_json:
-        out.RESULTS.json(told)
+        out.RESULTS.print_json(document)
     elif is_git:
-        out.RESULTS.line(f"{step.answer}: {step.title or 'it passes'}")
+        out.RESULTS.print_line(f"{step.answer}: {step.title or 'it passes'}")
     else:
-        print_bisection(found)
+        print_bisection(result)
     ctx.exit(status)
 
 
-def _refuse(ctx: click.Context) -> None:
-    given = [
+def _refuse_with_git(ctx: click.Context) -> None:
+    used = [
         param.opts[0]
         for param in ctx.command.params
         if param.name in NOT_WITH_GIT
         and ctx.get_parameter_source(str(param.name)) == click.core.ParameterSource.COMMANDLINE
     ]
-    if given:
+    if used:
         raise BadInput(
-            f"{' and '.join(given)} cannot be used with --git, which asks the one interpreter of"
+            f"{' and '.join(used)} cannot be used with --git, which runs only the interpreter of"
             " --python"
         )
 
 
-def _ask_one(pack: Path, asking: BisectRequest, yes: bool, live: terminal.LiveStatus) -> BisectStep:
-    """One question, as ``git bisect run`` has it."""
-    from reprokit.host.bisect import search as asker
+def _test_interpreter(
+    pack: Path, request: BisectRequest, yes: bool, live: terminal.LiveStatus
+) -> BisectStep:
+    """Test one interpreter, as ``git bisect run`` needs it."""
+    from reprokit.host.bisect import search
     from reprokit.host.bisect.torch_versions import TorchVersion
     from reprokit.host.system import interrupts
 
     try:
-        python = shared.interpreter_option(asking.options.python)
-    except BadInput as problem:  # a commit whose build is broken is neither good nor bad
-        return asker.BisectStep("", "skip", str(problem))
+        python = shared.interpreter_option(request.options.python)
+    except BadInput as problem:  # git must skip a commit whose build is broken
+        return search.BisectStep("", "skip", str(problem))
     with interrupts.allowed():
-        consent.ask_person(pack, asking.opened.program, python, yes, live)
+        consent.ask_consent(pack, request.opened.program, python, yes, live)
     with tempfile.TemporaryDirectory(prefix="reprokit-bisect-") as folder:
-        return asker.ask_version(TorchVersion("", python), asking, live.say, Path(folder))
+        return search.try_version(
+            TorchVersion("", python), request, live.show_message, Path(folder)
+        )
 
 
 def _search(
     pack: Path,
-    asking: BisectRequest,
+    request: BisectRequest,
     ends: tuple[str, str],
     versions: str | None,
     pythons: tuple[str, ...],
@@ -250,28 +262,33 @@ def _search(
     yes: bool,
     live: terminal.LiveStatus,
 ) -> BisectResult:
-    """Find out what can be asked, agree to it, and ask."""
-    from reprokit.host.bisect import search as asker
-    from reprokit.host.bisect import torch_versions
+    """Plan the versions, ask for consent, and search."""
+    from reprokit.host.bisect import search, torch_versions
     from reprokit.host.run import run_directory
     from reprokit.host.system import interrupts
 
     listed = [v.strip() for v in (versions or "").split(",") if v.strip()]
-    plan = torch_versions.plan_bisection(*ends, listed, pythons, asking.options, live.say)
+    plan = torch_versions.plan_bisection(*ends, listed, pythons, request.options, live.show_message)
     with interrupts.allowed():
-        consent.ask_person(pack, asking.opened.program, f"torch {', '.join(plan.names)}", yes, live)
-    run = run_directory.create_run(output_dir, f"bisect-{asking.opened.verdict.kind}")
+        consent.ask_consent(
+            pack, request.opened.program, f"torch {', '.join(plan.names)}", yes, live
+        )
+    run = run_directory.create_run_directory(output_dir, f"bisect-{request.opened.verdict.kind}")
     try:
-        live.say(f"{len(plan.names)} versions, answers in {run.output / asker.ANSWERS}")
-        return asker.bisect_torch(plan, dataclasses.replace(asking, folder=run.path), live.say)
+        live.show_message(
+            f"{len(plan.names)} versions, answers in {run.output / search.ANSWERS_FILE}"
+        )
+        return search.bisect_torch(
+            plan, dataclasses.replace(request, folder=run.path), live.show_message
+        )
     finally:
-        run.release()
+        run.release_lock()
 
 
-def to_json(found: BisectResult, ends: tuple[str, str]) -> dict[str, Any]:
-    """The object that ``--json`` prints; later versions only add keys."""
-    names, outcome = found.plan.names, found.outcome
-    told = (
+def to_json(result: BisectResult, ends: tuple[str, str]) -> dict[str, object]:
+    """Return the object that ``--json`` prints; later versions only add keys."""
+    names, outcome = result.plan.names, result.outcome
+    limits = (
         {"good": names[outcome.good], "bad": names[outcome.bad]}
         if outcome.status == "found"
         else None
@@ -282,28 +299,28 @@ def to_json(found: BisectResult, ends: tuple[str, str]) -> dict[str, Any]:
         "bad": ends[1],
         "versions": names,
         "status": outcome.status,
-        "range": told,
-        "skipped": [names[place] for place in outcome.skipped],
-        "is_fix": found.plan.is_backwards,
-        "is_interrupted": found.is_interrupted,
-        "says": found.says,
-        "steps": [dataclasses.asdict(step) for step in found.steps],
+        "range": limits,
+        "skipped": [names[index] for index in outcome.skipped],
+        "is_fix": result.plan.is_backwards,
+        "is_interrupted": result.is_interrupted,
+        "says": result.says,
+        "steps": [dataclasses.asdict(step) for step in result.steps],
     }
 
 
-def print_bisection(found: BisectResult) -> None:
-    """Print the steps in the order in which they were asked, then the range."""
+def print_bisection(result: BisectResult) -> None:
+    """Print the steps in the order in which they ran, then the range."""
     colours = {"good": "green", "bad": "red", "skip": "yellow"}
     rows: list[tuple[out.Part, ...]] = []
-    for step in found.steps:
+    for step in result.steps:
         seconds = "known" if step.is_known else f"{step.seconds:.1f}"
         version, python, title = step.version or "?", step.python, step.title
         if out.RESULTS.isatty():
             rows.append((version, (step.answer, colours[step.answer]), seconds, python, title))
         else:
-            out.RESULTS.line(
+            out.RESULTS.print_line(
                 f"{version:<16} {step.answer:<5} {seconds:>8}  {python}  {title}".rstrip()
             )
     if rows:
-        out.RESULTS.table(("torch", "verdict", "seconds", "python", "title"), rows)
-    out.RESULTS.line(found.says)
+        out.RESULTS.print_table(("torch", "verdict", "seconds", "python", "title"), rows)
+    out.RESULTS.print_line(result.says)

@@ -1,27 +1,30 @@
-"""``reprokit capture``: from a target to a pack."""
+"""``reprokit capture``: run a target and write a pack."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared import out, print_capture, terminal
-from reprokit.core.records.kinds import kind_named
+from reprokit.cli.shared import out, terminal
+from reprokit.core.records.verdict_kinds import kind_named
 
-"""Every other kind is a captured failure: 1."""
+if TYPE_CHECKING:
+    from reprokit.core.records.finding import Verdict
+    from reprokit.host.request.run_request import Request
+    from reprokit.host.request.target import Target
 
 
 class CommandWithTarget(click.Command):
-    """Keeps what stands after ``--`` for the target, untouched."""
+    """A command that keeps the words after ``--`` unchanged, as the target's command line."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
-            place = args.index("--")
-            ctx.meta["command"] = tuple(args[place + 1 :])
-            args = args[:place]
+            position = args.index("--")
+            ctx.meta["command"] = tuple(args[position + 1 :])
+            args = args[:position]
         return super().parse_args(ctx, args)
 
 
@@ -42,7 +45,7 @@ class CommandWithTarget(click.Command):
     multiple=True,
     metavar="NAME=VALUE",
     help=(
-        "Any other size: a keyword argument of the factory, a knob of the zoo model, a field of the"
+        "Any other size: a keyword argument of the factory or of the zoo model, or a field of the"
         " hf: configuration."
     ),
 )
@@ -64,13 +67,13 @@ class CommandWithTarget(click.Command):
     type=click.IntRange(1),
     default=20_000,
     show_default=True,
-    help="A line that Dynamo traces more often than this in one frame is no more progress.",
+    help="A line that Dynamo traces more times than this in one frame is not progress.",
 )
 @click.option(
     "--escalate/--no-escalate",
     default=None,
     help=(
-        "After a hang, ask in shorter runs what is still open, such as whether backend='eager'"
+        "After a hang, run again for a shorter time to learn more, such as whether backend='eager'"
         " hangs; default: for a factory, not for a command."
     ),
 )
@@ -86,8 +89,8 @@ class CommandWithTarget(click.Command):
     envvar="REPROKIT_COMPARE",
     show_envvar=True,
     help=(
-        "Compare compiled results with eager's, in runs of their own; default: for a factory, not"
-        " for a command."
+        "Compare compiled results with those of eager, in separate runs; default: for a factory,"
+        " not for a command."
     ),
 )
 @shared.REDUCING
@@ -97,7 +100,7 @@ class CommandWithTarget(click.Command):
     envvar="REPROKIT_ABLATE",
     show_envvar=True,
     help=(
-        "Ask with which backends a failure shows, and whether dynamic=False avoids it; default:"
+        "Find with which backends the failure occurs, and whether dynamic=False avoids it; default:"
         " yes."
     ),
 )
@@ -105,7 +108,7 @@ class CommandWithTarget(click.Command):
     "--logs",
     multiple=True,
     metavar="NAMES",
-    help="More TORCH_LOGS for the log file, such as +inductor,guards.",
+    help="Additional TORCH_LOGS for the log file, such as +inductor,guards.",
 )
 @click.option(
     "--kernels",
@@ -113,22 +116,22 @@ class CommandWithTarget(click.Command):
     default="changed",
     show_default=True,
     help=(
-        "With --gpu: which of the generated Triton kernels are compiled, each alone. changed: those"
-        " that did not compile before with this Triton."
+        "With --gpu: which of the generated Triton kernels are compiled, each in its own process."
+        " changed: those that this Triton has not compiled before."
     ),
 )
 @click.option(
     "--compare-simulated",
     is_flag=True,
     help=(
-        "On a machine with a GPU: compile for a simulated one like it too, and say where the two"
-        " disagree."
+        "On a machine with a GPU: also compile for a simulated GPU of the same kind, and report"
+        " the differences."
     ),
 )
 @click.option(
-    "--no-trace", is_flag=True, help="Do not record TORCH_TRACE, which holds all model source."
+    "--no-trace", is_flag=True, help="Do not record TORCH_TRACE, which contains the model's source."
 )
-@shared.LEAVING
+@shared.OUTPUT
 @click.pass_context
 def capture(
     ctx: click.Context,
@@ -140,10 +143,10 @@ def capture(
     output_dir: Path | None,
     **options: Any,
 ) -> None:
-    """Run TARGET under instrumented torch.compile, say what happened, and leave a pack.
+    """Run TARGET under instrumented torch.compile, report what happened, and write a pack.
 
     TARGET is a model of the zoo, hf:TYPE (a model of transformers with random weights), a factory
-    that returns (model, args), or a whole command after --.
+    that returns (model, args), or a command after --.
 
     \b
     Examples:
@@ -155,34 +158,36 @@ def capture(
       torchrun users: reprokit capture -- torchrun --nproc-per-node 2 train.py
     """
     from reprokit.core.shared.errors import BadInput
-    from reprokit.host.pipeline import pipeline as line
+    from reprokit.host.pipeline import pipeline
 
     try:
         request = read_request(ctx, target, rest, model, options)
         is_command = request.target.kind == "command"
         with terminal.LiveStatus(is_quiet=as_json, is_plain=is_command) as live:
             streams = ((out.PROGRESS if as_json else out.RESULTS).buffer, out.PROGRESS.buffer)
-            captured = line.capture(
+            captured = pipeline.capture_target(
                 request,
                 output_dir,
-                live.say,
-                live.show,
+                live.show_message,
+                live.show_progress,
                 streams if is_command else None,
                 live.show_status,
             )
     except BadInput as problem:
         if as_json:
-            out.RESULTS.json(refusal(str(problem)))
+            out.RESULTS.print_json(refusal_document(str(problem)))
         raise
     if as_json:
-        out.RESULTS.json(captured.to_json())
+        out.RESULTS.print_json(captured.to_json())
     else:
-        print_capture.captured_run(captured)
+        from reprokit.cli.shared import print_capture
+
+        print_capture.print_captured(captured)
     ctx.exit(exit_code(captured.verdict))
 
 
-def exit_code(verdict: Any) -> int:
-    """The status that tells a caller what happened."""
+def exit_code(verdict: Verdict) -> int:
+    """Return the exit code for a verdict."""
     return 130 if verdict.cause == "interrupted" else kind_named(verdict.kind).exit_code
 
 
@@ -192,12 +197,12 @@ def read_request(
     rest: tuple[str, ...],
     model: str | None,
     options: dict[str, Any],
-) -> Any:
-    """What the words of a command line ask for; raises BadInput for what cannot be."""
+) -> Request:
+    """Return the request of a command line; raises BadInput if it is wrong."""
     from reprokit.core.shared import target_options as core_knobs
     from reprokit.core.shared.errors import BadInput
     from reprokit.core.shared.zoo import ZOO
-    from reprokit.host.environment import agent_question, simulated_gpu
+    from reprokit.host.environment import agent_queries, simulated_gpu
     from reprokit.host.request import interpreter
     from reprokit.host.request.run_request import DEADLINE_S, Request
     from reprokit.host.request.target import parse_command, parse_target
@@ -205,20 +210,20 @@ def read_request(
     command = ctx.meta.get("command")
     if rest:
         raise BadInput(
-            f"{target!r} is followed by {rest[0]!r}; a command goes behind two dashes: reprokit"
+            f"{target!r} is followed by {rest[0]!r}; write a command after two dashes: reprokit"
             f" capture -- {target} {' '.join(rest)}"
         )
     if sum(x is not None for x in (target, model, command)) != 1:
-        given = "more than one" if target or model or command is not None else "no"
+        count = "more than one" if target or model or command is not None else "no"
         raise BadInput(
-            f"{given} target was given; name one: --model NAME, file.py:factory, or -- COMMAND"
+            f"{count} target was given; name one: --model NAME, file.py:factory, or -- COMMAND"
         )
     knobs = {k: options[k] for k in core_knobs.OWN_OPTION if options[k] is not None}
     knobs |= core_knobs.read_options(options["settings"])
     compile_with = {k: options[k] for k in ("mode", "backend", "dynamic") if options[k] is not None}
     if options["fullgraph"]:
         compile_with["fullgraph"] = True
-    watching = {
+    watching: dict[str, Any] = {
         "deadline_s": options["timeout"] or (DEADLINE_S if command is None else None),
         "stall_s": options["stall"],
         "on_stall": options["on_stall"] or "",
@@ -241,23 +246,23 @@ def read_request(
             has_trace=not options["no_trace"],
         )
     parsed = parse_target(str(target or model))
-    gpu = simulated_gpu.find_gpu(options["gpu"]) if options["gpu"] is not None else None
+    gpu = simulated_gpu.parse_gpu_option(options["gpu"]) if options["gpu"] is not None else None
     if gpu is not None and options["weights"] == "real":
-        raise BadInput("--weights real cannot be used with --gpu: on a simulated GPU nothing runs")
+        raise BadInput("--weights real cannot be used with --gpu: nothing runs on a simulated GPU")
     if gpu is not None and not str(options["device"] or "cuda").startswith("cuda"):
         raise BadInput(
             f"--device {options['device']} cannot be used with --gpu, which compiles for cuda"
         )
-    # a command names its own interpreter
+    # a command contains its interpreter
     python = (
         interpreter.check_interpreter(options["python"])
         if command is not None
         else shared.interpreter_option(options["python"])
     )
     if gpu is not None:
-        agent_question.check_simulation(python, gpu)
+        agent_queries.check_simulation(python, gpu)
     beside = (
-        simulated_gpu.gpu_to_compare(python, gpu, options["device"])
+        simulated_gpu.gpu_for_comparison(python, gpu, options["device"])
         if options["compare_simulated"]
         else None
     )
@@ -265,7 +270,7 @@ def read_request(
         core_knobs.check_options(parsed.name, knobs, ZOO[parsed.name].knobs)
         if options["train"] and not ZOO[parsed.name].can_train:
             raise BadInput(
-                f"{parsed.name} decodes, so it cannot be used with --train; llama-tiny can"
+                f"{parsed.name} only decodes, so it cannot be used with --train; llama-tiny can"
             )
     return Request(
         parsed,
@@ -285,26 +290,27 @@ def read_request(
     )
 
 
-def _weights(parsed: Any, knobs: dict[str, Any], options: dict[str, Any]) -> str:
-    """What is asked for; of several ranks on one machine each builds the whole model before it is
-    split.
+def _weights(parsed: Target, knobs: dict[str, Any], options: dict[str, Any]) -> str:
+    """Return ``--weights``, or ``fake`` if the ranks together need more memory than there is.
+
+    Each rank builds the whole model before it is split.
     """
     from reprokit.core.shared import zoo
     from reprokit.host.environment import simulated_gpu
 
-    asked = str(options["weights"])
-    if options["tensor_parallel"] is None or asked != "auto" or parsed.kind != "zoo":
-        return asked
+    weights = str(options["weights"])
+    if options["tensor_parallel"] is None or weights != "auto" or parsed.kind != "zoo":
+        return weights
     entry = zoo.ZOO[parsed.name]
     needed = (
         zoo.needed_bytes(entry, {**entry.knobs, **knobs}, options["train"])
         * options["tensor_parallel"]
     )
-    return asked if simulated_gpu.can_hold(needed) else "fake"
+    return weights if simulated_gpu.has_memory_for(needed) else "fake"
 
 
 def _refuse_with_command(ctx: click.Context) -> None:
-    """Options that only shape a factory target must not be silently ignored."""
+    """Raise BadInput for an option that has an effect only on a factory target."""
     from click.core import ParameterSource
 
     from reprokit.core.shared.errors import BadInput
@@ -331,8 +337,8 @@ def _refuse_with_command(ctx: click.Context) -> None:
     spelled = {"settings": "--set", "tensor_parallel": "--tensor-parallel-gpus"}
     if used:
         raise BadInput(
-            f"{spelled.get(used[0], '--' + used[0].replace('_', '-'))} shapes a model, and a"
-            " command runs as it is; put it into the command, or leave it out"
+            f"{spelled.get(used[0], '--' + used[0].replace('_', '-'))} changes a model, and a"
+            " command runs unchanged; add it to the command, or leave it out"
         )
 
 
@@ -340,7 +346,8 @@ def _logs(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(n.strip() for v in values for n in v.split(",") if n.strip())
 
 
-def refusal(why: str) -> dict[str, Any]:
+def refusal_document(why: str) -> dict[str, object]:
+    """Return the object that ``--json`` prints if the request is wrong."""
     from reprokit.core.records.finding import Verdict
     from reprokit.core.shared.contract.serialize import to_json
 

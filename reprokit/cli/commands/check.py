@@ -1,6 +1,4 @@
-"""``reprokit check``: one question with an exit code, for ``git bisect run`` and for other
-reducers.
-"""
+"""``reprokit check``: report by exit code whether a program has the failure of a pack."""
 
 from __future__ import annotations
 
@@ -14,13 +12,13 @@ from reprokit.cli.shared import out
 from reprokit.cli.shared.options import SECONDS
 
 SKIP = 125
-"""``git bisect run`` and C-Vise's users know it: this one cannot be tested."""
+"""The exit code with which ``git bisect run`` skips a commit."""
 
 
 @click.command(
     epilog=(
-        "Exit codes: 0 as asked with --exit-zero-if, 1 the opposite, 125 cannot tell, 2 wrong"
-        " usage, 130 interrupted."
+        "Exit codes: 0 the result of --exit-zero-if, 1 the opposite, 125 unknown, 2 wrong usage,"
+        " 130 interrupted."
     )
 )
 @click.argument("file", type=click.Path(path_type=Path))
@@ -29,7 +27,7 @@ SKIP = 125
     "pack",
     required=True,
     type=click.Path(path_type=Path),
-    help="The pack whose failure is looked for.",
+    help="The pack with the failure.",
 )
 @click.option(
     "--exit-zero-if",
@@ -37,25 +35,25 @@ SKIP = 125
     required=True,
     type=click.Choice(["bug", "good"]),
     help=(
-        "bug: 0 when the failure shows, as reducers want it; good: 0 when it does not, as git"
-        " bisect run does."
+        "bug: exit code 0 if the program has the failure, for reducers; good: 0 if it does not, for"
+        " git bisect run."
     ),
 )
-@click.option("--python", help=f"Interpreter to run FILE with; default: {shared.USUAL}.")
+@click.option("--python", help=f"Interpreter to run FILE with; default: {shared.DEFAULT_PYTHON}.")
 @click.option(
     "-n",
     "--times",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="How many runs at most.",
+    help="Maximum number of runs.",
 )
 @click.option(
     "--stall",
     type=SECONDS,
     default=60.0,
     show_default=True,
-    help="No progress for so many seconds is a hang.",
+    help="No progress for this many seconds is a hang.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
@@ -71,9 +69,9 @@ def check(
     stall: float,
     as_json: bool,
 ) -> None:
-    """Run FILE and say whether it shows the failure of a pack.
+    """Run FILE and report whether it has the failure of a pack.
 
-    Another failure than the pack's is not the bug; a run that gives no answer is skipped (125).
+    A different failure is not the bug. A run without a result is skipped (125).
 
     \b
     Examples:
@@ -82,7 +80,7 @@ def check(
     """
     from reprokit.core.judge import same_failure
     from reprokit.core.shared.errors import BadInput
-    from reprokit.host.minimize import rerun_repro as player
+    from reprokit.host.minimize import rerun_repro
     from reprokit.host.pack import reopen
     from reprokit.host.system import interrupts
 
@@ -91,12 +89,11 @@ def check(
         text = file.read_text(encoding="utf-8")
         checked = shared.interpreter_option(python)
     except (OSError, UnicodeDecodeError, BadInput) as problem:
-        # a bisection must not take a commit without this file, or with a broken build, for a bad
-        # one
-        out.print_line(f"cannot tell: {problem}")
+        # git must skip a commit without this file or with a broken build
+        out.print_line(f"unknown: {problem}")
         ctx.exit(SKIP)
     with tempfile.TemporaryDirectory(prefix="reprokit-check-") as folder, interrupts.deferred():
-        done = player.replay_repro(
+        done = rerun_repro.replay_repro(
             text,
             checked,
             opened.signature,
@@ -110,12 +107,12 @@ def check(
         )
     if as_json:
         titles = [run.signature.title for run in done.runs]
-        out.RESULTS.json(
+        out.RESULTS.print_json(
             {"schema": 1, "answer": done.answer, "runs": len(done.runs), "titles": titles}
         )
     else:
         for run in done.runs:
-            out.RESULTS.line(f"{run.answer}: {run.signature.title}")
+            out.RESULTS.print_line(f"{run.answer}: {run.signature.title}")
     if done.is_interrupted:
         ctx.exit(130)
     if done.answer == same_failure.UNRESOLVED:

@@ -1,8 +1,9 @@
-"""``reprokit env``: what a pack would say about this machine."""
+"""``reprokit env``: print what a pack contains about this machine and interpreter."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -12,7 +13,7 @@ from reprokit.cli.shared import out, terminal
 
 
 @click.command()
-@click.option("--python", help=f"Interpreter to ask; default: {shared.USUAL}.")
+@click.option("--python", help=f"Interpreter to describe; default: {shared.DEFAULT_PYTHON}.")
 @click.option(
     "--gpu",
     is_flag=True,
@@ -21,16 +22,22 @@ from reprokit.cli.shared import out, terminal
     ),
 )
 @click.option(
+    "--hooks",
+    is_flag=True,
+    help="Print instead the private functions of torch that reprokit uses, and which torch lacks.",
+)
+@click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
 )
-def env(python: str | None, gpu: bool, as_json: bool) -> None:
-    """Print what a pack would say about this machine and interpreter, redacted as a pack is.
+def env(python: str | None, gpu: bool, hooks: bool, as_json: bool) -> None:
+    """Print what a pack contains about this machine and interpreter, redacted as in a pack.
 
     \b
     Examples:
       reprokit env
       reprokit env --python ~/other/venv/bin/python --json
       reprokit env --gpu > gpu.json
+      reprokit env --hooks --python ~/nightly/bin/python
     """
     from reprokit.core.shared.contract.serialize import to_json
     from reprokit.host.environment import machine_facts, simulated_gpu
@@ -38,20 +45,23 @@ def env(python: str | None, gpu: bool, as_json: bool) -> None:
 
     path = shared.interpreter_option(python)
     if gpu:
-        out.RESULTS.json(simulated_gpu.gpu_here(path)[0])
+        out.RESULTS.print_json(simulated_gpu.list_gpus(path)[0])
+        return
+    if hooks:
+        _print_hooks(path, as_json)
         return
     with terminal.LiveStatus(is_quiet=as_json) as live:
-        live.say("asking the machine and the interpreter (up to a minute)")
-        found = machine_facts.collect_facts(path)
-    redactor = private_names.redactor()
-    facts: dict[str, Any] = redactor.value(found.facts)
-    missing = redactor.value(to_json(found.missing))
+        live.show_message("reading the machine and the interpreter (up to a minute)")
+        result = machine_facts.collect_facts(path)
+    redactor = private_names.get_redactor()
+    facts: dict[str, Any] = redactor.redact_value(result.facts)
+    missing = redactor.redact_value(to_json(result.missing))
     if as_json:
-        out.RESULTS.json(
+        out.RESULTS.print_json(
             {
                 "schema": 1,
                 "environment": facts,
-                "collect_env": redactor.text(found.collect_env),
+                "collect_env": redactor.redact_text(result.collect_env),
                 "missing": missing,
             }
         )
@@ -63,6 +73,34 @@ def env(python: str | None, gpu: bool, as_json: bool) -> None:
             text = "; ".join(f"{k} {v}" for k, v in value.items() if v not in (None, "", []))
         else:
             text = json.dumps(value, default=repr)
-        out.RESULTS.line((name, "bold"), f": {text}")
+        out.RESULTS.print_line((name, "bold"), f": {text}")
     for row in missing:
-        out.RESULTS.line(f"missing {row['what']}: {row['why']}")
+        out.RESULTS.print_line(f"missing {row['what']}: {row['why']}")
+
+
+def _print_hooks(python: str, as_json: bool) -> None:
+    """Print a row for each symbol; exit with status 1 if a row does not fit."""
+    from reprokit.host.environment.agent_queries import query_hooked_symbols
+
+    rows = query_hooked_symbols(python)
+    unfit = [row for row in rows if row["expected"] == bool(row["problem"])]
+    if as_json:
+        out.RESULTS.print_json({"schema": 1, "hooks": rows})
+    else:
+        for row in rows:
+            out.RESULTS.print_line(
+                f"{_state(row):<17} {row['symbol']} ({row['purpose']}; torch {_versions(row)})"
+            )
+        out.RESULTS.print_line(f"{len(rows) - len(unfit)} of {len(rows)} rows fit {python}")
+    if unfit:
+        click.get_current_context().exit(1)
+
+
+def _versions(row: Mapping[str, Any]) -> str:
+    return f"{row['since']} to {row['until']}" if row["until"] else f"{row['since']} on"
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    if row["expected"]:
+        return "missing" if row["problem"] else "fits"
+    return "not in this torch" if row["problem"] else "still there"

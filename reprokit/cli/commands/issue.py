@@ -1,9 +1,8 @@
-"""``reprokit issue``: which text of a pack goes into which field of which form. It posts
-nothing.
-"""
+"""``reprokit issue``: show which text of a pack goes into which field of an issue form."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +12,7 @@ from reprokit.cli.shared import out
 from reprokit.core.shared.errors import BadInput
 
 if TYPE_CHECKING:
-    from reprokit.host.pack.issue_forms import FormFiling
-
-FILES = {
-    "Describe the bug": "describe.md",
-    "Error logs": "error_logs.md",
-    "Versions": "versions.md",
-    "Environment details": "environment.md",
-}
-"""What the text of a field is called in --output-dir."""
+    from reprokit.host.pack.issue_filing import FormFiling
 
 
 @click.command(
@@ -34,47 +25,46 @@ FILES = {
 @click.option(
     "--output-dir",
     type=click.Path(path_type=Path),
-    help="Write the text of each field there as a file, for pasting.",
+    help="Write the text of each field to a file in this folder, to paste it.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
 )
 @click.pass_context
 def issue(ctx: click.Context, pack: Path, output_dir: Path | None, as_json: bool) -> None:
-    """Say what goes where when PACK, or the pack of a run directory, becomes an issue on GitHub.
+    """Show which text of PACK, or of the pack of a run directory, goes into which field on GitHub.
 
-    Nothing is posted: the form is yours to open, to read once more and to send.
+    Nothing is posted: you open the form, read it and send it.
 
     \b
     Examples:
       reprokit issue reprokit-train-exception-1f2e3d4c5b6a.tar.gz
       reprokit issue PACK --output-dir texts
     """
-    from reprokit.host.pack import issue_forms, reader, reopen
+    from reprokit.host.pack import issue_filing, reader, reopen
 
     pack = reader.locate_pack(pack)
     opened = reopen.open_pack(pack)
-    if why := issue_forms.why_not(opened):
+    if why := issue_filing.why_not_filed(opened):
         if as_json:
-            out.RESULTS.json({"schema": 1, "pack": str(pack), "is_bug": False, "why": why})
+            out.RESULTS.print_json({"schema": 1, "pack": str(pack), "is_bug": False, "why": why})
         else:
-            out.RESULTS.line(f"{pack} is not a bug to file: {why}")
+            out.RESULTS.print_line(f"{pack} is not a bug to file: {why}")
         ctx.exit(1)
-    found = issue_forms.filing_of(opened)
-    if not any(field.files for field in found.fields):
+    filing = issue_filing.prepare_filing(opened)
+    if not any(field.files for field in filing.fields):
         raise BadInput(
-            f"{pack} holds no text of an issue; capture it again, or paste from reprokit show"
-            f" {pack}"
+            f"{pack} has no text for an issue; capture it again, or copy from reprokit show {pack}"
         )
-    written = _write(found, output_dir) if output_dir else {}
+    written = _write_texts(filing, output_dir) if output_dir else {}
     if as_json:
-        out.RESULTS.json(
+        out.RESULTS.print_json(
             {
                 "schema": 1,
                 "pack": str(pack),
                 "is_bug": True,
-                "form": found.form,
-                "url": found.url,
+                "form": filing.form,
+                "url": filing.url,
                 "fields": [
                     {
                         "field": f.name,
@@ -82,27 +72,35 @@ def issue(ctx: click.Context, pack: Path, output_dir: Path | None, as_json: bool
                         "characters": len(f.text),
                         "path": written.get(f.name),
                     }
-                    for f in found.fields
+                    for f in filing.fields
                 ],
-                "attach": {"path": str(pack), "bytes": found.size, "fits": found.fits},
-                "search": {"query": found.query, "url": found.search_url},
+                "attach": {"path": str(pack), "bytes": filing.size, "fits": filing.fits},
+                "search": {"query": filing.query, "url": filing.search_url},
             }
         )
     else:
-        _tell(found, pack, written)
+        _print_filing(filing, pack, written)
 
 
-def _write(found: FormFiling, folder: Path) -> dict[str, str]:
-    """Leave each text as a file; gives where, by field."""
+def _file_name(field: str) -> str:
+    """Return the name of the file below --output-dir for the text of a field."""
+    known = {"Describe the bug": "describe.md", "Environment details": "environment.md"}
+    return known.get(field) or re.sub(r"\W+", "_", field.lower()) + ".md"
+
+
+def _write_texts(filing: FormFiling, folder: Path) -> dict[str, str]:
+    """Write each text to a file, and return the paths by field."""
     from reprokit.host.system import files
 
     written = {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for field in found.fields:
+        for field in filing.fields:
             if field.files:
                 written[field.name] = str(
-                    files.write_whole(folder / FILES[field.name], out.clean_text(field.text))
+                    files.write_atomically(
+                        folder / _file_name(field.name), out.clean_text(field.text)
+                    )
                 )
     except OSError as problem:
         raise BadInput(
@@ -112,30 +110,31 @@ def _write(found: FormFiling, folder: Path) -> dict[str, str]:
     return written
 
 
-def _tell(found: FormFiling, pack: Path, written: dict[str, str]) -> None:
-    from reprokit.host.pack.issue_forms import FIELD_CHARS
-    from reprokit.host.pack.writer import MOST_BYTES
+def _print_filing(filing: FormFiling, pack: Path, written: dict[str, str]) -> None:
+    from reprokit.host.pack.issue_filing import MAX_FIELD_CHARS
+    from reprokit.host.pack.writer import MAX_PACK_BYTES
 
-    rows = [("search first", found.query), ("", found.search_url), ("open", found.url)]
-    for field in found.fields:
+    rows = [("search first", filing.query), ("", filing.search_url), ("open", filing.url)]
+    for field in filing.fields:
         texts = " and ".join(field.files) or "nothing: the pack has no text for it"
         rows.append((field.name, written.get(field.name) or texts))
-    size = f"{found.size / 1e6:.2f} MB; GitHub takes {MOST_BYTES / 1e6:.0f} MB"
+    size = f"{filing.size / 1e6:.2f} MB; GitHub takes {MAX_PACK_BYTES / 1e6:.0f} MB"
     rows.append(
-        ("attach", f"{pack} ({size}{'' if found.fits else ', so put it elsewhere and link it'})")
+        ("attach", f"{pack} ({size}{'' if filing.fits else ', so put it elsewhere and link it'})")
     )
     for name, text in rows:
-        out.RESULTS.line(f"{name:<20} {text}")
-    if (count := sum(len(field.text) for field in found.fields)) > FIELD_CHARS:
-        out.RESULTS.line(
-            f"The texts have {count} characters and GitHub takes {FIELD_CHARS}: cut the longest."
+        out.RESULTS.print_line(f"{name:<20} {text}")
+    if (count := sum(len(field.text) for field in filing.fields)) > MAX_FIELD_CHARS:
+        out.RESULTS.print_line(
+            f"The texts have {count} characters and GitHub takes {MAX_FIELD_CHARS}:"
+            " cut the longest."
         )
     if not written:
-        out.RESULTS.line(
+        out.RESULTS.print_line(
             f"reprokit show {pack} --file NAME prints one of these texts, --output-dir writes them"
             " all."
         )
-    out.RESULTS.line(
-        "Replace the comment at the head of the description by a sentence of your own. Nothing was"
+    out.RESULTS.print_line(
+        "Replace the comment at the start of the description by your own sentence. Nothing was"
         " posted."
     )

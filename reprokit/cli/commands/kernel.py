@@ -1,12 +1,10 @@
-"""``reprokit kernel``: which architectures a Triton kernel compiles for, with which ptxas, and what
-helps the others.
-"""
+"""``reprokit kernel``: compile Triton kernels for several architectures, and try remedies."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     default="80,90,100,120",
     show_default=True,
     metavar="NAMES",
-    help="Architectures: sm_90a and sm_90 are taken as they are, 90 is what Triton makes of it.",
+    help="Architectures: sm_90a and sm_90 are used unchanged; Triton selects the variant of 90.",
 )
 @click.option(
     "--ptxas",
@@ -39,8 +37,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="PATH",
     help=(
-        "Compile with this ptxas too, beside the one in Triton's package; give it several times for"
-        " several."
+        "Also compile with this ptxas, in addition to the one of Triton's package; may be repeated."
     ),
 )
 @click.option(
@@ -50,7 +47,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Deadline in seconds of one compile.",
 )
-@click.option("--python", help=f"Interpreter with Triton; default: {shared.USUAL}.")
+@click.option("--python", help=f"Interpreter with Triton; default: {shared.DEFAULT_PYTHON}.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
 )
@@ -66,10 +63,10 @@ def kernel(
 ) -> None:
     """Compile a Triton kernel for several architectures, without a GPU.
 
-    FILE is a program that compiles a kernel by itself (such as those that reprokit capture --gpu
-    leaves in <run>/kernels, and the repros of kernels), a module that Inductor generated, or a
-    program that launches kernels of its own: that is run once on a simulated GPU, where nothing is
-    launched. Each kernel is run once for each cell.
+    FILE is a program that compiles one kernel (such as those that reprokit capture --gpu writes to
+    <run>/kernels, and the repros of kernels), a module that Inductor generated, or a program that
+    launches its own kernels. Such a program runs once on a simulated GPU, where nothing is
+    launched. Each kernel is compiled once for each architecture and ptxas.
 
     \b
     Examples:
@@ -89,26 +86,26 @@ def kernel(
         texts = kernel_matrix.read_kernels(Path(path), name, checked, Path(folder) / "read")
         with terminal.LiveStatus(is_quiet=as_json) as live:
             count = len(texts) * len(wanted) * (1 + len(versions))
-            live.say(
+            live.show_message(
                 f"compiling {count} times: {len(texts)} kernels, {len(wanted)} architectures,"
                 f" {1 + len(versions)} ptxas"
             )
             try:
-                found = kernel_matrix.fill_matrix(
+                matrix = kernel_matrix.fill_matrix(
                     texts, wanted, ["", *versions], checked, Path(folder), timeout, live.show_status
                 )
             except KeyboardInterrupt:
                 ctx.exit(130)
     if as_json:
-        out.RESULTS.json(to_json(found, versions))
+        out.RESULTS.print_json(to_json(matrix, versions))
     else:
-        print_matrix(found, versions)
-    answers = {cell.answer for cell in found.cells}
+        print_matrix(matrix, versions)
+    answers = {cell.answer for cell in matrix.cells}
     ctx.exit(0 if answers == {"compiled"} else 3 if answers <= {"compiled", "unknown"} else 1)
 
 
-def to_json(found: Matrix, versions: dict[str, str]) -> dict[str, Any]:
-    """The object that ``--json`` prints; later versions only add keys."""
+def to_json(matrix: Matrix, versions: dict[str, str]) -> dict[str, object]:
+    """Return the object that ``--json`` prints; later versions only add keys."""
     cells = [
         {
             "kernel": c.kernel,
@@ -116,11 +113,11 @@ def to_json(found: Matrix, versions: dict[str, str]) -> dict[str, Any]:
             "ptxas": c.ptxas or None,
             "answer": c.answer,
             "stage": c.phase or None,
-            "said": c.said or None,
+            "said": c.message or None,
             "title": c.title or None,
             "seconds": c.seconds,
         }
-        for c in found.cells
+        for c in matrix.cells
     ]
     remedies = [
         {
@@ -128,37 +125,37 @@ def to_json(found: Matrix, versions: dict[str, str]) -> dict[str, Any]:
             "ptxas": tool or None,
             "remedy": r.words,
             "works": r.works,
-            "said": r.said or None,
+            "said": r.message or None,
         }
-        for (arch, tool), rows in found.remedies.items()
+        for (arch, tool), rows in matrix.remedies.items()
         for r in rows
     ]
     return {"schema": 1, "cells": cells, "remedies": remedies, "versions": versions}
 
 
-def print_matrix(found: Matrix, versions: dict[str, str]) -> None:
-    """Print the matrix, a column for each ptxas, then what the failing cells said and what
-    helps.
-    """
-    tools = list(dict.fromkeys(c.ptxas for c in found.cells))
+def print_matrix(matrix: Matrix, versions: dict[str, str]) -> None:
+    """Print the matrix with a column for each ptxas, then the errors and the remedies."""
+    tools = list(dict.fromkeys(c.ptxas for c in matrix.cells))
     rows: list[tuple[out.Part, ...]] = []
-    by_place = {(c.kernel, c.arch, c.ptxas): c for c in found.cells}
-    for kernel, arch in dict.fromkeys((c.kernel, c.arch) for c in found.cells):
-        mine = [by_place[kernel, arch, t] for t in tools]
+    by_place = {(c.kernel, c.arch, c.ptxas): c for c in matrix.cells}
+    for kernel, arch in dict.fromkeys((c.kernel, c.arch) for c in matrix.cells):
+        row_cells = [by_place[kernel, arch, t] for t in tools]
         cells = [
             (f"{c.seconds:.1f} s", "green") if c.is_fine else (str(c.phase or c.answer), "red")
-            for c in mine
+            for c in row_cells
         ]
         rows.append((kernel, arch.name, *cells))
     titles = (f"ptxas {versions[t]}" if t else "Triton's ptxas" for t in tools)
-    out.RESULTS.table(("kernel", "for", *titles), rows)
-    for (arch_name, tool), remedies in found.remedies.items():
-        some = [
-            c for c in found.cells if (c.arch.name, c.ptxas, c.is_fine) == (arch_name, tool, False)
+    out.RESULTS.print_table(("kernel", "for", *titles), rows)
+    for (arch_name, tool), remedies in matrix.remedies.items():
+        failing = [
+            c for c in matrix.cells if (c.arch.name, c.ptxas, c.is_fine) == (arch_name, tool, False)
         ]
-        count = f" ({len(some)} kernels)" if len(some) > 1 else ""
+        count = f" ({len(failing)} kernels)" if len(failing) > 1 else ""
         with_tool = f" with {tool}" if tool else ""
-        out.RESULTS.line(f"{arch_name}{with_tool}{count}: {some[0].answer}: {some[0].said}")
+        out.RESULTS.print_line(
+            f"{arch_name}{with_tool}{count}: {failing[0].answer}: {failing[0].message}"
+        )
         for remedy in remedies:
-            verdict = "works" if remedy.works else f"does not help: {remedy.said}"
-            out.RESULTS.line(f"    {remedy.words}: {verdict}")
+            verdict = "works" if remedy.works else f"does not help: {remedy.message}"
+            out.RESULTS.print_line(f"    {remedy.words}: {verdict}")

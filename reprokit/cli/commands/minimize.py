@@ -1,16 +1,21 @@
-"""``reprokit minimize``: the smallest program that shows the same failure."""
+"""``reprokit minimize``: find the smallest program with the same failure."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from reprokit.cli.shared import consent, out, terminal
 from reprokit.cli.shared import options as shared
+from reprokit.cli.shared.documents import MinimizedKeys, MinimizeDocument
 from reprokit.cli.shared.options import PROOFS, SECONDS
+
+if TYPE_CHECKING:
+    from reprokit.host.minimize.minimize_result import MinimizeResult
 
 
 @click.command(
@@ -19,34 +24,35 @@ from reprokit.cli.shared.options import PROOFS, SECONDS
         " interrupted."
     )
 )
-@click.argument("what", metavar="PACK|RUN_DIR|TARGET")
+@click.argument("source", metavar="PACK|RUN_DIR|TARGET")
 @click.option(
     "--budget",
     type=SECONDS,
     default=300.0,
     show_default=True,
-    help="Seconds for the minimization without its proof; the best so far is kept.",
+    help="Seconds for the minimization without its proof; the best result so far is kept.",
 )
 @PROOFS
-@click.option(
-    "--resume", is_flag=True, help="Go on where an earlier reduction of this RUN_DIR ended."
-)
+@click.option("--resume", is_flag=True, help="Continue an earlier minimization of this RUN_DIR.")
 @click.option(
     "--python",
-    help=f"Interpreter for the probes; default: the one that failed, or for a pack {shared.USUAL}.",
+    help=(
+        "Interpreter for the probes; default: the one that failed, or for a pack"
+        f" {shared.DEFAULT_PYTHON}."
+    ),
 )
-@click.option("--yes", is_flag=True, help="Run what a pack holds without asking.")
+@click.option("--yes", is_flag=True, help="Run the program of a pack without asking.")
 @click.option(
     "--output-dir",
     type=click.Path(path_type=Path),
-    help="Where to work on a PACK or TARGET; default below reprokit-out.",
+    help="Folder for the output of a PACK or TARGET; default: a new folder in reprokit-out.",
 )
 @click.option(
     "--ablate/--no-ablate",
     default=True,
     envvar="REPROKIT_ABLATE",
     show_envvar=True,
-    help="Of a RUN_DIR or TARGET, ask with which backends it shows, too; default: yes.",
+    help="Also find with which backends a RUN_DIR or TARGET fails; default: yes.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
@@ -54,7 +60,7 @@ from reprokit.cli.shared.options import PROOFS, SECONDS
 @click.pass_context
 def minimize(
     ctx: click.Context,
-    what: str,
+    source: str,
     budget: float,
     proofs: int,
     resume: bool,
@@ -64,11 +70,11 @@ def minimize(
     ablate: bool,
     as_json: bool,
 ) -> None:
-    """Find the smallest program that still shows the same failure, prove it, and pack it.
+    """Find the smallest program with the same failure, prove it, and pack it.
 
-    What is minimized is a pack, a run directory of an earlier capture, or a target that is captured
-    first. A candidate counts only when its signature is that of the failure. Ctrl-C keeps the best
-    so far.
+    The argument is a pack, a run directory of an earlier capture, or a target, which is captured
+    first. A candidate is accepted only if its signature is that of the failure. Ctrl-C keeps the
+    best result so far.
 
     \b
     Examples:
@@ -78,48 +84,54 @@ def minimize(
     """
     from reprokit.core.shared.errors import BadInput
 
-    place = Path(what)
+    path = Path(source)
     with terminal.LiveStatus(is_quiet=as_json) as live:
-        if place.is_dir():
+        if path.is_dir():
             if output_dir:
                 raise BadInput(
-                    "--output-dir is for a PACK or a TARGET; the pack of a RUN_DIR is left"
+                    "--output-dir is for a PACK or a TARGET; the pack of a RUN_DIR is written"
                     " beside it"
                 )
-            status, told = _of_run(place, budget, proofs, resume, python, ablate, live)
+            status, document = _minimize_run(path, budget, proofs, resume, python, ablate, live)
         elif resume:
             raise BadInput(
-                f"--resume goes on with a run directory, and {what} is none; name the run-NNN of"
-                " the first try"
+                f"--resume continues with a run directory, and {source} is not one; name the"
+                " run-NNN of the first try"
             )
-        elif place.is_file() and not what.endswith(".py"):
-            status, told = _of_pack(place, budget, proofs, python, yes, output_dir, live, as_json)
-        elif not place.exists() and (what.endswith(".gz") or ("/" in what and ":" not in what)):
-            raise BadInput(f"there is no pack or run directory {what}")
+        elif path.is_file() and not source.endswith(".py"):
+            status, document = _minimize_pack(
+                path, budget, proofs, python, yes, output_dir, live, as_json
+            )
+        elif not path.exists() and (
+            source.endswith(".gz") or ("/" in source and ":" not in source)
+        ):
+            raise BadInput(f"there is no pack or run directory {source}")
         else:
-            status, told = _of_target(what, budget, proofs, python, output_dir, ablate, live)
+            status, document = _minimize_target(
+                source, budget, proofs, python, output_dir, ablate, live
+            )
     if as_json:
-        out.RESULTS.json(told)
+        out.RESULTS.print_json(document)
     else:
-        _print(told)
+        _print(document)
     ctx.exit(status)
 
 
-def _of_run(
-    place: Path,
+def _minimize_run(
+    path: Path,
     budget: float,
     proofs: int,
     resume: bool,
     python: str | None,
     ablate: bool,
     live: terminal.LiveStatus,
-) -> tuple[int, dict[str, Any]]:
-    from reprokit.host.pipeline import pipeline as line
+) -> tuple[int, MinimizeDocument]:
+    from reprokit.host.pipeline import pipeline
     from reprokit.host.request import interpreter
 
-    captured = line.repack(
-        place,
-        live.say,
+    captured = pipeline.repack_run(
+        path,
+        live.show_message,
         budget,
         resume,
         live.show_status,
@@ -127,36 +139,42 @@ def _of_run(
         ablate,
         proofs,
     )
-    return _status(captured.minimized, captured.repro_path is not None), _told(captured.to_json())
+    return _status(captured.minimized, captured.repro_path is not None), _select_keys(
+        captured.to_json()
+    )
 
 
-def _of_target(
-    what: str,
+def _minimize_target(
+    source: str,
     budget: float,
     proofs: int,
     python: str | None,
     output_dir: Path | None,
     ablate: bool,
     live: terminal.LiveStatus,
-) -> tuple[int, dict[str, Any]]:
-    from reprokit.host.pipeline import pipeline as line
+) -> tuple[int, MinimizeDocument]:
+    from reprokit.host.pipeline import pipeline
     from reprokit.host.request.run_request import Request
     from reprokit.host.request.target import parse_target
 
     rungs = "few" if ablate else "none"
     request = Request(
-        parse_target(what),
+        parse_target(source),
         python=shared.interpreter_option(python),
         budget_s=budget,
         proofs=proofs,
         rungs=rungs,
     )
-    captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
-    return _status(captured.minimized, captured.repro_path is not None), _told(captured.to_json())
+    captured = pipeline.capture_target(
+        request, output_dir, live.show_message, live.show_progress, None, live.show_status
+    )
+    return _status(captured.minimized, captured.repro_path is not None), _select_keys(
+        captured.to_json()
+    )
 
 
-def _of_pack(
-    place: Path,
+def _minimize_pack(
+    path: Path,
     budget: float,
     proofs: int,
     python: str | None,
@@ -164,92 +182,82 @@ def _of_pack(
     output_dir: Path | None,
     live: terminal.LiveStatus,
     as_json: bool,
-) -> tuple[int, dict[str, Any]]:
+) -> tuple[int, MinimizeDocument]:
     from reprokit.core.shared.errors import BadInput
-    from reprokit.host.minimize import minimization as reducer
+    from reprokit.host.minimize import minimization
     from reprokit.host.pack import reopen
     from reprokit.host.run import run_directory
     from reprokit.host.system import interrupts
 
-    opened = reopen.open_pack(place)
-    if why := reducer.why_not(opened.verdict):
-        raise BadInput(f"{place} cannot be minimized: {why}")
+    opened = reopen.open_pack(path)
+    if why := minimization.why_not_minimizable(opened.verdict):
+        raise BadInput(f"{path} cannot be minimized: {why}")
     checked = shared.interpreter_option(python)
-    consent.require_consent(place, yes)
+    consent.require_consent(path, yes)
     with interrupts.deferred():
-        run = run_directory.create_run(output_dir, f"minimize-{opened.verdict.kind}")
+        run = run_directory.create_run_directory(output_dir, f"minimize-{opened.verdict.kind}")
         try:
             case = dataclasses.replace(reopen.case_of_pack(opened, run, checked), proofs=proofs)
             with interrupts.allowed():
-                consent.ask_person(place, reopen.what_would_run(case), checked, yes, live)
-            with reducer.server_of(case) as server:
-                found = reducer.minimize_case(
-                    case, server, budget, False, live.show_status, live.say
+                consent.ask_consent(path, reopen.programs_to_run(case), checked, yes, live)
+            with minimization.create_probe_server(case) as server:
+                result = minimization.minimize_case(
+                    case, server, budget, False, live.show_status, live.show_message
                 )
-            made = reopen.repack(opened, found, run) if found.is_proved else None
+            new_pack = reopen.write_smaller_pack(opened, result, run) if result.is_proved else None
         finally:
-            run.release()
-    best = str(run.path / reducer.FOLDER / "best.py")
-    told = {
+            run.release_lock()
+    best = str(run.path / minimization.FOLDER / "best.py")
+    document: MinimizeDocument = {
         "schema": 1,
         "signature": {"id": opened.signature.id, "title": opened.signature.title},
         "run_dir": str(run.path),
-        "pack": str(made) if made else None,
-        "repro": best if found.is_proved else None,
-        "candidate": best if found.text and not found.is_proved else None,
-        "unproven": None if found.is_proved else found.why,
-        "minimized": reopen.about_minimized(found),
+        "pack": str(new_pack) if new_pack else None,
+        "repro": best if result.is_proved else None,
+        "candidate": best if result.text and not result.is_proved else None,
+        "unproven": None if result.is_proved else result.why,
+        "minimized": cast(MinimizedKeys, reopen.minimize_document(result)),
     }
-    return _status(found, found.is_proved), told
+    return _status(result, result.is_proved), document
 
 
-def _status(found: Any, is_proved: bool) -> int:
-    if found is not None and found.is_interrupted:
+def _status(result: MinimizeResult | None, is_proved: bool) -> int:
+    if result is not None and result.is_interrupted:
         return 130
     return 0 if is_proved else 1
 
 
-def _told(captured: dict[str, Any]) -> dict[str, Any]:
-    return {
-        k: captured[k]
-        for k in (
-            "schema",
-            "signature",
-            "run_dir",
-            "pack",
-            "repro",
-            "candidate",
-            "unproven",
-            "minimized",
-            "ablation",
-            "traits",
-            "missing",
-        )
-    }
+def _select_keys(captured: Mapping[str, object]) -> MinimizeDocument:
+    return cast(MinimizeDocument, {k: captured[k] for k in MinimizeDocument.__annotations__})
 
 
-def _print(told: dict[str, Any]) -> None:
-    found = told.get("minimized")
-    title = (told.get("signature") or {}).get("title")
-    out.RESULTS.line((str(title), "bold"))
-    if not found or not found.get("lines"):
-        notes = [m["why"] for m in told.get("missing") or () if m.get("what") == "minimization"]
-        for note in (found or {}).get("notes") or notes or ["nothing was found"]:
-            out.RESULTS.line(f"no smaller program: {note}")
+def _print(document: MinimizeDocument) -> None:
+    result = document.get("minimized")
+    out.RESULTS.print_line((document["signature"]["title"], "bold"))
+    if not result or not result.get("lines"):
+        notes = [m["why"] for m in document.get("missing") or () if m["what"] == "minimization"]
+        for note in (result.get("notes") if result else []) or notes or ["nothing was found"]:
+            out.RESULTS.print_line(f"no smaller program: {note}")
     else:
-        out.RESULTS.line(str(found.get("says")))
-        for note in found.get("notes") or ():
-            out.RESULTS.line(note)
-        out.RESULTS.line(
-            f"{found['probes']} probes, {found['cpu_s']:.0f} CPU-seconds; {found['spent']}"
+        out.RESULTS.print_line(str(result.get("says")))
+        for note in result.get("notes") or ():
+            out.RESULTS.print_line(note)
+        out.RESULTS.print_line(
+            f"{result['probes']} probes, {result['cpu_s']:.0f} CPU-seconds; {result['spent']}"
         )
-        if told.get("repro"):
-            text = Path(told["repro"]).read_text(encoding="utf-8")
+        if repro := document.get("repro"):
+            text = Path(repro).read_text(encoding="utf-8")
             if text.count("\n") <= 60:
-                out.RESULTS.line()
-                out.RESULTS.line(text)
-    if told.get("unproven"):
-        out.RESULTS.line(f"no repro   nothing proves one: {told['unproven']}")
-    for name in ("repro", "candidate", "pack", "run_dir"):
-        if told.get(name):
-            out.RESULTS.line(f"{name.removesuffix('_dir'):<10} {told[name]}")
+                out.RESULTS.print_line()
+                out.RESULTS.print_line(text)
+    if document.get("unproven"):
+        out.RESULTS.print_line(f"no repro   nothing proves one: {document['unproven']}")
+    paths = {
+        "repro": document.get("repro"),
+        "candidate": document.get("candidate"),
+        "pack": document.get("pack"),
+        "run": document.get("run_dir"),
+    }
+    for name, path in paths.items():
+        if path:
+            out.RESULTS.print_line(f"{name:<10} {path}")

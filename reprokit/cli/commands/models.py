@@ -1,4 +1,4 @@
-"""``reprokit models``: the zoo, and what transformers has."""
+"""``reprokit models``: list the models of the zoo, or of transformers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from reprokit.cli.shared import out, terminal
 
 @click.command()
 @click.argument("target", required=False, metavar="[hf:TYPE]")
-@click.option("--python", help=f"Interpreter whose transformers is asked; default: {shared.USUAL}.")
+@click.option("--python", help=f"Interpreter with transformers; default: {shared.DEFAULT_PYTHON}.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
 )
 def models(target: str | None, python: str | None, as_json: bool) -> None:
-    """List the models that capture --model knows, with their sizes and what can be set.
+    """List the models of the zoo, with their numbers of parameters.
 
-    hf: lists the model types of transformers in the interpreter, hf:TYPE or hf:PATH/config.json the
-    knobs of one.
+    hf: lists the model types of the interpreter's transformers. hf:TYPE or hf:PATH/config.json
+    lists the fields of one model.
 
     \b
     Examples:
@@ -35,15 +35,15 @@ def models(target: str | None, python: str | None, as_json: bool) -> None:
     if target is not None:
         if not target.startswith("hf:"):
             raise BadInput(
-                f"{target!r} is no hf: target; reprokit models alone lists the zoo, reprokit models"
-                " hf:llama one model"
+                f"{target!r} is not an hf: target; reprokit models without it lists the zoo,"
+                " reprokit models hf:llama one model"
             )
         _hf(target, python, as_json)
         return
     if python is not None:
-        raise BadInput("--python is for hf: targets; the zoo is the same everywhere")
+        raise BadInput("--python is for hf: targets; the zoo does not depend on the interpreter")
     if as_json:
-        out.RESULTS.json(
+        out.RESULTS.print_json(
             {
                 "schema": 1,
                 "models": [
@@ -55,49 +55,50 @@ def models(target: str | None, python: str | None, as_json: bool) -> None:
         return
     rows = [(m.name, _count(m.parameters), str(m.knobs["dtype"]), m.about) for m in ZOO.values()]
     titles = ("model", "parameters", "dtype", "about")
-    out.RESULTS.table(titles, rows, right=("parameters",), whole=titles[:-1])
+    out.RESULTS.print_table(titles, rows, right=("parameters",), whole=titles[:-1])
 
 
 def _hf(words: str, python: str | None, as_json: bool) -> None:
-    from reprokit.host.environment import ask_transformers
+    from reprokit.host.environment import query_transformers
     from reprokit.host.request.target import Target, parse_target
 
     path = shared.interpreter_option(python)
     target = Target("hf") if words == "hf:" else parse_target(words)
     with terminal.LiveStatus(is_quiet=as_json) as live:
-        live.say(f"asking the transformers of {path}")
-        told = ask_transformers.ask_transformers(path, target)
+        live.show_message(f"reading the models of transformers in {path}")
+        document = query_transformers.query_transformers(path, target)
     if as_json:
-        out.RESULTS.json({"schema": 1, **told})
+        out.RESULTS.print_json({"schema": 1, **document})
     elif target.name or target.place:
-        _print_one(told)
+        _print_one(document)
     else:
-        out.RESULTS.line(
-            f"transformers {told['transformers']} has {len(told['types'])} model types:"
+        out.RESULTS.print_line(
+            f"transformers {document['transformers']} has {len(document['types'])} model types:"
         )
-        for name in told["types"]:
-            out.RESULTS.line(f"  hf:{name}")
+        for name in document["types"]:
+            out.RESULTS.print_line(f"  hf:{name}")
 
 
-def _print_one(told: dict[str, Any]) -> None:
-    count = _count(told["parameters"]) if told["parameters"] else "an unknown number of"
+def _print_one(document: dict[str, Any]) -> None:
+    count = _count(document["parameters"]) if document["parameters"] else "an unknown number of"
     inputs = (
-        ", ".join(f"{n} {s}" for n, s in told["inputs"].items()) or "none that reprokit can make"
+        ", ".join(f"{n} {s}" for n, s in document["inputs"].items())
+        or "none that reprokit can generate"
     )
-    out.RESULTS.line(
-        f"hf:{told['name']}: {told['class']} of transformers {told['transformers']}, {count}"
-        " parameters by default"
+    out.RESULTS.print_line(
+        f"hf:{document['name']}: {document['class']} of transformers {document['transformers']},"
+        f" {count} parameters by default"
     )
-    out.RESULTS.line(f"inputs {inputs}")
+    out.RESULTS.print_line(f"inputs {inputs}")
     sets = {
-        "--layers": ", ".join(told["layers"]) or "nothing here",
-        "--batch-size": f"default {told['batch_size']}",
-        "--sequence-length": f"default {told['sequence_length']}",
+        "--layers": ", ".join(document["layers"]) or "no field",
+        "--batch-size": f"default {document['batch_size']}",
+        "--sequence-length": f"default {document['sequence_length']}",
     }
     for name, text in sets.items():
-        out.RESULTS.line(f"  {name:<36} {'sets ' if name == '--layers' else ''}{text}")
-    for name, value in told["knobs"].items():
-        out.RESULTS.line(f"  --set {name:<30} {json.dumps(value)}")
+        out.RESULTS.print_line(f"  {name:<36} {'sets ' if name == '--layers' else ''}{text}")
+    for name, value in document["knobs"].items():
+        out.RESULTS.print_line(f"  --set {name:<30} {json.dumps(value)}")
 
 
 def _count(number: int) -> str:

@@ -1,8 +1,9 @@
-"""``reprokit nightly``: run a suite every night, and say in the morning what is new."""
+"""``reprokit nightly``: run a suite every night, and report what is new."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ import click
 
 from reprokit.cli.shared import open_ledger, out, print_night, terminal
 
-PLACE = click.option(
+OUTPUT_DIR = click.option(
     "--output-dir",
     type=click.Path(path_type=Path),
     default=Path("reprokit-nightly"),
     show_default=True,
-    help="Where nights, packs and reports lie.",
+    help="Folder for runs, packs and reports.",
 )
 LEDGER = click.option(
     "--ledger",
@@ -26,17 +27,17 @@ LEDGER = click.option(
 JSON = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
 )
-WHY = click.option("--why", default="", help="The reason, for its history.")
+WHY = click.option("--why", default="", help="The reason, for the history of the bug.")
 
 
 @click.group(
     epilog=(
-        "Exit codes of run and report: 0 nothing new, 1 something new or regressed, 2 wrong usage,"
-        " 3 the night itself went wrong, 130 interrupted."
+        "Exit codes of run and report: 0 nothing new, 1 a new or regressed bug, 2 wrong usage, 3"
+        " the nightly run itself failed, 130 interrupted."
     )
 )
 def nightly() -> None:
-    """Run a suite every night; say in the morning what is new, what came back and what is gone.
+    """Run a suite every night, and report which bugs are new, which are back and which are fixed.
 
     \b
     Examples:
@@ -50,51 +51,49 @@ def nightly() -> None:
 @click.argument("suite", type=click.Path(path_type=Path), default=Path("suite.toml"))
 @JSON
 def init(suite: Path, as_json: bool) -> None:
-    """Write a suite to begin with.
+    """Write an example suite.
 
     \b
     Example: reprokit nightly init suite.toml
     """
     from reprokit.core.shared.errors import BadInput
-    from reprokit.host.nightly.suite import suite_file as suites
+    from reprokit.host.nightly.suite import suite_file
     from reprokit.host.system import files
 
     if suite.exists():
         raise BadInput(f"{suite} exists already; name another file")
     try:
-        files.write_whole(suite, suites.example_suite())
+        files.write_atomically(suite, suite_file.example_suite())
     except OSError as problem:
         raise BadInput(f"cannot write {suite}: {problem.strerror}") from problem
     if as_json:
-        out.RESULTS.json({"schema": 1, "suite": str(suite)})
+        out.RESULTS.print_json({"schema": 1, "suite": str(suite)})
     else:
-        out.RESULTS.line(f"{suite} is written; edit it, and then: reprokit nightly run {suite}")
+        out.RESULTS.print_line(f"wrote {suite}; edit it, then run: reprokit nightly run {suite}")
 
 
 @nightly.command()
 @click.argument("suite", type=click.Path(path_type=Path))
-@PLACE
+@OUTPUT_DIR
 @LEDGER
-@click.option(
-    "--tag", "tags", multiple=True, help="Only targets with this tag; may be given several times."
-)
+@click.option("--tag", "tags", multiple=True, help="Only targets with this tag; may be repeated.")
 @click.option(
     "--only",
     multiple=True,
     metavar="PATTERN",
-    help="Only targets with a name like this, such as 'hf:*'.",
+    help="Only targets whose name matches this pattern, such as 'hf:*'.",
 )
 @click.option(
     "--cores",
     type=click.IntRange(1),
-    help="Use at most so many cores of this machine; default: all.",
+    help="Use at most this many cores of this machine; default: all.",
 )
 @click.option(
     "--engine",
     type=click.Choice(["local", "slurm"]),
     default="local",
     show_default=True,
-    help="Where runs run: here, or as jobs of a Slurm cluster that shares --output-dir.",
+    help="Run on this machine, or as jobs of a Slurm cluster that shares --output-dir.",
 )
 @JSON
 @click.pass_context
@@ -109,7 +108,7 @@ def run(
     engine: str,
     as_json: bool,
 ) -> None:
-    """Run a suite, remember what it showed, and report; a night that was cut short goes on.
+    """Run a suite, add the results to the ledger, and report. An interrupted run continues.
 
     \b
     Examples:
@@ -118,37 +117,37 @@ def run(
       reprokit nightly run suite.toml --engine slurm --output-dir /shared/nightly
     """
     from reprokit.host.nightly import night_runner
-    from reprokit.host.nightly.suite import suite_file as suites
+    from reprokit.host.nightly.suite import suite_file
     from reprokit.host.system import interrupts
 
-    asked = suites.read_suite(suite)
-    cells = asked.chosen(tags, only)
+    suite_spec = suite_file.read_suite(suite)
+    cells = suite_spec.choose_cells(tags, only)
     with terminal.LiveStatus(is_quiet=as_json) as live, interrupts.deferred():
         try:
-            place, show = output_dir.resolve(), _show(live)
-            told = night_runner.run_night(
-                asked, cells, place, ledger_path, engine, cores, live.say, show
+            folder, show = output_dir.resolve(), _status_callback(live)
+            document = night_runner.run_night(
+                suite_spec, cells, folder, ledger_path, engine, cores, live.show_message, show
             )
         except night_runner.NightFailed as problem:
             if as_json:
-                out.RESULTS.json({"schema": 1, "exit_code": 3, "problem": str(problem)})
+                out.RESULTS.print_json({"schema": 1, "exit_code": 3, "problem": str(problem)})
             else:
                 out.print_line(str(problem))
             ctx.exit(3)
     if as_json:
-        out.RESULTS.json(told)
+        out.RESULTS.print_json(document)
     else:
-        print_night.print_night(told, output_dir)
-    ctx.exit(130 if told["is_interrupted"] else told["exit_code"])
+        print_night.print_night(document, output_dir)
+    ctx.exit(130 if document["is_interrupted"] else document["exit_code"])
 
 
 @nightly.command()
-@PLACE
+@OUTPUT_DIR
 @LEDGER
 @JSON
 @click.pass_context
 def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
-    """Say what the last night came to: here, and as digest.md and report.html in --output-dir.
+    """Report the last nightly run: here, and as digest.md and report.html in --output-dir.
 
     \b
     Example: reprokit nightly report
@@ -156,25 +155,25 @@ def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, as_js
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.nightly import night_report, night_report_files
 
-    with open_ledger.opened_ledger(output_dir, ledger_path, is_told=True) as store:
-        told = night_report.make_report(store, None, output_dir.resolve())
+    with open_ledger.open_for_command(output_dir, ledger_path, prints_refused=True) as store:
+        document = night_report.make_report(store, None, output_dir.resolve())
     if as_json:
-        out.RESULTS.json(told)
+        out.RESULTS.print_json(document)
     else:
         try:
-            night_report_files.write_report(told, output_dir)
+            night_report_files.write_report(document, output_dir)
         except OSError as problem:
             raise BadInput(
                 f"cannot write the report in {output_dir}: {problem.strerror}"
             ) from problem
-        print_night.print_night(told, output_dir)
-    ctx.exit(told["exit_code"])
+        print_night.print_night(document, output_dir)
+    ctx.exit(document["exit_code"])
 
 
 @nightly.command()
 @click.argument("bug")
 @click.argument("others", nargs=-1, required=True)
-@PLACE
+@OUTPUT_DIR
 @LEDGER
 @WHY
 @JSON
@@ -186,21 +185,21 @@ def merge(
     why: str,
     as_json: bool,
 ) -> None:
-    """Say that BUG and OTHERS are one: their signatures become aliases of BUG.
+    """Merge OTHERS into BUG: their signatures become aliases of BUG.
 
     \b
     Example: reprokit nightly merge 12 15 --why "both are the missing buffer"
     """
     from reprokit.host.nightly.ledger import bugs
 
-    with open_ledger.opened_ledger(output_dir, ledger_path) as store:
+    with open_ledger.open_for_command(output_dir, ledger_path) as store:
         into = bugs.find_bug(store, bug)
         names = [bugs.find_bug(store, other) for other in others]
         bugs.merge_bugs(store, into, names, why)
-    told = " and ".join(map(str, names))
-    _said(
+    merged = " and ".join(map(str, names))
+    _print_result(
         {"schema": 1, "bug": into, "merged": names},
-        f"bug {into} has the signatures of {told} now",
+        f"bug {into} now has the signatures of {merged}",
         as_json,
     )
 
@@ -208,15 +207,14 @@ def merge(
 @nightly.command()
 @click.argument("bug")
 @click.argument("other", metavar="SIGNATURE|OTHER")
-@PLACE
+@OUTPUT_DIR
 @LEDGER
 @WHY
 @JSON
 def split(
     bug: str, other: str, output_dir: Path, ledger_path: Path | None, why: str, as_json: bool
 ) -> None:
-    """Make a SIGNATURE of BUG a bug of its own; or say that BUG and OTHER, proposed as one, are
-    two.
+    """Make a SIGNATURE of BUG a separate bug, or reject the proposal to merge BUG and OTHER.
 
     \b
     Examples:
@@ -225,23 +223,27 @@ def split(
     """
     from reprokit.host.nightly.ledger import bugs
 
-    with open_ledger.opened_ledger(output_dir, ledger_path) as store:
-        one = bugs.find_bug(store, bug)
-        found = bugs.split_bug(store, one, other, why)
-    _said({"schema": 1, "bug": one, "split": found}, f"bugs {one} and {found} are two", as_json)
+    with open_ledger.open_for_command(output_dir, ledger_path) as store:
+        bug_id = bugs.find_bug(store, bug)
+        new_id = bugs.split_bug(store, bug_id, other, why)
+    _print_result(
+        {"schema": 1, "bug": bug_id, "split": new_id},
+        f"bugs {bug_id} and {new_id} are two",
+        as_json,
+    )
 
 
 @nightly.command()
 @click.argument("bug")
-@click.option("--off", is_flag=True, help="It counts again.")
-@PLACE
+@click.option("--off", is_flag=True, help="Unmute the bug.")
+@OUTPUT_DIR
 @LEDGER
 @WHY
 @JSON
 def mute(
     bug: str, off: bool, output_dir: Path, ledger_path: Path | None, why: str, as_json: bool
 ) -> None:
-    """Say that BUG is known and no news; a slower compile is then the usual one.
+    """Mute BUG: it is known, and is not reported as new. A slower compile is then the baseline.
 
     \b
     Examples:
@@ -250,43 +252,43 @@ def mute(
     """
     from reprokit.host.nightly.ledger import bugs
 
-    with open_ledger.opened_ledger(output_dir, ledger_path) as store:
-        one = bugs.find_bug(store, bug)
-        bugs.mute_bug(store, one, None if off else why)
-    _said(
-        {"schema": 1, "bug": one, "is_muted": not off},
-        f"bug {one} is {'no longer muted' if off else 'muted'}",
+    with open_ledger.open_for_command(output_dir, ledger_path) as store:
+        bug_id = bugs.find_bug(store, bug)
+        bugs.mute_bug(store, bug_id, None if off else why)
+    _print_result(
+        {"schema": 1, "bug": bug_id, "is_muted": not off},
+        f"bug {bug_id} is {'no longer muted' if off else 'muted'}",
         as_json,
     )
 
 
 @nightly.command(name="export")
-@PLACE
+@OUTPUT_DIR
 @LEDGER
 @JSON
 def export_(output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
-    """Write the ledger as JSON lines on stdout; --json changes nothing.
+    """Write the ledger as JSON lines on stdout; --json has no effect.
 
     \b
     Example: reprokit nightly export > ledger.jsonl
     """
     from reprokit.host.nightly.ledger import exchange
 
-    with open_ledger.opened_ledger(output_dir, ledger_path) as store:
+    with open_ledger.open_for_command(output_dir, ledger_path) as store:
         for row in exchange.export_ledger(store):
-            out.RESULTS.text(out.ascii_json(row, sort_keys=True) + "\n")
+            out.RESULTS.print_text(out.ascii_json(row, sort_keys=True) + "\n")
 
 
 @nightly.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path))
-@PLACE
+@OUTPUT_DIR
 @LEDGER
 @JSON
 def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
-    """Add an export to the ledger, which is made where there is none; what is known already is
-    passed over.
+    """Add an export to the ledger, which is created if there is none; known rows are skipped.
 
-    Lines that do not agree with the schema go to the quarantine folder, and the others count.
+    Lines that do not match the schema are written to the quarantine folder, and the other lines are
+    added.
 
     \b
     Example: reprokit nightly import other-machine.jsonl
@@ -297,10 +299,10 @@ def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: boo
     try:
         with (
             file.open("rb") as opened,
-            open_ledger.opened_ledger(output_dir, ledger_path, is_new_ok=True) as store,
+            open_ledger.open_for_command(output_dir, ledger_path, is_new_ok=True) as store,
         ):
             before = len(store.refused)
-            added = exchange.import_rows(store, exchange.read_lines(opened))
+            added = exchange.import_rows(store, exchange.read_export_lines(opened))
             refused = store.refused[before:]
     except OSError as problem:
         raise BadInput(f"cannot read {file}: {problem}") from problem
@@ -310,54 +312,55 @@ def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: boo
         ", ".join(f"{count} {kind}s" for kind, count in added.items())
         or "nothing that was not known"
     )
-    _said({"schema": 1, "added": added, "refused": refused}, f"taken in: {words}", as_json)
+    _print_result({"schema": 1, "added": added, "refused": refused}, f"taken in: {words}", as_json)
 
 
 @nightly.command()
-@PLACE
+@OUTPUT_DIR
 @LEDGER
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only report what would be removed.")
 @click.argument("suite", type=click.Path(path_type=Path))
 @JSON
 def prune(
     suite: Path, output_dir: Path, ledger_path: Path | None, dry_run: bool, as_json: bool
 ) -> None:
-    """Remove old run directories by the [keep] of SUITE, as each night's end does; packs of open
-    bugs stay.
+    """Remove old run directories by the [keep] of SUITE, as each nightly run does at its end.
+
+    Packs of open bugs are kept.
 
     \b
     Example: reprokit nightly prune suite.toml --dry-run
     """
     from reprokit.host.nightly.ledger import prune
     from reprokit.host.nightly.schedule import night
-    from reprokit.host.nightly.suite import suite_file as suites
+    from reprokit.host.nightly.suite import suite_file
 
-    asked = suites.read_suite(suite)
+    suite_spec = suite_file.read_suite(suite)
     with (
-        night.hold_night(output_dir.resolve()),
-        open_ledger.opened_ledger(output_dir, ledger_path) as store,
+        night.lock_output(output_dir.resolve()),
+        open_ledger.open_for_command(output_dir, ledger_path) as store,
     ):
-        gone = prune.prune_output(store, asked, output_dir.resolve(), dry_run)
+        gone = prune.prune_output(store, suite_spec, output_dir.resolve(), dry_run)
     words = (
         f"{'would remove' if dry_run else 'removed'} {gone.folders} run directories and"
         f" {gone.packs} packs, {gone.size_bytes / 1e6:.0f} MB"
     )
-    _said(
+    _print_result(
         {"schema": 1, "folders": gone.folders, "packs": gone.packs, "size_bytes": gone.size_bytes},
         words,
         as_json,
     )
 
 
-def _show(live: terminal.LiveStatus) -> Any:
+def _status_callback(live: terminal.LiveStatus) -> Any:
     from reprokit.host.system.progress import OperationStatus
 
     began = time.monotonic()
-    return lambda words: live.show_status(OperationStatus(words=words, began=began))
+    return lambda words: live.show_status(OperationStatus(text=words, began=began))
 
 
-def _said(told: dict[str, Any], words: str, as_json: bool) -> None:
+def _print_result(document: Mapping[str, object], words: str, as_json: bool) -> None:
     if as_json:
-        out.RESULTS.json(told)
+        out.RESULTS.print_json(document)
     else:
-        out.RESULTS.line(words)
+        out.RESULTS.print_line(words)

@@ -16,10 +16,10 @@ from reprokit.cli.shared import out
 )
 @click.pass_context
 def pack(ctx: click.Context, run_dir: Path, as_json: bool) -> None:
-    """Judge RUN_DIR again from what is on disk, and leave a pack beside it.
+    """Judge RUN_DIR again from its files, and write a pack beside it.
 
-    For a capture that was killed, or whose disk was full: the evidence up to then is in the run
-    directory. Nothing is run again but the questions about this machine's environment.
+    Use it for a capture that was killed, or whose disk was full: the run directory has the evidence
+    up to then. The target does not run again; only the facts about this machine are collected.
 
     \b
     Examples:
@@ -27,11 +27,11 @@ def pack(ctx: click.Context, run_dir: Path, as_json: bool) -> None:
     """
     from reprokit.cli.commands.capture import exit_code
     from reprokit.cli.shared import print_capture
-    from reprokit.host.pipeline import pipeline as line
+    from reprokit.host.pipeline import pipeline
 
-    captured = line.repack(run_dir, (lambda text: None) if as_json else out.print_line)
+    captured = pipeline.repack_run(run_dir, (lambda text: None) if as_json else out.print_line)
     if as_json:
-        out.RESULTS.json(captured.to_json())
+        out.RESULTS.print_json(captured.to_json())
     else:
-        print_capture.captured_run(captured)
+        print_capture.print_captured(captured)
     ctx.exit(exit_code(captured.verdict))

@@ -1,4 +1,4 @@
-"""``reprokit replay``: does the repro of a pack still show the failure, here or elsewhere?"""
+"""``reprokit replay``: run the repro of a pack, and report whether it fails in the same way."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ EXIT_CODES = {"same": 0, "other": 1, "passes": 1, "unresolved": 3}
 
 @click.command(
     epilog=(
-        "Exit codes: 0 reproduced, 1 not reproduced, 2 wrong usage, 3 cannot tell, 130 interrupted."
+        "Exit codes: 0 reproduced, 1 not reproduced, 2 wrong usage, 3 unknown, 130 interrupted."
     )
 )
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.option(
     "--python",
-    help=f"Interpreter to run it with, such as another environment's; default: {shared.USUAL}.",
+    help=f"Interpreter to use, such as that of a nightly build; default: {shared.DEFAULT_PYTHON}.",
 )
 @click.option(
     "-n",
@@ -31,16 +31,16 @@ EXIT_CODES = {"same": 0, "other": 1, "passes": 1, "unresolved": 3}
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="How many fresh runs.",
+    help="Number of runs, each in a fresh process.",
 )
 @click.option(
     "--stall",
     type=SECONDS,
     default=60.0,
     show_default=True,
-    help="No progress for so many seconds is a hang.",
+    help="No progress for this many seconds is a hang.",
 )
-@click.option("--yes", is_flag=True, help="Run what the pack holds without asking.")
+@click.option("--yes", is_flag=True, help="Run the program of the pack without asking.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
 )
@@ -61,7 +61,7 @@ def replay(
       reprokit replay reprokit-train-exception-1f2e3d4c5b6a.tar.gz
       reprokit replay PACK --python ~/nightly/bin/python -n 5 --yes
     """
-    from reprokit.host.minimize import rerun_repro as player
+    from reprokit.host.minimize import rerun_repro
     from reprokit.host.pack import reopen
     from reprokit.host.system import interrupts
 
@@ -72,16 +72,16 @@ def replay(
         terminal.LiveStatus(is_quiet=as_json) as live,
         tempfile.TemporaryDirectory(prefix="reprokit-replay-") as folder,
     ):
-        consent.ask_person(pack, opened.program, checked, yes, live)
+        consent.ask_consent(pack, opened.program, checked, yes, live)
 
         def show(number: int, judged: Any) -> None:
-            live.say(
+            live.show_message(
                 f"run {number} of {times}: {judged.answer} ({judged.signature.title}),"
                 f" {judged.seconds:.1f} s"
             )
 
         with interrupts.deferred():
-            done = player.replay_repro(
+            done = rerun_repro.replay_repro(
                 opened.program,
                 checked,
                 opened.signature,
@@ -92,7 +92,7 @@ def replay(
                 growth=opened.growth,
                 gpu=opened.gpu,
             )
-    told = {
+    document = {
         "schema": 1,
         "answer": done.answer,
         "hits": done.hits,
@@ -105,11 +105,11 @@ def replay(
         ],
     }
     if as_json:
-        out.RESULTS.json(told)
+        out.RESULTS.print_json(document)
     else:
-        out.RESULTS.line(f"wanted     {opened.signature.title}")
+        out.RESULTS.print_line(f"wanted     {opened.signature.title}")
         for run in done.runs:
-            out.RESULTS.line(f"{run.answer:<10} {run.signature.title}")
+            out.RESULTS.print_line(f"{run.answer:<10} {run.signature.title}")
         words = "reproduced" if done.hits else "not reproduced"
-        out.RESULTS.line((f"{words}: {done.hits} of {len(done.runs)} runs", "bold"))
+        out.RESULTS.print_line((f"{words}: {done.hits} of {len(done.runs)} runs", "bold"))
     ctx.exit(130 if done.is_interrupted else EXIT_CODES[done.answer])

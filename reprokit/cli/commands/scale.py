@@ -1,38 +1,27 @@
-"""``reprokit scale``: how compile time and memory grow with a size, and what they are at full
-size.
-"""
+"""``reprokit scale``: measure how compile cost grows with a size, and predict the full size."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from reprokit.cli.commands import capture as one_run
+from reprokit.cli.commands import capture as capture_command
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared import out, print_capture, terminal
+from reprokit.cli.shared import out, terminal
 
-UNUSED = {
-    "line_repeats": 20_000,
-    "escalate": None,
-    "logs": (),
-    "no_trace": False,
-    "compare": False,
-    "ablate": False,
-    "graph_breaks": None,
-    "settings": (),
-    "kernels": "none",
-    "tensor_parallel": None,
-    "compare_simulated": False,
-}
-"""What capture may be told and scale may not."""
+if TYPE_CHECKING:
+    from reprokit.host.request.run_request import Request
+
+FIXED = {"compare": False, "ablate": False, "kernels": "none"}
+"""Options of ``capture`` in each run. The options that ``scale`` does not have are defaults."""
 KNOBS = ("layers", "batch_size", "sequence_length")
 
 
 @click.command(
-    cls=one_run.CommandWithTarget,
+    cls=capture_command.CommandWithTarget,
     epilog=(
         "Exit codes: 0 no failure, 1 superlinear or a size failed, 2 wrong usage, 3 unknown, 130"
         " interrupted."
@@ -48,8 +37,8 @@ KNOBS = ("layers", "batch_size", "sequence_length")
     multiple=True,
     metavar="NAME=N,N,N",
     help=(
-        "Any integer keyword argument of the target. Of all these, one has several values and is"
-        " scaled; others stay."
+        "Any integer keyword argument of the target. Exactly one of these options has several"
+        " values; the others are fixed."
     ),
 )
 @click.option(
@@ -62,12 +51,12 @@ KNOBS = ("layers", "batch_size", "sequence_length")
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Run each size so often and take the least cost of each phase; for a busy machine.",
+    help="Run each size this many times and use the lowest cost of each phase; for a busy machine.",
 )
 @shared.SHAPING
 @shared.WATCHING
 @shared.REDUCING
-@shared.LEAVING
+@shared.OUTPUT
 @click.pass_context
 def scale(
     ctx: click.Context,
@@ -82,13 +71,12 @@ def scale(
     output_dir: Path | None,
     **options: Any,
 ) -> None:
-    """Run TARGET at several sizes, one after the other, and say by which law its compile cost
-    grows.
+    """Run TARGET at several sizes, and report how its compile cost grows.
 
-    Costs are CPU seconds of the compiler, phase by phase, and peak memory. For each phase the
-    simplest law that explains them is fitted, and the full size is predicted with an interval. A
-    phase that grows faster than the model, and matters at that size, is the verdict
-    superlinear-compile.
+    The costs are CPU seconds of each compiler phase, and peak memory. For each phase the simplest
+    law that explains the costs is fitted, and the cost at the full size is predicted with an
+    interval. If a phase grows faster than the model, and its cost matters at the full size, the
+    verdict is superlinear-compile.
 
     \b
     Examples:
@@ -97,48 +85,64 @@ def scale(
       reprokit scale model.py:make --set depth=2,4,8,16 --train
     """
     from reprokit.core.shared.errors import BadInput
-    from reprokit.host.pipeline import measure_growth as line
+    from reprokit.host.pipeline import measure_growth
 
     try:
         if "command" in ctx.meta:
             raise BadInput(
-                "a command has no size that reprokit could set; scale needs a model or a factory"
+                "reprokit cannot set the size of a command; scale needs a model or a factory"
             )
         knob, sizes, fixed = _sizes({k: options[k] for k in KNOBS}, assigned)
         if at is not None and at < max(sizes):
             raise BadInput(
-                f"--at {at} is smaller than a size that is run ({max(sizes)}); name the full size"
+                f"--at {at} is smaller than the largest size that runs ({max(sizes)}); name the"
+                " full size"
             )
         words = {k: fixed.get(k, sizes[0] if k == knob else None) for k in KNOBS}
-        request = one_run.read_request(ctx, target, rest, model, {**UNUSED, **options, **words})
+        defaults = capture_command.capture.make_context("capture", ["target"]).params
+        request = capture_command.read_request(
+            ctx, target, rest, model, {**defaults, **FIXED, **options, **words}
+        )
         _check_knobs(request, (knob, *fixed))
         request.knobs.update(fixed)
         with terminal.LiveStatus(is_quiet=as_json) as live:
-            captured = line.measure_growth(
-                request, knob, sizes, at, output_dir, live.say, live.show, repeats, live.show_status
+            captured = measure_growth.measure_growth(
+                request,
+                knob,
+                sizes,
+                at,
+                output_dir,
+                live.show_message,
+                live.show_progress,
+                repeats,
+                live.show_status,
             )
     except BadInput as problem:
         if as_json:
-            out.RESULTS.json({**one_run.refusal(str(problem)), "growth": None})
+            out.RESULTS.print_json(
+                {**capture_command.refusal_document(str(problem)), "growth": None}
+            )
         raise
     if as_json:
-        out.RESULTS.json({**captured.to_json(), "growth": captured.seen.growth})
+        out.RESULTS.print_json({**captured.to_json(), "growth": captured.seen.growth})
     else:
+        from reprokit.cli.shared import print_capture
+
         print_capture.print_table(captured.seen.growth)
-        out.RESULTS.line()
-        print_capture.captured_run(captured)
-    ctx.exit(one_run.exit_code(captured.verdict))
+        out.RESULTS.print_line()
+        print_capture.print_captured(captured)
+    ctx.exit(capture_command.exit_code(captured.verdict))
 
 
 def _sizes(
-    given: dict[str, str | None], assigned: tuple[str, ...]
+    texts: dict[str, str | None], assigned: tuple[str, ...]
 ) -> tuple[str, list[int], dict[str, int]]:
-    """The knob that has several values, these, and the knobs that have one."""
+    """Return the knob with several values, its values, and the knobs with one value."""
     from reprokit.core.shared.errors import BadInput
 
     rows = [
         (name, text, f"--{name.replace('_', '-')}")
-        for name, text in given.items()
+        for name, text in texts.items()
         if text is not None
     ]
     for word in assigned:
@@ -146,39 +150,38 @@ def _sizes(
         if not equals or not name.isidentifier():
             raise BadInput(f"--set {word}: write NAME=N,N,N, such as --set depth=2,4,8")
         rows.append((name, text, f"--set {name}"))
-    found: dict[str, list[int]] = {}
+    values: dict[str, list[int]] = {}
     for name, text, words in rows:
         parts = [part.strip() for part in text.split(",")]
         wrong = [part for part in parts if not re.fullmatch(r"[0-9]{1,9}", part) or not int(part)]
         if wrong:
             raise BadInput(
-                f"{words}: {wrong[0]!r} is no size; give integers from 1 on with commas between,"
-                " such as 1,2,4,8"
+                f"{words}: {wrong[0]!r} is not a size; give positive integers with commas between"
+                " them, such as 1,2,4,8"
             )
-        if name in found:
+        if name in values:
             raise BadInput(f"{name} is given twice")
-        found[name] = [int(part) for part in parts]
-    several = [name for name, sizes in found.items() if len(sizes) > 1]
+        values[name] = [int(part) for part in parts]
+    several = [name for name, sizes in values.items() if len(sizes) > 1]
     if len(several) != 1:
-        said = f"{' and '.join(several)} have" if several else "none has"
+        holders = f"{' and '.join(several)} have" if several else "none has"
         raise BadInput(
-            f"exactly one size must have several values, and {said}; write for example --layers"
-            " 1,2,4,8"
+            f"exactly one size must have several values, and {holders}; write for example"
+            " --layers 1,2,4,8"
         )
     knob = several[0]
-    sizes = found.pop(knob)
+    sizes = values.pop(knob)
     if len(set(sizes)) < len(sizes):
-        raise BadInput(f"{knob}={','.join(map(str, sizes))} holds a size twice; each is run once")
+        raise BadInput(f"{knob}={','.join(map(str, sizes))} has a size twice; each runs once")
     if len(sizes) < 3:
         raise BadInput(
-            f"{knob} has {len(sizes)} sizes, and no law can be told from fewer than 3; four or more"
-            " are better"
+            f"{knob} has {len(sizes)} sizes, and a law needs at least 3; four or more are better"
         )
-    return knob, sorted(sizes), {name: row[0] for name, row in found.items()}
+    return knob, sorted(sizes), {name: row[0] for name, row in values.items()}
 
 
-def _check_knobs(request: Any, names: tuple[str, ...]) -> None:
-    """A zoo model says what it takes; a factory is asked when it is called."""
+def _check_knobs(request: Request, names: tuple[str, ...]) -> None:
+    """Raise BadInput for a knob that a zoo model lacks; the agent checks those of a factory."""
     from reprokit.core.shared.errors import BadInput
     from reprokit.core.shared.zoo import ZOO
 
@@ -187,5 +190,5 @@ def _check_knobs(request: Any, names: tuple[str, ...]) -> None:
         unknown = [name for name in names if name not in takes]
         if unknown:
             raise BadInput(
-                f"{request.target.name} takes no {unknown[0]}; it takes {', '.join(takes)}"
+                f"{request.target.name} has no argument {unknown[0]}; it has {', '.join(takes)}"
             )

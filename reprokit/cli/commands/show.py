@@ -1,6 +1,4 @@
-"""``reprokit show``: verify a pack and print what is in it; nothing of it is run or written to
-disk.
-"""
+"""``reprokit show``: verify a pack and print its contents; nothing is run or written to disk."""
 
 from __future__ import annotations
 
@@ -11,11 +9,9 @@ import click
 from reprokit.cli.shared import out
 from reprokit.core.shared.contract import run_names
 
-MOST_RECORD_CHARS = 1 << 20
-MOST_SHOWN_BYTES = 9 << 20
-"""Bytes of one file. No text in a pack of reprokit is longer, and a compressed file in it is not
-text.
-"""
+MAX_RECORD_CHARS = 1 << 20
+MAX_SHOWN_BYTES = 9 << 20
+"""Limit of one printed file. No text in a pack of reprokit is longer."""
 _SHOWN = (run_names.VERDICT_FILE, run_names.SIGNATURE_FILE, run_names.REPORT_DATA_FILE)
 
 
@@ -26,10 +22,10 @@ _SHOWN = (run_names.VERDICT_FILE, run_names.SIGNATURE_FILE, run_names.REPORT_DAT
     "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
 )
 def show(pack: Path, name: str | None, as_json: bool) -> None:
-    """Verify PACK, or the pack of a run directory, against its manifest and print what is in it.
+    """Verify PACK, or the pack of a run directory, against its manifest and print its contents.
 
-    A pack from a stranger is treated as hostile: unsafe names, links, devices and bombs are
-    refused, nothing is extracted, nothing is run.
+    A pack may come from a stranger: unsafe names, links, devices and decompression bombs are
+    refused, and nothing is extracted or run.
 
     \b
     Examples:
@@ -40,29 +36,29 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
     from reprokit.host.pack import reader
 
     pack = reader.locate_pack(pack)
-    found = reader.read_pack(pack, lambda file: file in (*_SHOWN, name))
+    contents = reader.read_pack(pack, lambda file: file in (*_SHOWN, name))
     verdict, signature = (
-        found.json(file, MOST_RECORD_CHARS)
+        contents.read_json(file, MAX_RECORD_CHARS)
         for file in (run_names.VERDICT_FILE, run_names.SIGNATURE_FILE)
     )
     if name is not None:
-        if name not in found.files:
-            raise BadInput(f"{pack} holds no {name!r}; reprokit show {pack} lists its files")
-        if found.sizes[name] > MOST_SHOWN_BYTES:
+        if name not in contents.files:
+            raise BadInput(f"{pack} has no file {name!r}; reprokit show {pack} lists its files")
+        if contents.sizes[name] > MAX_SHOWN_BYTES:
             raise BadInput(
-                f"{name} is {found.sizes[name]} bytes long; take it out with tar, show prints up to"
-                f" {MOST_SHOWN_BYTES}"
+                f"{name} has {contents.sizes[name]} bytes, and show prints at most"
+                f" {MAX_SHOWN_BYTES}; extract it with tar"
             )
-        text = found.files[name].decode("utf-8", "replace")
+        text = contents.files[name].decode("utf-8", "replace")
         if as_json:
-            out.RESULTS.json({"schema": 1, "pack": str(pack), "file": name, "text": text})
+            out.RESULTS.print_json({"schema": 1, "pack": str(pack), "file": name, "text": text})
         else:
-            out.RESULTS.text(text)
+            out.RESULTS.print_text(text)
         return
-    report, trimmed = found.json(run_names.REPORT_DATA_FILE), found.manifest["trimmed"]
-    rows = dict(sorted(found.sizes.items()))
+    report, trimmed = contents.read_json(run_names.REPORT_DATA_FILE), contents.manifest["trimmed"]
+    rows = dict(sorted(contents.sizes.items()))
     if as_json:
-        out.RESULTS.json(
+        out.RESULTS.print_json(
             {
                 "schema": 1,
                 "pack": str(pack),
@@ -77,17 +73,19 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
         return
     from reprokit.cli.shared import print_capture
 
-    out.RESULTS.line((out.one_line(str(signature.get("title", "no signature"))), "bold"))
+    out.RESULTS.print_line((out.one_line(str(signature.get("title", "no signature"))), "bold"))
     if report:
         print_capture.print_report(report)
     else:
-        out.RESULTS.line(out.one_line(str(verdict.get("reason", "no verdict"))))
+        out.RESULTS.print_line(out.one_line(str(verdict.get("reason", "no verdict"))))
     about = (
-        f"signature {signature.get('id')!s:.100}, {len(rows)} files, all agree with the manifest of"
-        f" {found.manifest.get('made_by')!s:.100}"
+        f"signature {signature.get('id')!s:.100}, {len(rows)} files, all match the manifest of"
+        f" {contents.manifest.get('made_by')!s:.100}"
     )
-    out.RESULTS.line(out.one_line(about))
+    out.RESULTS.print_line(out.one_line(about))
     listed = [f"{size:>10}  {file}" for file, size in rows.items()]
-    out.RESULTS.text("".join(f"{out.one_line(row) if len(row) > 200 else row}\n" for row in listed))
+    out.RESULTS.print_text(
+        "".join(f"{out.one_line(row) if len(row) > 200 else row}\n" for row in listed)
+    )
     for row in trimmed:
-        out.RESULTS.line(out.one_line(f"trimmed {row}"))
+        out.RESULTS.print_line(out.one_line(f"trimmed {row}"))

@@ -1,19 +1,23 @@
-"""``reprokit workarounds``: how to live with a failure, and whether compile is worth it at all."""
+"""``reprokit workarounds``: find what avoids a failure, and whether compile is worth it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from reprokit.cli.shared import consent, out, terminal
 from reprokit.cli.shared import options as shared
+from reprokit.cli.shared.documents import RemedyRow, WorkaroundsDocument
+
+if TYPE_CHECKING:
+    from reprokit.host.experiments.try_remedies import Workarounds
 
 _SAYS = {
     "passes": "avoids it",
     "same": "the same failure",
-    "other": "another failure",
+    "other": "a different failure",
     "unresolved": "no answer",
     "": "does not apply",
 }
@@ -21,27 +25,27 @@ _SAYS = {
 
 @click.command(
     epilog=(
-        "Exit codes: 0 nothing fails or something avoids it, 1 nothing but eager does, 2 wrong"
-        " usage, 3 unknown, 130 interrupted."
+        "Exit codes: 0 nothing fails or a remedy avoids it, 1 only eager avoids it, 2 wrong usage,"
+        " 3 unknown, 130 interrupted."
     )
 )
-@shared.ASKING
+@shared.PACK_OR_TARGET
 @click.pass_context
 def workarounds(
     ctx: click.Context,
-    what: str,
+    pack_or_target: str,
     python: str | None,
     timeout: float,
     yes: bool,
     output_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Try every remedy and say which avoids the failure, at what cost; of a healthy target, whether
-    compile pays.
+    """Try each remedy, and report which avoids the failure and at what cost.
 
-    Remedies: eager, layer by layer, one region, half of the layers, other modes, dynamic on or off,
-    leaving out the guilty pass or lowering, a graph break at the guilty operator, a higher
-    recompile limit. What a remedy gains is measured beside eager.
+    Remedies are eager, compiling layer by layer, one region, half of the layers, other modes,
+    dynamic on or off, the compile without the pass or lowering that fails, a graph break at the
+    operator that fails, and a higher recompile limit. The speed of a remedy is compared with eager.
+    For a target that does not fail, the command reports whether compile is worth it.
 
     \b
     Examples:
@@ -50,29 +54,29 @@ def workarounds(
       reprokit workarounds llama-tiny
     """
     with terminal.LiveStatus(is_quiet=as_json) as live:
-        if shared.is_pack(what):
-            told = _of_pack(Path(what), python, yes, output_dir, live)
+        if shared.is_pack(pack_or_target):
+            document = _try_on_pack(Path(pack_or_target), python, yes, output_dir, live)
         else:
-            told = _of_target(what, python, timeout, output_dir, live)
+            document = _try_on_target(pack_or_target, python, timeout, output_dir, live)
     if as_json:
-        out.RESULTS.json(told)
+        out.RESULTS.print_json(document)
     else:
-        _print(told)
-    ctx.exit(_status(told))
+        _print(document)
+    ctx.exit(_status(document))
 
 
-def _of_target(
-    what: str,
+def _try_on_target(
+    pack_or_target: str,
     python: str | None,
     timeout: float,
     output_dir: Path | None,
     live: terminal.LiveStatus,
-) -> dict[str, Any]:
+) -> WorkaroundsDocument:
     from reprokit.core.experiments import speedup
     from reprokit.core.shared.contract import events
     from reprokit.host.experiments.try_remedies import RemedyRunner
     from reprokit.host.minimize import minimization
-    from reprokit.host.pipeline import pipeline as line
+    from reprokit.host.pipeline import pipeline
     from reprokit.host.request.run_request import Request
     from reprokit.host.request.target import parse_target
     from reprokit.host.run import observation_reader
@@ -80,30 +84,32 @@ def _of_target(
     from reprokit.host.system.progress import OperationStatus
 
     request = Request(
-        parse_target(what),
+        parse_target(pack_or_target),
         python=shared.interpreter_option(python),
         deadline_s=timeout,
         minimizes=False,
     )
-    captured = line.capture(request, output_dir, live.say, live.show, None, live.show_status)
+    captured = pipeline.capture_target(
+        request, output_dir, live.show_message, live.show_progress, None, live.show_status
+    )
     journals = observation_reader.read_journals(captured.run_path)
-    told: dict[str, Any] = {
-        k: v
-        for k, v in captured.to_json().items()
-        if k in ("schema", "verdict", "signature", "run_dir", "pack")
-    }
-    why = "" if captured.verdict.kind == "ok" else minimization.why_not(captured.verdict)
-    if journals.last(events.Weights).kind == "fake":
-        why = "on fake weights nothing runs, so nothing can be measured"
+    captured_document = captured.to_json()
+    keys = ("schema", "verdict", "signature", "run_dir", "pack")
+    document = cast(WorkaroundsDocument, {k: captured_document[k] for k in keys})
+    why = (
+        "" if captured.verdict.kind == "ok" else minimization.why_not_minimizable(captured.verdict)
+    )
+    if journals.last_event_of_type(events.Weights).kind == "fake":
+        why = "nothing runs on fake weights, so nothing can be measured"
     if why:
-        return {**told, "tried": [], "advice": f"Nothing was tried: {why}.", "is_known": False}
-    live.say(
+        return {**document, "tried": [], "advice": f"Nothing was tried: {why}.", "is_known": False}
+    live.show_message(
         "trying remedies"
         if captured.verdict.kind != "ok"
         else "measuring eager and compiled in turns"
     )
     with interrupts.deferred():
-        case = minimization.case_of(
+        case = minimization.case_of_run(
             request,
             captured.verdict,
             captured.signature,
@@ -111,87 +117,94 @@ def _of_target(
             journals,
             captured.run_path,
         )
-        with minimization.server_of(case) as server, interrupts.allowed():
-            tryer = RemedyRunner(
+        with minimization.create_probe_server(case) as server, interrupts.allowed():
+            runner = RemedyRunner(
                 server,
                 request,
                 captured.signature,
-                minimization.limits_of(case),
+                minimization.probe_limits_of(case),
                 case.python,
                 lambda name: live.show_status(OperationStatus(trying=name)),
             )
-            asked = {**journals.last(events.TargetBuilt).compile, **request.compile}
-            found = tryer.all(captured.verdict, captured.seen, asked)
-    found.parameters = journals.last(events.TargetBuilt).parameters
-    guess = speedup.guess_gain(found.parameters) if found.parameters else ""
-    return {**told, **_told(found), "parameters": found.parameters, "guess": guess}
+            arguments = {
+                **journals.last_event_of_type(events.TargetBuilt).compile,
+                **request.compile,
+            }
+            outcome = runner.try_all_remedies(captured.verdict, captured.seen, arguments)
+    outcome.parameters = journals.last_event_of_type(events.TargetBuilt).parameters
+    guess = speedup.guess_gain(outcome.parameters) if outcome.parameters else ""
+    return {
+        **document,
+        **_remedies_document(outcome),
+        "parameters": outcome.parameters,
+        "guess": guess,
+    }
 
 
-def _of_pack(
-    place: Path, python: str | None, yes: bool, output_dir: Path | None, live: terminal.LiveStatus
-) -> dict[str, Any]:
+def _try_on_pack(
+    path: Path, python: str | None, yes: bool, output_dir: Path | None, live: terminal.LiveStatus
+) -> WorkaroundsDocument:
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.experiments.try_remedies import RemedyRunner
     from reprokit.host.minimize import minimization
     from reprokit.host.pack import reopen
     from reprokit.host.system.progress import OperationStatus
 
-    opened = reopen.open_pack(place)
+    opened = reopen.open_pack(path)
     if not opened.program.strip() or opened.verdict.kind == "ok":
-        raise BadInput(f"{place} holds no failing program, so there is nothing to live with")
-    with consent.has_agreed(opened, "workarounds", python, yes, output_dir, live) as (
+        raise BadInput(f"{path} has no failing program, so there is nothing to avoid")
+    with consent.open_consented(opened, "workarounds", python, yes, output_dir, live) as (
         case,
         server,
         run_path,
     ):
-        tryer = RemedyRunner(
+        runner = RemedyRunner(
             server,
             opened.program,
             opened.signature,
-            minimization.limits_of(case),
+            minimization.probe_limits_of(case),
             case.python,
             lambda name: live.show_status(OperationStatus(trying=name)),
         )
-        found = tryer.all(opened.verdict, case.seen, opened.compile)
-    signature = {"id": opened.signature.id, "title": opened.signature.title}
-    return {"schema": 1, "signature": signature, "run_dir": str(run_path), **_told(found)}
+        outcome = runner.try_all_remedies(opened.verdict, case.seen, opened.compile)
+    return {
+        "schema": 1,
+        "signature": {"id": opened.signature.id, "title": opened.signature.title},
+        "run_dir": str(run_path),
+        **_remedies_document(outcome),
+    }
 
 
-def _asked(value: Any) -> dict[str, Any]:
-    """Arguments of torch.compile as a journal or a pack tells them."""
-    return {str(k): v for k, v in value.items()} if isinstance(value, dict) else {}
-
-
-def _told(found: Any) -> dict[str, Any]:
+def _remedies_document(outcome: Workarounds) -> WorkaroundsDocument:
     from reprokit.core.experiments.remedies import NEEDS_GPU
 
-    gain = found.as_it_is
+    gain = outcome.as_it_is
     return {
-        "tried": [t.to_json() for t in found.tried],
+        "tried": [cast(RemedyRow, t.to_json()) for t in outcome.tried],
         "needs_gpu": list(NEEDS_GPU),
         "gain": (
             {"ratio": gain.ratio, "low": gain.low, "high": gain.high, "advice": gain.advice}
             if gain
             else None
         ),
-        "compile_s": found.compile_s,
-        "advice": found.advice,
-        "is_known": bool(found.tried) or gain is not None,
+        "compile_s": outcome.compile_s,
+        "advice": outcome.advice,
+        "is_known": bool(outcome.tried) or gain is not None,
     }
 
 
-def _status(told: dict[str, Any]) -> int:
-    if not told.get("is_known"):
+def _status(document: WorkaroundsDocument) -> int:
+    if not document.get("is_known"):
         return 3
-    ways = [t for t in told["tried"] if t["answer"] == "passes" and t["name"] != "eager"]
-    return 0 if ways or told.get("gain") else 1
+    ways = [t for t in document["tried"] if t["answer"] == "passes" and t["name"] != "eager"]
+    return 0 if ways or document.get("gain") else 1
 
 
-def _print(told: dict[str, Any]) -> None:
-    out.RESULTS.line((told["signature"]["title"], "bold"))
-    if told["tried"]:
+def _print(document: WorkaroundsDocument) -> None:
+    out.RESULTS.print_line((document["signature"]["title"], "bold"))
+    if document["tried"]:
         rows = []
-        for row in told["tried"]:
+        for row in document["tried"]:
             seconds = f"{row['compile_cpu_s']:.1f}" if row["compile_cpu_s"] else ""
             speed = (
                 f"{row['gain']['ratio']:.2f} ({row['gain']['low']:.2f} to"
@@ -201,11 +214,11 @@ def _print(told: dict[str, Any]) -> None:
             )
             code = row["code"] if row["answer"] == "passes" else row["why"][:70]
             rows.append((row["name"], _SAYS.get(row["answer"], ""), seconds, speed, code))
-        titles = ("remedy", "result", "CPU s", "speed beside eager", "write")
-        out.RESULTS.table(titles, rows, right=("CPU s",))
-        out.RESULTS.line(f"not tried without a GPU: {', '.join(told['needs_gpu'])}")
-    if told.get("guess"):
-        out.RESULTS.line(
-            f"a guess by size alone, {told['parameters']:,} parameters: {told['guess']}"
+        titles = ("remedy", "result", "CPU s", "speed against eager", "code")
+        out.RESULTS.print_table(titles, rows, right=("CPU s",))
+        out.RESULTS.print_line(f"not tried without a GPU: {', '.join(document['needs_gpu'])}")
+    if document.get("guess"):
+        out.RESULTS.print_line(
+            f"an estimate from the size, {document['parameters']:,} parameters: {document['guess']}"
         )
-    out.RESULTS.line(told["advice"])
+    out.RESULTS.print_line(document["advice"])

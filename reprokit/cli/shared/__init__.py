@@ -1,4 +1,4 @@
-"""What several commands need: options, output, consent.
+"""Parts of several commands: options, output, consent.
 
 It must not import a command.
 """

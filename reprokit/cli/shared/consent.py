@@ -1,4 +1,4 @@
-"""Nothing of a pack runs before a person has seen what would run, or said ``--yes``."""
+"""Ask for consent before a program of a pack runs; ``--yes`` gives it in advance."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 def require_consent(pack: Path, is_agreed: bool) -> None:
-    """Refuse early where nobody can be asked."""
+    """Raise BadInput if there is no ``--yes`` and no terminal to ask for consent."""
     if not is_agreed and not sys.stdin.isatty():
         raise BadInput(
-            f"{pack} holds programs, and somebody may have sent it to you; read them (reprokit show"
-            f" {pack} --file NAME) and add --yes to run them"
+            f"{pack} has programs that a stranger may have written; read them (reprokit show {pack}"
+            " --file NAME) and add --yes to run them"
         )
 
 
-def ask_person(
+def ask_consent(
     pack: Path, text: str, python: str, is_agreed: bool, live: terminal.LiveStatus | None = None
 ) -> None:
-    """Show the programs and ask; raises BadInput without an answer, or with a no."""
+    """Show the programs and ask for consent; raises BadInput without it."""
     if is_agreed:
         return
     require_consent(pack, is_agreed)
     if live is not None:
         live.pause()
-    out.PROGRESS.line(text)  # the whole text: the part that is cut off could matter
+    out.PROGRESS.print_line(text)  # the whole text, because any part of it may matter
     if not out.confirm_question(f"Run this with {python}?"):
         raise BadInput("nothing was run")
     if live is not None:
@@ -44,7 +44,7 @@ def ask_person(
 
 
 @contextlib.contextmanager
-def has_agreed(
+def open_consented(
     opened: reopen.OpenedPack,
     word: str,
     python: str | None,
@@ -52,8 +52,10 @@ def has_agreed(
     output_dir: Path | None,
     live: terminal.LiveStatus,
 ) -> Iterator[tuple[minimization.MinimizeCase, ProbeServer, Path]]:
-    """Agree to run the program of a pack for ``word``, a command; gives its case, a server, and
-    where to work.
+    """Ask for consent to run the program of a pack; yield its case, a probe server and a folder.
+
+    ``word`` is the command. Raises BadInput without consent, or for a pack that the command cannot
+    use.
     """
     from reprokit.host.minimize import minimization
     from reprokit.host.pack import reopen
@@ -62,21 +64,21 @@ def has_agreed(
 
     if opened.verdict.kind == "superlinear-compile":
         raise BadInput(
-            f"{opened.pack.path} is of growth over several sizes; ask reprokit {word} of its target"
-            " at one size (reprokit replay and minimize take the pack)"
+            f"{opened.pack.path} is about growth over several sizes; use reprokit {word} on its"
+            " target at one size (reprokit replay and minimize take the pack)"
         )
     if opened.kernel:
         raise BadInput(
-            f"{opened.pack.path} is of one Triton kernel, which {word} has nothing to ask of;"
-            " reprokit kernel tries its repro.py for other architectures and ptxas"
+            f"{opened.pack.path} is about one Triton kernel, and {word} needs a model; reprokit"
+            " kernel compiles its repro.py for other architectures and with other ptxas"
         )
     checked = shared.interpreter_option(python)
     with interrupts.deferred():
-        run = run_directory.create_run(output_dir, f"{word}-{opened.verdict.kind}")
+        run = run_directory.create_run_directory(output_dir, f"{word}-{opened.verdict.kind}")
         try:
             case = reopen.case_of_pack(opened, run, checked)
-            with minimization.server_of(case) as server, interrupts.allowed():
-                ask_person(opened.pack.path, opened.program, checked, is_agreed, live)
+            with minimization.create_probe_server(case) as server, interrupts.allowed():
+                ask_consent(opened.pack.path, opened.program, checked, is_agreed, live)
                 yield case, server, run.path
         finally:
-            run.release()
+            run.release_lock()

@@ -15,17 +15,23 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def opened_ledger(
-    output_dir: Path, ledger_path: Path | None, is_new_ok: bool = False, is_told: bool = False
+def open_for_command(
+    output_dir: Path,
+    ledger_path: Path | None,
+    is_new_ok: bool = False,
+    prints_refused: bool = False,
 ) -> Iterator[Ledger]:
-    """The ledger; with ``is_told``, a report prints the refused rows, so this function does not."""
+    """Open the ledger; with ``prints_refused``, the caller prints the refused rows itself.
+
+    Raises BadInput if the ledger cannot be used.
+    """
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.nightly.ledger import ledger_file
 
-    place = ledger_path or output_dir / "ledger.sqlite"
+    path = ledger_path or output_dir / "ledger.sqlite"
     try:
-        with ledger_file.open_ledger(place, is_new_ok) as store:
-            if store.refused and not is_told:
+        with ledger_file.open_ledger(path, is_new_ok) as store:
+            if store.refused and not prints_refused:
                 more = len(store.refused) - 1
                 out.print_line(
                     "refused"
@@ -34,6 +40,6 @@ def opened_ledger(
             yield store
     except (sqlite3.Error, UnicodeDecodeError) as problem:
         raise BadInput(
-            f"cannot use the ledger {place}: {problem}; see docs/ledger.md, or name another"
+            f"cannot use the ledger {path}: {problem}; see docs/ledger.md, or name a different"
             " --ledger"
         ) from problem

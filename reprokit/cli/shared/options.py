@@ -1,4 +1,4 @@
-"""Options, and kinds of their values, that several commands take."""
+"""Options of several commands, and the types of their values."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class _Seconds(click.types.FloatParamType):
     ) -> float:
         seconds = super().convert(value, param, ctx)
         if not 0 < seconds < float("inf"):
-            self.fail("give a number of seconds above 0", param, ctx)
+            self.fail("must be a number of seconds above 0", param, ctx)
         return float(seconds)
 
 
 SECONDS = _Seconds()
-USUAL = "reprokit's own, or where that has no torch the one of VIRTUAL_ENV or .venv"
-"""The interpreter where ``--python`` names none."""
+DEFAULT_PYTHON = "reprokit's own, or if that has no torch the one of VIRTUAL_ENV or .venv"
+"""The default of ``--python``, for help texts."""
 
 
 def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """One decorator for several options, in the order in which they are listed."""
+    """Return one decorator for several options, which the help lists in this order."""
 
-    def add(command: Any) -> Any:
+    def add_options(command: Any) -> Any:
         for option in reversed(options):
             command = option(command)
         return command
 
-    return add
+    return add_options
 
 
 NAMING = _together(
@@ -52,7 +52,7 @@ NAMING = _together(
         ),
     ),
 )
-"""What is run."""
+"""Options that name the target."""
 
 SHAPING = _together(
     click.option(
@@ -82,8 +82,8 @@ SHAPING = _together(
         "--gpu",
         metavar="NAME|FILE",
         help=(
-            "Compile for this GPU, which need not be there: a100, h100, h200, b200, b300, l40s,"
-            " rtx4090, rtx5090, or a file that reprokit env --gpu wrote. Nothing runs."
+            "Compile for a simulated GPU: a100, h100, h200, b200, b300, l40s, rtx4090, rtx5090, or"
+            " a file that reprokit env --gpu wrote. Nothing runs."
         ),
     ),
     click.option(
@@ -92,12 +92,12 @@ SHAPING = _together(
         default="auto",
         show_default=True,
         help=(
-            "fake: no memory, compile to the end of code generation, run nothing. auto: fake when a"
-            " zoo or hf: model would not fit in free memory."
+            "fake: use no memory, compile to the end of code generation, and run nothing. auto:"
+            " fake if a zoo or hf: model does not fit in the free memory."
         ),
     ),
 )
-"""How a model is built and compiled."""
+"""Options for how a model is built and compiled."""
 
 WATCHING = _together(
     click.option(
@@ -118,8 +118,8 @@ WATCHING = _together(
         "--on-stall",
         type=click.Choice(["report", "end"]),
         help=(
-            "What a stall does: report prints the stacks once and lets the program go on, end ends"
-            " it. Default: end in the compiler, in compiled code and for a factory; report"
+            "What to do at a stall: report prints the stacks once and the program goes on; end ends"
+            " the program. Default: end in the compiler, in compiled code and for a factory; report"
             " elsewhere."
         ),
     ),
@@ -129,12 +129,12 @@ WATCHING = _together(
         default=10.0,
         show_default=True,
         help=(
-            "Seconds that a program has to end after Ctrl-C, SIGTERM, a deadline or a stall, before"
+            "Seconds that a program has to end after Ctrl-C, SIGTERM, a deadline or a stall; then"
             " it is killed."
         ),
     ),
 )
-"""When a run is over."""
+"""Options for when a run ends."""
 
 PROOFS = click.option(
     "--proofs",
@@ -143,7 +143,7 @@ PROOFS = click.option(
     envvar="REPROKIT_PROOFS",
     show_envvar=True,
     show_default=True,
-    help="How many fresh processes prove the repro; of a flaky failure at least 8.",
+    help="Number of fresh processes that prove the repro; at least 8 for a flaky failure.",
 )
 REDUCING = _together(
     click.option(
@@ -151,35 +151,35 @@ REDUCING = _together(
         default=True,
         envvar="REPROKIT_MINIMIZE",
         show_envvar=True,
-        help="Look for the smallest program that shows the same failure; default: yes.",
+        help="Search for the smallest program with the same failure; default: yes.",
     ),
     click.option(
         "--budget",
         type=SECONDS,
         default=300.0,
         show_default=True,
-        help="Seconds for the minimization without its proof; the best so far is kept.",
+        help="Seconds for the minimization without its proof; the best result so far is kept.",
     ),
     PROOFS,
 )
-"""Whether a failure is made small."""
+"""Options of the minimization."""
 
-LEAVING = _together(
+OUTPUT = _together(
     click.option(
         "--output-dir",
         type=click.Path(path_type=Path),
-        help="Where the run directory and the pack go; default reprokit-out/<target>-<time>.",
+        help="Folder for the run directory and the pack; default reprokit-out/<target>-<time>.",
     ),
-    click.option("--python", help=f"Interpreter for a factory target; default: {USUAL}."),
+    click.option("--python", help=f"Interpreter for a factory target; default: {DEFAULT_PYTHON}."),
     click.option(
         "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
     ),
 )
-"""Which interpreter runs it, and where what it leaves goes."""
+"""Options for the interpreter and the output."""
 
-ASKING = _together(
-    click.argument("what", metavar="PACK|TARGET"),
-    click.option("--python", help=f"Interpreter to ask; default: {USUAL}."),
+PACK_OR_TARGET = _together(
+    click.argument("pack_or_target", metavar="PACK|TARGET"),
+    click.option("--python", help=f"Interpreter to use; default: {DEFAULT_PYTHON}."),
     click.option(
         "--timeout",
         type=SECONDS,
@@ -187,45 +187,43 @@ ASKING = _together(
         show_default=True,
         help="Deadline in seconds of the first run.",
     ),
-    click.option("--yes", is_flag=True, help="Run what a pack holds without asking."),
+    click.option("--yes", is_flag=True, help="Run the program of a pack without asking."),
     click.option(
         "--output-dir",
         type=click.Path(path_type=Path),
-        help="Where to work; default below reprokit-out.",
+        help="Folder for the output; default: a new folder in reprokit-out.",
     ),
     click.option(
         "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
     ),
 )
-"""What is asked of a pack or of a target that is captured first."""
+"""Options of commands that take a pack, or a target that they capture first."""
 
 
 def interpreter_option(name: str | None) -> str:
-    """The interpreter of ``--python``, or the usual one; says which, on stderr, where that is not
-    reprokit's own.
+    """Return the interpreter of ``--python``, or the default one.
+
+    A default that is not reprokit's own interpreter is printed on stderr.
     """
     from reprokit.host.request import interpreter as interpreters
 
     if name is not None:
         return interpreters.check_interpreter(name)
-    path, why = interpreters.usual_interpreter()
+    path, why = interpreters.default_interpreter()
     if why:
         out.print_line(why)
     return interpreters.check_interpreter(path)
 
 
-def is_pack(what: str) -> bool:
-    """True for a pack, False for what names a target; raises BadInput for a pack that is not
-    there.
-    """
-    place = Path(what)
-    if place.is_dir():
+def is_pack(name: str) -> bool:
+    """Return True for a pack and False for a target; raises BadInput for a missing pack."""
+    path = Path(name)
+    if path.is_dir():
         raise BadInput(
-            f"{what} is a folder; name the pack that stands beside it, or a target such as"
-            " model.py:make"
+            f"{name} is a folder; name the pack beside it, or a target such as model.py:make"
         )
-    if place.is_file() and not what.endswith(".py"):
+    if path.is_file() and not name.endswith(".py"):
         return True
-    if what.endswith(".gz") or ("/" in what and ":" not in what and not what.endswith(".py")):
-        raise BadInput(f"there is no pack {what}")
+    if name.endswith(".gz") or ("/" in name and ":" not in name and not name.endswith(".py")):
+        raise BadInput(f"there is no pack {name}")
     return False

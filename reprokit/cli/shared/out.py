@@ -37,17 +37,17 @@ __all__ = [
 Part: TypeAlias = "str | tuple[str, str]"
 """A text, or a text and its style."""
 
-MOST_CHARS = 1_000
-"""Maximum length of a refusal or a line of progress, which may quote a stranger's text."""
+MAX_LINE_CHARS = 1_000
+"""Limit of an error or a line of progress, which may quote a stranger's text."""
 
 
-def one_line(text: str, most: int = MOST_CHARS) -> str:
-    """One line of bounded length from ``text``, which may have any length."""
-    return plain.one_line(text, most)
+def one_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
+    """Return ``text`` as one line of at most ``limit`` characters."""
+    return plain.one_line(text, limit)
 
 
 class SafePrinter:
-    """One of the two standard streams."""
+    """Print on one of the two standard streams."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -62,24 +62,22 @@ class SafePrinter:
 
     @property
     def is_plain(self) -> bool:
-        """True where the stream cannot carry block characters."""
+        """Whether the encoding of the stream lacks block characters."""
         return not (getattr(self.stream, "encoding", None) or "").lower().startswith("utf")
 
     @property
     def buffer(self) -> IO[bytes] | None:
-        """The stream for the target's own bytes, which are passed on unchanged; None if the stream
-        is closed.
-        """
+        """The binary stream, for the target's own output; None if the stream is closed."""
         return getattr(self.stream, "buffer", None)
 
     def isatty(self) -> bool:
-        """True if the stream is a terminal."""
+        """Whether the stream is a terminal."""
         try:
             return self.stream is not None and self.stream.isatty()
         except (OSError, ValueError):
             return False
 
-    def line(self, *parts: Part) -> None:
+    def print_line(self, *parts: Part) -> None:
         """Print the parts, cleaned, and a newline."""
         cleaned = [
             (clean_text(p), "") if isinstance(p, str) else (clean_text(p[0]), p[1]) for p in parts
@@ -91,11 +89,11 @@ class SafePrinter:
 
         self._draw(Text.assemble(*cleaned))
 
-    def text(self, text: str) -> None:
-        """Print a whole text, cleaned, as it is: no newline is added."""
+    def print_text(self, text: str) -> None:
+        """Print a text, cleaned, without adding a newline."""
         self._write(clean_text(text))
 
-    def table(
+    def print_table(
         self,
         titles: Iterable[str],
         rows: Iterable[Iterable[Part]],
@@ -123,12 +121,12 @@ class SafePrinter:
             )
         self._draw(drawn)
 
-    def json(self, value: Any) -> None:
+    def print_json(self, value: Any) -> None:
         """Print one value as JSON in ASCII; every other character is an escape."""
         self._write(ascii_json(value, indent=1) + "\n")
 
-    def console(self) -> Console:
-        """A console of rich on this stream, for text that is redrawn; its writes never raise."""
+    def create_console(self) -> Console:
+        """Return a console of rich on this stream, for a live line; its writes never raise."""
         from rich.console import Console
 
         return Console(file=_Sink(self), highlight=False, soft_wrap=True)  # type: ignore[arg-type]
@@ -145,7 +143,7 @@ class SafePrinter:
         return self.problem is not None
 
     def _draw(self, drawn: object) -> None:
-        self.console().print(drawn)
+        self.create_console().print(drawn)
 
     def _write(self, text: str, stream: TextIO | None = None) -> None:
         """Write cleaned text; after a failure, stop using the stream."""
@@ -185,9 +183,7 @@ class _Sink:
 
 
 def ascii_json(value: Any, indent: int | None = None, sort_keys: bool = False) -> str:
-    """JSON in which every character that is not plain ASCII is an escape, on one line without
-    ``indent``.
-    """
+    """Return JSON in which each non-ASCII character is an escape; one line without ``indent``."""
     return json.dumps(value, indent=indent, sort_keys=sort_keys, default=repr).replace(
         "\x7f", "\\u007f"
     )
@@ -210,15 +206,13 @@ PROGRESS = SafePrinter("stderr")
 
 
 def print_line(text: str) -> None:
-    """Print one line of progress. Spaces at its start are kept, as for the frames of a stack."""
+    """Print one line of progress, with the indentation of ``text``, as for frames of a stack."""
     indent = " " * min(len(text) - len(text.lstrip(" ")), 8)
-    PROGRESS.line(f"reprokit: {indent}{one_line(text)}")
+    PROGRESS.print_line(f"reprokit: {indent}{one_line(text)}")
 
 
 def confirm_question(question: str) -> bool:
-    """Ask on stderr. If there is no answer, or the question could not be shown, the answer is
-    no.
-    """
+    """Ask a yes-or-no question on stderr. Without an answer, the result is False."""
     import click
 
     return PROGRESS.problem is None and click.confirm(clean_text(question), default=False, err=True)

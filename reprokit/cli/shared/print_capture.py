@@ -1,35 +1,37 @@
-"""Print what a capture found, and a report in the terminal: the cause in words, the phases as bars,
-the measures as a line, the last stacks.
-"""
+"""Print the result of a capture, and the report of a pack: cause, phases, measures and stacks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reprokit.cli.shared.out import RESULTS, one_line
 from reprokit.core.judge.hangs.hang_causes import EXPLAIN
 from reprokit.core.judge.responsible import responsibility
-from reprokit.core.records.kinds import kind_named
+from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.host.pack import placeholder_counts
 
-BAR = 40
-FRAMES = 12
-LINE, LABEL = 2_000, 40
-MOST_ROWS = 200
-"""Maximum number of printed rows of one list of a report."""
-MOST_POINTS = 10_000
+if TYPE_CHECKING:
+    from reprokit.host.pipeline.capture_result import CaptureResult
+
+BAR_CHARS = 40
+MAX_FRAMES = 12
+MAX_LINE_CHARS, MAX_LABEL_CHARS = 2_000, 40
+MAX_ROWS = 200
+"""Limit of printed rows of one list of a report."""
+MAX_POINTS = 10_000
 _LEVELS = "▁▂▃▄▅▆▇█"
 _PLAIN_LEVELS = ".:-=+*#@"
 
 
 def print_report(model: dict[str, Any]) -> None:
-    """Print ``report.json`` of a pack; a stranger may have written it, so values are checked and
-    output is bounded.
+    """Print ``report.json`` of a pack.
+
+    A stranger may have written it, so each value is checked and the output is limited.
     """
 
     def line(text: object, style: str = "") -> None:
-        RESULTS.line((one_line(_text(text)), style))
+        RESULTS.print_line((one_line(_text(text)), style))
 
     line(model.get("reason"), "bold")
     for text in (model.get("explain"), *(f"also {_text(row)}" for row in _rows(model, "also"))):
@@ -37,44 +39,42 @@ def print_report(model: dict[str, Any]) -> None:
             line(text)
     if model.get("not_filed"):
         line(f"do not file it: {_text(model.get('not_filed'))}")
-    for name, value in [*_dict(model.get("work")).items()][:MOST_ROWS]:
+    for name, value in [*_dict(model.get("work")).items()][:MAX_ROWS]:
         line(f"{name}: {_text(value)}")
     for answer in _dicts(model, "answers"):
         line(f"{_text(answer.get('question'))}: {_text(answer.get('answer'))}")
     for row in (*_rows(model, "path"), *_rows(model, "evidence")):
         line(f"- {_text(row)}")
     print_table(_dict(model.get("growth")))
-    if said := _dict(model.get("ablation")).get("sentence"):
-        line(said)
+    if sentence := _dict(model.get("ablation")).get("sentence"):
+        line(sentence)
     timeline = _dict(model.get("timeline"))
     _phases(_dicts(timeline, "phases"))
     for series in _dicts(timeline, "series"):
         values = [
-            p[1]
-            for p in _rows(series, "points", MOST_POINTS)
-            if isinstance(p, list) and len(p) == 2
+            p[1] for p in _rows(series, "points", MAX_POINTS) if isinstance(p, list) and len(p) == 2
         ]
         numbers = _finite(values)
         if numbers:
-            name = one_line(_text(series.get("name")), LABEL)
-            RESULTS.line(
+            name = one_line(_text(series.get("name")), MAX_LABEL_CHARS)
+            RESULTS.print_line(
                 f"{name:<18} {_spark(numbers)} at most {_amount(max(numbers), series.get('unit'))}"
             )
     for stack in _dicts(model, "stacks")[:8]:
         line(f"{_text(stack.get('who'))}: {_text(stack.get('told'))}", "bold")
-        frames = _rows(stack, "frames", MOST_POINTS)
-        for frame in (f for f in frames[:FRAMES] if isinstance(f, dict)):
+        frames = _rows(stack, "frames", MAX_POINTS)
+        for frame in (f for f in frames[:MAX_FRAMES] if isinstance(f, dict)):
             mark = " (moved)" if frame.get("has_moved") else ""
-            place = one_line(f"{_text(frame.get('function'))}  {_text(frame.get('place'))}{mark}")
-            RESULTS.line(f"    {place}")
-        if len(frames) > FRAMES:
-            RESULTS.line(f"    ... {len(frames) - FRAMES} more")
+            text = one_line(f"{_text(frame.get('function'))}  {_text(frame.get('place'))}{mark}")
+            RESULTS.print_line(f"    {text}")
+        if len(frames) > MAX_FRAMES:
+            RESULTS.print_line(f"    ... {len(frames) - MAX_FRAMES} more")
 
 
 def print_table(growth: dict[str, Any]) -> None:
-    """Print what ``growth.json`` measured at each size."""
+    """Print the measurements of ``growth.json`` for each size."""
     for row in _rows(growth, "table"):
-        RESULTS.line(_text(row)[:LINE])
+        RESULTS.print_line(_text(row)[:MAX_LINE_CHARS])
 
 
 def _phases(rows: list[dict[str, Any]]) -> None:
@@ -82,18 +82,18 @@ def _phases(rows: list[dict[str, Any]]) -> None:
     most = max((s for _, s in seconds), default=0.0)
     for phase, spent in seconds[:12]:
         mark = "#" if RESULTS.is_plain else "█"
-        bar = mark * max(1, round(spent / most * BAR)) if most > 0 else ""
-        RESULTS.line(f"{one_line(phase, LABEL)[:16]:<16} {spent:>8.2f} s  {bar}")
+        bar = mark * max(1, round(spent / most * BAR_CHARS)) if most > 0 else ""
+        RESULTS.print_line(f"{one_line(phase, MAX_LABEL_CHARS)[:16]:<16} {spent:>8.2f} s  {bar}")
 
 
 def _finite(values: list[Any]) -> list[float]:
-    """The numbers of a stranger's list that can be drawn."""
+    """Return the numbers of a stranger's list that can be drawn."""
     return [float(v) for v in values if isinstance(v, (int, float)) and abs(v) < 1e15]
 
 
 def _spark(values: list[float]) -> str:
     levels = _PLAIN_LEVELS if RESULTS.is_plain else _LEVELS
-    width = min(len(values), BAR)
+    width = min(len(values), BAR_CHARS)
     chosen = [values[i * len(values) // width] for i in range(width)]
     most = max(max(chosen), 1e-9)
     return "".join(
@@ -112,9 +112,7 @@ def _amount(value: float, unit: object) -> str:
 
 
 def _text(value: object) -> str:
-    """The head and tail of a long text. The part between is not cleaned, so a long text takes no
-    time.
-    """
+    """Return a text, or the head and the tail of a long one, so that cleaning it is fast."""
     text = (
         value
         if isinstance(value, str)
@@ -122,7 +120,11 @@ def _text(value: object) -> str:
         if isinstance(value, (int, float))
         else _of_holder(value)
     )
-    return text if len(text) <= LINE else f"{text[: LINE // 2]} ... {text[-LINE // 2 :]}"
+    return (
+        text
+        if len(text) <= MAX_LINE_CHARS
+        else f"{text[: MAX_LINE_CHARS // 2]} ... {text[-MAX_LINE_CHARS // 2 :]}"
+    )
 
 
 def _of_holder(value: object) -> str:
@@ -135,9 +137,9 @@ def _of_holder(value: object) -> str:
     )
 
 
-def _rows(holder: dict[str, Any], name: str, most: int | None = None) -> list[Any]:
+def _rows(holder: dict[str, Any], name: str, limit: int | None = None) -> list[Any]:
     value = holder.get(name)
-    return value[: MOST_ROWS if most is None else most] if isinstance(value, list) else []
+    return value[: MAX_ROWS if limit is None else limit] if isinstance(value, list) else []
 
 
 def _dicts(holder: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -148,16 +150,16 @@ def _dict(value: Iterable[Any] | None) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def captured_run(captured: Any) -> None:
-    """Print what a capture found and where its files lie."""
+def print_captured(captured: CaptureResult) -> None:
+    """Print the result of a capture and the paths of its files."""
     verdict, seen = captured.verdict, captured.seen
     colour = kind_named(verdict.kind).colour
 
     def row(name: str, text: str) -> None:
-        RESULTS.line(f"{name:<10} {text}")
+        RESULTS.print_line(f"{name:<10} {text}")
 
     where = "" if verdict.phase in (None, "eager") else f" in {verdict.phase}"
-    RESULTS.line((verdict.kind, f"bold {colour}"), f"{where}: {verdict.reason}")
+    RESULTS.print_line((verdict.kind, f"bold {colour}"), f"{where}: {verdict.reason}")
     if verdict.kind == "ok":
         for note in verdict.evidence:
             row("", note)
@@ -167,14 +169,14 @@ def captured_run(captured: Any) -> None:
         for step in verdict.path[:6]:
             row("waits", step)
     for answer in seen.answers:
-        row("asked", f"{answer.question}: {answer.answer.splitlines()[-1]}")
+        row("tested", f"{answer.question}: {answer.answer.splitlines()[-1]}")
     row("signature", f"{captured.signature.id}  {captured.signature.title}")
     if captured.model:
         row("model", captured.model)
     if captured.weights:
         row("weights", captured.weights)
-    for place, difference in enumerate(verdict.simulated):
-        row("simulated" if not place else "", difference)
+    for number, difference in enumerate(verdict.simulated):
+        row("simulated" if not number else "", difference)
     nodes = {
         level: sum(g.nodes for g in seen.graphs if g.level == level) for level in ("dynamo", "aten")
     }
@@ -192,8 +194,8 @@ def captured_run(captured: Any) -> None:
     if captured.ablation and captured.ablation.sentence:
         row("ablation", captured.ablation.sentence)
     if captured.minimized and captured.minimized.text:
-        row("minimized", captured.minimized.say())
-        row("", captured.minimized.spent())
+        row("minimized", captured.minimized.describe())
+        row("", captured.minimized.describe_time())
         for note in captured.minimized.notes:
             row("", note)
     if seen.is_command:

@@ -1,18 +1,19 @@
-"""The morning in the terminal."""
+"""Print the report of a nightly run in the terminal."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from reprokit.cli.shared import out
 
 
-def print_night(told: dict[str, Any], output_dir: Path) -> None:
-    """Print what a night came to."""
-    from reprokit.host.nightly.night_report_files import DIGEST, PAGE, TITLES
+def print_night(report: Mapping[str, Any], output_dir: Path) -> None:
+    """Print the report of a nightly run, as ``night_report`` returns it."""
+    from reprokit.host.nightly.night_report_files import DIGEST_FILE, PAGE_FILE, TITLES
 
-    line = out.RESULTS.line
+    line = out.RESULTS.print_line
 
     colours = {
         "new": "red",
@@ -22,49 +23,52 @@ def print_night(told: dict[str, Any], output_dir: Path) -> None:
         "open": "default",
         "muted": "dim",
     }
-    line((f"{told['suite']}, night {told['night']['name']}:", "bold"), f" {told['sentence']}")
+    line(
+        (f"{report['suite']}, nightly run {report['night']['name']}:", "bold"),
+        f" {report['sentence']}",
+    )
     for group, title in TITLES.items():
-        found = told["groups"][group]
-        if group == "muted" or not found:
+        bugs = report["groups"][group]
+        if group == "muted" or not bugs:
             continue
         line((f"\n{title.capitalize()}", f"bold {colours[group]}"))
-        for bug in found[:20]:
+        for bug in bugs[:20]:
             line(f"  bug {bug['id']}  {bug['title']}")
-            cells = f"{bug['tonight']} cell{'s' if bug['tonight'] != 1 else ''} tonight"
+            cells = f"{bug['tonight']} cell{'s' if bug['tonight'] != 1 else ''} in this run"
             about = [bug["reason"], bug["cause"], cells, ", ".join(bug["torch"])]
             if before := bug["healthy_before"]:
-                is_other = before["torch"] and before["torch"] != before["then_torch"]
+                is_different = before["torch"] and before["torch"] != before["then_torch"]
                 about += [
-                    "healthy the night of"
-                    f" {before['night']}{' with torch ' + before['torch'] if is_other else ''}"
+                    "healthy in"
+                    f" {before['night']}{' with torch ' + before['torch'] if is_different else ''}"
                 ]
             about += [f"repro of {bug['repro_lines']} lines"] if bug["repro_lines"] else []
             line(f"          {'; '.join(a for a in about if a)}")
             if bug["pack"]:
                 line(f"          {output_dir / bug['pack']}")
-        if len(found) > 20:
-            line(f"  and {len(found) - 20} more")
+        if len(bugs) > 20:
+            line(f"  and {len(bugs) - 20} more")
     for name, title in (
         ("surprises", "Not as expected: healthy"),
         ("unknown", "Could not be judged"),
         ("lost", "Lost"),
     ):
-        if told[name]:
+        if report[name]:
             line((f"\n{title}", "bold"))
-            for row in told[name][:20]:
+            for row in report[name][:20]:
                 line(
                     f"  {row['target']}"
                     f" {row['settings']}{': ' + row['why'] if row.get('why') else ''}"
                 )
-    if told["refused"]["count"]:
-        line((f"\nRefused, in quarantine ({told['refused']['count']})", "bold"))
-        for why in told["refused"]["reasons"][:20]:
+    if report["refused"]["count"]:
+        line((f"\nRefused, in quarantine ({report['refused']['count']})", "bold"))
+        for why in report["refused"]["reasons"][:20]:
             line(f"  {why}")
-    if told["proposals"]:
+    if report["proposals"]:
         line(("\nPerhaps one bug", "bold"))
-        for one in told["proposals"][:10]:
-            a, b = one["bugs"]
-            line(f"  {a} and {b}, {one['score']:.0%} alike: {'; '.join(one['shared'])}")
+        for pair in report["proposals"][:10]:
+            a, b = pair["bugs"]
+            line(f"  {a} and {b}, {pair['score']:.0%} alike: {'; '.join(pair['shared'])}")
             line(f"          reprokit nightly merge {a} {b}, or split {a} {b}")
-    line(f"\nreport     {output_dir / PAGE}")
-    line(f"digest     {output_dir / DIGEST}")
+    line(f"\nreport     {output_dir / PAGE_FILE}")
+    line(f"digest     {output_dir / DIGEST_FILE}")

@@ -1,6 +1,4 @@
-"""How commands talk: progress on stderr (a live line on a terminal, plain lines elsewhere), results
-on stdout.
-"""
+"""Show the progress of a command on stderr: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,22 +13,22 @@ if TYPE_CHECKING:
     from reprokit.host.system.progress import OperationStatus
     from reprokit.host.watch.watchdog import RunProgress
 
-PLAIN_EVERY_S = 10.0
+PLAIN_INTERVAL_S = 10.0
 
 
 class LiveStatus:
-    """Shows phase, elapsed time and memory while the target runs."""
+    """Show phase, elapsed time and memory while the target runs."""
 
     def __init__(self, is_quiet: bool = False, is_plain: bool = False) -> None:
-        """``is_plain`` writes lines even on a terminal: a program of its own writes there too."""
+        """Create the display; ``is_plain`` prints plain lines, for a target that also prints."""
         self._is_terminal = out.PROGRESS.isatty() and not is_quiet and not is_plain
         self._is_quiet = is_quiet
         self._status: Status | None = None
-        self._next = self._next_status = PLAIN_EVERY_S
+        self._next = self._next_status = PLAIN_INTERVAL_S
 
     def __enter__(self) -> LiveStatus:
         if self._is_terminal:
-            self._status = out.PROGRESS.console().status("starting")
+            self._status = out.PROGRESS.create_console().status("starting")
             self._status.start()
         return self
 
@@ -39,38 +37,38 @@ class LiveStatus:
             self._status.stop()
 
     def pause(self) -> None:
-        """Leave the terminal to a question."""
+        """Stop the live line, so that a question can be asked."""
         if self._status is not None:
             self._status.stop()
 
     def resume(self) -> None:
-        """Go on after it."""
+        """Start the live line again."""
         if self._status is not None:
             self._status.start()
 
-    def show(self, progress: RunProgress) -> None:
-        """Redraw the line, or write one now and then where there is no terminal."""
+    def show_progress(self, progress: RunProgress) -> None:
+        """Show the progress of a run: redraw the live line, or print a line per interval."""
         if self._is_quiet:
             return
         if self._status is not None:
             self._update(_line(progress))
         elif progress.elapsed_s >= self._next:
-            self._next = progress.elapsed_s + PLAIN_EVERY_S
+            self._next = progress.elapsed_s + PLAIN_INTERVAL_S
             out.print_line(_line(progress))
 
     def show_status(self, status: OperationStatus) -> None:
-        """How a reduction stands."""
+        """Show the state of a longer operation, such as a reduction."""
         if self._is_quiet:
             return
         elapsed = time.monotonic() - status.began
         if self._status is not None:
             self._update(_status_line(status, elapsed))
         elif elapsed >= self._next_status:
-            self._next_status = elapsed + PLAIN_EVERY_S
+            self._next_status = elapsed + PLAIN_INTERVAL_S
             out.print_line(_status_line(status, elapsed))
 
-    def say(self, text: str) -> None:
-        """A line that stays."""
+    def show_message(self, text: str) -> None:
+        """Print a line that is not redrawn."""
         if self._is_quiet:
             return
         if self._status is not None:
@@ -78,7 +76,7 @@ class LiveStatus:
             self._update(text)
         else:
             out.print_line(text)
-        self._next = PLAIN_EVERY_S
+        self._next = PLAIN_INTERVAL_S
 
     def _update(self, text: str) -> None:
         from rich.text import Text
@@ -88,8 +86,8 @@ class LiveStatus:
 
 
 def _status_line(status: OperationStatus, elapsed_s: float) -> str:
-    if status.words:
-        return f"{elapsed_s:.0f} s, {status.words}"
+    if status.text:
+        return f"{elapsed_s:.0f} s, {status.text}"
     size = f"{status.lines} lines" if status.lines else "nothing yet"
     rate = f"{status.probes / elapsed_s:.1f} a second" if elapsed_s > 1 else ""
     parts = [

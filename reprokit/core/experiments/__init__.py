@@ -1,4 +1,5 @@
-"""Questions beyond the first run, and how their answers are read: ablation, remedies, bisection.
+"""The experiments after the first run, and the evaluation of their results: ablation, remedies,
+bisection.
 
-It runs nothing; it must not import redaction, growth or triage.
+The package runs no program. It must not import redaction, growth or triage.
 """

@@ -1,5 +1,5 @@
-"""The ablation: which part of the compiler is the first with which it fails, and which switch
-avoids it.
+"""The ablation: find the first part of the compiler that causes the failure, and the switches that
+avoid it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ class CompileVariant:
 
     name: str
     group: str
-    """``own``; ``backends``, in the order in which each does more than the one before; ``modes``;
+    """``own``; ``backends``, of which each does more than the one before; ``modes``; or
     ``switches``.
     """
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """What is changed: ``compile`` (arguments of ``torch.compile``), ``configs`` (settings by their
+    """The changes: ``compile`` (arguments of ``torch.compile``), ``configs`` (settings by their
     full names).
     """
     part: str = ""
-    """Of a backend: the part of the compiler that it adds."""
+    """For a backend: the part of the compiler that it adds."""
 
 
 def _backend(name: str, part: str) -> CompileVariant:
@@ -73,8 +73,8 @@ VARIANTS = (
     _switch("rounding as eager does", _inductor__config__emulate_precision_casts=True),
     _switch("no layout optimization", _inductor__config__layout_optimization=False),
 )
-"""All ablation steps but those of the program's own code; a capture asks those of ``backends`` and
-``dynamic=False``.
+"""All ablation steps except those for the program's own code. A capture runs those of ``backends``
+and ``dynamic=False``.
 """
 
 LABELS = {
@@ -83,79 +83,84 @@ LABELS = {
     "decompositions": "module: pt2-dispatcher",
     "inductor": "module: inductor",
 }
-"""The label that the maintainers' triage gives a failure that begins in this part."""
+"""Part of the compiler -> the label that maintainers give a failure in it."""
 
 
-def of_own(seen: Observation) -> tuple[CompileVariant, ...]:
-    """The ablation steps for what of the compile is the program's own; they are asked first."""
+def own_variants(seen: Observation) -> tuple[CompileVariant, ...]:
+    """Return the ablation steps for the program's own backend and passes, which run first."""
     return (OWN_BACKEND,) * bool(seen.own_backend) + (OWN_PASSES,) * bool(seen.own_passes)
 
 
 @dataclass(frozen=True)
 class AblationStep:
-    """What one ablation step came to."""
+    """The result of one ablation step."""
 
     name: str
     group: str
     answer: str
-    """``same``, ``other``, ``passes`` or ``unresolved``: one of ``oracle.ANSWERS``."""
+    """``same``, ``other``, ``passes`` or ``unresolved``: one of ``same_failure.ANSWERS``."""
     verdict: str
     title: str
-    """The signature's."""
+    """The title of the signature."""
     seconds: float = 0.0
     cpu_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """What the ablation came to."""
+    """The results of an ablation."""
 
     steps: tuple[AblationStep, ...] = ()
     blamed: str = ""
-    """What is known of the single pass, lowering or operator that it takes; empty where nothing
-    is.
+    """A clause about the single pass, lowering or operator that causes the failure; empty if none
+    is known.
     """
     responsible: str = "torch"
-    """The verdict's responsible party: only a failure of torch's gets a label."""
+    """The responsible party of the verdict: only a failure of torch gets a label."""
 
-    def answer(self, name: str) -> str:
-        """The answer of an ablation step; empty when it was not asked."""
+    def answer_of(self, name: str) -> str:
+        """Return the answer of an ablation step; empty if the step was not run."""
         return next((s.answer for s in self.steps if s.name == name), "")
 
     @property
-    def first(self) -> CompileVariant | None:
-        """The first backend with which the same failure shows."""
-        backends = [r for r in VARIANTS if r.group == "backends"]
-        return next((r for r in backends if self.answer(r.name) == same_failure.SAME), None)
+    def first_failing(self) -> CompileVariant | None:
+        """The first backend that has the same failure."""
+        backends = [variant for variant in VARIANTS if variant.group == "backends"]
+        same = same_failure.SAME
+        return next((b for b in backends if self.answer_of(b.name) == same), None)
 
     @property
     def needs(self) -> str:
-        """What it needs: the program's own ``passes`` or ``backend``, nothing but ``torch``, or
-        empty where no step says so.
+        """The part that the failure needs: the program's own ``passes`` or ``backend``, or only
+        ``torch``; empty if it is not known.
         """
-        without = self.answer(OWN_PASSES.name)
+        without = self.answer_of(OWN_PASSES.name)
         if without == same_failure.PASSES:
             return "passes"
-        if self.first is not None:
+        if self.first_failing is not None:
             return "torch" if without in ("", same_failure.SAME) else ""
         is_alone = same_failure.PASSES in {s.answer for s in self.steps if s.group == "backends"}
-        return "backend" if is_alone and self.answer(OWN_BACKEND.name) == same_failure.SAME else ""
+        fails_with_own = self.answer_of(OWN_BACKEND.name) == same_failure.SAME
+        return "backend" if is_alone and fails_with_own else ""
 
     @property
     def own(self) -> str:
-        """What of the program's own it needs; empty where that is nothing, or not known."""
+        """The part of the program's own code that the failure needs; empty if it needs none, or if
+        that is not known.
+        """
         return self.needs if self.needs != "torch" else ""
 
     @property
     def label(self) -> str:
-        """The maintainers' label; empty when torch is not responsible, no step shows the failure,
-        or eager itself does.
+        """The maintainers' label; empty if torch is not responsible, or if no backend or eager
+        itself has the failure.
         """
-        if self.own or self.responsible != "torch":
+        first = self.first_failing
+        if self.own or self.responsible != "torch" or first is None:
             return ""
-        if self.answer("dynamic=False") == same_failure.PASSES and self.first is not None:
+        if self.answer_of("dynamic=False") == same_failure.PASSES:
             return "module: dynamic shapes"
-        return LABELS.get(self.first.part, "") if self.first else ""
+        return LABELS.get(first.part, "")
 
     @property
     def cures(self) -> tuple[str, ...]:
@@ -167,10 +172,10 @@ class Ablation:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The object that packs and ``--json`` have."""
+        """Return the JSON object for packs and ``--json``."""
         return {
             "sentence": self.sentence,
-            "first": self.first.name if self.first else None,
+            "first": self.first_failing.name if self.first_failing else None,
             "label": self.label,
             "blamed": self.blamed,
             "own": self.own,
@@ -181,8 +186,8 @@ class Ablation:
 
     @property
     def sentence(self) -> str:
-        """Where it begins, with the evidence, as a triager would write it."""
-        first = OWN_BACKEND if self.own == "backend" else self.first
+        """The result in one sentence: the first failing backend, with the evidence."""
+        first = OWN_BACKEND if self.own == "backend" else self.first_failing
         if first is None:
             return "No ablation step shows the same failure." if self.steps else ""
         if first is EAGER:
@@ -193,17 +198,17 @@ class Ablation:
         text = f"It fails with {first.name}"
         text += f" and passes with {_and(before)}" if before else ""
         text += f"; it passes {OWN_PASSES.name}" if self.own == "passes" else ""
-        text += f", so it is for `{self.label}`" if self.label else ""
+        text += f", so its label is `{self.label}`" if self.label else ""
         text += f"; {self.blamed}" if self.blamed else ""
         if self.cures:
             text += f"; it passes with {_and(list(self.cures))}"
         return text + "."
 
 
-def read_ablation(told: Mapping[str, Any]) -> Ablation:
+def read_ablation(document: Mapping[str, object]) -> Ablation:
     """Read the result of ``to_json``; raises ValueError if it is damaged."""
-    found: Ablation = from_json(Ablation, told)
-    return found
+    ablation: Ablation = from_json(Ablation, document)
+    return ablation
 
 
 def _and(words: list[str]) -> str:

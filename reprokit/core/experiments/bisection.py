@@ -1,85 +1,84 @@
-"""When did it start? A search over an ordered list in which some of the answers cannot be had.
+"""Find the first bad version in an ordered list in which some versions cannot be tried.
 
-Key insight: all that the search knows is which versions answered what, so the next question and the
-result are functions of those answers alone: an interrupted search goes on from them, and answers
-that are known already are never asked for. The list runs from the end that was told to be good to
-the one that was told to be bad, whichever of them is the newer.
+The next version to try and the result depend only on the answers so far. So an interrupted search
+continues from them, and no version is tried twice. The list is ordered from the end that the user
+called good to the end that the user called bad; either may be the newer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, Literal
 
 GOOD, BAD, SKIP = "good", "bad", "skip"
-"""It passes; it shows the failure; nobody can tell."""
+"""The version passes; it has the failure; it could not be tried."""
 
 ANSWERS = (GOOD, BAD, SKIP)
-FOUND, WRONG_ENDS, CANNOT_TELL = "found", "wrong ends", "cannot tell"
+FOUND: Final = "found"
+WRONG_ENDS: Final = "wrong ends"
+CANNOT_TELL: Final = "cannot tell"
 
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """What the answers come to."""
+    """The result of a search; good, bad and skipped are indices of versions."""
 
-    status: str
-    """One of FOUND, WRONG_ENDS and CANNOT_TELL."""
+    status: Literal["found", "wrong ends", "cannot tell"]
     good: int = 0
-    """Place of the last good one; meant only where a range was found."""
+    """The last good version; valid only if a range was found."""
     bad: int = 0
-    """Place of the first bad one behind it."""
+    """The first bad version after it."""
     skipped: tuple[int, ...] = ()
-    """Places between the two, none of which could be told."""
+    """The versions between the two, none of which could be tried."""
 
 
 def known_ends(answers: Mapping[int, str], count: int) -> tuple[int, int]:
-    """The narrowest pair of a good one and a bad one that the answers show, both ends being as
-    told.
-
-    Where the answers go to and fro, it is the first bad one that counts.
+    """Return the first bad version and the last good version before it, good first; the ends of the
+    list have the expected answers.
     """
-    bad = min(place for place in range(count) if answers.get(place) == BAD)
-    return max(place for place in range(bad) if answers.get(place) == GOOD), bad
+    bad = min(i for i in range(count) if answers.get(i) == BAD)
+    return max(i for i in range(bad) if answers.get(i) == GOOD), bad
 
 
-def next_place(answers: Mapping[int, str], count: int) -> int | None:
-    """The place to ask next: the ends, then the untried one nearest to the middle; None when
-    nothing is left to ask.
+def next_version(answers: Mapping[int, str], count: int) -> int | None:
+    """Return the index of the version to try next: the ends, and then the untried version nearest
+    to the middle; None if the search is complete.
 
-    The bad end comes first: where the failure does not show at all, nothing else is worth building.
+    The bad end comes first: without a failure there, no other version is worth building.
     """
-    for place, told in ((count - 1, BAD), (0, GOOD)):
-        if place not in answers:
-            return place
-        if answers[place] != told:
+    for index, expected in ((count - 1, BAD), (0, GOOD)):
+        if index not in answers:
+            return index
+        if answers[index] != expected:
             return None
     good, bad = known_ends(answers, count)
-    untried = [place for place in range(good + 1, bad) if place not in answers]
-    return min(untried, key=lambda place: abs(2 * place - good - bad), default=None)
+    untried = [i for i in range(good + 1, bad) if i not in answers]
+    return min(untried, key=lambda i: abs(2 * i - good - bad), default=None)
 
 
 def outcome_of(answers: Mapping[int, str], count: int) -> SearchOutcome:
-    """What the answers that there are come to; a search that was interrupted has narrowed the range
-    so far.
-    """
-    told = (answers.get(0), answers.get(count - 1))
-    if told != (GOOD, BAD):
+    """Return the result of the answers so far; that of an interrupted search is a wider range."""
+    ends = (answers.get(0), answers.get(count - 1))
+    if ends != (GOOD, BAD):
         return SearchOutcome(
-            WRONG_ENDS if told[0] == BAD or told[1] == GOOD else CANNOT_TELL, 0, count - 1
+            WRONG_ENDS if ends[0] == BAD or ends[1] == GOOD else CANNOT_TELL, 0, count - 1
         )
     good, bad = known_ends(answers, count)
-    skipped = tuple(place for place in range(good + 1, bad) if answers.get(place) == SKIP)
+    skipped = tuple(i for i in range(good + 1, bad) if answers.get(i) == SKIP)
     is_narrowed = (good, bad) != (0, count - 1) or not skipped
     return SearchOutcome(FOUND if is_narrowed else CANNOT_TELL, good, bad, skipped)
 
 
 def search_change(
-    count: int, ask: Callable[[int], str], known: Mapping[int, str] | None = None
+    count: int, try_version: Callable[[int], str], known: Mapping[int, str] | None = None
 ) -> dict[int, str]:
-    """Ask until nothing is left to ask; gives all answers, those that were ``known`` among them."""
+    """Try versions until the search is complete, and return all answers, with those in
+    ``known``.
+    """
     answers = dict(known or {})
-    while (place := next_place(answers, count)) is not None:
-        answers[place] = ask(place)
+    while (index := next_version(answers, count)) is not None:
+        answers[index] = try_version(index)
     return answers
 
 
@@ -89,37 +88,35 @@ def search_sentence(
     is_backwards: bool = False,
     is_over: bool = True,
 ) -> str:
-    """The result in one sentence; ``names`` in the order of the search, which is ``is_backwards``
-    for the newest first.
+    """Return the result in one sentence; ``names`` are in the order of the search, which
+    ``is_backwards`` if the newest version is first.
     """
-    found, last = outcome_of(answers, len(names)), len(names) - 1
+    outcome, last = outcome_of(answers, len(names)), len(names) - 1
     if answers.get(last) == GOOD:
         return (
-            f"{names[last]} was told to be bad and does not show the failure; name a version that"
-            " does."
+            f"{names[last]} is the bad end and does not have the failure; name a version that has"
+            " it."
         )
     if answers.get(0) == BAD:
-        return (
-            f"{names[0]} was told to be good and shows the failure; name a version that does not."
-        )
-    for place, word in ((last, "bad"), (0, "good")):
-        if answers.get(place) == SKIP:
-            return f"{names[place]}, the {word} end, could not be tried; name another one."
-        if place not in answers:
+        return f"{names[0]} is the good end and has the failure; name a version without it."
+    for index, word in ((last, "bad"), (0, "good")):
+        if answers.get(index) == SKIP:
+            return f"{names[index]}, the {word} end, could not be tried; name a different version."
+        if index not in answers:
             return "It was interrupted before both ends were tried."
     good, bad = (
-        f"{names[found.good]}, the {{}} that passes",
-        f"{names[found.bad]}, the {{}} that fails",
+        f"{names[outcome.good]}, the {{}} that passes",
+        f"{names[outcome.bad]}, the {{}} that fails",
     )
     first, then = (bad, good) if is_backwards else (good, bad)
     verb = "was fixed" if is_backwards else "started"
     text = f"It {verb} between {first.format('last')}, and {then.format('first')}"
-    if found.skipped:
-        names_between = [names[place] for place in found.skipped]
+    if outcome.skipped:
+        names_between = [names[index] for index in outcome.skipped]
         text += f"; {_listed(names_between)} between them could not be tried"
-    if found.status == CANNOT_TELL:
-        text += ", so it cannot be narrowed"
-    return text + ("." if is_over else "; it was interrupted, and there is more to ask.")
+    if outcome.status == CANNOT_TELL:
+        text += ", so the range cannot be narrowed"
+    return text + ("." if is_over else "; it was interrupted, and versions are left to try.")
 
 
 def _listed(names: Sequence[str]) -> str:

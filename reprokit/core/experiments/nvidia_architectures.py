@@ -1,4 +1,4 @@
-"""Names of NVIDIA's architectures, as ptxas and Triton have them."""
+"""The names of NVIDIA's architectures in ptxas and Triton."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from reprokit.core.shared.errors import BadInput
 
-KNOWN = (70, 75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)
-"""Capabilities of devices that were sold, which some ptxas knows."""
-SUFFIXED = 90
-"""From here on Triton appends an ``a``: code for one architecture and no later one."""
+KNOWN_CAPABILITIES = (70, 75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)
+"""Capabilities of devices that were sold and that a ptxas supports."""
+MIN_SUFFIXED = 90
+"""From this capability on Triton appends an ``a``: the code runs on no later architecture."""
 
 
 @dataclass(frozen=True)
@@ -19,39 +19,41 @@ class NvidiaArchitecture:
 
     capability: int
     exact: str = ""
-    """The name for ptxas, such as ``sm_100``, where it is another than Triton's own."""
+    """The name for ptxas, such as ``sm_100``, if it differs from Triton's own."""
 
     @property
     def name(self) -> str:
-        return self.exact or of_triton(self.capability)
+        """The name for ptxas."""
+        return self.exact or triton_name(self.capability)
 
 
-def of_triton(capability: int) -> str:
-    """What Triton 3.x calls it."""
-    return f"sm_{capability}{'a' if capability >= SUFFIXED else ''}"
+def triton_name(capability: int) -> str:
+    """Return the name of a capability in Triton 3.x."""
+    return f"sm_{capability}{'a' if capability >= MIN_SUFFIXED else ''}"
 
 
 def read_architecture(words: str) -> list[NvidiaArchitecture]:
-    """``sm_90a,sm_100,120``: exactly these, and for a bare number what Triton makes of it; raises
-    BadInput.
+    """Read ``sm_90a,sm_100,120``: exact names, and numbers that get Triton's name; raises BadInput
+    for anything else.
     """
-    found = []
+    architectures = []
     for word in words.split(","):
-        told = re.fullmatch(r"\s*(sm_|compute_)?(\d{2,3})([af]?)\s*", word)
-        if not told or not 50 <= int(told[2]) < 300:
+        match = re.fullmatch(r"\s*(sm_|compute_)?(\d{2,3})([af]?)\s*", word)
+        if not match or not 50 <= int(match[2]) < 300:
             raise BadInput(
-                f"--arch {word.strip() or words!r}: no architecture is called that; name some, such"
+                f"--arch {word.strip() or words!r}: no architecture has this name; write names such"
                 " as sm_90a,sm_100,120"
             )
-        exact = f"sm_{told[2]}{told[3]}" if told[1] or told[3] else ""
-        found.append(
-            NvidiaArchitecture(int(told[2]), exact if exact != of_triton(int(told[2])) else "")
+        capability = int(match[2])
+        exact = f"sm_{match[2]}{match[3]}" if match[1] or match[3] else ""
+        architectures.append(
+            NvidiaArchitecture(capability, exact if exact != triton_name(capability) else "")
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(architectures))
 
 
 def plain_architecture(arch: NvidiaArchitecture) -> NvidiaArchitecture | None:
-    """The same without a suffix; None where it has none."""
+    """Return the architecture without its suffix; None if it has none."""
     return (
         NvidiaArchitecture(arch.capability, f"sm_{arch.capability}")
         if not arch.name[-1].isdigit()
@@ -60,14 +62,14 @@ def plain_architecture(arch: NvidiaArchitecture) -> NvidiaArchitecture | None:
 
 
 def nearest_known(arch: NvidiaArchitecture) -> NvidiaArchitecture | None:
-    """The nearest known one below it."""
-    below = [k for k in KNOWN if k < arch.capability]
+    """Return the nearest known architecture below; None if there is none."""
+    below = [known for known in KNOWN_CAPABILITIES if known < arch.capability]
     return NvidiaArchitecture(below[-1]) if below else None
 
 
 def runs_on(compiled: NvidiaArchitecture, device: int) -> bool:
-    """A cubin for ``compiled`` runs on the device: the same major version, and no later minor one;
-    with ``a`` only the same.
+    """Return whether a cubin for ``compiled`` runs on the device: the major version is the same,
+    and the minor version is not later; with a suffix, both are the same.
     """
     if not compiled.name[-1].isdigit():
         return compiled.capability == device

@@ -1,5 +1,5 @@
-"""Ways to live with a failure until it is fixed: what each changes, and what a user writes for
-it.
+"""Workarounds for a failure until it is fixed: the changes of each, and the code that a user
+writes.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from reprokit.core.records.observation import Observation
 
 @dataclass(frozen=True)
 class Remedy:
-    """One way around."""
+    """One workaround."""
 
     name: str
     code: str
-    """What the user writes."""
+    """The code that the user writes."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     is_eager: bool = False
 
 
 EAGER = Remedy("eager", "# leave torch.compile out", is_eager=True)
-PARTS = (
+REGIONS = (
     Remedy(
         "layer by layer",
         "for i, layer in enumerate(model.layers): model.layers[i] = torch.compile(layer)",
@@ -59,39 +59,40 @@ def _argument(name: str, value: Any, **more: Any) -> Remedy:
 def remedies_for(
     verdict: Verdict, seen: Observation, compile: Mapping[str, Any]
 ) -> tuple[Remedy, ...]:
-    """What is worth a try against ``verdict``, the nearest to the user's own way first; eager
-    stands last.
+    """Return the remedies to try against ``verdict``, with the smallest changes first and eager
+    last.
 
     ``compile`` are the arguments of ``torch.compile`` that failed.
     """
-    found: list[Remedy] = []
+    remedies: list[Remedy] = []
     if verdict.kind in RECOMPILES:
-        found += [
+        remedies += [
             _config(
                 "integers of modules dynamic", _dynamo__config__allow_unspec_int_on_nn_module=True
             ),
             _config("a higher limit", _dynamo__config__recompile_limit=64),
         ]
     if verdict.kind == "graph-break":
-        found.append(_config("scalars in the graph", _dynamo__config__capture_scalar_outputs=True))
+        remedies.append(
+            _config("scalars in the graph", _dynamo__config__capture_scalar_outputs=True)
+        )
     if seen.departs and seen.departs_in.endswith("passes"):
-        found.append(
+        remedies.append(
             _config(
                 f"without the pass {seen.departs}", _inductor__config__disabled_passes=seen.departs
             )
         )
     if seen.departs and seen.departs_in == "lowerings":
-        found.append(
+        remedies.append(
             Remedy(
                 f"without the lowering of {seen.departs}",
                 f"torch._inductor.lowering.make_fallback(torch.ops.aten.{seen.departs}.default)",
                 {"fallback": seen.departs},
             )
         )
-    if (
-        seen.departs and seen.departs_in == "lowerings" and not compile.get("fullgraph")
-    ):  # which forbids it
-        found.append(
+    # fullgraph forbids a graph break
+    if seen.departs and seen.departs_in == "lowerings" and not compile.get("fullgraph"):
+        remedies.append(
             Remedy(
                 f"graph break at {seen.departs}",
                 f"torch._dynamo.disallow_in_graph(torch.{seen.departs})",
@@ -99,19 +100,19 @@ def remedies_for(
             )
         )
     if compile.get("mode") not in (None, "default"):
-        found.append(_argument("mode", "default"))
+        remedies.append(_argument("mode", "default"))
     if "reduce-overhead" in str(compile.get("mode")) or compile.get("mode") == "max-autotune":
-        found.append(_argument("mode", "max-autotune-no-cudagraphs"))
+        remedies.append(_argument("mode", "max-autotune-no-cudagraphs"))
     if compile.get("fullgraph"):
-        found.append(_argument("fullgraph", False))
-    found += [
+        remedies.append(_argument("fullgraph", False))
+    remedies += [
         _argument("dynamic", value)
         for value in (False, True)
         if compile.get("dynamic") is not value
     ]
-    found += PARTS
+    remedies += REGIONS
     if verdict.phase not in ("dynamo-trace", "guards"):
-        found += [
+        remedies += [
             _config(
                 "without fusion",
                 _inductor__config__max_fusion_size=1,
@@ -120,8 +121,8 @@ def remedies_for(
             _config("without the pattern matcher", _inductor__config__pattern_matcher=False),
             _argument("backend", "aot_eager"),
         ]
-    return (*found, EAGER)
+    return (*remedies, EAGER)
 
 
 NEEDS_GPU = ("CUDA graphs off", "the plain architecture instead of its a-variant", "another ptxas")
-"""Asked only where there is a device, or kernels for one."""
+"""Remedies that are tried only with a device, or with kernels for one."""

@@ -1,4 +1,6 @@
-"""Where a simulated GPU and a real one disagree: what each run compiled, and how it ended."""
+"""Compare a run on a simulated GPU with a run on a real one: what each compiled, and how it
+ended.
+"""
 
 from __future__ import annotations
 
@@ -14,49 +16,51 @@ from reprokit.core.records.observation import Observation
 from reprokit.core.reduce.passes import kernel_arguments
 from reprokit.core.shared.source import triton_programs
 
-MOST_ROWS = 6
-"""Of one sort; the rest is counted."""
+MAX_ROWS = 6
+"""The number of differences of one kind that are listed; the others are counted."""
 _OPERATOR = re.compile(r"\b(?:extern_kernels\.\w+|torch\.ops\.\w+\.\w+\.\w+|aten\.\w+\.\w+)(?=\()")
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What one side did."""
+    """The summary of one run."""
 
     kind: str
     title: str
     graphs: tuple[tuple[str, str, bool, int], ...]
-    """Level, compile id, whether backward, and nodes of each."""
+    """Level, compile id, whether backward, and number of nodes of each graph."""
     kernels: Mapping[str, str]
-    """Triton kernels: what they are, whatever they are called -> a name."""
+    """The text of each Triton kernel without its name -> its name."""
     operators: Mapping[str, int]
-    """Operators that generated code calls -> how often."""
+    """The operators that generated code calls -> the number of calls."""
     skips: tuple[CudagraphSkip, ...]
 
 
 def summarise_run(
     verdict: Verdict, signature: Signature, seen: Observation, modules: Sequence[str]
 ) -> RunSummary:
-    """Read one side; ``modules`` are what Inductor generated."""
+    """Summarise one run; ``modules`` are the texts that Inductor generated."""
     graphs = tuple(sorted((g.level, g.cid, g.is_backward, g.nodes) for g in seen.graphs))
-    found: dict[str, str] = {}
+    kernels: dict[str, str] = {}
     operators: Counter[str] = Counter()
     for text in modules:
         try:
-            found.update(
+            kernels.update(
                 {
                     _body(name, source): name
                     for name, source in triton_programs.find_kernels(text).items()
                 }
             )
         except (SyntaxError, ValueError, RecursionError):
-            continue  # cut short
+            continue  # the text is cut
         operators.update(_OPERATOR.findall(text))
-    return RunSummary(verdict.kind, signature.title, graphs, found, operators, seen.skips)
+    return RunSummary(verdict.kind, signature.title, graphs, kernels, operators, seen.skips)
 
 
-def disagreements(real: RunSummary, simulated: RunSummary) -> tuple[str, ...]:
-    """Sentences, the ending first; empty where both did the same."""
+def list_disagreements(real: RunSummary, simulated: RunSummary) -> tuple[str, ...]:
+    """Return a clause for each difference, with the verdict first; empty if both runs did the
+    same.
+    """
     rows = []
     if real.kind != simulated.kind:
         rows.append(f"the device ends as {real.kind}, the simulation as {simulated.kind}")
@@ -70,20 +74,20 @@ def disagreements(real: RunSummary, simulated: RunSummary) -> tuple[str, ...]:
             f"{len(real.graphs)} graphs on the device, {len(simulated.graphs)} in the simulation"
         )
     else:
-        for one, two in zip(real.graphs, simulated.graphs, strict=True):
-            if one != two:
-                what = f"the {'backward' if one[2] else 'forward'} {one[0]} graph {one[1]}"
+        for graph, other in zip(real.graphs, simulated.graphs, strict=True):
+            if graph != other:
+                what = f"the {'backward' if graph[2] else 'forward'} {graph[0]} graph {graph[1]}"
                 rows.append(
-                    f"{what} has {one[3]} nodes on the device and {two[3]} in the simulation"
+                    f"{what} has {graph[3]} nodes on the device and {other[3]} in the simulation"
                 )
     for where, here, there in (
         ("on the device", real, simulated),
         ("in the simulation", simulated, real),
     ):
         own = [name for body, name in here.kernels.items() if body not in there.kernels]
-        rows += _some([f"the kernel {name} is generated {where} only" for name in own])
+        rows += _limited([f"the kernel {name} is generated {where} only" for name in own])
     names = sorted(set(real.operators) | set(simulated.operators))
-    rows += _some(
+    rows += _limited(
         [
             f"{name} is called {real.operators.get(name, 0)} times on the device and"
             f" {simulated.operators.get(name, 0)} in the simulation"
@@ -103,15 +107,17 @@ def disagreements(real: RunSummary, simulated: RunSummary) -> tuple[str, ...]:
     return tuple(rows)
 
 
-def _some(rows: list[str]) -> list[str]:
-    more = len(rows) - MOST_ROWS
-    return rows[:MOST_ROWS] + ([f"and {more} more of that sort"] if more > 0 else [])
+def _limited(rows: list[str]) -> list[str]:
+    more = len(rows) - MAX_ROWS
+    return rows[:MAX_ROWS] + ([f"and {more} more of this kind"] if more > 0 else [])
 
 
 def _body(name: str, source: str) -> str:
-    """The kernel without its decorators, which tell of the device, and without its name."""
+    """Return the kernel without its decorators, which depend on the device, and without its
+    name.
+    """
     tree = ast.parse(source)
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
     for function in functions:
         function.decorator_list = []
-    return "\n".join(map(ast.unparse, functions)).replace(name, kernel_arguments.PLAIN)
+    return "\n".join(map(ast.unparse, functions)).replace(name, kernel_arguments.PLAIN_NAME)

@@ -1,6 +1,4 @@
-"""Is compile worth it: what repeated timings of eager and compiled calls say together, with an
-interval.
-"""
+"""Decide whether compiling is worth it, from repeated timings of eager and compiled calls."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-LEAST_GAIN = 1.05
-"""Below this ratio compiling is not worth its trouble."""
+MIN_GAIN = 1.05
+"""The smallest speedup for which compiling is worth it."""
 RESAMPLES = 2_000
 SIZES = (
     (1e9, "below 1 B parameters: compile the whole model"),
@@ -18,12 +16,12 @@ SIZES = (
     (4e10, "10 to 40 B: compile layer by layer"),
     (float("inf"), "above 40 B: compile layer by layer, the first layers only, or not at all"),
 )
-"""First guesses by size alone, before anything is measured."""
+"""Advice by the number of parameters, before anything is measured."""
 
 
 @dataclass(frozen=True)
 class Gain:
-    """How much faster compiled calls are: a ratio of medians, with a 95 % bootstrap interval."""
+    """The speedup of compiled calls: a ratio of medians, with a 95 % bootstrap interval."""
 
     ratio: float
     low: float
@@ -35,12 +33,12 @@ class Gain:
     @property
     def advice(self) -> str:
         """``compile``, ``eager`` or ``unsure``: eager unless the gain is at least 5 %."""
-        if self.low >= LEAST_GAIN:
+        if self.low >= MIN_GAIN:
             return "compile"
-        return "eager" if self.high < LEAST_GAIN or self.ratio < LEAST_GAIN else "unsure"
+        return "eager" if self.high < MIN_GAIN or self.ratio < MIN_GAIN else "unsure"
 
     def calls_to_pay(self, compile_s: float) -> int | None:
-        """After how many passes the time of the compile is won back; None when it never is."""
+        """Return the number of passes that save the time of the compile; None if none do."""
         saved = self.eager_s - self.compiled_s
         return round(compile_s / saved) + 1 if saved > 0 else None
 
@@ -54,20 +52,21 @@ class Gain:
 def measure_gain(eager: Sequence[float], compiled: Sequence[float]) -> Gain | None:
     """Compare timings that were taken in turns; None with fewer than three pairs.
 
-    Pairs are resampled together, so that what slows the machine for a while slows both sides of it.
+    Pairs are resampled together, because a disturbance of the machine affects both timings of a
+    pair.
     """
     pairs = [(a, b) for a, b in zip(eager, compiled, strict=False) if a > 0 and b > 0]
     if len(pairs) < 3:
         return None
-    draw = random.Random(0)  # noqa: S311 - resampling, no secret
+    draw = random.Random(0)  # noqa: S311 - for resampling, not for a secret
     ratios = sorted(_ratio(draw.choices(pairs, k=len(pairs))) for _ in range(RESAMPLES))
     low, high = ratios[int(RESAMPLES * 0.025)], ratios[int(RESAMPLES * 0.975)]
-    one, two = zip(*pairs, strict=True)
-    return Gain(_ratio(pairs), low, high, statistics.median(one), statistics.median(two))
+    eager_s, compiled_s = (statistics.median(side) for side in zip(*pairs, strict=True))
+    return Gain(_ratio(pairs), low, high, eager_s, compiled_s)
 
 
 def guess_gain(parameters: int) -> str:
-    """What the size alone suggests."""
+    """Return the advice for a number of parameters."""
     return next(text for limit, text in SIZES if parameters < limit)
 
 

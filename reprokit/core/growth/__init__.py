@@ -1,4 +1,4 @@
-"""How the cost of a compile grows with a size.
+"""Measure how the cost of a compile grows with a size.
 
-It imports ``core.judge.stacks``; it must not import experiments or triage.
+The package imports ``core.judge.stacks``. It must not import experiments or triage.
 """

@@ -1,4 +1,5 @@
-"""From an observation to a verdict and a signature.
+"""The rules that turn an observation into a verdict and a signature.
 
-It imports ``core.records`` and ``core.shared``; it must not import reduction, redaction or triage.
+The package imports ``core.records`` and ``core.shared``. It must not import reduction, redaction or
+triage.
 """

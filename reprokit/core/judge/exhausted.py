@@ -1,5 +1,5 @@
-"""Runs that ended because the disk or the memory was used up; neither is a fault of the compiler by
-itself.
+"""Runs that ended because the disk was full or the memory ran out. By itself, neither is a fault of
+the compiler.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OOM_WORDS = (
 
 
 def disk_full(seen: Observation) -> Verdict | None:
-    """A full disk makes any compiler fail; it is neither the target's fault nor the compiler's."""
+    """Return the verdict on a run that failed because of a full disk or a file size limit."""
     for raised in _raised(seen):
         root = fr.root_cause(raised)
         if any(
@@ -37,7 +37,7 @@ def disk_full(seen: Observation) -> Verdict | None:
         ):
             text = (
                 f"the disk is full or a file reached its size limit: {location.first_line(root)};"
-                " free some space and run again"
+                " free some space and run it again"
             )
             return Verdict(
                 "unknown",
@@ -50,6 +50,7 @@ def disk_full(seen: Observation) -> Verdict | None:
 
 
 def out_of_memory(seen: Observation) -> Verdict | None:
+    """Return the verdict on a run that ran out of memory, or that the kernel killed for it."""
     for raised in _raised(seen):
         for link in raised.chain:
             short = link.type.rsplit(".", 1)[-1]
@@ -59,9 +60,9 @@ def out_of_memory(seen: Observation) -> Verdict | None:
                 or any(w in link.message for w in _OOM_WORDS)
             ):
                 phase = location.phase_of_exception(raised, seen)
-                said = link.message.strip().splitlines()[0][:200] if link.message.strip() else ""
+                words = link.message.strip().splitlines()[0][:200] if link.message.strip() else ""
                 text = (
-                    f"memory ran out ({short}{': ' + said if said else ''}),"
+                    f"memory ran out ({short}{': ' + words if words else ''}),"
                     f" {location.doing_in_words(phase, seen)}"
                 )
                 return Verdict(
@@ -74,7 +75,7 @@ def out_of_memory(seen: Observation) -> Verdict | None:
             phase,
             "killer",
             as_sentence(
-                "the kernel's out-of-memory killer ended the target,"
+                "the kernel's out-of-memory killer killed the target,"
                 f" {location.doing_in_words(phase, seen)}"
             ),
             (seen.oom_evidence, *evidence),

@@ -1,4 +1,4 @@
-"""Which signal ended a target, however its launcher passed that on."""
+"""Find the signal that ended a target, also if a launcher started it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from reprokit.core.records.observation import Observation
 
 
 def signal_of(seen: Observation) -> str | None:
-    """The signal that ended the target; shells and torchrun say 128 + n for it."""
+    """Return the name of the signal that ended the target; None if there was none.
+
+    Shells and torchrun exit with status 128 + n for signal n.
+    """
     status = seen.exit_status
     number = None
     if status is not None and status < 0:

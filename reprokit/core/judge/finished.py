@@ -1,4 +1,4 @@
-"""The verdict on a run that ended well: it states what was compiled, how far, and whether it was
+"""The verdict on a run that succeeded: it reports what was compiled, how far, and whether it was
 executed.
 """
 
@@ -14,22 +14,22 @@ NOTHING_COMPILED = "no graph was recorded"
 
 
 def judge_finished(seen: Observation) -> Verdict | None:
-    """A run without a failure: what was compiled, and what was executed."""
+    """Return the verdict on a run without a failure: what was compiled, and what was executed."""
     if seen.exit_status != 0 or not (seen.is_command or seen.has_finished):
         return None
-    told = silent_failures.notes_on_ok(seen)
+    notes = silent_failures.notes_on_ok(seen)
     if not any(g.level == "dynamo" for g in seen.graphs):
         executed = (
             "compiled or executed: the tensors are fake" if seen.has_fake_tensors else "compiled"
         )
         why = f"The target finished, and nothing in it was {executed}."
-        return Verdict("ok", None, None, why, (NOTHING_COMPILED, *told))
+        return Verdict("ok", None, None, why, (NOTHING_COMPILED, *notes))
     why = seen.growth["says"] if seen.growth else _compiled(seen)
-    return Verdict("ok", None, None, as_sentence(why), told)
+    return Verdict("ok", None, None, as_sentence(why), notes)
 
 
 def _compiled(seen: Observation) -> str:
-    """What was compiled, how far, and whether it ran."""
+    """Describe what was compiled, how far, and whether it was executed."""
     graphs = [g for g in seen.graphs if g.level == "dynamo"]
     by_rank = {g.rank for g in graphs if g.rank}
     on_each = f" on {len(by_rank)} ranks" if len(by_rank) > 1 else ""

@@ -1,12 +1,10 @@
-"""Recognise exceptions that mean that a limit of the machine or the user is reached, and not a
-defect.
-"""
+"""Recognise exceptions that come from a limit of the machine or the user, and not from a defect."""
 
 from __future__ import annotations
 
 import errno
 
-_OF_ERRNO = {
+_ERRNO_WORDS = {
     errno.EMFILE: "too many files are open (ulimit -n)",
     errno.ENFILE: "too many files are open on this machine",
     errno.EAGAIN: "no more processes or threads may be started (ulimit -u)",
@@ -18,19 +16,19 @@ _OF_ERRNO = {
 
 
 def limit_in(problem: BaseException) -> str:
-    """The limit that an exception reports as reached, in words; empty for any other exception."""
+    """Return the limit that an exception reports, in words; empty if it is about no limit."""
     seen: BaseException | None = problem
     while seen is not None:
         if isinstance(seen, MemoryError):
-            return _OF_ERRNO[errno.ENOMEM]
-        if isinstance(seen, OSError) and seen.errno in _OF_ERRNO:
-            return _OF_ERRNO[seen.errno]
-        said = str(seen)
-        if isinstance(seen, RuntimeError) and "can't start new thread" in said:
-            return _OF_ERRNO[errno.EAGAIN]
+            return _ERRNO_WORDS[errno.ENOMEM]
+        if isinstance(seen, OSError) and seen.errno in _ERRNO_WORDS:
+            return _ERRNO_WORDS[seen.errno]
+        message = str(seen)
+        if isinstance(seen, RuntimeError) and "can't start new thread" in message:
+            return _ERRNO_WORDS[errno.EAGAIN]
         if isinstance(seen, ImportError) and (
-            "failed to map segment" in said or "cannot allocate memory" in said.lower()
+            "failed to map segment" in message or "cannot allocate memory" in message.lower()
         ):
-            return _OF_ERRNO[errno.ENOMEM]
+            return _ERRNO_WORDS[errno.ENOMEM]
         seen = seen.__cause__ or seen.__context__
     return ""

@@ -1,33 +1,37 @@
-"""The answers to the one question of minimization: does this candidate still show the same
-failure?
-"""
+"""Compare the failure of a candidate with the failure that is minimized."""
 
 from __future__ import annotations
 
 import math
+from typing import Final, Literal
 
 from reprokit.core.records.finding import Signature, Verdict
 
-SAME, OTHER, PASSES, UNRESOLVED = "same", "other", "passes", "unresolved"
-"""The same failure; another one; none; and no answer, which is never taken for the failure."""
-
-ANSWERS = (SAME, OTHER, PASSES, UNRESOLVED)
-MISTAKE = 0.02
-"""How often a flaky failure may be missed in a candidate that has it."""
-MOST_REPEATS = 20
-"""A failure that is rarer than this allows for is reduced less, not for longer."""
-PARTS = (
+ProbeAnswer = Literal["same", "other", "passes", "unresolved"]
+"""The same failure, a different one, none, and no answer, which never counts as the failure."""
+SAME: Final = "same"
+OTHER: Final = "other"
+PASSES: Final = "passes"
+UNRESOLVED: Final = "unresolved"
+ANSWERS: tuple[ProbeAnswer, ...] = (SAME, OTHER, PASSES, UNRESOLVED)
+MAX_MISS_RATE = 0.02
+"""The probability with which a flaky failure may be missed in a candidate that has it."""
+MAX_REPEATS = 20
+"""The number of runs of one candidate. A failure that needs more is reduced less."""
+COMPILER_PARTS = (
     frozenset({"dynamo-trace", "guards"}),
     frozenset({"backend", "aot", "partition", "fx-passes"}),
     frozenset({"lowering", "scheduler", "codegen"}),
     frozenset({"cpp-build", "triton-compile", "worker-wait"}),
 )
-"""Phases that are one part of the compiler: which of them a deadline meets is chance."""
+"""Phases that count as one part of the compiler, because which of them is active at a deadline is
+chance.
+"""
 
 
-def compare_failures(wanted: Signature, verdict: Verdict, signature: Signature) -> str:
-    """Compare what a candidate did with the failure that is looked for; only an equal signature is
-    the same.
+def compare_failures(wanted: Signature, verdict: Verdict, signature: Signature) -> ProbeAnswer:
+    """Return one of ``ANSWERS`` for a candidate with this verdict and signature; ``wanted`` is the
+    signature of the failure that is minimized.
     """
     if verdict.kind == "ok":
         return PASSES
@@ -41,108 +45,85 @@ def compare_failures(wanted: Signature, verdict: Verdict, signature: Signature) 
 
 
 def is_raced_abort(one: Signature, two: Signature) -> bool:
-    """Both are one C++ abort: of two threads that throw at once, the runtime tells the message, its
-    type, or neither.
+    """Return whether both are the same C++ abort. If two threads throw at once, the runtime prints
+    the message, its type, or neither.
     """
-    told = []
-    for title in (one.title, two.title):
-        head, is_abort, said = title.partition(" | SIGABRT std::")
-        if not is_abort or not head.startswith("crash: "):
-            return False
-        told.append((head, *said.partition(": ")[::2]))
-    (head, type_, message), (other_head, other_type, other_message) = told
-    is_one_type = type_ == other_type or "terminate" in (type_, other_type)
+    abort = "SIGABRT std::"
+    if not all(s.parts.kind == "crash" and s.parts.what.startswith(abort) for s in (one, two)):
+        return False
+    (type_, _, message), (other_type, _, other_message) = (
+        s.parts.what.removeprefix(abort).partition(": ") for s in (one, two)
+    )
     return (
-        head == other_head
-        and is_one_type
+        one.parts.phase == two.parts.phase
+        and (type_ == other_type or "terminate" in (type_, other_type))
         and (message == other_message or not (message and other_message))
     )
 
 
 def repeats_for(rate: float) -> int:
-    """How many runs without the failure say that a candidate does not have it, when it shows in
-    ``rate`` of the runs.
+    """Return the number of runs without the failure that show that a candidate does not have it,
+    for a failure that occurs in ``rate`` of the runs.
 
-    A sequential test with one hypothesis: the failure is there at no less than half its known rate.
-    Runs without it are evidence against; one run with it decides, since signatures do not agree by
-    chance.
+    This is a sequential test with one hypothesis: the failure occurs with at least its known rate,
+    or half of it if it is rare. One run with the failure decides, because signatures do not agree
+    by chance.
     """
     if rate >= 1.0:
         return 1
-    least = max(rate, 0.02) / (1.0 if rate >= 0.3 else 2.0)
-    return min(math.ceil(math.log(MISTAKE) / math.log(1.0 - least)), MOST_REPEATS)
+    min_rate = max(rate, 0.02) / (1.0 if rate >= 0.3 else 2.0)
+    return min(math.ceil(math.log(MAX_MISS_RATE) / math.log(1.0 - min_rate)), MAX_REPEATS)
 
 
 def is_same_wrong_result(one: Signature, two: Signature) -> bool:
-    """Both are wrong results of one family. Where they begin is asked of the program that is
-    proved, not of each candidate.
+    """Return whether both are wrong results of one family. A candidate is not checked for where
+    they begin; only the program that is proved is.
     """
-    told = []
-    for title in (one.title, two.title):
-        kind, phase, what = _parts(title)
-        told.append((kind, phase, *what.partition(" @ ")[::2]))
-    (kind, phase, what, op), (other_kind, other_phase, other_what, other_op) = told
-    if kind != "wrong-result" or (kind, what) != (other_kind, other_what):
+    a, b = one.parts, two.parts
+    if a.kind != "wrong-result" or (a.kind, a.what) != (b.kind, b.what):
         return False
-    is_one_phase = phase == other_phase or "no phase" in (phase, other_phase)
-    return is_one_phase and (op == other_op or not (op and other_op))
+    is_one_phase = a.phase == b.phase or not (a.phase and b.phase)
+    return is_one_phase and (a.place == b.place or not (a.place and b.place))
 
 
 def is_located(signature: Signature) -> bool:
-    """It is known where in the compiler wrong results begin."""
-    kind, phase = kind_and_phase(signature)
-    return kind == "wrong-result" and phase != "no phase"
+    """Return whether it is known where in the compiler wrong results begin."""
+    return signature.parts.kind == "wrong-result" and bool(signature.parts.phase)
 
 
-def begins_alike(wanted: Signature, found: Signature) -> bool:
-    """Wrong results of ``found``, whose begin is known, begin where those of ``wanted`` do: one
-    phase, one operator.
+def begins_alike(wanted: Signature, signature: Signature) -> bool:
+    """Return whether the wrong results of ``signature``, which is located, begin in the same phase
+    and operator as those of ``wanted``.
 
-    Where the operator of ``wanted`` is not known, the phase decides.
+    If the operator of ``wanted`` is not known, the phase decides.
     """
-    (kind, phase, what), (other_kind, other_phase, other_what) = (
-        _parts(wanted.title),
-        _parts(found.title),
-    )
-    family, _, op = what.partition(" @ ")
-    other_family, _, other_op = other_what.partition(" @ ")
-    is_one_kind = (kind, phase, family) == (other_kind, other_phase, other_family)
-    return is_one_kind and found.algorithm == wanted.algorithm and (not op or op == other_op)
+    a, b = wanted.parts, signature.parts
+    is_one_kind = (a.kind, a.phase, a.what) == (b.kind, b.phase, b.what)
+    is_one_place = not a.place or a.place == b.place
+    return is_one_kind and signature.algorithm == wanted.algorithm and is_one_place
 
 
 def is_same_slow_compile(one: Signature, two: Signature) -> bool:
-    """``one`` is a slow compile, and ``two`` met its deadline in the same part of the compiler,
-    advancing or not.
+    """Return whether ``one`` is a slow compile, and ``two`` reached its deadline in the same part
+    of the compiler, whether it advanced or not.
     """
-    (kind, phase), (other, other_phase) = kind_and_phase(one), kind_and_phase(two)
+    a, b = one.parts, two.parts
     return (
-        kind == "slow-compile"
-        and other in ("slow-compile", "hang")
-        and compiler_part(phase) == compiler_part(other_phase)
+        a.kind == "slow-compile"
+        and b.kind in ("slow-compile", "hang")
+        and compiler_part(a.phase) == compiler_part(b.phase)
     )
 
 
 def is_same_growth(one: Signature, two: Signature) -> bool:
-    """The compile of both grows faster than their sizes, in one part of the compiler; few sizes do
-    not tell a law.
+    """Return whether the compile time of both grows superlinearly in the same part of the compiler.
+    The growth laws are not compared, because a few sizes do not determine them.
     """
-    (kind, phase), (other, other_phase) = kind_and_phase(one), kind_and_phase(two)
-    return kind == other == "superlinear-compile" and compiler_part(phase) == compiler_part(
-        other_phase
-    )
+    a, b = one.parts, two.parts
+    is_one_part = compiler_part(a.phase) == compiler_part(b.phase)
+    return a.kind == b.kind == "superlinear-compile" and is_one_part
 
 
 def compiler_part(phase: str) -> frozenset[str]:
-    """The phases that are one part of the compiler with ``phase``."""
-    return next((phases for phases in PARTS if phase in phases), frozenset({phase}))
-
-
-def kind_and_phase(signature: Signature) -> tuple[str, str]:
-    """Kind and phase, of a title such as ``hang: fx-passes | frames``."""
-    return _parts(signature.title)[:2]
-
-
-def _parts(title: str) -> tuple[str, str, str]:
-    kind, _, rest = title.partition(": ")
-    phase, _, what = rest.partition(" | ")
-    return kind, phase, what
+    """Return the phases that are in the same part of the compiler as ``phase``."""
+    return next((phases for phases in COMPILER_PARTS if phase in phases), frozenset({phase}))

@@ -1,33 +1,38 @@
-"""The failures that stop no program: wrong results, recompiles without end, graphs that break."""
+"""The failures that do not end a program: wrong results, repeated recompiles, graph breaks."""
 
 from __future__ import annotations
 
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.records import rank_graphs
-from reprokit.core.records.cudagraph_skips import PREFIX, reason_family
+from reprokit.core.records.cudagraph_skips import SKIP_PREFIX, reason_family
 from reprokit.core.records.dumps import Link
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.recompiles import BROKEN, STORM, TOLD, GraphBreak
+from reprokit.core.records.recompiles import (
+    BREAK_MESSAGE,
+    MIN_STORM_RECOMPILES,
+    STORM_MESSAGE,
+    GraphBreak,
+)
 
-_ASKED_TO_FAIL = ("FailOnRecompileLimitHit", "RecompileLimitExceeded")
-"""What torch raises instead of going on, where it is told to."""
+_LIMIT_ERRORS = ("FailOnRecompileLimitHit", "RecompileLimitExceeded")
+"""The exceptions that torch raises at a recompile limit if it is configured to fail there."""
 
 
 def _wrong_result(seen: Observation) -> Verdict | None:
     if seen.comparison is None or not (wrong := seen.comparison.wrong):
         return None
     if seen.raised is not None and _short(fr.root_cause(seen.raised)) != "AssertionError":
-        # a program may check its results itself; any other exception is a story of its own
+        # a program may check its results itself; any other exception is a different failure
         return None
     known = {
-        "compiled": "float64 says that compiled code is wrong",
-        "unknown": "there is no float64 run to judge by",
+        "compiled": "the float64 run shows that compiled code is wrong",
+        "unknown": "there is no float64 run to decide which side is wrong",
     }
     ranks = seen.comparison.ranks
     on = f" on rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}" if ranks else ""
-    why = f"compiled code gives other results than eager{on}: {wrong[0]}"
+    why = f"compiled code gives different results than eager{on}: {wrong[0]}"
     more = (
         (f"{seen.comparison.count - 1} more results differ",) if seen.comparison.count > 1 else ()
     )
@@ -49,20 +54,20 @@ def _recompiled(seen: Observation) -> Verdict | None:
     if not seen.recompiled:
         return None
     is_ended = seen.raised is not None or seen.exit_status != 0
-    if is_ended and not (seen.raised and any(_is_asked_for(link) for link in seen.raised.chain)):
+    if is_ended and not (seen.raised and any(map(_is_recompile_error, seen.raised.chain))):
         return None
     worst = seen.recompiled[0]
-    if not worst.limit and worst.count < STORM:
+    if not worst.limit and worst.count < MIN_STORM_RECOMPILES:
         return None
     kind = "recompile-limit" if worst.limit else "recompile-storm"
     how = (
-        f"hit {worst.limit} and runs without the compiler from then on"
+        f"reached {worst.limit}, so Dynamo no longer compiles it"
         if worst.limit
         else "was compiled again and again"
     )
     why = (
-        f"{worst.function} {how}: {worst.count} recompiles, {worst.cpu_s:.1f} CPU-seconds; what"
-        f" changes is {worst.changes}"
+        f"{worst.function} {how}: {worst.count} recompiles, {worst.cpu_s:.1f} CPU-seconds; the"
+        f" guard that fails is {worst.changes}"
     )
     evidence = [
         (
@@ -87,25 +92,24 @@ def _recompiled(seen: Observation) -> Verdict | None:
 
 
 def _graph_break(seen: Observation) -> Verdict | None:
-    is_told = seen.raised is not None and any(_says(link, BROKEN) for link in seen.raised.chain)
-    if is_told and seen.breaks:
+    chain = seen.raised.chain if seen.raised else ()
+    if seen.breaks and any(_is_assertion(link, BREAK_MESSAGE) for link in chain):
         return _broken(
             seen,
             seen.breaks[0],
             f"a graph breaks at {seen.breaks[0].where}: {seen.breaks[0].reason}",
         )
     if seen.raised is not None and not seen.is_timed_out:
-        found = [b for b in seen.breaks if b.is_given_up]
+        given_up = [b for b in seen.breaks if b.is_given_up]
         if (
             _short(fr.root_cause(seen.raised)) != "Unsupported"
-            or not found
+            or not given_up
             or (seen.exit_status == 0 and seen.is_command)
         ):
             return None
-        where, said = found[-1].where, found[-1].reason
-        return _broken(
-            seen, found[-1], f"a whole graph was asked for, and Dynamo cannot trace {where}: {said}"
-        )
+        last = given_up[-1]
+        why = f"fullgraph=True is set, and Dynamo cannot trace {last.where}: {last.reason}"
+        return _broken(seen, last, why)
     if seen.exit_status != 0 or not (seen.is_command or seen.has_finished) or not seen.breaks:
         return None
     count = sum(b.count for b in seen.breaks)
@@ -126,13 +130,14 @@ def _graph_break(seen: Observation) -> Verdict | None:
 def _skipped(seen: Observation) -> Verdict | None:
     if not seen.skips:
         return None
-    is_told = seen.raised is not None and any(PREFIX in link.message for link in seen.raised.chain)
+    chain = seen.raised.chain if seen.raised else ()
+    is_reported = any(SKIP_PREFIX in link.message for link in chain)
     has_ended = seen.exit_status == 0 and (seen.is_command or seen.has_finished)
-    if not is_told and not has_ended:
+    if not is_reported and not has_ended:
         return None
     first = seen.skips[0]
     at = f" at {first.where}" if first.where else ""
-    why = f"CUDA graphs were asked for, and Inductor skips them due to {first.reason}{at}"
+    why = f"CUDA graphs were requested, and Inductor skips them due to {first.reason}{at}"
     evidence = tuple(
         f"{s.reason}{': ' + s.where if s.where else ''}" + f", {s.count} times" * (s.count > 1)
         for s in seen.skips[:8]
@@ -156,14 +161,14 @@ def _ranks_differ(seen: Observation) -> Verdict | None:
         or seen.exit_status != 0
         or not seen.has_finished
     ):
-        return None  # real ranks would have hung; and what broken graphs call in eager is not seen
-    found = rank_graphs.mismatch_of_graphs(seen.graphs)
-    if found is None:
+        return None  # real ranks would hang; collectives outside of graphs are not recorded
+    mismatch = rank_graphs.mismatch_of_graphs(seen.graphs)
+    if mismatch is None:
         return None
     evidence = (seen.graphs_differ,) if seen.graphs_differ else ()
-    cause = f"{found.does} {found.call.name.split(' of ')[0]}"
-    work = {"line": found.call.where} if found.call.where else {}
-    why = f"{found.says}; on real ranks the others would wait for ever"
+    cause = f"{mismatch.does} {mismatch.call.name.split(' of ')[0]}"
+    work = {"line": mismatch.call.where} if mismatch.call.where else {}
+    why = f"{mismatch.summary}; on real ranks the others would wait forever"
     return Verdict("rank-mismatch", "dynamo-trace", cause, as_sentence(why), evidence, work=work)
 
 
@@ -184,8 +189,8 @@ def _broken(seen: Observation, first: GraphBreak, why: str) -> Verdict:
 
 
 def notes_on_ok(seen: Observation) -> tuple[str, ...]:
-    """What a healthy run has of all that, in small."""
-    rows = [as_sentence(seen.comparison.says)] if seen.comparison else []
+    """Return the notes on a healthy run: its comparison, recompiles and graph breaks."""
+    rows = [as_sentence(seen.comparison.summary)] if seen.comparison else []
     rows += [
         f"{r.function} was compiled {r.count + 1} times: {r.changes}" for r in seen.recompiled[:3]
     ]
@@ -195,16 +200,16 @@ def notes_on_ok(seen: Observation) -> tuple[str, ...]:
 
 
 QUESTIONS = (_wrong_result, _recompiled, _graph_break, _skipped, _ranks_differ)
-"""For ``verdict.judge``, in its order."""
+"""The functions that ``verdict.judge_run`` tries, in this order."""
 
 
-def _is_asked_for(link: Link) -> bool:
-    return _short(link) in _ASKED_TO_FAIL or _says(link, TOLD)
+def _is_recompile_error(link: Link) -> bool:
+    return _short(link) in _LIMIT_ERRORS or _is_assertion(link, STORM_MESSAGE)
 
 
-def _says(link: Link, what: str) -> bool:
-    """A repro's own assertion."""
-    return _short(link) == "AssertionError" and link.message.strip() == what
+def _is_assertion(link: Link, message: str) -> bool:
+    """Return whether an exception is the assertion of a repro with this message."""
+    return _short(link) == "AssertionError" and link.message.strip() == message
 
 
 def _short(link: Link) -> str:

@@ -1,7 +1,7 @@
-"""What happened to a run: kind, phase, cause, and what says so.
+"""The verdict on a run: its kind, phase and cause, with the evidence.
 
-:func:`judge` asks its questions in a fixed order; the first that is answered with yes decides. Each
-answer carries its evidence, and ``unknown`` is an answer too.
+:func:`judge_run` tries its questions in a fixed order, and the first verdict decides. Each verdict
+has its evidence, and ``unknown`` is a verdict too.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from reprokit.core.judge.hangs import hang_causes, ranks, waiting
 from reprokit.core.judge.responsible import responsibility, simulation_gaps
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import location, phases, recent_dumps
-from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, is_compilers
+from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, is_from_compiler
 from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.records import rank_graphs, stalls
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 
 
-def judge(seen: Observation) -> Verdict:
-    """Give the verdict on one run; pure, so the same evidence always gets the same answer."""
+def judge_run(seen: Observation) -> Verdict:
+    """Return the verdict on one run. The same evidence always gets the same verdict."""
     questions = (
         _interrupted,
         _simulation_gap,
@@ -41,19 +41,19 @@ def judge(seen: Observation) -> Verdict:
     work = {**verdict.work, "kernel": seen.kernel} if seen.kernel else verdict.work
     evidence = (*verdict.evidence, *(f"fails too: {other}" for other in seen.failing_kernels[:8]))
     if seen.graphs_differ and verdict.kind not in ("ok", "rank-mismatch"):
-        if parted := rank_graphs.mismatch_of_graphs(seen.graphs):
+        if mismatch := rank_graphs.mismatch_of_graphs(seen.graphs):
             verdict = dataclasses.replace(
-                verdict, reason=f"{verdict.reason} In what was compiled, {parted.says}."
+                verdict, reason=f"{verdict.reason} In the compiled graphs, {mismatch.summary}."
             )
         evidence += (seen.graphs_differ,)
-    evidence += (*seen.beside, *(as_sentence(stall.says) for stall in seen.stalls))
+    evidence += (*seen.beside, *(as_sentence(stall.summary) for stall in seen.stalls))
     verdict = dataclasses.replace(verdict, simulated=seen.simulated, work=work, evidence=evidence)
-    found = responsibility.decide_responsible(verdict, seen)
+    responsible = responsibility.decide_responsible(verdict, seen)
     return dataclasses.replace(
         verdict,
-        responsible=found.party,
-        responsible_because=found.because,
-        responsible_place=found.place,
+        responsible=responsible.party,
+        responsible_because=responsible.because,
+        responsible_place=responsible.place,
     )
 
 
@@ -89,8 +89,8 @@ def _interrupted(seen: Observation) -> Verdict | None:
 
 
 def _simulation_gap(seen: Observation) -> Verdict | None:
-    """A failure of reprokit's own simulation; a gap that the program or torch caught, and went on
-    from, is none.
+    """Return the verdict on a failure of reprokit's own simulation; None if the program or torch
+    caught it and continued.
     """
     if not (seen.simulated or seen.has_fake_tensors):
         return None
@@ -124,23 +124,23 @@ def _simulation_gap(seen: Observation) -> Verdict | None:
 
 def _deadline(seen: Observation) -> Verdict | None:
     if not seen.is_timed_out or seen.raised is not None:
-        return None  # an exception that came before a shutdown that hangs is the story
+        return None  # an exception before a shutdown that hangs is the failure
     phase, evidence = location.phase_at_work(seen)
     limit = f"the {seen.deadline_s:.0f} s deadline" if seen.deadline_s else "the deadline"
     if seen.eager == "hangs":
         why = f"The target does not finish without torch.compile either: {seen.eager_detail}."
         return Verdict("error-in-eager", "eager", "hang", why, (*evidence, seen.eager_detail))
     if not seen.dumps and not seen.has_instrumentation:
-        why = f"{limit} came, and no process of the target could be watched"
+        why = f"{limit} was reached, and no process of the target could be watched"
         return Verdict("unknown", phase, "deadline", as_sentence(why), evidence)
     cause = ranks.cause_of_collective(seen) or hang_causes.diagnose_hang(seen)
     if cause.name == "collective" and phase not in phases.COMPILE_PHASES:
-        phase = "collective"  # compiled code calls it without a frame of its own
+        phase = "collective"  # a collective that compiled code calls has no frame
     work = location.work_details(seen, phase)
     far = location.how_far(seen)
     evidence += (*location.motion_evidence(seen), *((far,) if far else ()))
 
-    def found(kind: str, name: str, why: str) -> Verdict:
+    def verdict_of(kind: str, name: str, why: str) -> Verdict:
         return Verdict(
             kind,
             phase,
@@ -153,7 +153,7 @@ def _deadline(seen: Observation) -> Verdict | None:
             work,
         )
 
-    told = f"{location.doing_in_words(phase, seen, work)}, {cause.name}: {cause.detail}"
+    doing = f"{location.doing_in_words(phase, seen, work)}, {cause.name}: {cause.detail}"
     quiet, is_inside = seen.quiet_s, phase in phases.COMPILE_PHASES
     is_fresh = quiet is not None and quiet < seen.quiet_limit_s
     is_fresh |= (
@@ -163,33 +163,33 @@ def _deadline(seen: Observation) -> Verdict | None:
     )
     if not seen.is_stalled and is_fresh:
         if is_inside:
-            why = f"{limit} came while the compiler was still advancing, {told}" + (
+            why = f"{limit} was reached while the compiler was still advancing, {doing}" + (
                 f"; {far}" if far else ""
             )
-            return found("slow-compile", cause.name, why)
+            return verdict_of("slow-compile", cause.name, why)
         why = (
-            f"{limit} came while the target was still running outside the compiler"
-            f" ({phase or 'no phase'}); raise --timeout"
+            f"{limit} was reached while the target was still running outside the compiler"
+            f" ({phase or 'no phase'}); increase --timeout"
         )
-        return found("unknown", "deadline", why)
+        return verdict_of("unknown", "deadline", why)
     still = f"no progress for {quiet:.0f} s" if quiet is not None else "no progress at all"
     if seen.endless_line:
-        still = f"Dynamo went on tracing one loop for {quiet or 0:.0f} s after --line-repeats"
+        still = f"Dynamo continued to trace one loop for {quiet or 0:.0f} s after --line-repeats"
     if seen.is_command and not seen.is_stalled and seen.on_stall != stalls.END:
         stall = waiting.classify_stall(seen)
         if stall.state != stalls.INSIDE:
             how = (
                 f"idle: {stall.detail}"
                 if stall.state == stalls.IDLE
-                else f"outside the compiler, {told}"
+                else f"outside the compiler, {doing}"
             )
             why = (
-                f"{limit} came with {still}, {how}; a command that waits outside the compiler is no"
-                " hang of the compiler"
+                f"{limit} was reached with {still}, {how}; a command that waits outside the"
+                " compiler is not a hang of the compiler"
             )
-            return found("unknown", "idle" if stall.state == stalls.IDLE else "deadline", why)
+            return verdict_of("unknown", "idle" if stall.state == stalls.IDLE else "deadline", why)
     at = "" if seen.is_stalled else f" at {limit}"
-    return found("hang", cause.name, f"{still}{at}, {told}")
+    return verdict_of("hang", cause.name, f"{still}{at}, {doing}")
 
 
 def _eager_fails(seen: Observation) -> Verdict | None:
@@ -213,32 +213,32 @@ def _crash(seen: Observation) -> Verdict | None:
     phase: str | None = None
     if fault is not None:
         frames = fr.normalise_frames(fault.frames)
-        found = phases.phase_of_frames(frames)
+        phase_and_frame = phases.phase_of_frames(frames)
         evidence.append(f"faulthandler: {fault.headline}")
-        if found:
-            phase = found[0]
-            evidence.append(f"phase {phase} from frame {fr.show_frame(found[1])}")
+        if phase_and_frame:
+            phase = phase_and_frame[0]
+            evidence.append(f"phase {phase} from frame {fr.show_frame(phase_and_frame[1])}")
         elif not fr.RULES.is_compiled(frames) and not seen.open_events:
             return Verdict(
                 "error-in-eager",
                 "eager",
                 name,
-                f"The target was killed by {name} outside anything that torch.compile"
-                f" made{_not_compared(seen)}.",
+                f"The target was killed by {name} outside the compiler and outside compiled"
+                f" code{_not_compared(seen)}.",
                 tuple(evidence),
             )
     if seen.is_watched and not seen.has_instrumentation and phase not in phases.COMPILE_PHASES:
         evidence.append("no process imported torch._dynamo")
         why = f"The target was killed by {name} before anything was compiled{_not_compared(seen)}."
         return Verdict("error-in-eager", "eager", name, why, tuple(evidence))
-    said = fr.parse_terminate(seen.stderr_tail)
-    if phase is None and said and fr.names_generated(seen.stderr_tail):
+    error = fr.parse_terminate(seen.stderr_tail)
+    if phase is None and error and fr.names_generated(seen.stderr_tail):
         phase = "kernel-run"
         evidence.append("the message names a file that Inductor generated")
     phase = phase or location.phase_of_open_events(seen)
-    if said:
-        evidence.append(f"stderr: {said[:300]}")
-    how = f"the target died of {name}" + (f" ({said[:160]})" if said else "")
+    if error:
+        evidence.append(f"stderr: {error[:300]}")
+    how = f"the target was killed by {name}" + (f" ({error[:160]})" if error else "")
     return Verdict(
         "crash",
         phase,
@@ -253,7 +253,7 @@ def _exception(seen: Observation) -> Verdict | None:
     if raised is None or seen.raised is None or (seen.exit_status == 0 and seen.is_command):
         return None
     root = fr.root_cause(raised)
-    said = location.first_line(root)
+    message = location.first_line(root)
     short = root.type.rsplit(".", 1)[-1]
     evidence = location.exception_evidence(raised)
     if seen.is_timed_out:
@@ -266,18 +266,18 @@ def _exception(seen: Observation) -> Verdict | None:
             ),
         )
     phase = location.phase_of_exception(raised, seen)
-    is_ours = is_compilers(raised, seen) or phase in phases.COMPILE_PHASES
+    is_ours = is_from_compiler(raised, seen) or phase in phases.COMPILE_PHASES
     if not is_ours and seen.eager != "passes":
         why = (
-            f"{short} was raised outside anything that torch.compile made{_not_compared(seen)}:"
-            f" {said}"
+            f"{short} was raised outside the compiler and outside compiled"
+            f" code{_not_compared(seen)}: {message}"
         )
         return Verdict("error-in-eager", "eager", short, as_sentence(why), evidence)
     return Verdict(
         "exception",
         phase,
         short,
-        as_sentence(f"{short} was raised, {location.doing_in_words(phase, seen)}: {said}"),
+        as_sentence(f"{short} was raised, {location.doing_in_words(phase, seen)}: {message}"),
         evidence,
     )
 
@@ -288,7 +288,7 @@ def _swallowed(seen: Observation) -> Verdict | None:
     raised = seen.compile_failures[-1]
     short = fr.root_cause(raised).type.rsplit(".", 1)[-1]
     then = (
-        "went on without it"
+        "continued without it"
         if seen.exit_status in (0, None)
         else f"ended with exit status {seen.exit_status}"
     )
@@ -308,9 +308,9 @@ def _swallowed(seen: Observation) -> Verdict | None:
 def _grows(seen: Observation) -> Verdict | None:
     if not seen.growth.get("is_superlinear"):
         return None
-    told = seen.growth
-    worst, knob = told["worst"], told["knob"]
-    used = [row for row in told["sizes"] if row["is_used"]]
+    growth = seen.growth
+    worst, knob = growth["worst"], growth["knob"]
+    used = [row for row in growth["sizes"] if row["is_used"]]
     rise = ", ".join(
         f"{row['phases'].get(worst['phase'], 0.0):.2f} s at {knob}={row['size']}" for row in used
     )
@@ -318,14 +318,14 @@ def _grows(seen: Observation) -> Verdict | None:
         "superlinear-compile",
         worst["phase"],
         worst["words"],
-        as_sentence(told["says"]),
-        (f"{worst['phase']}: {rise}", *told["left_out"]),
+        as_sentence(growth["says"]),
+        (f"{worst['phase']}: {rise}", *growth["left_out"]),
         work={name: worst[name] for name in ("frame", "event") if worst[name]},
     )
 
 
 def _not_compared(seen: Observation) -> str:
-    """What was not done, where nothing was run without torch.compile."""
+    """Return a note that the target was not run without torch.compile; empty if it was."""
     if seen.eager:
         return ""
     once = "the command ran once; " if seen.is_command else ""

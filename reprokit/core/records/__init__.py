@@ -1,4 +1,4 @@
-"""What a run left, as frozen dataclasses; ``observation`` has all of them together.
+"""The records of a run, as frozen dataclasses; ``observation`` holds all of them.
 
-It judges nothing, and imports only ``core.shared``.
+The package contains no judgement. It imports only ``core.shared``.
 """

@@ -1,4 +1,4 @@
-"""Read JSON that a stranger or a target wrote: of bounded size, bounded depth, and without lone
+"""Read JSON that a stranger or a target wrote, with limits on its size and depth, and without lone
 surrogates.
 """
 
@@ -8,33 +8,36 @@ import json
 import re
 from typing import Any
 
-MOST_CHARS = 8 << 20
-MOST_VALUES = 200_000
-MOST_DEPTH = 200
-"""Depth of nested values. A flame graph of 90 frames, the deepest that reprokit writes, has 185."""
-MOST_DIGITS = 300
-"""An integer with more cannot become a float."""
+MAX_CHARS = 8 << 20
+MAX_VALUES = 200_000
+MAX_DEPTH = 200
+"""The depth of nested values. The deepest that reprokit writes, a flame graph of 90 frames, has
+185.
+"""
+MAX_DIGITS = 300
+"""The digits of an integer. A much larger integer does not fit in a float."""
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse_json(
     data: bytes | str,
-    most_chars: int = MOST_CHARS,
-    most_values: int = MOST_VALUES,
-    most_depth: int = MOST_DEPTH,
+    max_chars: int = MAX_CHARS,
+    max_values: int = MAX_VALUES,
+    max_depth: int = MAX_DEPTH,
     is_strict: bool = False,
 ) -> Any:
-    """Give the value of a JSON text; raises ValueError, with a short message, for anything else.
+    """Return the value of a JSON text; raises ValueError, with a short message, if it is not JSON
+    or beyond a limit.
 
     A lone surrogate, which cannot be written to a file or a terminal, becomes U+FFFD. ``is_strict``
-    refuses an object with the same key twice, and numbers that are not in JSON.
+    refuses an object that has a key twice, and NaN and infinities.
     """
     text = data.decode("utf-8") if isinstance(data, bytes) else data
-    if len(text) > most_chars:
-        raise ValueError(f"it has {len(text)} characters and may have {most_chars}")
-    if sum(map(text.count, "{[,")) > most_values:  # before the parser makes an object of each
-        raise ValueError(f"it has more than {most_values} values")
+    if len(text) > max_chars:
+        raise ValueError(f"it has {len(text)} characters and may have {max_chars}")
+    if sum(map(text.count, "{[,")) > max_values:  # before the parser makes an object of each
+        raise ValueError(f"it has more than {max_values} values")
     try:
         if is_strict:
             value = json.loads(
@@ -44,30 +47,30 @@ def parse_json(
             value = json.loads(text, parse_int=_integer)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    _check_depth(value, most_depth)
+    _check_depth(value, max_depth)
     return _scrubbed(value) if _SURROGATE.search(text) or not _is_unicode(text) else value
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
-        raise ValueError(f"a number has {len(digits)} digits and may have {MOST_DIGITS}")
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number has {len(digits)} digits and may have {MAX_DIGITS}")
     return int(digits)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
         raise ValueError("an object has the same key twice")
-    return found
+    return values
 
 
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+def _no_number(name: str) -> object:
+    raise ValueError(f"{name} is not a number in JSON")
 
 
-def _check_depth(value: Any, most: int) -> None:
+def _check_depth(value: object, max_depth: int) -> None:
     level = [value]
-    for _ in range(most + 1):
+    for _ in range(max_depth + 1):
         level = [
             child
             for holder in level
@@ -77,7 +80,7 @@ def _check_depth(value: Any, most: int) -> None:
         ]
         if not level:
             return
-    raise ValueError(f"it is nested more than {most} levels deep")
+    raise ValueError(f"it is nested more than {max_depth} levels deep")
 
 
 def _is_unicode(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""What the compiler warned of: the same warning of every layer, size and symbol is one remark."""
+"""Warnings of the compiler. Warnings that differ only in layer, size or symbol are one record."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reprokit.core.shared.contract.events import WarningShown
 
-MOST_REMARKS = 20
+MAX_WARNINGS = 20
 SYMBOLIC = "symbolic shapes"
 _OF_SYMBOLIC = (
     "torch.fx.experimental.symbolic_shapes",
@@ -16,38 +16,38 @@ _OF_SYMBOLIC = (
     "torch._inductor.sizevars",
     "torch.utils._sympy",
 )
-"""Loggers of torch that warn about them; warnings of others go by their loggers' names."""
+"""The loggers of torch that warn about symbolic shapes. Other warnings are grouped by logger."""
 _VARIES = re.compile(r"0x[0-9a-f]+|\b[suzn]\d+\b|\d+(\.\d+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class CompilerWarning:
-    """One warning, however often it was given."""
+    """One warning, and how many times it occurred."""
 
     about: str
-    """``symbolic shapes``, or the logger's name or the warning's class."""
+    """``symbolic shapes``, the name of the logger, or the class of the warning."""
     text: str
-    """Its first line, as it was given first."""
+    """The first line of its first occurrence."""
     count: int = 1
 
     def __str__(self) -> str:
-        """One line: how often, by whom, what."""
-        often = f" {self.count} times" if self.count > 1 else ""
-        return f"the compiler warned{often} ({self.about}): {self.text}"
+        """Return one line: how many times, from which logger, and the text."""
+        times = f" {self.count} times" if self.count > 1 else ""
+        return f"the compiler warned{times} ({self.about}): {self.text}"
 
 
 def group_warnings(events: Sequence[WarningShown]) -> tuple[CompilerWarning, ...]:
-    """Group the ``warning`` events of torch's own code; those about symbolic shapes first, then the
-    most frequent.
+    """Group the ``warning`` events of torch's own code, with those about symbolic shapes first and
+    then the most frequent.
     """
-    found: dict[tuple[str, str], CompilerWarning] = {}
+    groups: dict[tuple[str, str], CompilerWarning] = {}
     for event in events:
         category, text = event.category, " ".join(event.message.splitlines()[:1])
         if not (category.startswith("torch.") or "/torch/" in event.file):
             continue
         about = SYMBOLIC if category.startswith(_OF_SYMBOLIC) else category
         key = about, _VARIES.sub("#", text)
-        known = found.get(key, CompilerWarning(about, text[:300], 0))
-        found[key] = CompilerWarning(about, known.text, known.count + 1)
-    order = sorted(found.values(), key=lambda r: (r.about != SYMBOLIC, -r.count))
-    return tuple(order[:MOST_REMARKS])
+        known = groups.get(key, CompilerWarning(about, text[:300], 0))
+        groups[key] = CompilerWarning(about, known.text, known.count + 1)
+    order = sorted(groups.values(), key=lambda w: (w.about != SYMBOLIC, -w.count))
+    return tuple(order[:MAX_WARNINGS])

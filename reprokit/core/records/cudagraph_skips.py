@@ -1,6 +1,4 @@
-"""CUDA graphs that Inductor did not make: why, and the user's line, from what it says when it skips
-one.
-"""
+"""CUDA graphs that Inductor skipped: the reason and the user's line, read from its messages."""
 
 from __future__ import annotations
 
@@ -11,47 +9,46 @@ from dataclasses import dataclass
 from reprokit.core.shared.contract.events import CudagraphSkipped
 from reprokit.core.shared.tracebacks import user_line
 
-PREFIX = "skipping cudagraphs due to"
+SKIP_PREFIX = "skipping cudagraphs due to"
 
 
 @dataclass(frozen=True)
 class CudagraphSkip:
-    """One reason for which graphs were skipped."""
+    """One reason for skipped CUDA graphs."""
 
     reason: str
     """``mutated inputs (2 instances)``."""
     where: str = ""
-    """``file:line in function`` of the user's line that Inductor names; empty where it names
-    none.
-    """
+    """``file:line in function`` of the user's line that Inductor names; empty if it names none."""
     count: int = 1
 
 
 def read_skip(message: str) -> CudagraphSkip | None:
-    """What one message says; torch 2.13 begins some with the prefix twice."""
+    """Read the reason and the line from one message; None if it is not about a skip.
+
+    In torch 2.13 some messages begin with the prefix twice.
+    """
     text = message.strip()
-    if PREFIX not in text:
+    if SKIP_PREFIX not in text:
         return None
-    text = text.rpartition(PREFIX)[2].strip()
-    reason, _, trace = text.partition(". Found from")
-    said = " ".join(reason.splitlines()[0].split()).rstrip(".") if reason else "no reason"
-    return CudagraphSkip(said, user_line(trace))
+    text = text.rpartition(SKIP_PREFIX)[2].strip()
+    first, _, trace = text.partition(". Found from")
+    reason = " ".join(first.splitlines()[0].split()).rstrip(".") if first else "no reason"
+    return CudagraphSkip(reason, user_line(trace))
 
 
 def group_skips(events: Sequence[CudagraphSkipped]) -> tuple[CudagraphSkip, ...]:
-    """Group ``cudagraph_skip`` events by reason and line, in the order in which they came."""
-    found: dict[tuple[str, str], CudagraphSkip] = {}
+    """Group ``cudagraph_skip`` events by reason and line, in the order of their first event."""
+    groups: dict[tuple[str, str], CudagraphSkip] = {}
     for event in events:
-        if one := read_skip(event.message):
-            known = found.get((one.reason, one.where))
-            found[one.reason, one.where] = CudagraphSkip(
-                one.reason, one.where, known.count + 1 if known else 1
-            )
-    return tuple(found.values())
+        if skip := read_skip(event.message):
+            key = (skip.reason, skip.where)
+            groups[key] = CudagraphSkip(*key, groups[key].count + 1 if key in groups else 1)
+    return tuple(groups.values())
 
 
 def reason_family(reason: str) -> str:
-    """The reason without what belongs to one model: names of nodes and counts stand in
-    parentheses.
+    """Return the reason without its parentheses, which hold names of nodes and counts of one
+    model.
     """
     return re.sub(r"\s*\([^)]*\)", "", reason).strip()

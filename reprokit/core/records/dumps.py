@@ -1,4 +1,4 @@
-"""Stacks and exceptions as a tool or the agent reported them."""
+"""Stacks and exceptions that a tool or the agent reported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Frame:
-    """One Python stack frame, innermost first wherever frames stand in a list."""
+    """One Python stack frame. Lists of frames have the innermost frame first."""
 
     file: str
     function: str
@@ -24,12 +24,12 @@ class ThreadStack:
     is_main: bool = False
     owns_gil: bool = False
     tid: int = 0
-    """The kernel's thread id, where the tool tells it."""
+    """The kernel's thread id; 0 if the tool does not report it."""
 
 
 @dataclass(frozen=True)
 class Dump:
-    """What one tool said of one process at one time."""
+    """The stacks of one process at one time, from one tool."""
 
     number: int
     """1, 2, 3 ... in the order in which the dumps were taken."""
@@ -38,7 +38,7 @@ class Dump:
     pid: int
     threads: tuple[ThreadStack, ...] = ()
     problem: str = ""
-    """Why there are no threads; empty when there are."""
+    """The reason for missing threads; empty if there are threads."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Raised:
 
     chain: tuple[Link, ...]
     where: str = ""
-    """``uncaught``, ``call``, ``compile`` ...: which hook saw it."""
+    """The hook that saw it: ``uncaught``, ``call``, ``compile`` ..."""
     cid: str = ""
     """Dynamo's compile id, such as ``0/1``."""
 
@@ -64,7 +64,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fatal signal as faulthandler, or the C++ runtime on stderr, told it."""
+    """A fatal signal that faulthandler, or the C++ runtime on stderr, reported."""
 
     pid: int
     headline: str

@@ -1,13 +1,18 @@
-"""What was found: the verdict and its signature."""
+"""The verdict of a run and its signature."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+
+NO_PHASE = "no phase"
+_FRAME = r"(?:[\w./-]+\.py|<\w+>):[\w<>.]+"
+_FRAMES = re.compile(rf"{_FRAME}(?: < {_FRAME})*")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What happened: kind x phase x cause, with the evidence for each."""
+    """What happened: kind, phase and cause, with the evidence for each."""
 
     kind: str
     phase: str | None
@@ -16,32 +21,71 @@ class Verdict:
     """One sentence."""
     evidence: tuple[str, ...] = ()
     detail: str = ""
-    """What the cause means here: which lock, child, file, rank."""
+    """The details of the cause: which lock, child, file or rank."""
     also: tuple[str, ...] = ()
     """Further causes that hold at the same time."""
     path: tuple[str, ...] = ()
-    """Who waits for whom, outermost first."""
+    """Which process or thread waits for which, outermost first."""
     work: dict[str, str] = field(default_factory=dict)
-    """What was at work: ``pass``, ``line``, ``node``, ``graph``, ``kernel``, ``direction``; only
-    what is known.
+    """The current work of the compiler: ``pass``, ``line``, ``node``, ``graph``, ``kernel``,
+    ``direction``; only keys that are known.
     """
     simulated: tuple[str, ...] = ()
-    """In what the device differs from a real one; empty where it is real. The signature does not
-    know.
+    """The differences between the simulated device and a real one; empty for a real device. The
+    signature does not depend on it.
     """
     responsible: str = ""
-    """Who is responsible: one of ``responsibility.PARTIES``; empty where nothing failed."""
+    """Who is responsible: one of ``responsibility.PARTIES``; empty if nothing failed."""
     responsible_because: tuple[str, ...] = ()
-    """The evidence for that, a sentence each."""
+    """The evidence for ``responsible``, one sentence each."""
     responsible_place: str = ""
-    """``FILE:LINE`` of the user's own code, or the symbol, that is responsible; empty where it is
-    not known.
+    """``FILE:LINE`` of the user's code, or the symbol, that is responsible; empty if it is not
+    known.
     """
 
 
 @dataclass(frozen=True)
+class Identity:
+    """The parts of a signature. The title is these parts in one line, for people."""
+
+    kind: str = ""
+    phase: str = ""
+    """Empty if the failure is in no phase."""
+    what: str = ""
+    """The message, reason, guard or family of results, normalised; empty if there are only
+    stacks.
+    """
+    place: str = ""
+    """Frames, innermost first, or the operator or pass; empty if none is known."""
+
+    @property
+    def title(self) -> str:
+        """``kind: phase | what @ place``."""
+        head = f"{self.kind}: {self.phase or NO_PHASE}"
+        between = " in " if self.kind == "crash" else " @ "
+        tail = between.join(part for part in (self.what, self.place) if part)
+        return f"{head} | {tail}" if tail else head
+
+
+def identity_of_title(title: str) -> Identity:
+    """Return the parts of a title, for packs and ledgers from before 0.2, which have no parts."""
+    kind, _, rest = title.partition(": ")
+    phase, _, tail = rest.partition(" | ")
+    phase = "" if phase == NO_PHASE else phase
+    if kind == "hang" and _FRAMES.fullmatch(tail):
+        return Identity(kind, phase, "", tail)
+    between = " in " if kind == "crash" else " @ "
+    what, _, place = tail.rpartition(between) if between in tail else (tail, "", "")
+    if kind == "crash" and not _FRAMES.fullmatch(place):
+        return Identity(kind, phase, tail)
+    return Identity(kind, phase, what, place)
+
+
+@dataclass(frozen=True)
 class Signature:
-    """The identity of a verdict: same bug, same signature, on any machine, at any size."""
+    """The identity of a verdict: the same bug has the same signature on any machine and at any
+    size.
+    """
 
     id: str
     """Twelve hexadecimal digits of the SHA-256 of ``algorithm`` and ``title``."""
@@ -49,4 +93,5 @@ class Signature:
     """``kind: phase | frames or normalised message``."""
     algorithm: int
     explain: tuple[str, ...] = ()
-    """One line for each step that led from the evidence to the title."""
+    """One line for each step from the evidence to the title."""
+    parts: Identity = field(default_factory=Identity)

@@ -1,13 +1,13 @@
-"""Read a journal: one JSON object a line, so a file cut at any byte loses at most its last line.
+"""Read a journal: one JSON object per line.
 
-A target can write anything into its own journal, so a field of the wrong type has its default, and
-an event that is not known is left out.
+A target can write anything into its own journal. So a field of the wrong type gets its default, and
+an unknown event is ignored.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar, get_type_hints
 
@@ -18,7 +18,7 @@ from reprokit.core.shared.contract.serialize import from_json
 
 
 def decode_now(data: bytes) -> Now:
-    """Read the record; an empty one when there is nothing to read."""
+    """Read the record of a ``<pid>.now`` file; a damaged or empty one is ``Now()``."""
     head, _, rest = data.rstrip(b"\0").decode("utf-8", "replace").partition("\t")
     where, _, rest = rest.partition("\t")
     words = head.split(" ")
@@ -29,8 +29,8 @@ def decode_now(data: bytes) -> Now:
 
 
 def decode_events(data: bytes) -> tuple[list[Event], int]:
-    """Read all whole lines of ``data``; the second value counts the lines that made no sense."""
-    found: list[Event] = []
+    """Read all lines of ``data``; the second value counts the lines that are not events."""
+    events: list[Event] = []
     bad = 0
     for line in data.split(b"\n"):
         if not line.strip():
@@ -43,19 +43,20 @@ def decode_events(data: bytes) -> tuple[list[Event], int]:
         if not isinstance(value, dict) or not isinstance(value.get("ev"), str):
             bad += 1
         elif event := event_from_json(value):
-            found.append(event)
-    return found, bad
+            events.append(event)
+    return events, bad
 
 
-def open_events(told: Iterable[Event]) -> list[Begin]:
-    """The ``begin`` events that have no ``end``, outermost first, of the thread that wrote last.
+def open_events(events: Iterable[Event]) -> list[Begin]:
+    """Return the ``begin`` events without an ``end``, outermost first, of the thread that wrote
+    last.
 
-    Compile phases nest per thread. An exception may leave phases open that are not at work any
-    more: an ``end`` closes everything that was begun inside it.
+    Compile phases nest per thread. A phase that an exception left has no ``end``, so an ``end``
+    also closes all phases inside its own.
     """
     stacks: dict[int, list[Begin]] = {}
     last = 0
-    for event in told:
+    for event in events:
         if isinstance(event, Begin):
             stacks.setdefault(event.tid, []).append(event)
             last = event.tid
@@ -75,23 +76,23 @@ def open_events(told: Iterable[Event]) -> list[Begin]:
 SomeEvent = TypeVar("SomeEvent", bound=Event)
 
 
-LARGEST = 1 << 53
-"""Greater numbers are not exact in every reader of JSON."""
+MAX_NUMBER = 1 << 53
+"""Larger numbers are not exact in every reader of JSON."""
 
 
-EVENTS: dict[str, type[Event]] = {
+EVENT_TYPES: dict[str, type[Event]] = {
     kind.ev: kind for base in (Event, RaisedEvent) for kind in base.__subclasses__() if kind.ev
 }
-"""By their names in a journal."""
+"""The classes of events by their names in a journal."""
 
 
 _DIGITS = frozenset({"rank", "world_size"})
 
 
-def event_from_json(value: dict[str, Any]) -> Event | None:
-    """The event of one line of a journal; None where its name is not known."""
+def event_from_json(value: Mapping[str, Any]) -> Event | None:
+    """Return the event of one line of a journal; None if its name is not known."""
     name = value.get("ev")
-    if not isinstance(name, str) or name not in EVENTS:
+    if not isinstance(name, str) or name not in EVENT_TYPES:
         return None
     kept = {}
     for key, read in _readers(name):
@@ -99,20 +100,20 @@ def event_from_json(value: dict[str, Any]) -> Event | None:
             try:
                 kept[key] = read(value[key])
             except (ValueError, RecursionError):
-                continue  # it has its default
-    return EVENTS[name](**kept)
+                continue  # the field gets its default
+    return EVENT_TYPES[name](**kept)
 
 
 @functools.cache
 def private_fields(name: str) -> tuple[str, ...]:
-    """Of the event called ``name``: the fields with text of the target or of its exceptions."""
-    return tuple(f.name for f in fields(EVENTS[name]) if f.metadata.get("is_private"))
+    """Return the fields of the event ``name`` that hold text of the target or of its exceptions."""
+    return tuple(f.name for f in fields(EVENT_TYPES[name]) if f.metadata.get("is_private"))
 
 
 @functools.cache
 def _readers(name: str) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    types = get_type_hints(EVENTS[name])
-    return tuple((f.name, _reader(f.name, types[f.name])) for f in fields(EVENTS[name]))
+    types = get_type_hints(EVENT_TYPES[name])
+    return tuple((f.name, _reader(f.name, types[f.name])) for f in fields(EVENT_TYPES[name]))
 
 
 def _reader(name: str, kind: Any) -> Callable[[Any], Any]:
@@ -138,13 +139,13 @@ def _optional_text(value: Any) -> str | None:
 
 
 def _integer(value: Any) -> int:
-    if type(value) is int and abs(value) < LARGEST:
+    if type(value) is int and abs(value) < MAX_NUMBER:
         return value
     raise ValueError
 
 
 def _number(value: Any) -> float:
-    if type(value) in (int, float) and abs(value) < LARGEST:
+    if type(value) in (int, float) and abs(value) < MAX_NUMBER:
         return float(value)
     raise ValueError
 
@@ -157,7 +158,7 @@ def _digits(value: Any) -> str | None:
 
 
 def _bounded(kind: Any, value: Any) -> Any:
-    read = from_json(kind, value)
-    if type(read) is int and abs(read) >= LARGEST:
+    result = from_json(kind, value)
+    if type(result) is int and abs(result) >= MAX_NUMBER:
         raise ValueError
-    return read
+    return result

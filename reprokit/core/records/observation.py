@@ -1,6 +1,6 @@
-"""The records that travel down the line, one dataclass a station.
+"""The observation: all that is known about one run.
 
-Every record is frozen and turns into JSON with :func:`to_json`; nothing here reads a file or a
+Every record is frozen, and :func:`to_json` turns it into JSON. Nothing here reads a file or a
 clock.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from reprokit.core.records.compiler_warnings import CompilerWarning
 from reprokit.core.records.cudagraph_skips import CudagraphSkip
 from reprokit.core.records.dumps import Dump, Fault, Raised
-from reprokit.core.records.process_state import BUSY_SHARE, Evidence
+from reprokit.core.records.process_state import Evidence
 from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.records.recompiles import GraphBreak, RecompiledFunction
 from reprokit.core.records.stalls import Stall
@@ -29,7 +29,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a second, shorter run said to a question that the first one left open."""
+    """The result of a second, shorter run that was made to answer a question."""
 
     question: str
     answer: str
@@ -38,12 +38,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Observation:
-    """All that a run left, in the words of the rules. Derived: it can be made again from the run
-    directory.
-    """
+    """Everything that the rules need to know about a run. It is derived from the run directory."""
 
     exit_status: int | None = None
-    """Exit status of the target; negative is a signal; None when it never ended by itself."""
+    """Exit status of the target; negative is a signal; None if it did not end by itself."""
     is_timed_out: bool = False
     is_interrupted: bool = False
     is_stalled: bool = False
@@ -51,33 +49,38 @@ class Observation:
     ``quiet_limit_s``.
     """
     deadline_s: float | None = None
-    """None: there was no deadline."""
+    """None if there was no deadline."""
     started: float = 0.0
-    """Seconds since the epoch; 0 when it is not known."""
+    """Seconds since the epoch; 0 if it is not known."""
     seconds: float = 0.0
     cpu_s: float = 0.0
     peak_rss_bytes: int = 0
     quiet_s: float | None = None
-    """Seconds from the last sign of progress to the end, less those in which the target was starved
-    of a processor; None when there was no sign at all.
+    """Seconds from the last sign of progress to the end, without those in which the target waited
+    for a CPU; None if there was no sign of progress.
     """
     quiet_limit_s: float = 60.0
     """A run that was quiet for longer than this did not advance."""
     last_progress: str = ""
     """What the last sign of progress was."""
     endless_line: str = ""
-    """The user line that Dynamo traced more often than its budget; empty when there is none."""
+    """The user line that Dynamo traced more than ``--line-repeats`` times; empty if there is
+    none.
+    """
     endless_count: int = 0
+    """How many times that line was traced."""
     endless_pace: str = ""
-    """In how many seconds, and how long the rest of the loop would take, in words; empty when it is
+    """In how many seconds, and how long the rest of the loop would take, in words; empty if it is
     not known.
     """
     open_events: tuple[str, ...] = ()
-    """Names of the events begun and not ended in the process that failed, outermost first."""
+    """Names of the events that began and did not end in the process that failed, outermost
+    first.
+    """
     position: str = ""
-    """The user line that is traced, or the graph node that is lowered, as the journal tells it."""
+    """The user line that is traced, or the graph node that is lowered, from the journal."""
     last_line: str = ""
-    """The user line that Dynamo traced last, whatever came after."""
+    """The user line that Dynamo traced last."""
     raised: Raised | None = None
     """The exception that ended the target."""
     compile_failures: tuple[Raised, ...] = ()
@@ -85,40 +88,42 @@ class Observation:
     faults: tuple[Fault, ...] = ()
     dumps: tuple[Dump, ...] = ()
     still_from: int = 0
-    """The first round of dumps since the last progress; 0 when that is not known. Earlier rounds
-    say nothing of motion.
+    """The number of the first round of dumps since the last progress; 0 if it is not known. Only
+    dumps from this round on show whether the program moves.
     """
     evidence: Evidence = field(default_factory=Evidence)
-    """What the kernel said of the processes while the dumps were taken."""
+    """What the kernel reported about the processes while the dumps were taken."""
     stalls: tuple[Stall, ...] = ()
     """Times without progress that did not end the run."""
     on_stall: str = ""
-    """What the user asked for: ``report``, ``end``, or empty for the default."""
+    """The value of ``--on-stall``: ``report``, ``end``, or empty for the default."""
     ranks: dict[str, int] = field(default_factory=dict)
     """Rank of a distributed program -> the pid of its process."""
     world_size: int = 0
     graphs_differ: str = ""
-    """Which rank compiled another graph than the others, and where it departs; empty where none
-    did.
+    """The rank that compiled a different graph than the others, and the first difference; empty if
+    there is none.
     """
     main_pid: int | None = None
-    """The process whose story is told: the one that raised, or that is inside the compiler."""
+    """The process that the verdict is about: the one that raised, or that is inside the
+    compiler.
+    """
     working_tid: int = 0
-    """The thread of ``main_pid`` that has compiler phases open; 0 when it is the main one or none
-    is.
+    """The thread of ``main_pid`` that has open compiler phases; 0 if it is the main thread or
+    there is none.
     """
     graphs: tuple[GraphRecord, ...] = ()
     steps: dict[str, int] = field(default_factory=dict)
-    """How many lines were traced and nodes lowered, by ``line`` and ``node``."""
+    """The number of lines traced (``line``) and of nodes lowered (``node``)."""
     recompiled: tuple[RecompiledFunction, ...] = ()
     """Functions that were compiled again, the worst first."""
     breaks: tuple[GraphBreak, ...] = ()
     skips: tuple[CudagraphSkip, ...] = ()
-    """CUDA graphs that were asked for and not made."""
+    """CUDA graphs that were requested and skipped."""
     remarks: tuple[CompilerWarning, ...] = ()
-    """What the compiler warned of, grouped."""
+    """Warnings of the compiler, grouped."""
     most_breaks: int | None = None
-    """How many graph breaks the user allows; None for any number."""
+    """The number of graph breaks that the user allows; None for any number."""
     has_instrumentation: bool = False
     """At least one process imported the compiler, so that it could be watched."""
     is_watched: bool = False
@@ -129,59 +134,56 @@ class Observation:
     has_fake_tensors: bool = False
     """The weights were fake, or the GPU was simulated: nothing was executed."""
     eager: str = ""
-    """The same target without compile: ``passes``, ``fails``, ``hangs`` or empty (not asked)."""
+    """The same target without compile: ``passes``, ``fails``, ``hangs``, or empty if it was not
+    run.
+    """
     eager_detail: str = ""
     answers: tuple[Answer, ...] = ()
-    """What second, shorter runs said."""
+    """The results of second, shorter runs."""
     comparison: Comparison | None = None
-    """Of compiled results with eager's; None when they were not compared."""
+    """The comparison of compiled results with eager; None if they were not compared."""
     first_rung: str = ""
-    """The part of the compiler of the first ablation step at which it fails; empty when that is not
+    """The part of the compiler that the first failing ablation step adds; empty if it is not
     known.
     """
     departs: str = ""
-    """The operator whose result is the first that differs; empty when that is not known."""
+    """The first operator whose result differs from eager; empty if it is not known."""
     departs_in: str = ""
-    """What ``departs`` is one of, a name of PyTorch's CompilerBisector such as ``lowerings``; empty
-    when not known.
+    """The subsystem of ``departs``, a name of PyTorch's CompilerBisector such as ``lowerings``;
+    empty if it is not known.
     """
     departure: str = ""
-    """The first graph, and in it the first operator, that departs from eager by itself, as words;
-    empty when not known.
+    """The first graph, and the first operator in it, that differs from eager by itself, in words;
+    empty if it is not known.
     """
     own_backend: str = ""
-    """``FILE:LINE`` of the backend that is the program's own; empty where it is one of torch's."""
+    """``FILE:LINE`` of the program's own backend; empty if the backend is one of torch's."""
     own_passes: tuple[str, ...] = ()
-    """``FILE:LINE`` of each pass over graphs that is the program's own."""
+    """``FILE:LINE`` of each of the program's own passes over graphs."""
     fails_only_with: str = ""
-    """What the failure needs, as the ablation found: ``backend``, ``passes``, ``torch`` alone, or
-    empty: not known.
+    """The part that the failure needs, from the ablation: ``backend``, ``passes``, or ``torch``
+    alone; empty if it is not known.
     """
     kernels: int = 0
-    """How many programs of Triton kernels were looked at."""
+    """The number of programs with a Triton kernel that were examined."""
     kernels_compiled: int = 0
-    """How many of them compiled, now or before with the same Triton."""
+    """How many of them compiled, now or earlier with the same Triton."""
     kernel: str = ""
-    """The one that was compiled alone, and whose story this is."""
+    """The kernel that was compiled alone, if the observation is about one."""
     failing_kernels: tuple[str, ...] = ()
-    """Others that fail, with their signatures."""
+    """Other kernels that fail, with their signatures."""
     simulated: tuple[str, ...] = ()
-    """In what the device differs from a real one, the device itself first; empty where it is
-    real.
-    """
+    """The simulated device, and then its differences from a real one; empty for a real device."""
     beside: tuple[str, ...] = ()
-    """Of a run on a real device: in what a simulation of it differs, or that it agrees; empty where
-    it was not asked.
+    """For a run on a real device: the differences of a simulated run, or that there are none; empty
+    if there was no simulated run.
     """
     growth: dict[str, Any] = field(default_factory=dict)
-    """``growth.json`` (see core/growth/costs.py) where this was the largest of several sizes; empty
-    where it was alone.
+    """``growth.json`` (see core/growth/costs.py) if this was the largest of several sizes; empty if
+    it was the only size.
     """
     stderr_tail: str = ""
     oom_evidence: str = ""
-    """What says that the kernel's out-of-memory killer was at work; empty when nothing does."""
-
-    @property
-    def busy_pids(self) -> tuple[int, ...]:
-        """Processes that wanted most of a processor while the dumps were taken."""
-        return tuple(p.pid for p in self.evidence.processes if (p.want or 0.0) > BUSY_SHARE)
+    """The evidence that the kernel's out-of-memory killer ended a process; empty if there is
+    none.
+    """

@@ -1,20 +1,21 @@
-"""What the processes of a run were doing while it stalled, as the kernel tells it.
+"""What the processes of a run did while it stalled, as the kernel reports it.
 
-Every record here comes from ``/proc`` (see proc(5)) through ``host/watch/proc_snapshot.py`` and is
-judged by ``core/judge/hangs/hang_causes.py``. Empty texts and None mean that the kernel did not
-say.
+``host/watch/proc_snapshot.py`` fills every record from ``/proc`` (see proc(5)), and
+``core/judge/hangs/hang_causes.py`` judges them. An empty text or None means that the kernel did not
+report the value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-PYTHON = "<python>"
-"""Ends the native names of a thread: below them it is in Python code."""
+PYTHON_MARK = "<python>"
+"""The last native name of a thread: the frames below are Python code."""
 
 BUSY_SHARE = 0.6
-"""A thread or process is busy when it wants more than this of one processor."""
+"""A thread or process is busy if it wants more than this share of one CPU."""
 
 
 @dataclass(frozen=True)
@@ -24,20 +25,20 @@ class ThreadState:
     tid: int
     name: str = ""
     states: str = ""
-    """One letter a sample, as in proc(5): R running, S sleeping, D uninterruptible, T stopped."""
+    """One letter per sample, as in proc(5): R running, S sleeping, D uninterruptible, T stopped."""
     want: float | None = None
-    """Share of one processor that it ran or waited for; 0.0 to 1.0."""
+    """Share of one CPU that it used or waited for; 0.0 to 1.0."""
     syscall: str = ""
     wchan: str = ""
     waits_for: str = ""
-    """What the system call's descriptor leads to: a path, a pipe and who is at its other end, a
-    peer.
+    """The object of the system call's descriptor: a path, a pipe and the process at its other end,
+    or a peer.
     """
     waits_for_pid: int = 0
     """The child that a ``wait4`` or ``waitid`` names; 0 for any."""
     native: tuple[str, ...] = ()
-    """Native function names above the innermost Python frame, innermost first, then ``PYTHON``;
-    empty: not asked.
+    """Native function names above the innermost Python frame, innermost first, then
+    ``PYTHON_MARK``; empty if they were not read.
     """
 
 
@@ -50,31 +51,29 @@ class ProcessState:
     command: str = ""
     states: str = ""
     want: float | None = None
-    """Share of one processor that all its threads together wanted; above 1.0 with several
-    threads.
-    """
+    """Share of one CPU that all its threads together wanted; above 1.0 with several threads."""
     rss_bytes: int = 0
     threads: tuple[ThreadState, ...] = ()
     gil_age_s: float | None = None
-    """Seconds since its heartbeat thread last got the GIL; None where there is no heartbeat."""
+    """Seconds since its heartbeat thread last got the GIL; None if it has no heartbeat thread."""
     memory: tuple[tuple[float, int, float], ...] = ()
-    """(seconds, resident bytes, processor seconds) over the stall, oldest first."""
+    """(seconds, resident bytes, CPU seconds) over the stall, oldest first."""
 
     @property
     def is_stopped(self) -> bool:
-        """Every sample found it stopped, by a signal or by a debugger."""
+        """Whether a signal or a debugger stopped it in every sample."""
         return bool(self.states) and set(self.states) <= {"T", "t"}
 
 
 @dataclass(frozen=True)
 class HeldLock:
-    """A file lock that some process holds."""
+    """A file lock that a process holds."""
 
     path: str
     pid: int
     command: str = ""
     is_holder: bool = True
-    """The kernel says so; False: it only has the file open."""
+    """The kernel names the process as the holder; False if the process only has the file open."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class GpuUse:
 
     index: int
     busy_share: float
-    """Share of the time that a kernel was running, 0.0 to 1.0, as NVML tells it."""
+    """Share of the time in which a kernel ran, 0.0 to 1.0, from NVML."""
     memory_bytes: int = 0
 
 
@@ -92,7 +91,7 @@ _Record = TypeVar("_Record", ThreadState, ProcessState, HeldLock, GpuUse)
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was asked of the kernel when the run stalled or its deadline came."""
+    """What the kernel reported when the run stalled or reached its deadline."""
 
     processes: tuple[ProcessState, ...] = ()
     locks: tuple[HeldLock, ...] = ()
@@ -100,51 +99,51 @@ class Evidence:
     generated_lines: dict[str, str] | None = None
     """``file:line`` of generated code on a stack -> the source text of that line."""
     lock_file: str = ""
-    """The file that a lock in Python code waits for, read from that code's local variables."""
+    """The file that a lock in Python code waits for, read from the local variables of that code."""
 
-    def process(self, pid: int | None) -> ProcessState | None:
-        """The process with this pid, if it was seen."""
+    def process_of_pid(self, pid: int | None) -> ProcessState | None:
+        """Return the process with this pid, if it was seen."""
         return next((p for p in self.processes if p.pid == pid), None)
 
-    def children(self, pid: int) -> list[ProcessState]:
-        """Its children, in the order of their pids."""
+    def children_of(self, pid: int) -> list[ProcessState]:
+        """Return the children of a process, in the order of their pids."""
         return sorted((p for p in self.processes if p.ppid == pid), key=lambda p: p.pid)
 
 
 def evidence_from_json(data: Any) -> Evidence:
-    """Read what ``records.to_json`` wrote; what does not fit is left out."""
+    """Read evidence that ``to_json`` wrote; parts of a wrong type are ignored."""
     if not isinstance(data, dict):
         return Evidence()
     lines = data.get("generated_lines")
     return Evidence(
         tuple(p for r in _rows(data, "processes") if (p := _process(r)) is not None),
-        tuple(x for r in _rows(data, "locks") if (x := _made(HeldLock, r)) is not None),
-        tuple(g for r in _rows(data, "gpus") if (g := _made(GpuUse, r)) is not None),
+        tuple(x for r in _rows(data, "locks") if (x := _record(HeldLock, r)) is not None),
+        tuple(g for r in _rows(data, "gpus") if (g := _record(GpuUse, r)) is not None),
         {str(k): str(v) for k, v in lines.items()} if isinstance(lines, dict) else {},
         str(data.get("lock_file") or ""),
     )
 
 
-def cut_words(text: str, most: int) -> str:
-    """The first whole words: half a secret is one that no rule of redaction knows."""
-    if len(text) <= most:
+def cut_words(text: str, max_chars: int) -> str:
+    """Return the first whole words of ``text``: redaction does not recognise half of a secret."""
+    if len(text) <= max_chars:
         return text
-    return text[: text.rfind(" ", 0, most) if " " in text[:most] else 0] + " ..."
+    return text[: text.rfind(" ", 0, max_chars) if " " in text[:max_chars] else 0] + " ..."
 
 
-def _process(row: dict[str, Any]) -> ProcessState | None:
+def _process(row: Mapping[str, Any]) -> ProcessState | None:
     threads = []
-    for told in _rows(row, "threads"):
-        native = told.get("native")
+    for fields in _rows(row, "threads"):
+        native = fields.get("native")
         names = tuple(map(str, native)) if isinstance(native, list) else ()
-        if (thread := _made(ThreadState, {**told, "native": names})) is not None:
+        if (thread := _record(ThreadState, {**fields, "native": names})) is not None:
             threads.append(thread)
     points = row.get("memory")
     try:
         memory = tuple((float(t), int(r), float(c)) for t, r, c in points or ())
     except (TypeError, ValueError, OverflowError):
         memory = ()
-    return _made(ProcessState, {**row, "threads": tuple(threads), "memory": memory})
+    return _record(ProcessState, {**row, "threads": tuple(threads), "memory": memory})
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -155,24 +154,24 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def _made(kind: type[_Record], row: dict[str, Any]) -> _Record | None:
-    """The record with the fields of ``row`` that fit; None when one that it needs is missing or
-    wrong.
+def _record(kind: type[_Record], row: Mapping[str, Any]) -> _Record | None:
+    """Return the record with the fields of ``row`` that have the right type; None if a required
+    field has not.
     """
-    told = {}
+    kept = {}
     for name, field in kind.__dataclass_fields__.items():
         wanted = str(field.type).removesuffix(" | None")
         if name in row and (
             isinstance(row[name], _KINDS.get(wanted, (tuple,)))
             or (row[name] is None and "None" in str(field.type))
         ):
-            told[name] = row[name]
+            kept[name] = row[name]
     try:
-        return kind(**told)
+        return kind(**kept)
     except TypeError:
         return None
 
 
-def _rows(data: dict[str, Any], name: str) -> list[dict[str, Any]]:
+def _rows(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     rows = data.get(name) or []
     return [r for r in rows if isinstance(r, dict)] if isinstance(rows, list) else []

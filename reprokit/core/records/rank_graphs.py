@@ -1,5 +1,5 @@
-"""The graphs that were recorded, and ranks whose graphs do not fit together: one has another, or
-skips a collective.
+"""The recorded graphs, and the comparison of the graphs of several ranks: a rank may have a
+different graph, or skip a collective.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CollectiveCall:
-    """One collective that a compiled graph holds."""
+    """One collective in a compiled graph."""
 
     name: str
-    """With what it is called on: ``all_reduce of f32[4, 8]``."""
+    """With its argument: ``all_reduce of f32[4, 8]``."""
     where: str = ""
     """The user's line."""
 
@@ -31,31 +31,29 @@ class GraphRecord:
     is_backward: bool = False
     is_done: bool = False
     rank: str = ""
-    """Of a distributed program."""
+    """The rank in a distributed program; else empty."""
     calls: tuple[CollectiveCall, ...] = ()
-    """Collectives in it, in their order."""
+    """The collectives in it, in their order."""
     digest: str = ""
-    """Equal for graphs with the same operators and shapes; empty where no other rank has one to
-    compare with.
-    """
+    """Equal for graphs with the same operators and shapes; empty if there is only one rank."""
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """The first collective at which the ranks part."""
+    """The first collective that differs between ranks."""
 
     ranks: tuple[str, ...]
-    """Those that are the odd ones out."""
+    """The ranks that differ from the majority."""
     does: str
-    """``skips``, ``adds`` or ``calls another``."""
+    """What they do: ``skips``, ``adds`` or ``calls another``."""
     call: CollectiveCall
-    """What the others call; what the odd ones add."""
-    says: str
+    """The call of the majority; for ``adds``, the additional call."""
+    summary: str
 
 
 def mismatch_of_graphs(graphs: Sequence[GraphRecord]) -> Mismatch | None:
-    """Compare the order of collectives in the compiled graphs of each rank; None where it is the
-    same, or there is one rank.
+    """Compare the order of collectives in the compiled graphs of each rank; None if it is the same,
+    or if there is only one rank.
     """
     ranks = sorted({g.rank for g in graphs if g.rank}, key=int)
     lowered = {g.rank for g in graphs if g.level == "aten"}
@@ -65,37 +63,37 @@ def mismatch_of_graphs(graphs: Sequence[GraphRecord]) -> Mismatch | None:
     }
     if len(ranks) < 2 or len({tuple(c.name for c in calls) for calls in called.values()}) == 1:
         return None
-    place = next(
+    index = next(
         i
         for i in range(max(map(len, called.values())))
         if len({_name(calls, i) for calls in called.values()}) > 1
     )
-    usual = _usual(called, place)
-    odd = tuple(r for r in ranks if _name(called[r], place) != usual)
+    usual = _usual(called, index)
+    odd = tuple(r for r in ranks if _name(called[r], index) != usual)
     others = [r for r in ranks if r not in odd]
-    there, here = called[others[0]][place:], called[odd[0]][place:]
+    there, here = called[others[0]][index:], called[odd[0]][index:]
     names, own = [c.name for c in there], [c.name for c in here]
     if names and (own == names[1:] or not own):
-        does, call, verb = "skips", there[0], f"skip{_s(odd)} {_told(there[0])}"
-        rest = f", which {_who(others)} call{_s(others)}"
+        does, call, verb = "skips", there[0], f"skip{_s(odd)} {_call_text(there[0])}"
+        rest = f", which {_rank_words(others)} call{_s(others)}"
     elif own[1:] == names or not names:
-        does, call, verb = "adds", here[0], f"call{_s(odd)} {_told(here[0])}"
-        rest = f", which {_who(others)} do{'es' * (len(others) == 1)} not"
+        does, call, verb = "adds", here[0], f"call{_s(odd)} {_call_text(here[0])}"
+        rest = f", which {_rank_words(others)} do{'es' * (len(others) == 1)} not"
     else:
-        does, call, verb = "calls another", there[0], f"call{_s(odd)} {_told(here[0])}"
-        rest = f" where {_who(others)} call{_s(others)} {_told(there[0])}"
-    after = f", after {place} collectives that all of them call" if place else ""
-    return Mismatch(odd, does, call, f"{_who(odd)} {verb}{rest}{after}")
+        does, call, verb = "calls another", there[0], f"call{_s(odd)} {_call_text(here[0])}"
+        rest = f" where {_rank_words(others)} call{_s(others)} {_call_text(there[0])}"
+    after = f", after {index} collectives that all of them call" if index else ""
+    return Mismatch(odd, does, call, f"{_rank_words(odd)} {verb}{rest}{after}")
 
 
 def mismatch_of_ranks(graphs: Sequence[GraphRecord]) -> tuple[GraphRecord, GraphRecord] | None:
-    """The first graph of a rank that is not what most ranks have in that place, and one of
-    theirs.
+    """Return the first graph of a rank that differs from the graph of most ranks, and the graph of
+    one of those; None if there is none.
     """
     ranks = sorted({g.rank for g in graphs if g.rank}, key=int)
     own = {r: [g for g in graphs if g.rank == r and g.level == "dynamo"] for r in ranks}
-    for place in range(max(map(len, own.values()), default=0)):
-        there = [rows[place] for rows in own.values() if place < len(rows)]
+    for index in range(max(map(len, own.values()), default=0)):
+        there = [rows[index] for rows in own.values() if index < len(rows)]
         counts = Counter(g.digest for g in there)
         if len(counts) > 1:
             usual = max(counts, key=lambda d: (counts[d], d == there[0].digest))
@@ -104,22 +102,22 @@ def mismatch_of_ranks(graphs: Sequence[GraphRecord]) -> tuple[GraphRecord, Graph
     return None
 
 
-def _name(calls: Sequence[CollectiveCall], place: int) -> str:
-    return calls[place].name if place < len(calls) else ""
+def _name(calls: Sequence[CollectiveCall], index: int) -> str:
+    return calls[index].name if index < len(calls) else ""
 
 
-def _usual(called: Mapping[str, Sequence[CollectiveCall]], place: int) -> str:
-    """What most ranks call there; of as many, what the first rank does."""
-    counts = Counter(_name(calls, place) for calls in called.values())
-    first = _name(next(iter(called.values())), place)
+def _usual(called: Mapping[str, Sequence[CollectiveCall]], index: int) -> str:
+    """Return the call of most ranks; in a tie, the call of the first rank."""
+    counts = Counter(_name(calls, index) for calls in called.values())
+    first = _name(next(iter(called.values())), index)
     return max(counts, key=lambda name: (counts[name], name == first))
 
 
-def _told(call: CollectiveCall) -> str:
+def _call_text(call: CollectiveCall) -> str:
     return f"{call.name} at {call.where}" if call.where else call.name
 
 
-def _who(ranks: Sequence[str]) -> str:
+def _rank_words(ranks: Sequence[str]) -> str:
     return (
         f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks[:-1])} and {ranks[-1]}"
     )

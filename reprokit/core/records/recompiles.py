@@ -1,6 +1,4 @@
-"""Recompiles and graph breaks: what a program asked the compiler to do again, or could not have it
-do.
-"""
+"""Recompiles and graph breaks of a program."""
 
 from __future__ import annotations
 
@@ -10,16 +8,16 @@ from dataclasses import dataclass
 
 from reprokit.core.shared.contract.events import Begin, GraphBreakFound, Recompile, RecompileLimit
 
-STORM = 5
-"""So often must one function be compiled again to be called a storm; a change from static to
-dynamic sizes is one or two.
+MIN_STORM_RECOMPILES = 5
+"""The number of recompiles of one function that are a storm. A change from static to dynamic sizes
+causes one or two.
 """
 
-TOLD = "compiled again and again"
-"""What a program says that counts its own compiles."""
+STORM_MESSAGE = "compiled again and again"
+"""The message of an assertion in a program that counts its own compiles."""
 
-BROKEN = "a graph breaks"
-"""What a program says that looks for its own graph breaks."""
+BREAK_MESSAGE = "a graph breaks"
+"""The message of an assertion in a program that checks for its own graph breaks."""
 
 
 @dataclass(frozen=True)
@@ -31,39 +29,37 @@ class RecompiledFunction:
     line: int
     count: int
     guards: tuple[str, ...]
-    """The guards that failed, in their order, one a recompile: ``self.n == 3``."""
+    """The guards that failed, in their order, one for each recompile: ``self.n == 3``."""
     code: str = ""
-    """The user's line that the last guard came from."""
+    """The user's line that made the last guard."""
     where: str = ""
     """``file:line in function`` of that line."""
     limit: str = ""
-    """The name of the limit that was hit: ``recompile_limit`` or
+    """The name of the limit that was reached: ``recompile_limit`` or
     ``accumulated_recompile_limit``.
     """
     cpu_s: float = 0.0
-    """Processor seconds of the compiles after the first."""
+    """CPU seconds of the compiles after the first."""
 
     @property
     def guard(self) -> str:
-        """The guard that failed most often, as it is written in every model: names and numbers
-        blanked.
-        """
+        """The guard that failed most often, normalised by :func:`normalise_guard`."""
         forms = [normalise_guard(g) for g in self.guards]
         return max(forms, key=forms.count, default="")
 
     @property
     def changes(self) -> str:
-        """What changes: the guards of that form, from the first to the last."""
-        told = [g for g in self.guards if normalise_guard(g) == self.guard]
-        return told[0] if len(told) < 2 else f"{told[0]}, then {told[-1]}"
+        """What changes: the first and the last of the guards that are normalised to ``guard``."""
+        alike = [g for g in self.guards if normalise_guard(g) == self.guard]
+        return alike[0] if len(alike) < 2 else f"{alike[0]}, then {alike[-1]}"
 
 
 @dataclass(frozen=True)
 class GraphBreak:
-    """One place at which Dynamo ended a graph, or gave a function up."""
+    """One line at which Dynamo ended a graph, or gave up a function."""
 
     reason: str
-    """Its type in PyTorch's registry of graph breaks, such as ``Data-dependent branching``."""
+    """The type in PyTorch's registry of graph breaks, such as ``Data-dependent branching``."""
     where: str = ""
     """``file:line`` of the user's line."""
     detail: str = ""
@@ -80,24 +76,26 @@ _GUARD = re.compile(
 
 
 def read_guard(reason: str) -> tuple[str, str, str]:
-    """The failed guard, the user's line and where that stands, of what Dynamo says of a
-    recompile.
+    """Return the failed guard, the user's line, and the position of that line, from Dynamo's reason
+    for a recompile.
     """
     first = reason.strip().splitlines()[0] if reason.strip() else ""
-    found = _GUARD.fullmatch(first)
-    if not found:
+    match = _GUARD.fullmatch(first)
+    if not match:
         return first[:300], "", ""
-    return found["guard"].strip()[:300], (found["code"] or "").strip(), found["where"] or ""
+    return match["guard"].strip()[:300], (match["code"] or "").strip(), match["where"] or ""
 
 
 def normalise_guard(guard: str) -> str:
-    """A guard without what belongs to one model: the root's name, numbers, quoted names."""
+    """Return a guard without the parts that depend on the model: names of roots, numbers, quoted
+    names.
+    """
     text = re.sub(r"\b[LG]\[['\"]\w+['\"]\]", "<input>", guard)
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "<name>", text)
     text = re.sub(r"(?<![\w.<])(?!torch\b)[A-Za-z_]\w*(?=[.\[])", "<input>", text)
     text = re.sub(r"-?\b\d+(?:\.\d+)?\b", "#", text)
-    # how deep in a model the attribute lies, and what torch 2.12 and newer say of its type, is not
-    # the bug
+    # the depth of an attribute in a model, and its type, which torch 2.12 and later append, are not
+    # part of the bug
     text = re.sub(r"<input>(?:\.\w+|\[[^\]]*\])*(\.\w+)", r"<input>\1", text)
     text = re.sub(r"^(___check_\w+\(.*?\)), type=.*", r"\1", text, flags=re.DOTALL)
     return re.sub(r"\s+", " ", text).strip()[:160]
@@ -108,60 +106,60 @@ def recompiled_functions(
 ) -> tuple[RecompiledFunction, ...]:
     """Group ``recompile`` events by function, the worst first.
 
-    ``limits`` has the limit that was hit, and ``cpu_s`` the processor seconds of compiles after the
-    first, by :func:`frame_of`. Of several processes that run one program the worst counts, not
-    their sum.
+    ``limits`` has the limit that was reached, and ``cpu_s`` the CPU seconds of compiles after the
+    first, by :func:`frame_of_event`. For several processes that run one program, only the worst
+    process counts.
     """
     groups: dict[tuple[str, str, int, int], list[Recompile]] = {}
     for event in events:
         groups.setdefault(
             (str(event.function), str(event.file), event.line or 0, event.pid), []
         ).append(event)
-    found: dict[tuple[str, str, int], RecompiledFunction] = {}
+    worst: dict[tuple[str, str, int], RecompiledFunction] = {}
     for (function, file, line, _), rows in groups.items():
-        reasons = [(r.reasons or [""])[0] for r in rows]
-        told = [read_guard(reason) for reason in reasons]
-        frames = {frame_of(r) for r in rows}
-        one = RecompiledFunction(
+        guards = [read_guard((r.reasons or [""])[0]) for r in rows]
+        frames = {frame_of_event(r) for r in rows}
+        recompiled = RecompiledFunction(
             function,
             file,
             line,
             len(rows),
-            tuple(g for g, _, _ in told),
-            told[-1][1],
-            told[-1][2],
+            tuple(guard for guard, _, _ in guards),
+            guards[-1][1],
+            guards[-1][2],
             next((limits[f] for f in frames if f in limits), ""),
             round(sum(cpu_s.get(f, 0.0) for f in frames), 2),
         )
-        before = found.get((function, file, line))  # of another rank: one of them is told
-        if before is None or _rank(one) < _rank(before):
-            found[function, file, line] = one
-    return tuple(sorted(found.values(), key=_rank))
+        before = worst.get((function, file, line))  # from a different process
+        if before is None or _severity(recompiled) < _severity(before):
+            worst[function, file, line] = recompiled
+    return tuple(sorted(worst.values(), key=_severity))
 
 
-def frame_of(event: Begin | Recompile | RecompileLimit) -> str:
-    """Dynamo's number of the frame that is compiled, in its process."""
+def frame_of_event(event: Begin | Recompile | RecompileLimit) -> str:
+    """Return the process of the event and Dynamo's number of the frame that is compiled."""
     return f"{event.pid}:{(event.cid or '').split('/')[0]}"
 
 
-def _rank(one: RecompiledFunction) -> tuple[bool, int]:
-    return not one.limit, -one.count
+def _severity(recompiled: RecompiledFunction) -> tuple[bool, int]:
+    return not recompiled.limit, -recompiled.count
 
 
 def graph_breaks(events: Sequence[GraphBreakFound]) -> tuple[GraphBreak, ...]:
-    """Group ``graph_break`` events by reason and place, in the order in which they were met; ranks
-    break alike.
+    """Group ``graph_break`` events by reason and position, in the order of their first event.
+
+    Of several processes with the same break, only the first counts.
     """
-    found: dict[tuple[str, str], GraphBreak] = {}
+    breaks: dict[tuple[str, str], GraphBreak] = {}
     first = {(e.reason, e.where): e.pid for e in reversed(events)}
     for event in events:
         key = (event.reason, event.where)
         if event.pid != first[key]:
             continue
         is_given_up = event.is_given_up
-        before = found.get(key)
-        # a break is reported again where its function is given up
+        before = breaks.get(key)
+        # Dynamo reports a break again when it gives up the function
         count = before.count + (not is_given_up) if before else 1
         is_given_up |= before is not None and before.is_given_up
-        found[key] = GraphBreak(*key, event.detail[:500], is_given_up, count)
-    return tuple(found.values())
+        breaks[key] = GraphBreak(*key, event.detail[:500], is_given_up, count)
+    return tuple(breaks.values())

@@ -1,9 +1,9 @@
-"""A stall: a time without progress that is longer than ``--stall``, and whether reprokit may end
-the program for it.
+"""A stall: a time without progress that is longer than ``--stall``, and whether it ends the
+program.
 
-The compiler works for the user and must advance. A program outside the compiler may wait for as
-long as it likes: for data, for a request, for another rank. So a stall inside the compiler ends a
-run, and a stall outside is reported.
+The compiler must advance. A program outside the compiler may wait for any time: for data, for a
+request, for another rank. So a stall inside the compiler ends a run, and a stall outside is only
+reported.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ timer, a terminal.
 """
 
 REPORT, END = "report", "end"
-"""What ``--on-stall`` can ask for."""
+"""The values of ``--on-stall``."""
 
 
 @dataclass(frozen=True)
 class Stall:
-    """One stall, as far as it was seen."""
+    """One stall."""
 
     state: str
     """``inside``, ``outside`` or ``idle``."""
     phase: str = ""
     cause: str = ""
-    """A name of ``data/causes.json``."""
+    """A name of ``hang_causes.json``."""
     detail: str = ""
-    """Where the thread at work is, and what it waits for."""
+    """The position of the working thread, and what it waits for."""
     stack: tuple[str, ...] = ()
-    """The thread at work, innermost frame first, as ``file:line in function``."""
+    """The stack of the working thread, innermost frame first, as ``file:line in function``."""
     began_s: float = 0.0
-    """When the last progress was, in seconds from the start of the run."""
+    """The time of the last progress, in seconds from the start of the run."""
     seconds: float = 0.0
-    """Its length; of one that has not ended, its length so far."""
+    """Its length, or its length so far."""
 
     @property
-    def says(self) -> str:
-        """One clause."""
+    def summary(self) -> str:
+        """A clause that describes the stall."""
         if self.state == IDLE:
             return f"idle for {self.seconds:.0f} s: {self.detail}"
         where = f"in phase {self.phase}" if self.state == INSIDE else "outside the compiler"
@@ -52,11 +52,11 @@ class Stall:
 
 
 def ends_program(stall: Stall, on_stall: str, is_command: bool) -> bool:
-    """Whether a stall ends the program. ``on_stall`` is ``report``, ``end``, or empty for the
-    default.
+    """Return whether a stall ends the program. ``on_stall`` is ``report``, ``end``, or empty for
+    the default.
 
-    The default reports a stall of a command outside the compiler. A factory was written to be run
-    here, and is ended.
+    By default a stall inside the compiler ends the program. A stall outside ends a factory, and is
+    only reported for a command.
     """
     if on_stall:
         return on_stall == END

@@ -1,4 +1,4 @@
-"""A text that rules change one after the other, with the place of each change in the original
+"""A text that rules change one after the other, with the position of each change in the original
 text.
 """
 
@@ -10,20 +10,20 @@ from reprokit.core.redaction.rules.secret_places import Span
 
 
 class TextDraft:
-    """A text in which rules replace spans in turn, and the place of each replacement in the
-    original text.
+    """A text in which rules replace spans, with the position of each replacement in the original
+    text.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.edits: list[tuple[int, int, str]] = []
         """Start and end in the original text, and the replacement; in order."""
-        self._places: list[int] = []
-        """Where each edit starts in the present text."""
+        self._starts: list[int] = []
+        """The start of each edit in the current text."""
 
-    def replace(self, spans: list[Span]) -> None:
-        """Replace the text of each span by the third value of the span; spans are in order and do
-        not overlap.
+    def replace_spans(self, spans: list[Span]) -> None:
+        """Replace the text of each span by its third value; spans are in order and do not
+        overlap.
         """
         pieces: list[str] = []
         new: list[tuple[int, int, str]] = []
@@ -33,27 +33,31 @@ class TextDraft:
                 continue
             pieces += (self.text[done:start], text)
             done = end
-            new.append((self._first(start, is_end=False), self._first(end, is_end=True), text))
+            begin, stop = self._original(start, is_end=False), self._original(end, is_end=True)
+            new.append((begin, stop, text))
         self.text = "".join((*pieces, self.text[done:]))
         kept = []
-        place = 0
+        index = 0
         for edit in self.edits:
-            while place < len(new) and new[place][1] <= edit[0]:
-                place += 1
-            if place == len(new) or edit[1] <= new[place][0]:
+            while index < len(new) and new[index][1] <= edit[0]:
+                index += 1
+            if index == len(new) or edit[1] <= new[index][0]:
                 kept.append(edit)
         self.edits = sorted([*kept, *new])
-        self._places = []
+        self._starts = []
         shift = 0
         for start, end, text in self.edits:
-            self._places.append(start + shift)
+            self._starts.append(start + shift)
             shift += len(text) - (end - start)
 
-    def _first(self, place: int, is_end: bool) -> int:
-        """The place in the original text; inside a replacement, the edge of the replaced text."""
-        number = (bisect.bisect_left if is_end else bisect.bisect_right)(self._places, place) - 1
+    def _original(self, position: int, is_end: bool) -> int:
+        """Return the position in the original text; inside a replacement, the edge of the replaced
+        text.
+        """
+        bisect_edits = bisect.bisect_left if is_end else bisect.bisect_right
+        number = bisect_edits(self._starts, position) - 1
         if number < 0:
-            return place
+            return position
         start, end, text = self.edits[number]
-        over = place - self._places[number] - len(text)
+        over = position - self._starts[number] - len(text)
         return end + over if over >= 0 else end if is_end else start

@@ -1,10 +1,10 @@
-"""Text as a person reads it: without colours and control characters, escapes decoded, and with a
-map back.
+"""Text without colours and control characters, with escapes decoded, and a map back to the
+original.
 
 A rule matches a secret in plain text. Logs show the same secret behind a colour
 (``\\x1b[32mghp_...``), after an escaped line break inside JSON, percent-encoded in a URL, or as the
-repr of bytes. So all rules run on the text that :func:`plain` gives, and :class:`Plain` maps each
-place back to the original text.
+repr of bytes. So all rules run on the result of :func:`plain_text`, and :class:`PlainText` maps
+each position back to the original text.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _ZERO_WIDTH = "\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\
 _ESCAPES = re.compile(
     # a Windows path is not an escape: C:\Users\nick
     r"(?P<kept>[A-Za-z]:\\{1,64}Users\\{1,64}[^\s\\\"'<>|:]{1,64})"
-    # colours, movements of the cursor, links and titles of terminals
+    # colours, cursor movements, links and titles of terminals
     rf"|(?P<gone>{_ESC}(?:\[[0-9;:?]{{0,40}}[ -/]?[@-~]|\][^\x07\x1b\\\n]{{0,400}}(?:\x07|\\+a|{_ESC}\\*)|[()][A-Z0-9]|[NOM78c])"
-    # text in UTF-16 that was read as another encoding: NUL behind each character
+    # text in UTF-16 that was read in a different encoding: NUL after each character
     r"|(?<=[\t\n\r -~])(?:\x00|\\{1,8}x00)(?=[\t\n\r -~](?:\x00|\\{1,8}x00))"
     rf"|[\x01-\x08\x0e-\x1f\x7f-\x9f{_ZERO_WIDTH}])"
     r"|(?<!\\)\\{1,200}(?:(?P<letter>[nrt])|(?P<slash>/)|x(?P<x>[0-9a-fA-F]{2})|u(?P<u>[0-9a-fA-F]{4})|u\{(?P<braced>[0-9a-fA-F]{1,6})\}"
@@ -37,7 +37,7 @@ _SPACE = frozenset("\t\n\v\f\r")
 
 @dataclass(frozen=True)
 class PlainText:
-    """A text without escapes, and where its characters come from."""
+    """A text without escapes, and the origin of its characters."""
 
     text: str
     _starts: tuple[int, ...] = ()
@@ -46,29 +46,31 @@ class PlainText:
     _ends: tuple[int, ...] = ()
     """The end of the escape that became the piece; 0 for copied text."""
 
-    def span(self, start: int, end: int) -> tuple[int, int]:
-        """The span of the original text that reads as ``text[start:end]``, which is not empty."""
+    def original_span(self, start: int, end: int) -> tuple[int, int]:
+        """Return the span of the original text that became ``text[start:end]``, which is not
+        empty.
+        """
         if not self._starts:
             return start, end
-        first, last = (bisect.bisect_right(self._starts, place) - 1 for place in (start, end - 1))
+        first, last = (bisect.bisect_right(self._starts, at) - 1 for at in (start, end - 1))
         begin = self._sources[first] + (0 if self._ends[first] else start - self._starts[first])
         return begin, self._ends[last] or self._sources[last] + end - self._starts[last]
 
 
 def plain_text(text: str) -> PlainText:
     """Decode every escape of ``text``; all other text stays unchanged."""
-    found = _ESCAPES.search(text)
-    if found is None:
+    match = _ESCAPES.search(text)
+    if match is None:
         return PlainText(text)
     pieces: list[str] = []
     starts: list[int] = []
     sources: list[int] = []
     ends: list[int] = []
     size = done = 0
-    while found is not None:
-        decoded = _decoded(found)
+    while match is not None:
+        decoded = _decoded(match)
         if decoded is not None:
-            begin, end = found.span()
+            begin, end = match.span()
             if begin > done:
                 pieces.append(text[done:begin])
                 starts.append(size)
@@ -82,7 +84,7 @@ def plain_text(text: str) -> PlainText:
                 ends.append(end)
                 size += 1
             done = end
-        found = _ESCAPES.search(text, found.end())
+        match = _ESCAPES.search(text, match.end())
     if done < len(text):
         pieces.append(text[done:])
         starts.append(size)
@@ -95,23 +97,23 @@ def plain_text(text: str) -> PlainText:
     )
 
 
-def _decoded(found: re.Match[str]) -> str | None:
-    """The decoded text of an escape: a character or nothing; None if it is not an escape."""
-    what, told = found.lastgroup or "", found.group(found.lastgroup or 0)
-    if what == "kept":
+def _decoded(match: re.Match[str]) -> str | None:
+    """Return the decoded text of an escape: a character or nothing; None if it is not an escape."""
+    group, text = match.lastgroup or "", match.group(match.lastgroup or 0)
+    if group == "kept":
         return None
-    if what in ("gone", "glued"):
+    if group in ("gone", "glued"):
         return ""
-    if what == "letter":
-        return _LETTERS[told]
-    if what == "slash":
-        return told
-    if what == "entity":
-        return _ENTITIES[told]
-    if what == "nul":
+    if group == "letter":
+        return _LETTERS[text]
+    if group == "slash":
+        return text
+    if group == "entity":
+        return _ENTITIES[text]
+    if group == "nul":
         return "\n"
-    code = int(told, 8 if what == "octal" else 10 if what == "decimal" else 16)
-    if code > 0x10FFFF or 0xD800 <= code < 0xE000 or (what == "percent" and code > 0x7E):
+    code = int(text, 8 if group == "octal" else 10 if group == "decimal" else 16)
+    if code > 0x10FFFF or 0xD800 <= code < 0xE000 or (group == "percent" and code > 0x7E):
         return None
     char = chr(code)
     if char in _SPACE:

@@ -1,4 +1,4 @@
-"""Text without characters that control a terminal or are invisible."""
+"""Remove characters that control a terminal or are invisible."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _INVISIBLE = frozenset(
     )
     for code in codes
 )
-"""Characters that Python calls printable and a terminal does not draw: fillers and variation
+"""Characters that are printable for Python but invisible on a terminal: fillers and variation
 selectors.
 """
 
 
 def clean_text(text: str) -> str:
-    """Give ``text`` without characters that control a terminal or are invisible.
+    """Return ``text`` without characters that control a terminal or are invisible.
 
     Escape sequences are removed. Control, format (bidirectional, zero width), private and
     unassigned characters and lone surrogates become ``?``; every white space except newline and tab
@@ -38,8 +38,11 @@ def clean_text(text: str) -> str:
     return text.translate({ord(char): _INSTEAD.get(char, "?") for char in bad})
 
 
-def one_line(text: str, most: int) -> str:
-    """Clean ``text``, join its lines, and cut it in the middle."""
-    text = text if len(text) <= 4 * most else f"{text[: 2 * most]} {text[-2 * most :]}"
+def one_line(text: str, max_chars: int) -> str:
+    """Clean ``text``, join its lines, and cut it in the middle to ``max_chars``."""
+    if len(text) > 4 * max_chars:
+        text = f"{text[: 2 * max_chars]} {text[-2 * max_chars :]}"
     line = " ".join(clean_text(text).split())
-    return line if len(line) <= most else f"{line[: most * 2 // 3]} ... {line[-(most // 4) :]}"
+    if len(line) <= max_chars:
+        return line
+    return f"{line[: max_chars * 2 // 3]} ... {line[-(max_chars // 4) :]}"

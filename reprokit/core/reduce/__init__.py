@@ -1,4 +1,4 @@
-"""Make programs smaller, as texts: graphs, syntax trees, and the passes over them.
+"""Make the texts of programs smaller: graphs, syntax trees, and the passes over them.
 
-It runs nothing, and must not import ``core.judge``.
+The package runs no program. It must not import ``core.judge``.
 """

@@ -1,97 +1,91 @@
-"""Make a program that only shows wrong results to a comparison fail by itself: run it in both ways
-and assert.
-"""
+"""Make a program with a silent failure fail by itself, with an assertion or a setting of torch."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Sequence
 
-from reprokit.core.records.recompiles import BROKEN, STORM, TOLD
+from reprokit.core.records.recompiles import BREAK_MESSAGE, MIN_STORM_RECOMPILES, STORM_MESSAGE
 from reprokit.core.reduce import ast_edits
 from reprokit.core.shared.result_comparison import Difference
 
-LOUD = {
+FAIL_SETTINGS = {
     "recompile-limit": ("torch._dynamo", "torch._dynamo.config.fail_on_recompile_limit_hit = True"),
     "cudagraph-skip": (
         "torch._inductor.config",
         "torch._inductor.config.triton.cudagraph_or_error = True",
     ),
 }
-"""The module and the setting with which torch itself fails, instead of going on."""
-COUNTED = "assert torch._dynamo.utils.counters['stats']['unique_graphs'] < {}, {!r}"
-"""Torch's own error for a recompile comes with the first, which is none yet that anybody would
-report.
-"""
+"""The module and the setting with which torch itself raises an exception, by kind."""
+STORM_ASSERTION = "assert torch._dynamo.utils.counters['stats']['unique_graphs'] < {}, {!r}"
+"""Counts the graphs. Torch's own setting fails at the first recompile, which is normal."""
 
 
-UNBROKEN = (
+BREAK_ASSERTION = (
     "assert not any(torch._dynamo.utils.counters[k] for k in ('graph_break', 'unimplemented')),"
     " {!r}"
 )
-"""The second counter has the breaks at which Dynamo gives a function up."""
+"""The second counter has the breaks at which Dynamo gives up a function."""
 
 
 def fail_loudly(text: str, kind: str, graphs: int = 1) -> str:
-    """The program with what makes a silent failure an error; ``graphs`` it has without the
-    recompiles of a storm.
+    """Return the program with an assertion or setting that turns a silent failure into an error;
+    ``graphs`` is the number of graphs that it has without the recompiles of a storm.
     """
     if kind == "graph-break":
         tree = ast.parse(text)
-        for call in ast_edits.compiles(tree):
+        for call in ast_edits.compile_calls(tree):
             call.keywords = [k for k in call.keywords if k.arg != "fullgraph"]
             call.keywords.append(ast.keyword("fullgraph", ast.Constant(True)))
         return ast.unparse(tree) + "\n"
-    if kind == "recompile-storm" and TOLD not in text:
-        return ast.unparse(ast.parse(f"{text}\n{COUNTED.format(graphs + STORM, TOLD)}")) + "\n"
-    module, setting = LOUD.get(kind, ("", ""))
+    if kind == "recompile-storm" and STORM_MESSAGE not in text:
+        assertion = STORM_ASSERTION.format(graphs + MIN_STORM_RECOMPILES, STORM_MESSAGE)
+        return ast.unparse(ast.parse(f"{text}\n{assertion}")) + "\n"
+    module, setting = FAIL_SETTINGS.get(kind, ("", ""))
     if not setting or setting in text:
         return text
     tree = ast.parse(text)
-    place = ast_edits.behind_imports(tree)
-    tree.body.insert(place, ast.parse(setting).body[0])
-    tree.body.insert(place, ast.parse(f"import {module}").body[0])
+    index = ast_edits.index_after_imports(tree)
+    tree.body.insert(index, ast.parse(setting).body[0])
+    tree.body.insert(index, ast.parse(f"import {module}").body[0])
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
 def assert_unbroken(text: str) -> str:
-    """The program with an assertion that it has no graph break, for those that a whole graph fails
-    in another way.
+    """Return the program with an assertion that it has no graph break, for programs that fail
+    differently with ``fullgraph=True``.
     """
-    return (
-        text
-        if BROKEN in text
-        else ast.unparse(ast.parse(f"{text}\n{UNBROKEN.format(BROKEN)}")) + "\n"
-    )
+    if BREAK_MESSAGE in text:
+        return text
+    return ast.unparse(ast.parse(f"{text}\n{BREAK_ASSERTION.format(BREAK_MESSAGE)}")) + "\n"
 
 
 _SAME_RANDOM = """import torch._inductor.config
 torch._inductor.config.fallback_random = True"""
 _RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "nn.", "empty")
-"""What a text has that may draw random numbers, such as layers that make their own weights."""
+"""Parts of a program that may draw random numbers, such as layers with weights."""
 SEED = 0
 _ALL = "results"
-"""What each call gave, of several."""
+"""The variable with the results of several calls."""
 
 
 def draws_random(text: str) -> bool:
-    """The program may draw random numbers, and sets no seed."""
+    """Return whether the program may draw random numbers and sets no seed."""
     return any(word in text for word in _RANDOM) and "manual_seed" not in text
 
 
 def with_check(
     text: str, wrong: Sequence[Difference], is_random: bool = False, seed: int = SEED
 ) -> str:
-    """The program as ``run(compile)``, called with ``torch.compile`` and without, and the two
-    compared.
+    """Return the program as a function ``run(compile)`` that is called with ``torch.compile`` and
+    without, and an assertion that compares the results.
 
-    ``wrong`` are the differences that it shows, in a comparison. Where the program has another form
-    than a reduction gives it, or shows what no assertion of torch's compares, it comes back as it
-    was. A program that draws random numbers when it is called draws those of eager when compiled;
-    both runs begin with ``seed``.
+    ``wrong`` are the differences that a comparison found. A program that does not have the form of
+    a reduced one, or whose differences no assertion of torch compares, is returned unchanged. A
+    compiled program that draws random numbers draws those of eager; both runs begin with ``seed``.
     """
     tree = ast.parse(text)
-    calls = ast_edits.compiles(tree)
+    calls = ast_edits.compile_calls(tree)
     is_shown = bool(wrong) and wrong[0].what not in ("aliasing", "missing", "value")
     if len(calls) != 1 or not calls[0].args or not is_shown:
         return text
@@ -100,9 +94,8 @@ def with_check(
     made.func, made.args, made.keywords = ast.Name("compile", ast.Load()), made.args[:1], []
     defined = [n for n in tree.body if _stays(n)]
     read = set[str]().union(*map(_free, defined))
-    head = [
-        n for n in tree.body if _stays(n) or _gives(n) & read
-    ]  # what functions read stays where they can read it
+    # a name that functions read stays global
+    head = [n for n in tree.body if _stays(n) or _gives(n) & read]
     main = [n for n in tree.body if n not in head]
     if not main or not (written := _with_return(main, made, wrong)):
         return text
@@ -126,8 +119,8 @@ def with_check(
 def _with_return(
     main: list[ast.stmt], made: ast.Call, wrong: Sequence[Difference]
 ) -> tuple[list[str], bool] | None:
-    """The rows of ``run``, and whether it returns one result; None where what is wrong cannot be
-    returned.
+    """Return the lines of ``run``, and whether it returns one result; None if the wrong values
+    cannot be returned.
     """
     names = {
         ast_edits.target_names(n)
@@ -136,7 +129,7 @@ def _with_return(
         if isinstance(n, ast.Assign) and n.value is made
     }
     count = sum(_is_call(n, made, names) for row in main for n in ast.walk(row))
-    if count != 1 or wrong[0].call > 0 or not (found := _called(main, made, names)):
+    if count != 1 or wrong[0].call > 0 or not (call := _called(main, made, names)):
         is_free = not any(
             isinstance(n, ast.Name) and n.id == _ALL for row in main for n in ast.walk(row)
         )
@@ -147,7 +140,7 @@ def _with_return(
         ):
             return [f"{_ALL} = []", *_rows(main), f"return {_ALL}"], False
         return None
-    rows, place, name, arguments = found
+    rows, place, name, arguments = call
     if not (returned := _returned(wrong, name, arguments)):
         return None
     if isinstance(rows[place], ast.Expr) and name in returned:
@@ -170,14 +163,14 @@ def _rows(main: list[ast.stmt]) -> list[str]:
 
 
 def _gives(node: ast.stmt) -> set[str]:
-    """The names that a row of the program assigns."""
+    """Return the names that a statement assigns."""
     return {
         n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
 
 
 def _free(node: ast.stmt) -> set[str]:
-    """The names that a definition reads and does not give itself."""
+    """Return the names that a definition reads and does not assign."""
     own = _gives(node) | {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
     return {
         n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
@@ -185,8 +178,8 @@ def _free(node: ast.stmt) -> set[str]:
 
 
 def _stays(node: ast.stmt) -> bool:
-    """Definitions, imports and settings are no part of a run."""
-    if ast_edits.defines(node):
+    """Return whether a statement is not part of a run: a definition, an import or a setting."""
+    if ast_edits.is_definition(node):
         return True
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
         return ast.unparse(node.targets[0]).startswith("torch.")
@@ -194,7 +187,7 @@ def _stays(node: ast.stmt) -> bool:
 
 
 def _is_call(node: ast.AST, made: ast.Call, names: Collection[str]) -> bool:
-    """The compiled callable is called; ``names`` are those that it is given."""
+    """Return whether a node calls the compiled callable; ``names`` are the names of it."""
     if not isinstance(node, ast.Call):
         return False
     return node.func is made or (isinstance(node.func, ast.Name) and node.func.id in names)
@@ -203,17 +196,17 @@ def _is_call(node: ast.AST, made: ast.Call, names: Collection[str]) -> bool:
 def _called(
     rows: list[ast.stmt], made: ast.Call, names: Collection[str]
 ) -> tuple[list[ast.stmt], int, str, list[str]] | None:
-    """Where the compiled callable is called: the rows, the place in them, the result's name and the
-    arguments' names.
+    """Find the call of the compiled callable: the block, the index in it, the name of the result
+    and the names of the arguments.
     """
-    for place, node in enumerate(rows):
-        if isinstance(node, ast.With) and (found := _called(node.body, made, names)):
-            return found
+    for index, node in enumerate(rows):
+        if isinstance(node, ast.With) and (call := _called(node.body, made, names)):
+            return call
         value = _value(node)
         if _is_call(value, made, names) and isinstance(value, ast.Call):
             name = ast_edits.target_names(node) or ("out" if isinstance(node, ast.Expr) else "")
             return (
-                (rows, place, name, [a.id for a in value.args if isinstance(a, ast.Name)])
+                (rows, index, name, [a.id for a in value.args if isinstance(a, ast.Name)])
                 if name
                 else None
             )
@@ -221,7 +214,7 @@ def _called(
 
 
 def _collect(rows: list[ast.stmt], made: ast.Call, names: Collection[str]) -> int:
-    """Keep what each call gives, also in a loop, and say how many could be kept."""
+    """Append the result of each call to a list, also in a loop, and return the number of calls."""
     count, new = 0, list[ast.stmt]()
     for node in rows:
         value, name = _value(node), ast_edits.target_names(node)
@@ -246,12 +239,12 @@ def _returned(wrong: Sequence[Difference], name: str, arguments: list[str]) -> l
     if any(d.name.startswith(("gradient of model", "buffer")) for d in wrong):
         return []
     kinds = {d.name.split("[")[0].split(" ")[0] for d in wrong}
-    found = [name] if "output" in kinds else []
+    names = [name] if "output" in kinds else []
     if "argument" in kinds:
-        found += arguments
+        names += arguments
     if "gradient" in kinds:
-        found += [f"{a}.grad" for a in arguments]
-    return found
+        names += [f"{a}.grad" for a in arguments]
+    return names
 
 
 def _assertion(what: str, is_one: bool) -> str:

@@ -1,4 +1,4 @@
-"""Places in a program's syntax tree, and how edits at them are tried against a predicate on its
+"""Positions in a program's syntax tree, and edits at them that are tried against a predicate on the
 text.
 """
 
@@ -14,7 +14,7 @@ from reprokit.core.reduce import subsets
 
 Test = Callable[[str], bool]
 Path = tuple[tuple[str, int], ...]
-"""Where a node stands: field and index (or -1) from the module down."""
+"""The position of a node: field and index (or -1 for a single child) from the module down."""
 NO_PROGRAM = (
     SyntaxError,
     ValueError,
@@ -24,15 +24,16 @@ NO_PROGRAM = (
     KeyError,
     RecursionError,
 )
-"""What unparsing or parsing raises for a tree that an edit has broken."""
+"""The exceptions of unparsing or parsing a tree that an edit made invalid."""
 
 
 @dataclass(frozen=True)
 class NodePlace:
-    """One spot that an edit changes."""
+    """The position that an edit changes."""
 
     path: Path
     choice: int = 0
+    """Which of several edits at this position."""
 
 
 def keep_some(
@@ -42,7 +43,9 @@ def keep_some(
     without: Callable[[ast.Module, list[Path]], None],
     test: Test,
 ) -> str:
-    """Leave out as many of ``places`` as the predicate allows."""
+    """Leave out as many of ``places`` as the predicate ``test`` allows; ``without`` deletes
+    nodes.
+    """
     if not places:
         return text
     every = {p.path for p in places}
@@ -69,35 +72,36 @@ def one_by_one(
     apply: Callable[[ast.Module, NodePlace], None],
     test: Test,
 ) -> str:
-    """Try each edit in turn; after one that holds, go on from the place where it was."""
-    place = 0
+    """Try each edit in turn; after a successful edit, continue at the same position."""
+    index = 0
     while True:
         tree = ast.parse(text)
         every = list(edits(tree))
-        while place < len(every):
+        while index < len(every):
             try:
                 changed = copy.deepcopy(tree)
-                apply(changed, every[place])
+                apply(changed, every[index])
                 new = text_of(changed)
             except NO_PROGRAM:
                 new = text
             if len(new) <= len(text) and new != text and test(new):
                 text = new
                 break
-            place += 1
+            index += 1
         else:
             return text
 
 
 def text_of(tree: ast.Module) -> str:
+    """Return the text of a tree; raises one of ``NO_PROGRAM`` if it is not a program."""
     text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
     ast.parse(text)
     return text
 
 
-def statements(tree: ast.Module) -> Iterator[NodePlace]:
-    """Every statement, but the last return of a function: a repro without it would surprise its
-    readers.
+def walk_statements(tree: ast.Module) -> Iterator[NodePlace]:
+    """Yield every statement except the last return of a function, which readers expect in a
+    repro.
     """
     for path, node in walk_places(tree):
         if isinstance(node, ast.stmt) and not _is_last_return(tree, path, node):
@@ -112,7 +116,7 @@ def _is_last_return(tree: ast.Module, path: Path, node: ast.AST) -> bool:
 
 
 def walk_places(tree: ast.AST, path: Path = ()) -> Iterator[tuple[Path, ast.AST]]:
-    """Every node with its path, outermost first, breadth by breadth of a block."""
+    """Yield every node with its path, each node before its children."""
     for field, value in ast.iter_fields(tree):
         rows = value if isinstance(value, list) else [value]
         for index, node in enumerate(rows):
@@ -123,6 +127,7 @@ def walk_places(tree: ast.AST, path: Path = ()) -> Iterator[tuple[Path, ast.AST]
 
 
 def node_at(tree: ast.AST, path: Path) -> Any:
+    """Return the node at ``path``."""
     node: Any = tree
     for field, index in path:
         node = getattr(node, field)
@@ -132,10 +137,12 @@ def node_at(tree: ast.AST, path: Path) -> Any:
 
 
 def owner_of(tree: ast.AST, path: Path) -> tuple[Any, str, int]:
+    """Return the parent of the node at ``path``, and the field and index of the node in it."""
     return node_at(tree, path[:-1]), path[-1][0], path[-1][1]
 
 
 def replace_node(tree: ast.AST, path: Path, new: list[Any]) -> None:
+    """Replace the node at ``path`` by other nodes."""
     owner, field, index = owner_of(tree, path)
     if index < 0:
         setattr(owner, field, new[0])
@@ -147,7 +154,7 @@ def replace_node(tree: ast.AST, path: Path, new: list[Any]) -> None:
 
 
 def without_node(tree: ast.Module, gone: list[Path]) -> None:
-    """Delete nodes; ``gone`` is in reverse order, so that indices stay right."""
+    """Delete nodes; ``gone`` is in reverse order, so that indices stay valid."""
     for path in gone:
         owner, field, index = owner_of(tree, path)
         if isinstance(owner, ast.Dict):
@@ -162,6 +169,7 @@ def without_node(tree: ast.Module, gone: list[Path]) -> None:
 
 
 def calls_of(tree: ast.Module, name: str) -> Iterator[ast.Call]:
+    """Yield the calls of ``name``, also in the form ``torch.compile(name)(...)``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             inner = node.func
@@ -172,8 +180,8 @@ def calls_of(tree: ast.Module, name: str) -> Iterator[ast.Call]:
                 yield node
 
 
-def compiles(tree: ast.Module) -> list[ast.Call]:
-    """Every call of ``torch.compile``."""
+def compile_calls(tree: ast.Module) -> list[ast.Call]:
+    """Return every call of ``torch.compile``."""
     return [
         n
         for n in ast.walk(tree)
@@ -181,22 +189,23 @@ def compiles(tree: ast.Module) -> list[ast.Call]:
     ]
 
 
-def imports(node: ast.stmt) -> bool:
+def is_import(node: ast.stmt) -> bool:
+    """Return whether a statement is an import."""
     return isinstance(node, (ast.Import, ast.ImportFrom))
 
 
-def defines(node: ast.stmt) -> bool:
-    """Functions, classes and imports: nothing runs there yet."""
-    return isinstance(node, (ast.FunctionDef, ast.ClassDef)) or imports(node)
+def is_definition(node: ast.stmt) -> bool:
+    """Return whether a statement is a function, a class or an import."""
+    return isinstance(node, (ast.FunctionDef, ast.ClassDef)) or is_import(node)
 
 
-def behind_imports(tree: ast.Module) -> int:
-    """Where the first row may be put that reads what is imported."""
-    return next((i for i, n in enumerate(tree.body) if not imports(n)), len(tree.body))
+def index_after_imports(tree: ast.Module) -> int:
+    """Return the index of the first statement that is not an import."""
+    return next((i for i, n in enumerate(tree.body) if not is_import(n)), len(tree.body))
 
 
 class ReplacedNode(ast.NodeTransformer):
-    """Reads names as expressions, each time as a copy of its own."""
+    """Replaces names by copies of expressions."""
 
     def __init__(self, values: Mapping[str, ast.expr]) -> None:
         self._values = values
@@ -209,7 +218,7 @@ class ReplacedNode(ast.NodeTransformer):
 
 
 def reads_name(tree: ast.AST, name: str) -> list[ast.Name]:
-    """Every place that reads ``name``."""
+    """Return every node that reads ``name``."""
     return [
         n
         for n in ast.walk(tree)
@@ -217,9 +226,11 @@ def reads_name(tree: ast.AST, name: str) -> list[ast.Name]:
     ]
 
 
-def arguments(function: ast.FunctionDef, call: ast.Call, skip: int) -> dict[str, ast.expr] | None:
-    """Parameter -> what a call gives for it, defaults included; None where that cannot be read
-    off.
+def call_arguments(
+    function: ast.FunctionDef, call: ast.Call, skip: int
+) -> dict[str, ast.expr] | None:
+    """Return the argument of a call for each parameter, with defaults, without the first ``skip``
+    parameters; None if that cannot be determined.
     """
     takes = function.args
     if (
@@ -231,26 +242,24 @@ def arguments(function: ast.FunctionDef, call: ast.Call, skip: int) -> dict[str,
         return None
     names = [a.arg for a in takes.args[skip:]]
     defaults = takes.args[len(takes.args) - len(takes.defaults) :]
-    found = {a.arg: v for a, v in zip(defaults, takes.defaults, strict=True)}
-    found |= {
+    values = {a.arg: v for a, v in zip(defaults, takes.defaults, strict=True)}
+    values |= {
         a.arg: v for a, v in zip(takes.kwonlyargs, takes.kw_defaults, strict=True) if v is not None
     }
-    found |= dict(zip(names, call.args, strict=False))
-    found |= {k.arg: k.value for k in call.keywords if k.arg}
+    values |= dict(zip(names, call.args, strict=False))
+    values |= {k.arg: k.value for k in call.keywords if k.arg}
     known = {*names, *(a.arg for a in takes.kwonlyargs)}
-    is_whole = (
-        len(call.args) <= len(names) and all(k.arg for k in call.keywords) and found.keys() == known
-    )
-    return found if is_whole else None
+    is_plain = len(call.args) <= len(names) and all(k.arg for k in call.keywords)
+    return values if is_plain and values.keys() == known else None
 
 
 def is_main(node: ast.stmt) -> bool:
-    """``if __name__ == "__main__":``"""
+    """Return whether a statement is ``if __name__ == "__main__":``."""
     return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
 
 
 def target_names(node: ast.AST) -> str:
-    """The name that a plain assignment gives; empty for anything else."""
+    """Return the name to which a plain assignment assigns; empty for any other node."""
     if (
         isinstance(node, ast.Assign)
         and len(node.targets) == 1

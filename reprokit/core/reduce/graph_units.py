@@ -1,6 +1,7 @@
-"""A recorded graph as a list of units that can be left out.
+"""Read a recorded graph as a list of units that can be left out.
 
-FX writes a graph as straight-line Python, one node a line, so a candidate is a choice of lines.
+FX writes a graph as straight-line Python with one node per line, so a candidate is a subset of the
+lines.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ NAMESPACES = frozenset(
     " _dtensor fsdp symm_mem sparse profiler streams export static_runtime quantization _quantized"
     " _c10d_functional_autograd".split()
 )
-"""Operators that ``import torch`` defines."""
+"""Namespaces of operators that ``import torch`` defines."""
 
 
 class Unreadable(Exception):
-    """The recorded text is no graph that can be cut."""
+    """The recorded text is not a graph that can be divided into units."""
 
 
 @dataclass(frozen=True)
@@ -38,44 +39,47 @@ class GraphUnit:
 
     @property
     def text(self) -> str:
+        """The source text of the unit."""
         return "; ".join(ast.unparse(s) for s in self.statements)
 
     @property
     def custom(self) -> str:
-        """The user's own operator or autograd function, which no text of a graph can define; empty
-        for other units.
+        """The user's own operator or autograd function, which the text of a graph cannot define;
+        empty for other units.
         """
-        # the one takes graph modules, and Dynamo makes none from a function; the others a place in
-        # a table of the process
-        if found := re.search(r"\b(autograd_function_apply|triton_kernel_wrapper\w+)\(", self.text):
-            return found[1]
+        # the first takes graph modules, which Dynamo does not make from a function; the others take
+        # an index into a table of the process
+        if call := re.search(r"\b(autograd_function_apply|triton_kernel_wrapper\w+)\(", self.text):
+            return call[1]
         spaces = re.findall(r"\btorch\.ops\.(\w+)\.", self.text)
         return next((space for space in spaces if space not in NAMESPACES), "")
 
     @property
     def kind(self) -> str:
-        """What it does, whatever it does it to: its text without names and numbers."""
+        """The text of the unit without names and numbers: equal for units with the same
+        operator.
+        """
         names = "|".join(re.escape(n) for n in (*self.reads, *self.writes))
         return re.sub(rf"(?<![.\w])({names}|\d+)\b", "_", self.text)  # not the relu of torch.relu
 
 
 @dataclass(frozen=True)
 class GraphProgram:
-    """A recorded graph, ready to be cut."""
+    """A recorded graph, divided into units."""
 
     units: tuple[GraphUnit, ...]
     values: Mapping[str, Mapping[str, Any]]
-    """Name -> metadata of every tensor and number in it."""
+    """The metadata of every tensor and number, by name."""
     imports: tuple[str, ...]
     bodies: tuple[ast.FunctionDef, ...]
     """Functions that the units name: bodies of higher-order operators, innermost first."""
     constants: Mapping[str, str]
-    """Attributes of the graph's module that are tensors -> the text that makes them."""
+    """The texts that make the tensors that are attributes of the graph's module, by name."""
     settings: Mapping[str, Any]
     returns: tuple[str, ...] = ()
     level: str = "dynamo"
     is_training: bool = False
-    """Run backward on what is returned."""
+    """The program runs the backward of the returned values."""
 
 
 @dataclass
@@ -92,7 +96,7 @@ def read_graph(
     level: str,
     is_training: bool,
 ) -> GraphProgram:
-    """Read ``graph.py`` as the agent wrote it; raises Unreadable for anything else."""
+    """Read a ``graph.py`` that the agent wrote; raises Unreadable for anything else."""
     _check(settings)
     try:
         tree = ast.parse(source)
@@ -103,9 +107,8 @@ def read_graph(
         is_mesh = (
             isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == process_group.MESH
         )
-        if (
-            isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)) and not is_mesh
-        ):  # a cut program makes its own
+        # a program of some units makes its own mesh
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)) and not is_mesh:
             imports.append(ast.unparse(node))
         elif isinstance(node, ast.ClassDef):
             classes[node.name] = _class(node)
@@ -117,13 +120,13 @@ def read_graph(
     *lines, last = units
     if not isinstance(last.statements[-1], ast.Return):
         raise Unreadable("the recorded graph does not return")
-    places = [a.arg for a in classes["Repro"].forward.args.args[1:]]
-    made = {
+    placeholders = [a.arg for a in classes["Repro"].forward.args.args[1:]]
+    usable = {
         name: facts
         for name, facts in values.items()
-        if process_group.can_make(facts.get("placements"))
+        if process_group.can_distribute(facts.get("placements"))
     }
-    kept, known = _without_aliases(lines, places, made)
+    kept, known = _without_aliases(lines, placeholders, usable)
     return GraphProgram(
         tuple(kept),
         known,
@@ -138,14 +141,14 @@ def read_graph(
 
 
 def with_data(graph: GraphProgram, data: Mapping[str, Any]) -> GraphProgram:
-    """The same graph with what stands in its inputs, as nested lists by name."""
+    """Return the graph with the values of its inputs, as nested lists by name."""
     values = {name: {**facts, "data": data.get(name)} for name, facts in graph.values.items()}
     return dataclasses.replace(graph, values=values)
 
 
 def _check(settings: Mapping[str, Any]) -> None:
-    """What becomes program text without being shown as such must be what it says; a pack may come
-    from anywhere.
+    """Raise Unreadable if settings that become program text are not plain names: a pack may come
+    from a stranger.
     """
     types = [
         settings.get("default_dtype", "torch.float32"),
@@ -165,7 +168,7 @@ def _class(node: ast.ClassDef) -> _Class:
     functions = {f.name: f for f in node.body if isinstance(f, ast.FunctionDef)}
     if "forward" not in functions:
         raise Unreadable(f"class {node.name} has no forward")
-    found = _Class(functions["forward"])
+    module = _Class(functions["forward"])
     for statement in functions["__init__"].body if "__init__" in functions else ():
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute):
             name, value = statement.targets[0].attr, statement.value
@@ -174,9 +177,9 @@ def _class(node: ast.ClassDef) -> _Class:
                 and isinstance(value.func, ast.Name)
                 and value.func.id.startswith("Repro_")
             ):
-                found.children[name] = value.func.id
+                module.children[name] = value.func.id
             else:
-                found.constants[name] = ast.unparse(value)
+                module.constants[name] = ast.unparse(value)
         elif (
             isinstance(statement, ast.Expr)
             and isinstance(statement.value, ast.Call)
@@ -184,8 +187,8 @@ def _class(node: ast.ClassDef) -> _Class:
         ):
             first, second = statement.value.args
             if isinstance(first, ast.Constant):
-                found.constants[str(first.value)] = ast.unparse(second)
-    return found
+                module.constants[str(first.value)] = ast.unparse(second)
+    return module
 
 
 def _function(
@@ -195,24 +198,26 @@ def _function(
     bodies: list[ast.FunctionDef],
     constants: dict[str, str],
 ) -> list[GraphUnit]:
-    """The units of a class's forward; bodies of its children are appended before it."""
-    made = classes[name]
+    """Return the units of a class's forward, and append the bodies of its children to
+    ``bodies``.
+    """
+    module = classes[name]
     aliases: dict[str, str] = {}
-    for child, class_name in made.children.items():
+    for child, class_name in module.children.items():
         units = _function(classes, class_name, f"{prefix}{child}_", bodies, constants)
         arguments = [ast.arg(a.arg) for a in classes[class_name].forward.args.args[1:]]
         statements = [s for unit in units for s in unit.statements]
-        # Dynamo gives these names itself, and stumbles over a program that has them
+        # Dynamo itself makes names such as cond_true_0, and fails on a program that has them
         aliases[child] = prefix + re.sub(r"(?:cond_)?(.+?)_?(\d*)$", r"\1_fn\2", child)
         body = ast.parse(f"def {aliases[child]}(): pass").body[0]
         assert isinstance(body, ast.FunctionDef)
         body.args.args, body.body = arguments, statements
         bodies.append(body)
-    for constant, text in made.constants.items():
+    for constant, text in module.constants.items():
         aliases[constant] = f"{prefix}{constant}".strip("_")
         constants[aliases[constant]] = text
     rows: dict[int, list[ast.stmt]] = {}
-    for statement in made.forward.body:
+    for statement in module.forward.body:
         if _is_deletion(statement):
             continue
         changed = _Attributes(aliases).visit(statement)
@@ -223,7 +228,7 @@ def _function(
 
 
 class _Attributes(ast.NodeTransformer):
-    """Reads ``self.x`` as the name of the function or constant that stands for it."""
+    """Replaces ``self.x`` by the name of its function or constant."""
 
     def __init__(self, aliases: Mapping[str, str]) -> None:
         self._aliases = aliases
@@ -261,9 +266,10 @@ def _is_deletion(statement: ast.stmt) -> bool:
 
 
 def _without_aliases(
-    units: list[GraphUnit], places: list[str], values: dict[str, Any]
-) -> tuple[list[GraphUnit], dict[str, Any]]:
-    """Read ``l_x_ = L_x_`` and names of functions as what they stand for."""
+    units: list[GraphUnit], placeholders: list[str], values: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[GraphUnit], dict[str, Mapping[str, Any]]]:
+    """Remove aliases such as ``l_x_ = L_x_``, and return the units and their values."""
+    known = dict(values)
     same: dict[str, str] = {}
     kept = []
     for unit in units:
@@ -276,14 +282,14 @@ def _without_aliases(
         )
         if is_alias:
             target, source = unit.writes[0], unit.reads[0]
-            if source in places:
-                values.setdefault(source, values.get(target, {}))
+            if source in placeholders:
+                known.setdefault(source, known.get(target, {}))
                 same[source] = target  # the values are known under the node's name
                 continue
             same[target] = same.get(source, source)
             continue
         kept.append(_unit(tuple(rename_units(s, same) for s in unit.statements)))
-    return kept, {n: v for n, v in values.items() if v}
+    return kept, {n: v for n, v in known.items() if v}
 
 
 class _Names(ast.NodeTransformer):
@@ -295,6 +301,7 @@ class _Names(ast.NodeTransformer):
 
 
 def rename_units(statement: ast.stmt, names: Mapping[str, str]) -> ast.stmt:
+    """Return a copy of the statement with names replaced by those in ``names``."""
     changed = _Names(names).visit(copy.deepcopy(statement))
     assert isinstance(changed, ast.stmt)
     return ast.fix_missing_locations(changed)

@@ -1,6 +1,4 @@
-"""Several files of one program as one text: what it imports from its own files stands where it was
-imported.
-"""
+"""Join the files of one program into one text, with each module in the position of its import."""
 
 from __future__ import annotations
 
@@ -10,23 +8,23 @@ from collections.abc import Callable, Iterator
 from reprokit.core.reduce.ast_edits import is_main
 
 Find = Callable[[str], "str | None"]
-"""Dotted name -> the source of that module, or None where it is none of the program's own files."""
-MOST_FILES = 30
+"""Dotted name -> the source of that module, or None if it is not one of the program's own files."""
+MAX_FILES = 30
 
 
 class Unjoinable(Exception):
-    """The files cannot stand in one; the message says why."""
+    """The files cannot be joined; the message is the reason."""
 
 
 def join_modules(text: str, find: Find, module: str = "") -> str:
-    """The program as one file; raises Unjoinable, or what ``ast.parse`` raises, where that cannot
-    be.
+    """Return the program as one file; raises Unjoinable, or an exception of ``ast.parse``, if that
+    is not possible.
 
-    ``module`` is its own dotted name, where it stands in a package.
+    ``module`` is the dotted name of the program itself, if it is in a package.
     """
     joiner = _Joiner(find)
     tree = ast.parse(text)
-    body = joiner.rewritten(tree, module)
+    body = joiner.rewrite_module(tree, module)
     if not joiner.exported:
         return text
     head = [n for n in (*joiner.body, *body) if _is_future(n)]
@@ -36,8 +34,8 @@ def join_modules(text: str, find: Find, module: str = "") -> str:
         for n in (*imports, *(n for n in joiner.body if n not in imports), *body)
         if not _is_future(n)
     ]
-    made = ast.Module([*head[:1], *rows], [])
-    return ast.unparse(ast.fix_missing_locations(made)) + "\n"
+    joined = ast.Module([*head[:1], *rows], [])
+    return ast.unparse(ast.fix_missing_locations(joined)) + "\n"
 
 
 class _Joiner:
@@ -45,33 +43,35 @@ class _Joiner:
         self._find = find
         self.body: list[ast.stmt] = []
         self.exported: dict[str, dict[str, str]] = {}
-        """Module -> its names -> what they are called in the one file."""
+        """Module -> its names -> their names in the joined file."""
         self._taken: dict[str, str] = {}
 
-    def rewritten(self, tree: ast.Module, module: str) -> list[ast.stmt]:
-        """A module's body, without its imports of own files, which have been taken up before it."""
+    def rewrite_module(self, tree: ast.Module, module: str) -> list[ast.stmt]:
+        """Return the body of a module without imports of the program's own files, which are added
+        before it.
+        """
         aliases: dict[str, str] = {}
         changed = _Imports(self, module, aliases).visit(tree)
         changed = _Members(self.exported, aliases).visit(changed)
         assert isinstance(changed, ast.Module)
         return changed.body
 
-    def take(self, module: str) -> bool:
-        """Put a module's body before what imports it; False where it is none of the program's
-        own.
+    def add_module(self, module: str) -> bool:
+        """Add the body of a module to the joined file; return False if it is not one of the
+        program's own.
         """
         if module in self.exported:
             return True
         text = self._find(module)
         if text is None:
             return False
-        if len(self.exported) >= MOST_FILES:
-            raise Unjoinable(f"more than {MOST_FILES} files of its own")
+        if len(self.exported) >= MAX_FILES:
+            raise Unjoinable(f"the program has more than {MAX_FILES} files")
         names = self.exported[module] = {}
         tree = ast.parse(text)
         tree.body = [n for n in tree.body if not _is_main_or_words(n)]
-        body = self.rewritten(tree, module)
-        for name, row in _given(body):
+        body = self.rewrite_module(tree, module)
+        for name, row in _assigned_names(body):
             same = ast.unparse(row) if isinstance(row, (ast.Import, ast.ImportFrom)) else module
             new = name
             while self._taken.get(new, same) != same:
@@ -90,18 +90,18 @@ class _Imports(ast.NodeTransformer):
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
         kept = []
         for alias in node.names:
-            if self._joiner.take(alias.name):
+            if self._joiner.add_module(alias.name):
                 self._aliases[alias.asname or alias.name] = alias.name
             else:
                 kept.append(alias)
         return [ast.Import(kept)] if kept else [ast.Pass()]
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt]:
-        place = self._module.split(".")[: -node.level] if node.level else []
-        whole = ".".join([*place, *([node.module] if node.module else [])])
+        package = self._module.split(".")[: -node.level] if node.level else []
+        whole = ".".join([*package, *([node.module] if node.module else [])])
         rows: list[ast.stmt] = []
         kept = []
-        is_own = bool(whole) and self._joiner.take(whole)
+        is_own = bool(whole) and self._joiner.add_module(whole)
         for alias in node.names:
             below = f"{whole}.{alias.name}".strip(".")
             if is_own and (alias.name == "*" or alias.name in self._joiner.exported[whole]):
@@ -111,17 +111,17 @@ class _Imports(ast.NodeTransformer):
                     rows.append(
                         ast.Assign([ast.Name(wanted, ast.Store())], ast.Name(new, ast.Load()))
                     )
-            elif self._joiner.take(below):
+            elif self._joiner.add_module(below):
                 self._aliases[alias.asname or alias.name] = below
             else:
                 kept.append(alias)
         if kept and (is_own or node.level):
-            raise Unjoinable(f"{whole or 'a relative import'} gives no {kept[0].name}")
+            raise Unjoinable(f"{whole or 'a relative import'} has no {kept[0].name}")
         return [*([ast.ImportFrom(node.module, kept, 0)] if kept else []), *rows] or [ast.Pass()]
 
 
 class _Members(ast.NodeTransformer):
-    """Reads ``net.Model`` as ``Model`` where ``net`` is one of the program's own files."""
+    """Replaces ``net.Model`` by ``Model`` if ``net`` is one of the program's own files."""
 
     def __init__(self, exported: dict[str, dict[str, str]], aliases: dict[str, str]) -> None:
         self._exported, self._aliases = exported, aliases
@@ -132,7 +132,7 @@ class _Members(ast.NodeTransformer):
         if module is None:
             return self.generic_visit(node)
         if node.attr not in self._exported[module]:
-            raise Unjoinable(f"{owner}.{node.attr} is not given in {module}")
+            raise Unjoinable(f"{owner}.{node.attr} is not defined in {module}")
         return ast.copy_location(ast.Name(self._exported[module][node.attr], node.ctx), node)
 
 
@@ -153,8 +153,8 @@ class _Renamed(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _given(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
-    """Names that a module's body gives at its top level, also inside ``if`` and ``try``."""
+def _assigned_names(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
+    """Yield the names that a module defines at its top level, also inside ``if`` and ``try``."""
     for row in body:
         if isinstance(row, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield row.name, row
@@ -163,7 +163,7 @@ def _given(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
                 yield alias.asname or alias.name.split(".")[0], row
         elif isinstance(row, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
             for field in ("body", "orelse", "finalbody"):
-                yield from _given(getattr(row, field, []))
+                yield from _assigned_names(getattr(row, field, []))
         else:
             for node in ast.walk(row):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

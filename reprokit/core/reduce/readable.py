@@ -1,6 +1,4 @@
-"""Make a repro read as if a person had written it: public names, short names, few lines, a comment
-on what happens.
-"""
+"""Make a repro easy to read: public names, short names, few lines, a comment on the failure."""
 
 from __future__ import annotations
 
@@ -11,10 +9,10 @@ import re
 import textwrap
 from collections.abc import Callable
 
-from reprokit.core.records.kinds import kind_named
+from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.reduce.ast_edits import ReplacedNode, Test, is_main, reads_name, target_names
 
-MOST_WIDTH = 88
+MAX_WIDTH = 88
 _PUBLIC: tuple[tuple[str, str], ...] = (
     (r"torch\._C\._nn\.(\w+)", r"torch.nn.functional.\1"),
     (r"torch\._C\._special\.special_(\w+)", r"torch.special.\1"),
@@ -27,7 +25,9 @@ _PUBLIC: tuple[tuple[str, str], ...] = (
 
 
 def public_names(text: str, test: Test) -> str:
-    """Write names that only a compiler writes as their public ones: all, or each pattern alone."""
+    """Replace internal names of torch by the public ones: all at once, or else each pattern
+    alone.
+    """
     changed = text
     for private, public in _PUBLIC:
         changed = re.sub(private, public, changed)
@@ -41,12 +41,10 @@ def public_names(text: str, test: Test) -> str:
 
 
 def plain_names(text: str, test: Test) -> str:
-    """Put values that are read once where they are read, and give arguments and the rest short
-    names.
-    """
+    """Inline values that are read once, and give arguments and local variables short names."""
     steps: list[Callable[[str], str]] = [_inlined]
-    # a function that must stand as it is, such as a backend of the user, must not keep the others
-    # as they are
+    # each function alone too, because one that must not change, such as a backend of the user,
+    # would prevent the change of the others
     steps += [functools.partial(_inlined, only=f.name) for f in _functions(ast.parse(text))]
     for step in (*steps, _renamed, _unpacked):
         changed = step(text)
@@ -56,7 +54,7 @@ def plain_names(text: str, test: Test) -> str:
 
 
 def flatten_calls(text: str) -> str:
-    """The same program without ``if __name__ == "__main__"``, docstrings and comments."""
+    """Return the program without ``if __name__ == "__main__"``, docstrings and comments."""
     tree = ast.parse(text)
     body: list[ast.stmt] = []
     for node in tree.body:
@@ -80,12 +78,14 @@ def flatten_calls(text: str) -> str:
 
 
 def lay_out(text: str, title: str, kind: str) -> str:
-    """Blank lines where people put them, and above the call what is expected and what happens."""
+    """Format the program with blank lines, and a comment above the call on what is expected and
+    what happens.
+    """
     tree = _Sliced().visit(ast.parse(text))
     rest = [n for n in tree.body if not isinstance(n, ast.FunctionDef)]
     call = next((n for n in reversed(rest) if "compile" in ast.unparse(n)), None)
     happens = textwrap.wrap(
-        title, MOST_WIDTH - 12, break_long_words=False, break_on_hyphens=False
+        title, MAX_WIDTH - 12, break_long_words=False, break_on_hyphens=False
     ) or [kind]
     row = kind_named(kind)
     is_of_eager = row.is_passed_in_eager and "GPUTarget" not in text
@@ -114,7 +114,7 @@ def lay_out(text: str, title: str, kind: str) -> str:
 
 
 class _Sliced(ast.NodeTransformer):
-    """Writes ``x[slice(1, None, None)]``, as a graph has it, as ``x[1:]``."""
+    """Replaces ``x[slice(1, None, None)]``, which a graph contains, by ``x[1:]``."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
@@ -151,11 +151,11 @@ def _functions(tree: ast.Module) -> list[ast.FunctionDef]:
 def _inlined(text: str, only: str = "") -> str:
     tree = ast.parse(text)
     for function in [f for f in _functions(tree) if only in ("", f.name)]:
-        place = 0
-        while place + 1 < len(function.body):
-            row, after = function.body[place], function.body[place + 1]
+        index = 0
+        while index + 1 < len(function.body):
+            row, after = function.body[index], function.body[index + 1]
             name = target_names(row)
-            is_last = target_names(after) == name or _is_dead(name, function.body[place + 2 :])
+            is_last = target_names(after) == name or _is_dead(name, function.body[index + 2 :])
             if (
                 name
                 and isinstance(row, ast.Assign)
@@ -163,16 +163,16 @@ def _inlined(text: str, only: str = "") -> str:
                 and is_last
             ):
                 changed = ReplacedNode({name: row.value}).visit(copy.deepcopy(after))
-                if len(ast.unparse(changed)) <= MOST_WIDTH - 8:
-                    function.body[place : place + 2] = [changed]
-                    place = max(place - 1, 0)
+                if len(ast.unparse(changed)) <= MAX_WIDTH - 8:
+                    function.body[index : index + 2] = [changed]
+                    index = max(index - 1, 0)
                     continue
-            place += 1
+            index += 1
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
 def _is_dead(name: str, rows: list[ast.stmt]) -> bool:
-    """Nothing reads the name before it is given anew."""
+    """Return whether nothing reads the name before it is assigned again."""
     for row in rows:
         if reads_name(row, name):
             return False
@@ -182,9 +182,7 @@ def _is_dead(name: str, rows: list[ast.stmt]) -> bool:
 
 
 def _renamed(text: str) -> str:
-    """Arguments of ``repro`` become x, y, z, w; what else would be taken for them becomes a, b,
-    c.
-    """
+    """Rename the arguments of ``repro`` to x, y, z, w, and odd local names to a, b, c."""
     tree = ast.parse(text)
     function = next((f for f in _functions(tree) if f.name == "repro"), None)
     if function is None:
@@ -200,14 +198,14 @@ def _renamed(text: str) -> str:
     others = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - set(arguments) - set(local)
     odd = re.compile(r"[a-z]\d*(_\d+)?|[lL]_.*|.*_{2,}.*|(arg|primals|tangents|getitem).*")
     names: dict[str, str] = {}
-    _give(
+    _assign_names(
         names,
         [a for a in arguments if odd.fullmatch(a)],
         "xyzw",
         others | {a for a in arguments if not odd.fullmatch(a)},
     )
     taken = others | set(names.values()) | {n for n in (*arguments, *local) if not odd.fullmatch(n)}
-    _give(names, [n for n in local if odd.fullmatch(n)], "abcdefgh", taken)
+    _assign_names(names, [n for n in local if odd.fullmatch(n)], "abcdefgh", taken)
     for name in ast.walk(tree):
         if isinstance(name, ast.Name):
             name.id = names.get(name.id, name.id)
@@ -216,14 +214,14 @@ def _renamed(text: str) -> str:
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
-def _give(names: dict[str, str], some: list[str], letters: str, taken: set[str]) -> None:
+def _assign_names(names: dict[str, str], some: list[str], letters: str, taken: set[str]) -> None:
     free = (n for n in [*letters, *(f"{letters[0]}{i}" for i in range(2, 999))] if n not in taken)
     for name in some:
         names[name] = next(free)
 
 
 def _unpacked(text: str) -> str:
-    """``with torch.no_grad(): print(f(x))`` says no more than ``f(x)`` under it."""
+    """Replace ``print(f(x))`` by ``f(x)``."""
     tree = ast.parse(text)
     for owner in ast.walk(tree):
         for field in ("body",):

@@ -1,6 +1,4 @@
-"""Which scripts may be run again and again, changed each time: those that touch nothing but their
-own memory.
-"""
+"""Decide which scripts may be run many times in changed copies: those without side effects."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ HARMLESS = frozenset(
     " statistics string struct sys textwrap threading time traceback types typing typing_extensions"
     " uuid warnings weakref".split()
 )
-"""Modules that compute; what a few of them can do beyond that, the names below say."""
+"""Modules that only compute, except for the names below."""
 _PARTS = frozenset(
     "distributed multiprocessing hub cpp_extension tensorboard model_zoo onnx package elastic"
     " rpc".split()
@@ -37,16 +35,15 @@ _ATTRIBUTES = re.compile(
 
 
 def foreign_imports(tree: ast.Module) -> list[str]:
-    """Modules that neither Python nor torch brings along, by name."""
+    """Return the names of imported modules that are not part of Python or torch."""
     return sorted(_imports(tree) - set(sys.stdlib_module_names) - COMPILERS)
 
 
 def why_not_again(tree: ast.Module) -> str:
-    """What in a script speaks against running changed copies of it unasked; empty when nothing
-    does.
+    """Return why changed copies of a script must not be run without consent; empty if they may.
 
-    A rule of thumb that errs to the safe side: somebody's training script writes checkpoints, and a
-    candidate with another path in it must not.
+    The rule is conservative: a training script may write checkpoints, and a candidate with a
+    different path in it must not.
     """
     imports = _imports(tree)
     if others := sorted(imports - HARMLESS - COMPILERS):
@@ -59,29 +56,28 @@ def why_not_again(tree: ast.Module) -> str:
             }
             if why := _of_import(node):
                 return why
-    asked = {  # whether there is something is no use of it
+    checked = {  # a check such as torch.distributed.is_available() is harmless
         id(n.value)
         for n in ast.walk(tree)
         if isinstance(n, ast.Attribute) and re.fullmatch(r"is_\w+", n.attr)
     }
-    given = {
+    imported = {
         n.asname or n.name for i in ast.walk(tree) if isinstance(i, ast.ImportFrom) for n in i.names
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in _NAMES - given:
+        if isinstance(node, ast.Name) and node.id in _NAMES - imported:
             return f"it uses {node.id}"
-        if isinstance(node, ast.Attribute) and id(node) not in asked:
+        if isinstance(node, ast.Attribute) and id(node) not in checked:
             owner = (
                 ast.unparse(node.value) if isinstance(node.value, (ast.Name, ast.Attribute)) else ""
             )
-            is_said = node.attr == "write" and owner in ("sys.stdout", "sys.stderr")
+            is_output = node.attr == "write" and owner in ("sys.stdout", "sys.stderr")
             is_odd = (owner == "os" and node.attr not in _OF_OS) or (
                 owner == "sys" and node.attr == "modules"
             )
-            is_odd |= (
-                node.attr == "replace" and "pathlib" in imports
-            )  # of a path or a text, who knows
-            if is_odd or (_ATTRIBUTES.fullmatch(node.attr) and not is_said):
+            # it may be the method of a path or of a text
+            is_odd |= node.attr == "replace" and "pathlib" in imports
+            if is_odd or (_ATTRIBUTES.fullmatch(node.attr) and not is_output):
                 return f"it uses {owner}.{node.attr}"
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
@@ -110,22 +106,22 @@ def _of_import(node: ast.Import | ast.ImportFrom) -> str:
 
 
 def with_arguments(text: str, arguments: list[str]) -> str:
-    """The script with the command line that it was given, as its own first lines."""
+    """Return the script with first lines that set its command line."""
     if not arguments:
         return text
     tree = ast.parse(text)
     head = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
     body = [n for n in tree.body if n not in head]
-    given = ast.parse(f"import sys\nsys.argv = {[run_names.REPRO_FILE, *arguments]!r}").body
-    tree.body = [*head, *given, *body]
+    argv = ast.parse(f"import sys\nsys.argv = {[run_names.REPRO_FILE, *arguments]!r}").body
+    tree.body = [*head, *argv, *body]
     return ast.unparse(tree) + "\n"
 
 
 def _imports(tree: ast.Module) -> set[str]:
-    found = set()
+    names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found.add("(a relative import)" if node.level else (node.module or "").split(".")[0])
-    return found
+            names.add("(a relative import)" if node.level else (node.module or "").split(".")[0])
+    return names

@@ -1,5 +1,5 @@
-"""A program with one size: as it is at other sizes, and as a loop over several that fails where
-they cost too much.
+"""Programs with one size: the program at other sizes, and a loop over several sizes that fails if
+the cost grows too fast.
 """
 
 from __future__ import annotations
@@ -10,22 +10,24 @@ from collections.abc import Sequence
 from reprokit.core.reduce import ast_edits
 
 _WARM = "torch.compile(lambda x: x + 1)(torch.ones(1))"
-"""What the compiler needs to start is not measured."""
-LEAST_S = 0.1
-LEAST_BUILD_S = 0.4
-"""Seconds below which a first cost says nothing: of the compiler, and of the C++ compiler, which is
-started first.
+"""A first compile, so that the start of the compiler is not measured."""
+MIN_COMPILE_S = 0.1
+MIN_BUILD_S = 0.4
+"""The smallest cost of the smallest size that is used, in seconds: of the compiler, and of the C++
+compiler, which includes the start of a process.
 """
 
 
-def least_s(is_built: bool) -> float:
-    """The smallest first cost that says something; ``is_built``: of the C++ compiler."""
-    return LEAST_BUILD_S if is_built else LEAST_S
+def min_cost_s(is_built: bool) -> float:
+    """Return the smallest first cost that is used, in seconds; ``is_built``: of the C++
+    compiler.
+    """
+    return MIN_BUILD_S if is_built else MIN_COMPILE_S
 
 
 def with_size(text: str, knob: str) -> str:
-    """The program with its size as a name: ``n = 8`` and ``make(n=n)``; empty where it calls
-    nothing with that size.
+    """Return the program with its size in a variable: ``n = 8`` and ``make(n=n)``; empty if it does
+    not have exactly one call with that size.
     """
     tree = ast.parse(text)
     words = [
@@ -35,19 +37,19 @@ def with_size(text: str, knob: str) -> str:
         for k in n.keywords
         if k.arg == knob and _size(k.value)
     ]
-    if len(words) != 1 or knob in _given(tree):
+    if len(words) != 1 or knob in _assigned_names(tree):
         return ""
     size = words[0].value
     words[0].value = ast.Name(knob, ast.Load())
     tree.body.insert(
-        ast_edits.behind_imports(tree), ast.Assign([ast.Name(knob, ast.Store())], size)
+        ast_edits.index_after_imports(tree), ast.Assign([ast.Name(knob, ast.Store())], size)
     )
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
 def at_size(text: str, knob: str, size: int) -> str:
-    """The program at another size, or its loop over sizes with this one alone; empty for a program
-    without that size.
+    """Return the program at a different size, or its loop over sizes with only this one; empty if
+    the program does not have the size.
     """
     tree = ast.parse(text)
     for node in tree.body:
@@ -60,9 +62,8 @@ def at_size(text: str, knob: str, size: int) -> str:
             and node.target.id == knob
         ):
             node.iter = ast.Tuple([ast.Constant(size)], ast.Load())
-            tree.body = [
-                n for n in tree.body if ast.unparse(n) != _WARM
-            ]  # its cost is none of this size's
+            # the cost of the first compile does not depend on the size
+            tree.body = [n for n in tree.body if ast.unparse(n) != _WARM]
             return ast.unparse(tree) + "\n"
     return ""
 
@@ -70,25 +71,25 @@ def at_size(text: str, knob: str, size: int) -> str:
 def loop_over_sizes(
     text: str, knob: str, sizes: Sequence[int], ratio: float, is_built: bool = False
 ) -> str:
-    """The program at each of several sizes, with an assertion that the compile grows no faster than
-    they do.
+    """Return a program that runs at each of several sizes, and asserts that the cost of the compile
+    does not grow faster than the size.
 
-    ``ratio`` is what all of it may cost at the largest size, in multiples of the smallest.
-    ``is_built``: what costs is the C++ compiler, which is another process, so that only the clock
-    on the wall tells.
+    ``ratio`` is the largest cost that is allowed at the largest size, in multiples of the cost at
+    the smallest. ``is_built``: the cost is that of the C++ compiler, a separate process, so the
+    program measures wall time.
     """
     tree = ast.parse(text)
     clock = "time.perf_counter()" if is_built else "time.process_time()"
-    main = [n for n in tree.body if not (ast_edits.defines(n) or _assigns(n, knob))]
+    main = [n for n in tree.body if not (ast_edits.is_definition(n) or _assigns(n, knob))]
     if not main or len(main) == len(tree.body):
         return text
-    place = ast_edits.behind_imports(tree)
+    first = ast_edits.index_after_imports(tree)
     rows = [
         "import time",
-        *map(ast.unparse, tree.body[:place]),
+        *map(ast.unparse, tree.body[:first]),
         "import torch._inductor.config",
         "torch._inductor.config.fx_graph_cache = False",
-        *(ast.unparse(n) for n in tree.body[place:] if ast_edits.defines(n)),
+        *(ast.unparse(n) for n in tree.body[first:] if ast_edits.is_definition(n)),
         _WARM,
         "seconds = []",
         f"for {knob} in {tuple(sorted(sizes))!r}:",
@@ -97,7 +98,7 @@ def loop_over_sizes(
         *(f"    {line}" for node in main for line in ast.unparse(node).splitlines()),
         f"    seconds.append({clock} - began)",
         f"    print({knob}, seconds[-1])",
-        f"assert seconds[-1] < {ratio:.1f} * max(seconds[0], {least_s(is_built):g})",
+        f"assert seconds[-1] < {ratio:.1f} * max(seconds[0], {min_cost_s(is_built):g})",
     ]
     return ast.unparse(ast.parse("\n".join(rows))) + "\n"
 
@@ -107,22 +108,22 @@ def _size(node: ast.expr) -> bool:
 
 
 def _assigns(node: ast.stmt, knob: str) -> bool:
-    """The row gives the size, as a number."""
+    """Return whether the statement assigns a number to the size."""
     return (
         ast_edits.target_names(node) == knob and isinstance(node, ast.Assign) and _size(node.value)
     )
 
 
-def _given(tree: ast.Module) -> set[str]:
-    """The names that the program's own rows give, outside its functions and classes."""
-    found = set[str]()
+def _assigned_names(tree: ast.Module) -> set[str]:
+    """Return the names that the program assigns or defines at its top level."""
+    names = set[str]()
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            found.add(node.name)
+            names.add(node.name)
         else:
-            found |= {
+            names |= {
                 n.id
                 for n in ast.walk(node)
                 if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
             }
-    return found
+    return names

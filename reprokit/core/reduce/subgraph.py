@@ -1,8 +1,8 @@
-"""A choice of a graph's units as a program that stands alone.
+"""Write some of a graph's units as a program that runs by itself.
 
-What the units read and none of them writes becomes an argument, made anew from the metadata that
-was recorded for it; what nobody reads is returned. Bodies of ``cond`` and the like become functions
-beside it.
+A value that the units read and none of them writes becomes an argument, made from its recorded
+metadata. A value that no unit reads is returned. Bodies of ``cond`` and similar operators become
+separate functions.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from reprokit.core.reduce.graph_units import GraphProgram, rename_units
 from reprokit.core.shared.source import process_group, tensors
 
 LARGE_BYTES = 1 << 30
-"""Inputs of more than this are fake tensors; of a run that was on fake ones, of more than a
+"""Inputs with more bytes than this are fake tensors. If the run had fake tensors, the limit is a
 sixteenth of it.
 """
 
 
 def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool = False) -> str:
-    """The program of the units ``chosen``, in the graph's order, and of those that they cannot do
-    without.
+    """Return the program of the units ``chosen`` and of the units that they need, in the graph's
+    order.
 
-    A bare one has no seed and no ``no_grad``, which few failures need.
+    With ``is_bare`` it has no seed and no ``no_grad``, which few failures need.
     """
     keep = _closed(graph, set(chosen))
     units = [graph.units[i] for i in sorted(keep)]
@@ -33,13 +33,13 @@ def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool
     read_names = [name for unit in units for name in unit.reads]
     outside = [n for n in dict.fromkeys(read_names) if n not in written]
     arguments = [n for n in outside if n in graph.values]
-    symbols = {n: place for n in arguments if (place := _dimension(graph, n, arguments))}
+    symbols = {n: dim for n in arguments if (dim := _dimension(graph, n, arguments))}
     meshes = [n for n in arguments if graph.values[n].get("kind") == "mesh"]
     arguments = [n for n in arguments if n not in symbols and n not in meshes]
     taken = written | set(symbols) | {b.name for b in graph.bodies} | set(graph.constants)
     names = _nice_names(arguments, taken | {process_group.MESH})
     known = {**names, **{n: n for n in symbols}, **dict.fromkeys(meshes, process_group.MESH)}
-    body = [f"{name} = {names[place[0]]}.shape[{place[1]}]" for name, place in symbols.items()]
+    body = [f"{name} = {names[dim[0]]}.shape[{dim[1]}]" for name, dim in symbols.items()]
     body += [ast.unparse(rename_units(s, known)) for unit in units for s in unit.statements]
     last = {name: i for i, unit in enumerate(units) for name in unit.reads}
     sinks = [
@@ -56,7 +56,7 @@ def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool
     used = {n for unit in units for n in unit.reads}
     bodies = _used_bodies(graph, used)
     used |= {n.id for b in bodies for n in ast.walk(b) if isinstance(n, ast.Name)}
-    made = [f"{n} = {graph.constants[n]}" for n in sorted(graph.constants) if n in used]
+    constants = [f"{n} = {graph.constants[n]}" for n in sorted(graph.constants) if n in used]
     makers = [f"{names[n]} = {_value(graph.values[n])}" for n in arguments]
     makers += _marks(graph, arguments, names)
     function = [
@@ -65,7 +65,8 @@ def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool
     ]
     rows = [*_head(graph), *_group(graph, [*body, *makers]), *_definitions(graph)]
     rows += [row for b in bodies for row in ("", *ast.unparse(b).splitlines(), "")]
-    last_rows = [*made, *makers, *_call(graph, [names[n] for n in arguments], len(sinks), is_bare)]
+    call = _call(graph, [names[n] for n in arguments], len(sinks), is_bare)
+    last_rows = [*constants, *makers, *call]
     if _is_large(graph, arguments):
         rows[1:1] = [
             "import torch._inductor.config",
@@ -78,7 +79,7 @@ def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool
 
 
 def tidy_program(text: str) -> str:
-    """The same program in one canonical layout, without imports that nothing uses."""
+    """Return the program in a canonical layout, without unused imports."""
     tree = ast.parse(text)
     used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
     body: list[ast.stmt] = []
@@ -105,32 +106,36 @@ def tidy_program(text: str) -> str:
 
 
 def _closed(graph: GraphProgram, keep: set[int]) -> set[int]:
-    """Add the units whose values no argument can carry: tuples, contexts, other objects."""
+    """Add the units whose values cannot be arguments: tuples, contexts, other objects."""
     producers = {name: i for i, unit in enumerate(graph.units) for name in unit.writes}
     waiting = list(keep)
     while waiting:
         for name in graph.units[waiting.pop()].reads:
-            place = producers.get(name)
-            if place is not None and place not in keep and name not in graph.values:
-                keep.add(place)
-                waiting.append(place)
+            producer = producers.get(name)
+            if producer is not None and producer not in keep and name not in graph.values:
+                keep.add(producer)
+                waiting.append(producer)
     return keep
 
 
 def _dimension(graph: GraphProgram, name: str, arguments: list[str]) -> tuple[str, int] | None:
-    """The argument and dimension whose size is the symbol ``name``."""
+    """Return the argument and the dimension whose size is the symbol ``name``; None if there is
+    none.
+    """
     facts = graph.values[name]
     if facts.get("kind") != "symbol":
         return None
     for other in arguments:
-        for place, symbol in enumerate(graph.values[other].get("symbols") or ()):
+        for dim, symbol in enumerate(graph.values[other].get("symbols") or ()):
             if symbol == facts.get("symbol"):
-                return other, place
+                return other, dim
     return None
 
 
 def _is_large(graph: GraphProgram, arguments: list[str]) -> bool:
-    """Too much to allocate for one question: metadata does, until the sizes have shrunk."""
+    """Return whether the arguments are too large to allocate for one probe, so that fake tensors
+    are used.
+    """
     total = 0
     for name in arguments:
         facts = graph.values[name]
@@ -150,20 +155,20 @@ def _value(facts: Mapping[str, Any]) -> str:
 
 
 def _marks(graph: GraphProgram, arguments: list[str], names: Mapping[str, str]) -> list[str]:
-    """Sizes that were symbolic are marked so, unless every size is asked to be."""
+    """Return the lines that mark symbolic sizes as dynamic, unless all sizes are dynamic."""
     if graph.settings.get("dynamic") is True:
         return []
     rows = []
     for name in arguments:
-        for place, symbol in enumerate(graph.values[name].get("symbols") or ()):
+        for dim, symbol in enumerate(graph.values[name].get("symbols") or ()):
             if symbol:
-                rows.append(f"torch._dynamo.mark_dynamic({names[name]}, {place})")
+                rows.append(f"torch._dynamo.mark_dynamic({names[name]}, {dim})")
     return rows
 
 
 def _nice_names(arguments: list[str], taken: Collection[str]) -> dict[str, str]:
-    """``x``, ``y``, ``z`` and ``x3`` ...; weights and biases keep their name."""
-    found: dict[str, str] = {}
+    """Return short names: ``x``, ``y``, ``z``, ``w``, ``x4`` ...; a weight or bias is called so."""
+    chosen: dict[str, str] = {}
     used = set(taken) | {"torch", "repro"}
     plain = iter(["x", "y", "z", "w", *(f"x{i}" for i in range(4, len(arguments) + 99))])
     for name in arguments:
@@ -173,9 +178,9 @@ def _nice_names(arguments: list[str], taken: Collection[str]) -> dict[str, str]:
         while nice in used:
             nice = f"{part[1] if part else 'x'}{number}"
             number += 1
-        found[name] = nice
+        chosen[name] = nice
         used.add(nice)
-    return found
+    return chosen
 
 
 def _used_bodies(graph: GraphProgram, used: Collection[str]) -> list[ast.FunctionDef]:
@@ -197,10 +202,12 @@ def _head(graph: GraphProgram) -> list[str]:
 
 
 def _group(graph: GraphProgram, body: list[str]) -> list[str]:
-    """Nothing but what the lines of ``body`` need."""
+    """Return the lines of the process group and the mesh that the lines of ``body`` need."""
     text = "\n".join(body)
     has_mesh = re.search(rf"\b{process_group.MESH}\b", text)
-    if "world_size" not in graph.settings or not (has_mesh or process_group.is_spoken_in(text)):
+    if "world_size" not in graph.settings or not (
+        has_mesh or process_group.needs_process_group(text)
+    ):
         return []
     count = int(graph.settings["world_size"])
     whole = {"shape": [count], "device": "cpu"}
@@ -210,8 +217,8 @@ def _group(graph: GraphProgram, body: list[str]) -> list[str]:
         else None
     )
     return [
-        process_group.TENSORS,
-        *process_group.group_rows(int(graph.settings["rank"]), count, mesh),
+        process_group.TENSOR_IMPORT,
+        *process_group.join_group_lines(int(graph.settings["rank"]), count, mesh),
     ]
 
 

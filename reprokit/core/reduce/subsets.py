@@ -1,14 +1,13 @@
-"""Find the few things of many that a failure needs, by asking one question: does this subset still
-show it?
+"""Find a small subset of items that still satisfies a predicate, such as "the failure occurs".
 
-Every function here is plain: a list, and a predicate on sublists (in the list's order). They know
-nothing of graphs, programs, processes or caches. The predicate must hold for the whole list. What a
-function gives is a sublist for which it held; only :func:`one_minimal` promises that no single
-thing can be left out.
+Each function takes a list and a predicate on sublists in the list's order. The functions do not
+depend on graphs, programs, processes or caches. The predicate must hold for the whole list. The
+result is a sublist for which it held. Only :func:`one_minimal` guarantees that no single item can
+be left out.
 
-Windows and QuickXplain (Junker 2004) are cheapest for a few scattered things, ddmin (Zeller and
-Hildebrandt 2002) for a block of neighbours; predicates may be non-monotone, so the last word is
-one_minimal's.
+Windows and QuickXplain (Junker 2004) are cheapest for a few scattered items, and ddmin (Zeller and
+Hildebrandt 2002) for a block of neighbours. Predicates may be non-monotone, so one_minimal runs
+last.
 """
 
 from __future__ import annotations
@@ -28,31 +27,30 @@ def smallest_subset(
 ) -> list[T]:
     """Reduce ``things`` to a 1-minimal list.
 
-    ``hints`` are tried first, alone; then one thing of each ``kind``: most failures need one
-    operator, and a question about few is cheap; then the hints with their surroundings.
+    First it tries only the ``hints``. Then it tries one item of each ``kind``, because most
+    failures need one operator, and a probe of few items is cheap. Then it tries the hints with
+    their neighbours.
     """
-    found = list(things)
-    if len(found) < 2:
-        return found
-    known = [h for h in found if h in set(hints)]
-    if known and len(known) < len(found) and holds(known):
+    kept = list(things)
+    if len(kept) < 2:
+        return kept
+    known = [h for h in kept if h in set(hints)]
+    if known and len(known) < len(kept) and holds(known):
         return one_minimal(known, holds) if len(known) > 1 else known
-    sample = (
-        {kind(thing): thing for thing in reversed(found)}.values() if kind is not None else found
-    )
-    chosen = [thing for thing in found if thing in set(sample)]
-    if 2 * len(chosen) <= len(found) and holds(chosen):
-        found = chosen
+    sample = {kind(thing): thing for thing in reversed(kept)}.values() if kind is not None else kept
+    chosen = [thing for thing in kept if thing in set(sample)]
+    if 2 * len(chosen) <= len(kept) and holds(chosen):
+        kept = chosen
     elif known:
-        found = around_window(found, known[-1:], holds)
-    found = needed_items(smallest_window(split_in_halves(found, holds), holds), holds)
-    return one_minimal(found, holds)
+        kept = around_window(kept, known[-1:], holds)
+    kept = needed_items(smallest_window(split_in_halves(kept, holds), holds), holds)
+    return one_minimal(kept, holds)
 
 
 def around_window(things: list[T], hints: Sequence[T], holds: Holds[T]) -> list[T]:
-    """Widen a window around ``hints`` until it holds; four times as wide each time."""
-    places = [i for i, thing in enumerate(things) if thing in set(hints)]
-    first, last, margin = min(places), max(places), 2
+    """Widen a window around ``hints`` until the predicate holds, by a factor of four each time."""
+    indices = [i for i, thing in enumerate(things) if thing in set(hints)]
+    first, last, margin = min(indices), max(indices), 2
     while True:
         low, high = max(0, first - margin), min(len(things), last + 1 + margin)
         if low == 0 and high == len(things):
@@ -63,8 +61,8 @@ def around_window(things: list[T], hints: Sequence[T], holds: Holds[T]) -> list[
 
 
 def split_in_halves(things: list[T], holds: Holds[T]) -> list[T]:
-    """Halve as long as a half holds: the last, the first or the middle one. What is needed mostly
-    lies together, and a question about half of the things costs half.
+    """Halve the list while the predicate holds for the last, the first or the middle half. The
+    needed items are mostly neighbours, and a probe of half of the items costs half.
     """
     while len(things) >= 4:
         half, quarter = len(things) // 2, len(things) // 4
@@ -77,7 +75,9 @@ def split_in_halves(things: list[T], holds: Holds[T]) -> list[T]:
 
 
 def smallest_window(things: list[T], holds: Holds[T]) -> list[T]:
-    """The shortest prefix that holds, and of it the shortest suffix, by bisection."""
+    """Return the shortest suffix of the shortest prefix for which the predicate holds, by
+    bisection.
+    """
     low, high = 1, len(things)
     while low < high:
         middle = (low + high) // 2
@@ -97,16 +97,16 @@ def smallest_window(things: list[T], holds: Holds[T]) -> list[T]:
 
 
 def needed_items(things: list[T], holds: Holds[T]) -> list[T]:
-    """Of a window whose ends are needed, what is needed between them (QuickXplain); ``things``
-    where it misleads.
+    """Return the needed items of a window whose ends are needed, by QuickXplain; ``things`` if the
+    result does not hold.
     """
     if len(things) <= 2:
         return things
     ends, inner = [things[0], things[-1]], things[1:-1]
-    place = {id(thing): i for i, thing in enumerate(things)}
+    index = {id(thing): i for i, thing in enumerate(things)}
 
     def ordered(some: list[T]) -> list[T]:
-        return sorted(some, key=lambda thing: place[id(thing)])
+        return sorted(some, key=lambda thing: index[id(thing)])
 
     def split(base: list[T], is_new: bool, rest: list[T]) -> list[T]:
         if is_new and holds(ordered(base)):
@@ -119,47 +119,48 @@ def needed_items(things: list[T], holds: Holds[T]) -> list[T]:
         of_first = split(base + of_second, bool(of_second), first)
         return of_first + of_second
 
-    found = ordered(ends + split(ends, True, inner))
-    return found if len(found) == len(things) or holds(found) else things
+    needed = ordered(ends + split(ends, True, inner))
+    return needed if len(needed) == len(things) or holds(needed) else things
 
 
 def ddmin(things: Sequence[T], holds: Holds[T]) -> list[T]:
-    """Leave out ever smaller blocks; good where neighbours belong together."""
-    found, blocks = list(things), 2
-    while len(found) >= 2:
-        size = -(-len(found) // blocks)
-        for start in range(0, len(found), size):
-            rest = found[:start] + found[start + size :]
+    """Leave out smaller and smaller blocks, with the ddmin algorithm; it suits neighbours that
+    depend on each other.
+    """
+    kept, blocks = list(things), 2
+    while len(kept) >= 2:
+        size = -(-len(kept) // blocks)
+        for start in range(0, len(kept), size):
+            rest = kept[:start] + kept[start + size :]
             if rest and holds(rest):
-                found, blocks = rest, max(blocks - 1, 2)
+                kept, blocks = rest, max(blocks - 1, 2)
                 break
         else:
             if size == 1:
                 break
-            blocks = min(len(found), blocks * 2)
-    return found
+            blocks = min(len(kept), blocks * 2)
+    return kept
 
 
 def leave_out(things: Sequence[T], holds: Holds[T]) -> list[T]:
-    """As :func:`ddmin`, but everything may go: the predicate may hold for the empty list."""
-    found = list(things)
-    if found and holds([]):
+    """Leave out blocks like :func:`ddmin`; the result may be empty."""
+    kept = list(things)
+    if kept and holds([]):
         return []
-    found = ddmin(found, holds)
-    return found
+    return ddmin(kept, holds)
 
 
 def one_minimal(things: Sequence[T], holds: Holds[T]) -> list[T]:
-    """Leave out single things until none can go."""
-    found = list(things)
-    place = len(found) - 1
+    """Leave out single items until no item can be left out."""
+    kept = list(things)
+    index = len(kept) - 1
     unchanged = 0
-    while len(found) > 1 and unchanged < len(found):
-        place %= len(found)
-        rest = found[:place] + found[place + 1 :]
+    while len(kept) > 1 and unchanged < len(kept):
+        index %= len(kept)
+        rest = kept[:index] + kept[index + 1 :]
         if holds(rest):
-            found, unchanged = rest, 0
+            kept, unchanged = rest, 0
         else:
             unchanged += 1
-        place -= 1
-    return found
+        index -= 1
+    return kept

@@ -1,5 +1,5 @@
-"""What the host and the agent both need; it is copied next to the target, and nothing else of
-``core`` is.
+"""Code that the host and the agent both need.
 
-It imports only the standard library and itself, by relative imports: the copy has a different name.
+Only this part of ``core`` is copied into the run directory. It imports only the standard library
+and itself. Its imports are relative, because the copy has a different name.
 """

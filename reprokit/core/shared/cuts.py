@@ -1,8 +1,8 @@
 """Cut long texts in the target's own process, where they cannot be redacted first.
 
-A cut may leave half a secret, or a value without the name that shows it. So a text is cut at the
-end of a line if one is near, else at white space. A mark says that text is missing, and redaction
-hides text next to the mark that may be part of a secret.
+A cut may leave half of a secret, or a value without the name that identifies it. So a text is cut
+at the end of a line if one is near, and otherwise at white space. A mark shows where text is
+missing. Redaction hides text next to the mark that may be part of a secret.
 """
 
 from __future__ import annotations
@@ -11,60 +11,63 @@ import re
 
 MARK = re.compile(r"<<cut \d+ (?:bytes|characters)>>")
 """The mark of missing text. On its own line, it means that whole lines are missing."""
-_NEAR = 4
-"""To cut at the end of a line, at most a quarter of the allowed length is dropped."""
+_SEARCH_DIVISOR = 4
+"""A cut drops at most a quarter of the allowed length to end at a line or at white space."""
 
 
-def cut_head(text: str, most: int) -> str:
-    """The beginning of ``text``, with a mark where it was cut."""
-    if len(text) <= most:
+def cut_head(text: str, max_chars: int) -> str:
+    """Return the beginning of ``text``, with a mark if something was cut."""
+    if len(text) <= max_chars:
         return text
-    end, is_line = _end(text, most)
+    end, is_line = _end(text, max_chars)
     return f"{text[:end]}{'' if is_line else ' '}{cut_mark(len(text) - end)}"
 
 
-def cut_tail(text: str, most: int) -> str:
-    """The end of ``text``, with a mark where it was cut."""
-    if len(text) <= most:
+def cut_tail(text: str, max_chars: int) -> str:
+    """Return the end of ``text``, with a mark if something was cut."""
+    if len(text) <= max_chars:
         return text
-    start, is_line = _start(text, len(text) - most)
+    start, is_line = _start(text, len(text) - max_chars)
     return f"{cut_mark(start)}{chr(10) if is_line else ' '}{text[start:]}"
 
 
-def cut_middle(text: str, most_head: int, most_tail: int) -> str:
-    """The beginning and the end of ``text``, with a mark between them where it was cut."""
-    if len(text) <= most_head + most_tail:
+def cut_middle(text: str, max_head_chars: int, max_tail_chars: int) -> str:
+    """Return the beginning and the end of ``text``, with a mark between them if something was
+    cut.
+    """
+    if len(text) <= max_head_chars + max_tail_chars:
         return text
-    end, is_line = _end(text, most_head)
-    start, starts_line = _start(text, len(text) - most_tail)
+    end, is_line = _end(text, max_head_chars)
+    start, starts_line = _start(text, len(text) - max_tail_chars)
     before = "" if is_line else " "
     after = "\n" if starts_line else " "
     return f"{text[:end]}{before}{cut_mark(start - end)}{after}{text[start:]}"
 
 
 def cut_mark(count: int, unit: str = "characters") -> str:
-    """The mark for ``count`` missing characters or bytes."""
+    """Return the mark for ``count`` missing characters or bytes."""
     return f"<<cut {count} {unit}>>"
 
 
-def _end(text: str, most: int) -> tuple[int, bool]:
-    """Where a beginning of at most ``most`` characters ends, and whether that is the end of a
-    line.
+def _end(text: str, max_chars: int) -> tuple[int, bool]:
+    """Return the index at which to end a beginning of at most ``max_chars`` characters, and whether
+    a line ends there.
     """
-    line = text.rfind("\n", max(0, most - most // _NEAR), most)
+    first = max(0, max_chars - max_chars // _SEARCH_DIVISOR)
+    line = text.rfind("\n", first, max_chars)
     if line >= 0:
         return line + 1, True
-    space = max(text.rfind(sign, max(0, most - most // _NEAR), most) for sign in " \t")
-    return (space, False) if space >= 0 else (most, False)
+    space = max(text.rfind(sign, first, max_chars) for sign in " \t")
+    return (space, False) if space >= 0 else (max_chars, False)
 
 
-def _start(text: str, least: int) -> tuple[int, bool]:
-    """Where an end that begins at ``least`` or later begins, and whether that is the beginning of a
-    line.
+def _start(text: str, first: int) -> tuple[int, bool]:
+    """Return the index, ``first`` or later, at which to begin the end of ``text``, and whether a
+    line begins there.
     """
-    most = least + (len(text) - least) // _NEAR
-    line = text.find("\n", least, most)
+    last = first + (len(text) - first) // _SEARCH_DIVISOR
+    line = text.find("\n", first, last)
     if line >= 0:
         return line + 1, True
-    spaces = [place for sign in " \t" if (place := text.find(sign, least, most)) >= 0]
-    return (min(spaces) + 1, False) if spaces else (least, False)
+    spaces = [index for sign in " \t" if (index := text.find(sign, first, last)) >= 0]
+    return (min(spaces) + 1, False) if spaces else (first, False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 
-def plain_operator(told: str) -> str:
-    """The name that torch gave a pass, an operator or a lowering, without the number that FX
-    appends to a node.
+def plain_operator(name: str) -> str:
+    """Return the name of a pass, an operator or a lowering without the number that FX appends to a
+    node.
     """
-    return re.sub(r"_\d+$", "", told)
+    return re.sub(r"_\d+$", "", name)
 
 
 _OF_TORCH = frozenset(
@@ -18,9 +18,9 @@ _OF_TORCH = frozenset(
     " c10d_functional fsdp symm_mem mkl mkldnn onednn mkldnn_prims profiler streams torch_attn"
     " torch _dtensor bucketing device_mesh".split()
 )
-"""Namespaces of operators that torch has."""
+"""Namespaces of torch's own operators."""
 
 
 def is_torch_namespace(namespace: str) -> bool:
-    """Whether operators of this namespace are torch's."""
+    """Return whether the operators of this namespace are torch's."""
     return namespace in _OF_TORCH

@@ -1,5 +1,5 @@
-"""Whether compiled results are those of eager, in the words of one comparison: what differs, where,
-and which side is wrong.
+"""The comparison of compiled results with those of eager: what differs, where, and which side is
+wrong.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from typing import Any
 from .contract.events import Compared, Departs
 
 NUMBERS = frozenset({"values", "nan", "inf", "integers", "value"})
-"""One wrong number is another kind of wrong number a few operators further: they make one
-family.
+"""Differences of numbers. They form one family: a NaN in one operator is a wrong value or an
+infinity in the next.
 """
 ROLES = ("eager", "compiled", "again", "float64")
-"""The runs that a comparison has, in their order; the last two are asked when the first two
-differ.
-"""
+"""The runs of a comparison, in their order. The last two are made only if the first two differ."""
 
 SEED = 20
-"""Each run of a comparison draws from this one, where the program sets none."""
+"""The random seed of each run of a comparison, if the program sets none."""
 
 
 @dataclass(frozen=True)
@@ -29,35 +27,36 @@ class Difference:
     """One leaf of the results that differs between eager and compiled."""
 
     call: int
-    """Which call of a compiled callable; -1 for what stands at the end of the program, such as
-    gradients.
+    """The number of the call of a compiled callable; -1 for a value at the end of the program, such
+    as a gradient.
     """
     name: str
-    """``output[0]``, ``argument[1]`` (as the call left it), ``gradient of ...``, ``buffer ...``."""
+    """``output[0]``, ``argument[1]`` (after the call), ``gradient of ...``, ``buffer ...``."""
     what: str
     """``values``, ``nan``, ``inf``, ``integers``, ``signed-zero``, ``dtype``, ``shape``,
-    ``stride``, ``aliasing``, ``value`` (of no tensor) or ``missing``.
+    ``stride``, ``aliasing``, ``value`` (not of a tensor) or ``missing``.
     """
     side: str
-    """Which is wrong: ``compiled``, ``eager``, ``unknown`` where there is no float64 run to tell,
-    or ``unclear`` where it is so little that it may be noise.
+    """The wrong side: ``compiled``, ``eager``, ``unknown`` without a float64 run, or ``unclear``
+    for a difference that may be noise.
     """
     expected: str = ""
-    """Eager's, at the worst place."""
+    """The value of eager at the worst element."""
     got: str = ""
-    """Compiled code's, there."""
+    """The value of compiled code at the same element."""
     reference: str = ""
-    """That of float64, there."""
+    """The value of the float64 run at the same element."""
     index: tuple[int, ...] = ()
+    """The index of the worst element."""
     count: int = 0
-    """Elements beyond the tolerance, of ``total``."""
+    """How many of the ``total`` elements are beyond the tolerance."""
     total: int = 0
     max_abs: float | str = 0.0
     mean_abs: float | str = 0.0
     max_relative: float | str = 0.0
 
     def __str__(self) -> str:
-        """One line: where, what, how much."""
+        """Return one line: where, what, and how much."""
         at = f" at {list(self.index)}" if self.index else ""
         in_call = f" of call {self.call}" if self.call > 0 else ""
         text = (
@@ -78,7 +77,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What one comparison of an eager and a compiled run came to."""
+    """The result of one comparison of an eager run and a compiled run."""
 
     differences: tuple[Difference, ...] = ()
     count: int = 0
@@ -89,28 +88,32 @@ class Comparison:
     is_random: bool = False
     """The calls drew random numbers."""
     unsteady: tuple[str, ...] = ()
-    """Leaves that a second eager run gave otherwise, so that no comparison says anything."""
+    """Leaves that differ between two eager runs, so that they cannot be compared."""
     has_again: bool = False
+    """There was a second eager run."""
     has_reference: bool = False
+    """There was a float64 run."""
     ranks: tuple[int, ...] = ()
-    """Where there are several: those on which compiled results are wrong, or the one that this is
-    about.
+    """In a distributed program: the ranks with wrong compiled results, or the rank of this
+    comparison.
     """
     skipped_calls: int = 0
-    """Calls whose results were not kept, and so not compared: they were too many."""
+    """Calls that were not compared, because there were too many."""
     skipped_tensors: int = 0
-    """Tensors that were not kept, and so not compared: they were too large, or no plain tensors."""
+    """Tensors that were not compared, because they were too large or not plain tensors."""
 
     @property
     def wrong(self) -> tuple[Difference, ...]:
-        """Those in which compiled code is the wrong side, or may be; the most telling first."""
-        told = [d for d in self.suspects if d.side in ("compiled", "unknown")]
-        return tuple(sorted(told, key=lambda d: (d.what not in NUMBERS, d.side != "compiled")))
+        """The differences in which compiled code is wrong, or may be; differences of numbers and
+        certain ones first.
+        """
+        wrong = [d for d in self.suspects if d.side in ("compiled", "unknown")]
+        return tuple(sorted(wrong, key=lambda d: (d.what not in NUMBERS, d.side != "compiled")))
 
     @property
     def suspects(self) -> tuple[Difference, ...]:
-        """Those that may turn out to be wrong when more runs are asked; what eager gives otherwise
-        each time is none.
+        """The differences that further runs may show to be wrong: eager is not the wrong side, and
+        gives the same value each time.
         """
         return tuple(
             d for d in self.differences if d.side != "eager" and d.name not in self.unsteady
@@ -118,46 +121,46 @@ class Comparison:
 
     @property
     def skipped(self) -> str:
-        """How much was not compared, as a clause; empty where everything was."""
+        """A clause that says how much was not compared; empty if everything was."""
         counts = ((self.skipped_calls, "call"), (self.skipped_tensors, "tensor"))
-        told = " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n)
+        parts = " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n)
         is_one = self.skipped_calls + self.skipped_tensors == 1
-        return f"{told} {'was' if is_one else 'were'} not compared" if told else ""
+        return f"{parts} {'was' if is_one else 'were'} not compared" if parts else ""
 
     @property
-    def says(self) -> str:
+    def summary(self) -> str:
         """One sentence for a run whose results are not wrong."""
-        return self._says + (f"; {self.skipped}" if self.skipped else "")
+        return self._outcome + (f"; {self.skipped}" if self.skipped else "")
 
     @property
-    def _says(self) -> str:
+    def _outcome(self) -> str:
         if self.unsteady:
             return (
-                f"eager itself gives another {self.unsteady[0]} each time, so results cannot be"
+                f"eager itself gives a different {self.unsteady[0]} each time, so results cannot be"
                 " compared"
             )
         if eager := [d for d in self.differences if d.side == "eager"]:
             return (
-                "compiled results are nearer to float64 than eager's, which is the side that"
-                f" departs: {eager[0]}"
+                "compiled results are nearer to the float64 run than the results of eager are:"
+                f" {eager[0]}"
             )
         if unclear := [d for d in self.differences if d.side == "unclear"]:
             return (
-                "compiled results differ a little, and there is no float64 run to judge by:"
-                f" {unclear[0]}"
+                "compiled results differ a little, and there is no float64 run to decide which"
+                f" side is wrong: {unclear[0]}"
             )
         if not self.leaves:
-            return "no call of a compiled callable gave a result that could be compared"
+            return "no call of a compiled callable returned a result that could be compared"
         if not self.tensors:
-            return f"the {self.leaves} results are no tensors; their values are equal"
+            return f"none of the {self.leaves} results is a tensor; their values are equal"
         return (
-            f"{self.tensors} tensors that it gave, changed or accumulated are eager's within"
-            " tolerance"
+            f"the {self.tensors} tensors that it returned, changed or accumulated are equal to"
+            " those of eager within tolerance"
         )
 
 
 def comparison_of_event(event: Compared) -> Comparison:
-    """The comparison of a ``compared`` event; a difference that is damaged is left out."""
+    """Return the comparison of a ``compared`` event, without differences that are damaged."""
     rows = [
         row
         for row in event.differences
@@ -179,20 +182,20 @@ def comparison_of_event(event: Compared) -> Comparison:
 
 
 def comparison_of_ranks(events: Iterable[Compared]) -> Comparison | None:
-    """What the processes of one run compared, each for itself: one that is wrong where there is
-    one, and which are.
+    """Return the worst of the comparisons that the processes of one run made, with all ranks whose
+    results are wrong; None if there is no comparison.
     """
-    told = sorted(map(comparison_of_event, events), key=lambda c: c.ranks)
-    if not told:
+    comparisons = sorted(map(comparison_of_event, events), key=lambda c: c.ranks)
+    if not comparisons:
         return None
-    worst = max(told, key=lambda c: (bool(c.wrong), bool(c.suspects), bool(c.unsteady)))
-    ranks = tuple(r for c in told if c.wrong for r in c.ranks)
+    worst = max(comparisons, key=lambda c: (bool(c.wrong), bool(c.suspects), bool(c.unsteady)))
+    ranks = tuple(r for c in comparisons if c.wrong for r in c.ranks)
     return dataclasses.replace(worst, ranks=ranks or worst.ranks)
 
 
 def first_departure(event: Departs) -> str:
-    """Words for a ``departs`` event: the first graph that gives other results than eager by itself,
-    and where in it.
+    """Describe a ``departs`` event: the first graph whose results differ from eager by itself, and
+    the operator in it.
     """
     text = (
         f"the first graph that departs from eager by itself is {event.cid} ({event.nodes}"
@@ -207,24 +210,25 @@ def first_departure(event: Departs) -> str:
 
 
 def _difference(row: Mapping[str, Any]) -> Difference:
-    usual = Difference(0, "", "", "")
-    kept: dict[str, Any] = {}
+    empty = Difference(0, "", "", "")
+    kept: dict[str, object] = {}
     for field in dataclasses.fields(Difference):
-        value, like = row.get(field.name), getattr(usual, field.name)
-        if isinstance(value, type(like)) or (
-            isinstance(like, float) and isinstance(value, (int, str))
+        value, default = row.get(field.name), getattr(empty, field.name)
+        if isinstance(value, type(default)) or (
+            isinstance(default, float) and isinstance(value, (int, str))
         ):
             kept[field.name] = value
     index = tuple(i for i in _list(row.get("index")) if isinstance(i, int))
-    return dataclasses.replace(usual, **{**kept, "index": index})
+    changes: dict[str, Any] = {**kept, "index": index}
+    return dataclasses.replace(empty, **changes)
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: object) -> list[object]:
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
 def difference_family(differences: tuple[Difference, ...]) -> str:
-    """What kind of wrong it is, wherever in a model it is looked at."""
+    """Return the kind of the differences, which does not depend on where in a model they are."""
     words = "numbers" if differences[0].what in NUMBERS else differences[0].what
     is_backward = all(d.name.startswith("gradient") for d in differences)
     return f"{words} of the backward" if is_backward else words

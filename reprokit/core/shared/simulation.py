@@ -1,6 +1,6 @@
-"""GPUs that can be simulated: what the compiler asks a device about itself.
+"""GPUs that can be simulated: the properties that the compiler reads from a device.
 
-Numbers are those of NVIDIA's data sheets and of the table of compute capabilities in the CUDA C++
+Numbers are from NVIDIA's data sheets and from the table of compute capabilities in the CUDA C++
 programming guide. The names of the fields are those of ``torch.cuda.get_device_properties``.
 """
 
@@ -32,18 +32,18 @@ class Gpu:
     """Bytes."""
     max_threads_per_multi_processor: int = 2048
     shared_memory_per_block_optin: int = 232_448
-    """Bytes that one block may ask for."""
+    """Bytes that one block may request."""
     regs_per_multiprocessor: int = 65_536
     warp_size: int = 32
 
     @property
     def capability(self) -> int:
-        """``90`` for compute capability 9.0, as Triton's ``GPUTarget`` has it."""
+        """``90`` for compute capability 9.0, as in Triton's ``GPUTarget``."""
         return self.major * 10 + self.minor
 
 
-ADA = {"max_threads_per_multi_processor": 1536, "shared_memory_per_block_optin": 101_376}
-"""Also of consumer Blackwell."""
+_ADA = {"max_threads_per_multi_processor": 1536, "shared_memory_per_block_optin": 101_376}
+"""Properties of Ada, which consumer Blackwell shares."""
 GPUS = {
     "a100": Gpu(
         "NVIDIA A100-SXM4-80GB",
@@ -58,16 +58,17 @@ GPUS = {
     "h200": Gpu("NVIDIA H200", 9, 0, 132, 141 * GIB, 50 * MIB),
     "b200": Gpu("NVIDIA B200", 10, 0, 148, 180 * GIB, 126 * MIB),
     "b300": Gpu("NVIDIA B300", 10, 3, 148, 288 * GIB, 126 * MIB),
-    "l40s": Gpu("NVIDIA L40S", 8, 9, 142, 48 * GIB, 96 * MIB, **ADA),
-    "rtx4090": Gpu("NVIDIA GeForce RTX 4090", 8, 9, 128, 24 * GIB, 72 * MIB, **ADA),
-    "rtx5090": Gpu("NVIDIA GeForce RTX 5090", 12, 0, 170, 32 * GIB, 96 * MIB, **ADA),
+    "l40s": Gpu("NVIDIA L40S", 8, 9, 142, 48 * GIB, 96 * MIB, **_ADA),
+    "rtx4090": Gpu("NVIDIA GeForce RTX 4090", 8, 9, 128, 24 * GIB, 72 * MIB, **_ADA),
+    "rtx5090": Gpu("NVIDIA GeForce RTX 5090", 12, 0, 170, 32 * GIB, 96 * MIB, **_ADA),
 }
-"""What ``--gpu`` knows by name."""
+"""The GPUs that ``--gpu`` accepts, by name."""
 
 
 def gpu_named(name: str) -> Gpu:
-    """The GPU of that name, in any case and with or without what stands around it: ``NVIDIA
-    H100``.
+    """Return the GPU of that name; ``NVIDIA H100`` is the same as ``h100``.
+
+    Raises BadInput if no GPU has the name.
     """
     word = (
         name.lower()
@@ -85,25 +86,27 @@ def gpu_named(name: str) -> Gpu:
     )
 
 
-def gpu_label(gpu: Mapping[str, Any]) -> str:
-    """What ``--gpu`` takes for it: its name here, or the file that somebody recorded."""
+def gpu_label(gpu: Mapping[str, object]) -> str:
+    """Return the argument of ``--gpu`` for this GPU: its name, or ``gpu.json``."""
     return next(
         (name for name, known in GPUS.items() if dataclasses.asdict(known) == dict(gpu)), "gpu.json"
     )
 
 
-def read_gpu(told: Mapping[str, Any], where: str) -> Gpu:
-    """A GPU from the properties that :func:`dataclasses.asdict` gave, or ``reprokit env --gpu``
-    recorded.
+def read_gpu(properties: Mapping[str, Any], where: str) -> Gpu:
+    """Return the GPU with the properties that :func:`dataclasses.asdict` returned or ``reprokit env
+    --gpu`` recorded.
+
+    Raises BadInput, with ``where`` as the source, if they are not those of a GPU.
     """
     fields = {f.name: f for f in dataclasses.fields(Gpu)}
     needed = [n for n, f in fields.items() if f.default is dataclasses.MISSING]
-    if missing := [n for n in needed if n not in told]:
+    if missing := [n for n in needed if n not in properties]:
         raise BadInput(
             f"{where} has no {', '.join(missing)}; reprokit env --gpu writes such a file on a"
             " machine with a GPU"
         )
-    for name, value in told.items():
+    for name, value in properties.items():
         if name not in fields:
             continue
         is_right = (
@@ -112,8 +115,8 @@ def read_gpu(told: Mapping[str, Any], where: str) -> Gpu:
             else type(value) is int and 0 <= value < 1 << 50
         )
         if not is_right:
-            raise BadInput(f"{where}: {name} is {value!r}, which no device says of itself")
-    gpu = Gpu(**{n: v for n, v in told.items() if n in fields})
+            raise BadInput(f"{where}: {name} is {value!r}, which no device reports")
+    gpu = Gpu(**{n: v for n, v in properties.items() if n in fields})
     if (
         not 3 <= gpu.major < 100
         or gpu.minor > 9
@@ -121,20 +124,20 @@ def read_gpu(told: Mapping[str, Any], where: str) -> Gpu:
         or not gpu.warp_size
     ):
         raise BadInput(
-            f"{where}: compute capability {gpu.major}.{gpu.minor} with {gpu.multi_processor_count}"
-            " processors is no GPU"
+            f"{where}: no GPU has compute capability {gpu.major}.{gpu.minor} and"
+            f" {gpu.multi_processor_count} multiprocessors"
         )
     return gpu
 
 
-_SAYS = "reprokit does not simulate "
+_REFUSAL = "reprokit does not simulate "
 
 
 _OURS = (
-    re.compile(rf"{_SAYS}(?P<symbol>[\w.]*\w)"),
+    re.compile(rf"{_REFUSAL}(?P<symbol>[\w.]*\w)"),
     re.compile(r"'(?P<owner>Simulated\w+)' object has no attribute '(?P<symbol>\w+)'"),
 )
-"""What the agent raises, and its classes that answer for a device."""
+"""Messages of the agent, and of its classes that stand for a device."""
 
 
 _NAMED = (
@@ -150,7 +153,7 @@ _NAMED = (
     re.compile(r"name '(?P<symbol>_get_device_properties)' is not defined"),
     re.compile(r"Could not run '(?P<symbol>aten::[\w.]+)' with arguments from the 'CUDA' backend"),
 )
-"""Messages that name what is missing; a torch without CUDA raises those below ours."""
+"""Messages that name the missing symbol. Those after ``_OURS`` come from a torch without CUDA."""
 
 
 _UNNAMED = (
@@ -169,22 +172,22 @@ _UNNAMED = (
     "libcuda.so cannot found",
     "active drivers ([",
 )
-"""Messages of C++ code and of Triton that reach for a driver."""
+"""Messages of C++ code and of Triton that call a driver. They name no symbol."""
 
 
 def refusal_message(symbol: str) -> str:
-    """The message with which the agent refuses a call that would reach a driver."""
-    return f"{_SAYS}{symbol}, which reaches the CUDA driver"
+    """Return the message with which the agent refuses a call that would reach a driver."""
+    return f"{_REFUSAL}{symbol}, which reaches the CUDA driver"
 
 
 def gap_in_message(message: str, is_gpu: bool) -> tuple[bool, str]:
-    """Whether a message is that of a gap, and the symbol that it names; empty where it names none.
+    """Return whether a message comes from a gap of the simulation, and the symbol that it names
+    (empty if it names none).
 
-    Without a simulated GPU only fake weights are simulated, and only what reprokit put there can be
-    missing.
+    Without a simulated GPU only fake weights are simulated, so only messages of reprokit count.
     """
     for pattern in _NAMED if is_gpu else _OURS:
-        if found := pattern.search(message):
-            owner = found.groupdict().get("owner")
-            return True, f"{owner}.{found['symbol']}" if owner else found["symbol"]
+        if match := pattern.search(message):
+            owner = match.groupdict().get("owner")
+            return True, f"{owner}.{match['symbol']}" if owner else match["symbol"]
     return is_gpu and any(words in message for words in _UNNAMED), ""

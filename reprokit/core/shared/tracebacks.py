@@ -8,9 +8,9 @@ _FILE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function
 
 
 def user_line(text: str) -> str:
-    """``file:line in function`` of the innermost frame outside torch, or of torch's where there is
-    no other; else empty.
+    """Return ``file:line in function`` of the innermost frame outside torch, or of the innermost
+    frame if all are torch's; empty without a frame.
     """
-    places = list(_FILE.finditer(text))
-    own = [p for p in places if "/torch/" not in p["file"]] or places
+    frames = list(_FILE.finditer(text))
+    own = [f for f in frames if "/torch/" not in f["file"]] or frames
     return f"{own[-1]['file']}:{own[-1]['line']} in {own[-1]['function']}" if own else ""

@@ -1,7 +1,7 @@
-"""How a program is run without torch.compile: its compile calls give back what they were given.
+"""Run a program without torch.compile: its compile calls return their argument.
 
-``TORCH_COMPILE_DISABLE`` alone does not do: with ``fullgraph=True`` torch then raises that it found
-no compiled frames.
+``TORCH_COMPILE_DISABLE`` alone is not enough: with ``fullgraph=True`` torch then raises an
+exception, because it finds no compiled frames.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ def plain(model=None, *args, **kwargs):
 torch.compile = plain
 torch.nn.Module.compile = lambda self, *args, **kwargs: None
 """
-"""Source text that is executed where ``torch`` is imported."""
+"""Source text that is executed after ``torch`` is imported."""
 
 PRELUDE = f"""\
 import runpy, sys, torch
@@ -20,7 +20,7 @@ import runpy, sys, torch
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""For ``python -c PRELUDE FILE``."""
+"""The program of ``python -c PRELUDE FILE``."""
 
 VARIABLES = {"TORCH_COMPILE_DISABLE": "1"}
-"""What keeps the other ways into the compiler shut."""
+"""Environment variables that disable all other uses of the compiler."""

@@ -1,36 +1,39 @@
-"""The models that ``--model NAME`` knows: their dimensions as data, so that the host can list them
-without torch.
+"""The models that ``--model NAME`` accepts: their dimensions as data, so that the host can list
+them without torch.
 
-The networks themselves are built by ``agent/models``; one file each, flat, nothing but torch.
+``agent/models`` builds the networks. Each is one file that imports only torch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True)
 class ZooModel:
-    """One entry: which file builds it and the keyword arguments of its ``make``."""
+    """One model: the module that builds it, and the keyword arguments of its ``make``."""
 
     name: str
     source: str
-    """Module of ``agent/models``."""
+    """The module of ``agent/models``."""
     about: str
     knobs: dict[str, Any]
-    """Defaults; ``batch_size``, ``sequence_length`` (tokens), ``layers``, ``dtype`` may be set from
-    the command line.
+    """The defaults. ``batch_size``, ``sequence_length`` (tokens), ``layers`` and ``dtype`` have
+    options on the command line.
     """
 
     @property
     def can_train(self) -> bool:
-        """Decoding writes into its cache, which autograd cannot follow."""
+        """Whether it can be trained: decoding writes into its cache, which autograd does not
+        support.
+        """
         return self.source != "decode"
 
     @property
     def parameters(self) -> int:
-        """How many parameters the network has with its default knobs."""
+        """The number of parameters of the network with its default knobs."""
         return count_parameters(self, self.knobs)
 
 
@@ -125,38 +128,60 @@ ZOO: dict[str, ZooModel] = {
 }
 
 
-def count_parameters(model: ZooModel, knobs: dict[str, Any]) -> int:
-    """Parameters of ``model`` with ``knobs``, by arithmetic; equals what the built network
-    holds.
-    """
-    k = knobs
-    if model.source == "convnet":
-        width, count = k["channels"], 0
-        count += 3 * 9 * width + 2 * width
-        for block in range(k["layers"]):
-            out = width * 2 if block and block % 2 == 0 and width < 8 * k["channels"] else width
-            count += 9 * width * out + 2 * out + 9 * out * out + 2 * out
-            count += width * out if out != width else 0
-            width = out
-        return int(count + width * k["classes"] + k["classes"])
+def _llama_parameters(k: Mapping[str, Any]) -> int:
     head = k["hidden"] // k["heads"]
     attention = 2 * k["hidden"] * k["heads"] * head + 2 * k["hidden"] * k["kv_heads"] * head
     block = attention + 3 * k["hidden"] * k["intermediate"] + 2 * k["hidden"]
     return int(k["layers"] * block + 2 * k["vocab"] * k["hidden"] + k["hidden"])
 
 
+def _llama_activations(k: Mapping[str, Any], is_train: bool) -> int:
+    tokens = k["batch_size"] * k["sequence_length"]
+    layer = tokens * (6 * k["hidden"] + 3 * k["intermediate"])
+    return int(layer * (k["layers"] if is_train else 1) + tokens * k["vocab"])
+
+
+def _convnet_parameters(k: Mapping[str, Any]) -> int:
+    width = k["channels"]
+    count = 3 * 9 * width + 2 * width
+    for block in range(k["layers"]):
+        out = width * 2 if block and block % 2 == 0 and width < 8 * k["channels"] else width
+        count += 9 * width * out + 2 * out + 9 * out * out + 2 * out
+        count += width * out if out != width else 0
+        width = out
+    return int(count + width * k["classes"] + k["classes"])
+
+
+@dataclass(frozen=True)
+class Network:
+    """One file of ``agent/models``: how large its network is, by arithmetic."""
+
+    parameters: Callable[[Mapping[str, Any]], int]
+    """The number of parameters of the built network with these knobs."""
+    activations: Callable[[Mapping[str, Any], bool], int] = lambda knobs, is_train: 0
+    """A low estimate of the activations, as a number of elements."""
+
+
+NETWORKS = {
+    "llama": Network(_llama_parameters, _llama_activations),
+    "decode": Network(_llama_parameters, _llama_activations),
+    "convnet": Network(_convnet_parameters),
+}
+"""By module of ``agent/models``."""
+
+
+def count_parameters(model: ZooModel, knobs: Mapping[str, Any]) -> int:
+    """Return the number of parameters of ``model`` with ``knobs``, by arithmetic."""
+    return NETWORKS[model.source].parameters(knobs)
+
+
 DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
 
-def needed_bytes(model: ZooModel, knobs: dict[str, Any], is_train: bool) -> int:
-    """A low estimate of the bytes that real weights and activations take; gradients count when
-    training.
+def needed_bytes(model: ZooModel, knobs: Mapping[str, Any], is_train: bool) -> int:
+    """Return a low estimate of the bytes of real weights, activations and, in training,
+    gradients.
     """
-    size = DTYPE_BYTES[knobs["dtype"]]
-    weights = count_parameters(model, knobs) * size * (2 if is_train else 1)
-    if model.source == "convnet":
-        return weights
-    tokens = knobs["batch_size"] * knobs["sequence_length"]
-    layer = tokens * (6 * knobs["hidden"] + 3 * knobs["intermediate"]) * size
-    logits = tokens * knobs["vocab"] * size
-    return int(weights + layer * (knobs["layers"] if is_train else 1) + logits)
+    weights = count_parameters(model, knobs) * (2 if is_train else 1)
+    activations = NETWORKS[model.source].activations(knobs, is_train)
+    return (weights + activations) * DTYPE_BYTES[knobs["dtype"]]

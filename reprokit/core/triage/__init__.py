@@ -1,5 +1,5 @@
-"""What a ledger of many nights says: is it the same bug, is it new, is it gone, is it slower than
-noise explains.
+"""Rules about the results of many nightly runs: whether two failures are the same bug, whether a
+bug is new or fixed, and whether a compile is slower than noise explains.
 
-It reads no ledger; it must not import experiments or growth.
+The package reads no ledger. It must not import experiments or growth.
 """

@@ -1,8 +1,8 @@
-"""Could two bugs be one? A proposal for a person, never a decision.
+"""Propose that two bugs may be the same. A person decides.
 
-Key insight: an exact signature is the only silent merge. What two failures share beyond it (frames,
-words of the message, phase, the ablation step where both begin) is weighed, each with what is known
-on both sides only.
+Only failures with the same signature are merged without a person. Other failures are compared by
+their frames, the words of the message, the phase and the ablation step. Only traits that are known
+for both failures count.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reprokit.core.records.kinds import kind_named
+from reprokit.core.records.verdict_kinds import kind_named
 
-PROPOSE = 0.6
-"""From here on two bugs are shown to a person as perhaps one."""
+MIN_PROPOSED_SCORE = 0.6
+"""The score from which two bugs are proposed as the same bug."""
 _WEIGHTS = {"frames": 4.0, "message": 4.0, "phase": 1.0, "ablation": 1.5, "operator": 1.5}
 
 
 @dataclass(frozen=True)
 class Traits:
-    """What is compared of a failure; empty where it is not known."""
+    """The traits of a failure that are compared; empty if they are not known."""
 
     kind: str
     phase: str = ""
@@ -31,14 +31,14 @@ class Traits:
     frames: tuple[str, ...] = ()
     """``file:function`` of the compiler's frames, innermost first."""
     rung: str = ""
-    """The first ablation step at which it fails."""
+    """The first ablation step that fails."""
     operator: str = ""
-    """The operator whose result is the first that differs."""
+    """The first operator whose result differs."""
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """How alike two failures are."""
+    """The similarity of two failures."""
 
     score: float
     """From 0 to 1."""
@@ -47,22 +47,21 @@ class Likeness:
 
     @property
     def is_proposed(self) -> bool:
-        """Alike enough to ask a person."""
-        return self.score >= PROPOSE
+        """Whether the failures are similar enough to propose that they are one bug."""
+        return self.score >= MIN_PROPOSED_SCORE
 
 
 def compare_traits(a: Traits, b: Traits) -> Likeness:
-    """Weigh what two failures have in common."""
+    """Compare the traits of two failures."""
     if a.kind != b.kind and not all(kind_named(kind).is_slow for kind in (a.kind, b.kind)):
         return Likeness(0.0, ())
     parts: dict[str, float] = {}
     if a.frames and b.frames:
-        parts["frames"] = overlap(a.frames, b.frames)
+        parts["frames"] = frame_overlap(a.frames, b.frames)
     if a.message and b.message:
-        one, other = sorted(
-            (a.message.split(), b.message.split())
-        )  # the ratio depends on who comes first
-        parts["message"] = difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
+        # the ratio depends on the order
+        first, second = sorted((a.message.split(), b.message.split()))
+        parts["message"] = difflib.SequenceMatcher(None, first, second, autojunk=False).ratio()
     for name, of_a, of_b in (
         ("phase", a.phase, b.phase),
         ("ablation", a.rung, b.rung),
@@ -71,33 +70,33 @@ def compare_traits(a: Traits, b: Traits) -> Likeness:
         if of_a and of_b:
             parts[name] = float(of_a == of_b)
     evidence = max((parts[n] for n in ("frames", "message", "operator") if n in parts), default=0.0)
-    if evidence < 0.5:  # that both fail in the same phase is no reason
+    if evidence < 0.5:  # the same phase alone is not a reason
         return Likeness(0.0, ())
     total = sum(_WEIGHTS[name] for name in parts)
     score = sum(_WEIGHTS[name] * part for name, part in parts.items()) / total
     return Likeness(
-        round(score, 3), tuple(_say(name, part, a, b) for name, part in parts.items() if part > 0)
+        round(score, 3), tuple(_in_words(name, part, a, b) for name, part in parts.items() if part)
     )
 
 
-def overlap(a: Sequence[str], b: Sequence[str]) -> float:
-    """The share of frames in common; the innermost count most."""
-
-    def weights(frames: Sequence[str]) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for depth, frame in enumerate(frames):
-            found.setdefault(frame, 1.0 / (1.0 + depth))
-        return found
-
-    one, other = weights(a), weights(b)
-    common = math.fsum(max(one[f], other[f]) for f in one.keys() & other.keys())
+def frame_overlap(a: Sequence[str], b: Sequence[str]) -> float:
+    """Return the share of common frames, from 0 to 1; inner frames have larger weights."""
+    of_a, of_b = _frame_weights(a), _frame_weights(b)
+    common = math.fsum(max(of_a[f], of_b[f]) for f in of_a.keys() & of_b.keys())
     everything = math.fsum(
-        max(one.get(f, 0.0), other.get(f, 0.0)) for f in one.keys() | other.keys()
+        max(of_a.get(f, 0.0), of_b.get(f, 0.0)) for f in of_a.keys() | of_b.keys()
     )
     return common / everything if everything else 0.0
 
 
-def _say(name: str, part: float, a: Traits, b: Traits) -> str:
+def _frame_weights(frames: Sequence[str]) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for depth, frame in enumerate(frames):
+        weights.setdefault(frame, 1.0 / (1.0 + depth))
+    return weights
+
+
+def _in_words(name: str, part: float, a: Traits, b: Traits) -> str:
     if name == "frames":
         common = [f for f in a.frames if f in b.frames]
         return f"{len(common)} frames in common, the innermost {common[0]}" if common else ""

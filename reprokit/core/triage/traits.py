@@ -1,4 +1,4 @@
-"""What of one failure is compared with others: its traits, from the records of the run."""
+"""The traits of a failure that are compared with others, from the records of the run."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.triage.likeness import Traits
 
-FRAMES = 12
-"""More than a signature has: bugs that are one often part in the innermost frames."""
+MAX_FRAMES = 12
+"""More frames than a signature has, because the same bug often differs in the innermost frames."""
 
 
 def traits_of_failure(
-    verdict: Verdict, seen: Observation, signed: Signature, rung: str = ""
+    verdict: Verdict, seen: Observation, signed: Signature, step: str = ""
 ) -> Traits:
-    """The traits of a failure; ``rung`` is the first ablation step at which it fails."""
-    frames, _ = fr.RULES.significant(_frames(verdict, seen), FRAMES)
+    """Return the traits of a failure; ``step`` is the first ablation step that fails."""
+    frames, _ = fr.RULES.significant_frames(_frames(verdict, seen), MAX_FRAMES)
     return Traits(
         verdict.kind,
         verdict.phase or "",
         verdict.cause or "",
         _message(verdict, signed),
         tuple(fr.show_frame(frame) for frame in frames),
-        rung or seen.first_rung,
+        step or seen.first_rung,
         seen.departs,
     )
 
@@ -44,10 +44,9 @@ def _frames(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
 
 
 def _message(verdict: Verdict, signed: Signature) -> str:
-    """What the title says beside the frames; of hangs and of wrong results nothing that would tell
-    two apart.
+    """Return the message in the signature; empty for hangs and wrong results, whose messages are
+    all alike.
     """
     if verdict.kind in ("hang", "slow-compile", "wrong-result"):
         return ""
-    what = signed.title.partition(" | ")[2]
-    return what.split(" in torch/")[0].split(" @ ")[0]
+    return signed.parts.what

@@ -1,8 +1,8 @@
-"""Is tonight's compile time or memory beyond the noise of the nights before?
+"""Decide whether the compile time or memory of a nightly run is beyond the noise of earlier runs.
 
-Key insight: noise has a median and a spread that both can be had from the last nights; a change
-must be larger than the spread explains *and* large enough that somebody would mind. Nights of an
-open regression do not count as before, or a slow compile would become the usual one by waiting.
+The earlier runs give the median and the spread of the noise. A change must be larger than the
+spread explains, and large enough to matter. Runs with an open regression do not count as earlier
+runs, so that a slow compile does not become normal over time.
 """
 
 from __future__ import annotations
@@ -11,47 +11,48 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-NIGHTS = 14
-"""The last so many healthy runs of a cell are what is usual."""
-LEAST = 5
-"""Fewer say nothing."""
-SPREADS = 4.0
-"""Of a normal distribution, 1 in 30,000 lies beyond; of real ones a few more."""
-SHARE = 0.15
-"""A smaller change is nobody's bug."""
-FLOORS = {"compile_s": 0.5, "peak_rss_bytes": 64e6}
-"""Nor is one below this: seconds of processor time, bytes."""
+MAX_RUNS = 14
+"""The number of the last healthy runs of a cell that define the usual cost."""
+MIN_RUNS = 5
+"""The number of runs that are needed."""
+MIN_SPREADS = 4.0
+"""A change must be larger than this many spreads. Of a normal distribution, 1 in 30,000 values is
+beyond.
+"""
+MIN_RISE_SHARE = 0.15
+"""A change must be larger than this share of the median."""
+MIN_RISES = {"compile_s": 0.5, "peak_rss_bytes": 64e6}
+"""A change must be larger than this: seconds of CPU time, bytes."""
 KINDS = {"compile_s": "compile-time-regression", "peak_rss_bytes": "memory-regression"}
-"""What is tracked, and the kind of bug that a change of it is."""
+"""Tracked cost -> the kind of bug that a rise of it is."""
 
 
 @dataclass(frozen=True)
 class UsualCost:
-    """What the nights before came to."""
+    """The usual cost in earlier runs."""
 
     median: float
     spread: float
     """The median distance from the median, scaled to a standard deviation of normal noise."""
     runs: int
     limit: float
-    """Above this it is no noise."""
+    """A cost above this is not noise."""
 
 
 def usual_cost(values: Sequence[float], what: str) -> UsualCost | None:
-    """What ``values``, newest last, say is usual of ``what``, a key of :data:`KINDS`; None when
-    they are too few.
+    """Return the usual cost from ``values``, newest last, of ``what``, a key of :data:`KINDS`; None
+    if they are too few.
     """
-    last = [*values][-NIGHTS:]
-    if len(last) < LEAST:
+    last = [*values][-MAX_RUNS:]
+    if len(last) < MIN_RUNS:
         return None
     median = statistics.median(last)
     spread = 1.4826 * statistics.median(abs(v - median) for v in last)
-    return UsualCost(
-        median, spread, len(last), median + max(SPREADS * spread, SHARE * median, FLOORS[what])
-    )
+    rise = max(MIN_SPREADS * spread, MIN_RISE_SHARE * median, MIN_RISES[what])
+    return UsualCost(median, spread, len(last), median + rise)
 
 
 def grown_most(before: dict[str, float], now: dict[str, float]) -> str:
-    """The phase whose cost rose most; empty when none is known."""
+    """Return the phase whose cost rose most; empty if none is known."""
     rises = {name: now[name] - before.get(name, 0.0) for name in now}
     return max(rises, key=lambda name: rises[name], default="")

@@ -1,4 +1,4 @@
-"""In which torch did a failure start: versions, environments, and the search over them.
+"""Find the version of torch in which a failure started: versions, environments and the search.
 
 It imports ``pack`` and ``minimize``; it must not import ``pipeline``.
 """

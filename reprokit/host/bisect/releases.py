@@ -1,4 +1,4 @@
-"""Which releases of torch there are, as the package index tells them to pip."""
+"""List the releases of torch in the package index, by means of pip."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ import re
 from packaging.version import InvalidVersion, Version
 
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.bisect.torch_environments import InstallOptions, pip_of, without_user_environment
+from reprokit.host.bisect.torch_environments import (
+    InstallOptions,
+    pip_command,
+    without_user_environment,
+)
 from reprokit.host.request import interpreter
 from reprokit.host.system import interrupts
-from reprokit.host.system.child_question import NoAnswer, ask_child
+from reprokit.host.system.child_output import CommandFailed, run_for_output
 
-INDEX_S = 120.0
+INDEX_TIMEOUT_S = 120.0
 
 
 def known_releases(options: InstallOptions) -> list[Version]:
-    """The releases that have files for the interpreter of ``options``, oldest first; raises
-    BadInput when nobody says.
+    """Return the releases with files for the interpreter of ``options``, oldest first.
+
+    Raises:
+        BadInput: the package index gives no answer.
     """
     base = interpreter.check_interpreter(options.python)
     command = [
-        *pip_of(base),
+        *pip_command(base),
         "--python",
         base,
         "index",
@@ -29,22 +35,22 @@ def known_releases(options: InstallOptions) -> list[Version]:
         "torch",
         "--retries",
         "1",
-        *options.where_from(),
+        *options.index_options(),
     ]
     try:
         with without_user_environment(), interrupts.allowed():
-            told = ask_child(command, INDEX_S)
-    except NoAnswer as problem:
+            output = run_for_output(command, INDEX_TIMEOUT_S)
+    except CommandFailed as problem:
         raise BadInput(
-            f"the package index did not say which releases of torch there are ({problem}); name"
-            " them with --versions"
+            f"the package index does not list the releases of torch ({problem}); name them with"
+            " --versions"
         ) from problem
-    found = re.search(r"^Available versions: (.+)$", told, re.MULTILINE)
-    names = found[1].split(",") if found else []
-    return sorted({Version(v.public) for name in names if (v := _read(name.strip()))})
+    match = re.search(r"^Available versions: (.+)$", output, re.MULTILINE)
+    names = match[1].split(",") if match else []
+    return sorted({Version(v.public) for name in names if (v := _parse_version(name.strip()))})
 
 
-def _read(text: str) -> Version | None:
+def _parse_version(text: str) -> Version | None:
     try:
         return Version(text)
     except InvalidVersion:

@@ -1,9 +1,8 @@
-"""In which torch did a failure start? One question a version, each answered by the pack's own repro
-in fresh processes.
+"""Bisect the version of torch in which a failure started.
 
-A version that cannot be installed, fails otherwise or gives no answer is stepped around, never
-taken for either side. Answers are written down as they come, each under all that it depends on, so
-that none is asked for twice.
+Each step runs the repro of the pack in fresh processes with one version. A version that cannot be
+installed, fails differently or gives no answer is skipped, and counts for neither side. Each answer
+is written at once, under a digest of all that it depends on, so that no step is done twice.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from packaging.version import Version
 from reprokit.core.experiments import bisection
 from reprokit.core.experiments.bisection import BAD, GOOD, SKIP
 from reprokit.core.judge import same_failure
-from reprokit.core.records.kinds import kind_named
+from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.bisect import torch_environments
 from reprokit.host.bisect.torch_environments import CannotInstall, InstallOptions, TorchEnvironment
@@ -30,31 +29,30 @@ from reprokit.host.minimize import rerun_repro
 from reprokit.host.pack import reopen
 from reprokit.host.pack.reopen import OpenedPack
 from reprokit.host.request import interpreter
-from reprokit.host.system import files
+from reprokit.host.system import files, host_log
 
-ANSWERS = "answers.jsonl"
-"""Kinds of packs that no run can be compared with."""
+ANSWERS_FILE = "answers.jsonl"
 
 
 @dataclass(frozen=True)
 class BisectStep:
-    """One question and its answer."""
+    """The answer of one version."""
 
     version: str
     answer: str
     title: str
-    """The failure that showed, or why there is no answer; empty where it passes."""
+    """The failure with this version, or why there is no answer; empty where it passes."""
     python: str = ""
     how: str = ""
-    """Where the interpreter comes from, as in ``Installed``."""
+    """The origin of the interpreter, as in ``TorchEnvironment``."""
     seconds: float = 0.0
     is_known: bool = False
-    """It was asked by an earlier bisection in the same folder."""
+    """The answer is from an earlier bisection in the same folder."""
 
 
 @dataclass(frozen=True)
 class BisectRequest:
-    """The question: a pack's failure, and how it is looked for."""
+    """The failure of a pack, and the options of the runs that look for it."""
 
     opened: OpenedPack
     options: InstallOptions
@@ -65,7 +63,7 @@ class BisectRequest:
 
 @dataclass(frozen=True)
 class BisectResult:
-    """What the bisection came to."""
+    """The result of a bisection."""
 
     plan: BisectPlan
     steps: tuple[BisectStep, ...]
@@ -74,7 +72,7 @@ class BisectResult:
 
     @property
     def outcome(self) -> bisection.SearchOutcome:
-        """The range."""
+        """The range in which the failure started."""
         return bisection.outcome_of(self.answers, len(self.plan.candidates))
 
     @property
@@ -85,8 +83,12 @@ class BisectResult:
         )
 
 
-def check_pack(opened: OpenedPack) -> None:
-    """Refuse a pack whose failure no run can be compared with; raises BadInput."""
+def require_bisectable_pack(opened: OpenedPack) -> None:
+    """Check that a pack has a failure that other runs can be compared with.
+
+    Raises:
+        BadInput: it has none.
+    """
     reopen.require_program(opened, "bisect")
     if kind_named(opened.verdict.kind).not_filed:
         raise BadInput(
@@ -94,45 +96,49 @@ def check_pack(opened: OpenedPack) -> None:
         )
 
 
-def bisect_torch(planned: BisectPlan, asking: BisectRequest, say: Say) -> BisectResult:
-    """Ask until the range is found, an end is not as told, or somebody interrupts."""
-    names = planned.names
-    steps = [BisectStep("", SKIP, why, python, "installed") for python, why in planned.unplaced]
-    kept = BisectAnswers(asking)
+def bisect_torch(plan: BisectPlan, request: BisectRequest, say: Say) -> BisectResult:
+    """Try versions until the range is found, an end is wrong, or the user interrupts."""
+    names = plan.names
+    steps = [BisectStep("", SKIP, why, python, "installed") for python, why in plan.unplaced]
+    kept = BisectAnswers(request)
     answers: dict[int, str] = {}
 
-    def ask_at(place: int) -> str:
-        candidate = planned.candidates[place]
+    def answer_at(index: int) -> str:
+        candidate = plan.candidates[index]
         step = kept.get(candidate)
         if step is None:
-            step = ask_version(
-                candidate, asking, say, asking.folder / f"{place:03d}-{candidate.version}"
+            step = try_version(
+                candidate, request, say, request.folder / f"{index:03d}-{candidate.version}"
             )
             kept.add(candidate, step)
-        step = dataclasses.replace(step, version=names[place])
+        step = dataclasses.replace(step, version=names[index])
         steps.append(step)
-        answers[place] = step.answer
-        ready = "known already" if step.is_known else f"{step.seconds:.1f} s"
+        answers[index] = step.answer
+        effort = "known already" if step.is_known else f"{step.seconds:.1f} s"
         say(
             f"torch {step.version}: {step.answer}{f' ({step.title})' if step.title else ''},"
-            f" {ready}"
+            f" {effort}"
         )
         return step.answer
 
     try:
-        bisection.search_change(len(planned.candidates), ask_at)
+        bisection.search_change(len(plan.candidates), answer_at)
     except KeyboardInterrupt:
-        return BisectResult(planned, tuple(steps), answers, is_interrupted=True)
-    return BisectResult(planned, tuple(steps), answers)
+        return BisectResult(plan, tuple(steps), answers, is_interrupted=True)
+    return BisectResult(plan, tuple(steps), answers)
 
 
-def ask_version(
-    candidate: TorchVersion, asking: BisectRequest, say: Say, folder: Path
+def try_version(
+    candidate: TorchVersion, request: BisectRequest, say: Say, folder: Path
 ) -> BisectStep:
-    """Put the question to one version; raises KeyboardInterrupt when interrupted."""
+    """Run the repro with one version.
+
+    Raises:
+        KeyboardInterrupt: the user interrupted it.
+    """
     began = time.monotonic()
     try:
-        found = _installed(candidate, asking.options, say)
+        environment = _environment_of(candidate, request.options, say)
     except CannotInstall as problem:
         return BisectStep(
             candidate.version,
@@ -141,103 +147,108 @@ def ask_version(
             candidate.python,
             seconds=time.monotonic() - began,
         )
-    opened = asking.opened
-    say(f"running the repro with {f'torch {found.torch}' if found.torch else found.python}")
+    opened = request.opened
+    version = f"torch {environment.torch}" if environment.torch else environment.python
+    say(f"running the repro with {version}")
     with contextlib.ExitStack() as stack:
         if not candidate.python:
             stack.enter_context(torch_environments.without_user_environment())
         done = rerun_repro.replay_repro(
             opened.program,
-            found.python,
+            environment.python,
             opened.signature,
-            asking.times,
+            request.times,
             folder,
-            asking.stall_s,
+            request.stall_s,
             until=same_failure.SAME,
             growth=opened.growth,
             gpu=opened.gpu,
-            confirms=False,  # torch's names of passes change with it
+            confirms=False,  # the names of passes differ between versions of torch
         )
         if done.is_interrupted:
             raise KeyboardInterrupt
-        title = _title(done, found.python)
+        title = _title(done, environment.python)
     answer = {same_failure.SAME: BAD, same_failure.PASSES: GOOD}.get(done.answer, SKIP)
-    return BisectStep(found.torch, answer, title, found.python, found.how, time.monotonic() - began)
+    return BisectStep(
+        environment.torch,
+        answer,
+        title,
+        environment.python,
+        environment.how,
+        time.monotonic() - began,
+    )
 
 
 def _title(done: rerun_repro.ReplayResult, python: str) -> str:
-    """The failure that decided, or why there is no answer."""
-    telling = next(run for run in done.runs if run.answer == done.answer)
+    """Return the title of the failure that decided the answer, or why there is no answer."""
+    deciding = next(run for run in done.runs if run.answer == done.answer)
     if done.answer == same_failure.PASSES:
         return ""
     if done.answer == same_failure.UNRESOLVED:
         try:
-            torch_environments.torch_of(python)
+            torch_environments.imported_torch_version(python)
         except CannotInstall as problem:
             return str(problem)
-    verdict = telling.verdict
+    verdict = deciding.verdict
     return (
         f"{verdict.kind}: {verdict.reason}"
         if kind_named(verdict.kind).not_filed
-        else telling.signature.title
+        else deciding.signature.title
     )
 
 
-def _installed(candidate: TorchVersion, options: InstallOptions, say: Say) -> TorchEnvironment:
+def _environment_of(candidate: TorchVersion, options: InstallOptions, say: Say) -> TorchEnvironment:
     if candidate.python:
         return TorchEnvironment(candidate.version, candidate.python, "installed", 0.0)
-    return torch_environments.environment_of_version(candidate.version, options, say)
+    return torch_environments.obtain_environment(candidate.version, options, say)
 
 
 class BisectAnswers:
-    """The answers of a folder, each under the question that it belongs to; appended to as they
-    come.
-    """
+    """The file of answers in a folder; each answer has a digest of all that it depends on."""
 
-    def __init__(self, asking: BisectRequest) -> None:
-        self._asking = asking
-        self._path = asking.folder.parent / ANSWERS
-        self._base = interpreter.check_interpreter(asking.options.python)
+    def __init__(self, request: BisectRequest) -> None:
+        self._request = request
+        self._path = request.folder.parent / ANSWERS_FILE
+        self._base = interpreter.check_interpreter(request.options.python)
         self._steps: dict[str, BisectStep] = {}
         for line in files.read_text(self._path).splitlines():
-            with contextlib.suppress(
-                ValueError, KeyError, TypeError, AttributeError
-            ):  # a kill leaves half a line
+            # a killed process leaves half a line
+            with host_log.suppress(ValueError, KeyError, TypeError, AttributeError):
                 row = json.loads(line)
-                told = {
+                fields = {
                     f.name: row[f.name]
                     for f in dataclasses.fields(BisectStep)
                     if f.name != "is_known"
                 }
-                if told["answer"] in bisection.ANSWERS:
-                    self._steps[row["question"]] = BisectStep(**told, is_known=True)
+                if fields["answer"] in bisection.ANSWERS:
+                    self._steps[row["question"]] = BisectStep(**fields, is_known=True)
 
     def get(self, candidate: TorchVersion) -> BisectStep | None:
-        """What it answered earlier."""
-        return self._steps.get(self._question(candidate))
+        """Return the known answer of a version; None where there is none."""
+        return self._steps.get(self._digest(candidate))
 
     def add(self, candidate: TorchVersion, step: BisectStep) -> None:
-        """Write an answer down."""
+        """Append an answer to the file."""
         files.append_json(
-            self._path, {"question": self._question(candidate), **dataclasses.asdict(step)}
+            self._path, {"question": self._digest(candidate), **dataclasses.asdict(step)}
         )
 
-    def _question(self, candidate: TorchVersion) -> str:
-        asking = self._asking
+    def _digest(self, candidate: TorchVersion) -> str:
+        request = self._request
         where = (
             candidate.python
-            or torch_environments.folder_of(
-                Version(candidate.version), self._base, asking.options
+            or torch_environments.environment_folder(
+                Version(candidate.version), self._base, request.options
             ).name
         )
-        signature = asking.opened.signature
-        told = [
+        signature = request.opened.signature
+        parts = [
             signature.algorithm,
             signature.id,
-            asking.opened.program,
+            request.opened.program,
             candidate.version,
             where,
-            asking.times,
-            asking.stall_s,
+            request.times,
+            request.stall_s,
         ]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]

@@ -1,10 +1,9 @@
-"""Interpreters with a torch that is asked for: one that is there, or an environment that is built
-for it and kept.
+"""Provide virtual environments with a given version of torch, and keep them.
 
-A virtual environment holds its own path in many files, so it is built where it will stay, under a
-lock, and it is there when its marker is: what a killed builder left has none, and is built again.
-The installer inherits the lock, so that one that outlives its reprokit keeps the next builder out
-for as long as it still writes.
+A virtual environment has its own path in many files, so it is built in its final folder, under a
+lock. It is ready when its marker file is there: if a builder was killed, there is no marker, and it
+is built again. The installer inherits the lock, so that an installer that outlives its reprokit
+blocks the next builder while it still writes.
 """
 
 from __future__ import annotations
@@ -33,44 +32,42 @@ from packaging.version import InvalidVersion, Version
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.request import interpreter
-from reprokit.host.system import deletion, files, guardian_client, interrupts
-from reprokit.host.system.child_question import NoAnswer, ask_child
+from reprokit.host.system import deletion, files, guardian_client, host_log, interrupts
+from reprokit.host.system.child_output import CommandFailed, run_for_output
 
-IMPORT_S = 180.0
-"""To import torch for the first time, from a cold disk."""
-ANSWER_S = 30.0
-INSTALL_S = 1800.0
-PIP = (22, 3)
+IMPORT_TIMEOUT_S = 180.0
+"""Limit for the first import of torch, from a cold disk."""
+ANSWER_TIMEOUT_S = 30.0
+INSTALL_TIMEOUT_S = 1800.0
+MIN_PIP = (22, 3)
 """The first pip that installs into another environment (``--python``)."""
 WHICH_TORCH = "import torch; print(); print(torch.__version__)"
-READY = "reprokit-ready.json"
-TELLING_CHARS = 300
+READY_FILE = "reprokit-ready.json"
+MAX_ERROR_CHARS = 300
 
-_OWN = re.compile(
+_USER_VARIABLES = re.compile(
     r"PYTHON(?!UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|WARNINGS)\w+|VIRTUAL_ENV\w*|CONDA_\w+"
 )
-"""Variables that say where this user's modules and environments are."""
+"""Variables with the folders of this user's modules and environments."""
 _INSTALLERS = re.compile(r"(?:PIP|UV)_\w+")
-_REACHES = re.compile(
+_INDEX_VARIABLES = re.compile(
     r"(?:PIP|UV)_\w*(?:INDEX|LINKS|CERT|PROXY|TIMEOUT|RETRIES|HOST|CACHE|KEYRING|NETRC|CONFIG_FILE|TLS|OFFLINE|TORCH_BACKEND)\w*"
 )
-"""What an installer is told of how to reach an index; all else that the user set is about another
-environment.
-"""
+"""Variables that configure how an installer reaches an index; its other variables are dropped."""
 
 
 class CannotInstall(Exception):
-    """This torch cannot be had or does not run here; the message is one line that says why."""
+    """This torch cannot be installed or does not run here; the message says why in one line."""
 
 
 @dataclass(frozen=True)
 class TorchEnvironment:
-    """An interpreter and what it says of its torch."""
+    """An interpreter and its version of torch."""
 
     torch: str
     python: str
     how: str
-    """``installed``: it was there; ``built``: just now; ``cached``: earlier."""
+    """``installed`` by the user; ``built`` now; ``cached``, that is, built earlier."""
     seconds: float
 
 
@@ -79,128 +76,143 @@ class InstallOptions:
     """How an environment is built."""
 
     python: str | None = None
-    """The interpreter that it stands on; reprokit's own where none is named."""
+    """The interpreter that builds it; reprokit's own where none is named."""
     installer: str = "auto"
     index_url: str = ""
     find_links: tuple[str, ...] = ()
     no_index: bool = False
     packages: tuple[str, ...] = ()
-    """What is installed beside torch."""
+    """Packages that are installed with torch."""
     cache: Path | None = None
-    timeout_s: float = INSTALL_S
+    timeout_s: float = INSTALL_TIMEOUT_S
 
-    def where_from(self) -> list[str]:
-        """What pip and uv alike are told of where packages come from."""
+    def index_options(self) -> list[str]:
+        """Return the options of pip and of uv that name the sources of packages."""
         words = ["--index-url", self.index_url] if self.index_url else []
-        words += [word for place in self.find_links for word in ("--find-links", place)]
+        words += [word for link in self.find_links for word in ("--find-links", link)]
         return words + (["--no-index"] if self.no_index else [])
 
 
 @contextlib.contextmanager
 def without_user_environment() -> Iterator[None]:
-    """Keep this user's PYTHONPATH and environments from the processes that are started inside."""
-    kept = {name: os.environ.pop(name) for name in list(os.environ) if _OWN.fullmatch(name)}
+    """Remove this user's PYTHONPATH and environments from the variables of child processes."""
+    kept = {
+        name: os.environ.pop(name) for name in list(os.environ) if _USER_VARIABLES.fullmatch(name)
+    }
     try:
         yield
     finally:
         os.environ.update(kept)
 
 
-def version_of(text: str) -> Version:
-    """Read a version; raises BadInput."""
+def parse_version(text: str) -> Version:
+    """Parse a version of the command line.
+
+    Raises:
+        BadInput: the text is not a version.
+    """
     try:
         return Version(text)
     except InvalidVersion as problem:
         raise BadInput(
-            f"{text!r} is no version; write it as 2.12.1, 2.13.0+cpu or 2.14.0.dev20261101"
+            f"{text!r} is not a version; write it as 2.12.1, 2.13.0+cpu or 2.14.0.dev20261101"
         ) from problem
 
 
-def torch_of(python: str) -> str:
-    """The version of the torch that ``python`` imports; raises CannotInstall when it has none or
-    does not run.
+def imported_torch_version(python: str) -> str:
+    """Return the version of the torch that ``python`` imports.
+
+    Raises:
+        CannotInstall: it has no torch, or does not run.
     """
     try:
         with interrupts.allowed():
-            told = ask_child([python, "-c", WHICH_TORCH], IMPORT_S)
-        return str(Version(told.strip().splitlines()[-1]))
-    except NoAnswer as problem:
+            output = run_for_output([python, "-c", WHICH_TORCH], IMPORT_TIMEOUT_S)
+        return str(Version(output.strip().splitlines()[-1]))
+    except CommandFailed as problem:
         why = str(problem).removeprefix(f"-c {WHICH_TORCH}: ")
         raise CannotInstall(f"{python} does not import torch: {why}") from problem
     except (InvalidVersion, IndexError) as problem:
-        raise CannotInstall(f"{python} does not say which torch it has") from problem
+        raise CannotInstall(f"{python} does not report the version of its torch") from problem
 
 
-def environment_of_version(
+def obtain_environment(
     version: str, options: InstallOptions, say: Callable[[str], None]
 ) -> TorchEnvironment:
-    """An interpreter with torch ``version``, built where none is kept; raises CannotInstall, or
-    BadInput for options.
+    """Return an environment with torch ``version``; build it where none is kept.
+
+    Raises:
+        CannotInstall: the version cannot be installed, or does not run.
+        BadInput: an option cannot be used.
     """
     began = time.monotonic()
-    wanted, base = version_of(version), interpreter.check_interpreter(options.python)
-    place = folder_of(wanted, base, options)
-    python = str(place / "bin" / "python")
-    with _held(place, say) as lock, interrupts.allowed():
-        if torch := _kept(place):
+    wanted, base = parse_version(version), interpreter.check_interpreter(options.python)
+    folder = environment_folder(wanted, base, options)
+    python = str(folder / "bin" / "python")
+    with _locked(folder, say) as lock, interrupts.allowed():
+        if torch := _ready_torch(folder):
             return TorchEnvironment(torch, python, "cached", time.monotonic() - began)
         try:
-            _build(place, base, wanted, options, lock, say)
+            _build(folder, base, wanted, options, lock, say)
             with without_user_environment():
-                torch = torch_of(python)
+                torch = imported_torch_version(python)
             if Version(torch).public != wanted.public:
                 raise CannotInstall(
-                    f"torch=={version} was installed, and what is imported is {torch}"
+                    f"torch=={version} was installed, but the environment imports {torch}"
                 )
-            files.write_json(place / READY, {"torch": torch})
+            files.write_json(folder / READY_FILE, {"torch": torch})
         except OSError as problem:
-            raise CannotInstall(f"{place}: {problem.strerror or problem}") from problem
+            raise CannotInstall(f"{folder}: {problem.strerror or problem}") from problem
         finally:
-            if not (place / READY).exists():
+            if not (folder / READY_FILE).exists():
                 with interrupts.blocked():
-                    deletion.delete(place, inside=place.parent)
+                    deletion.delete_path(folder, inside=folder.parent)
     return TorchEnvironment(torch, python, "built", time.monotonic() - began)
 
 
-def folder_of(wanted: Version, base: str, options: InstallOptions) -> Path:
-    """Where the environment is kept: what it is made of names it, not who built it."""
+def environment_folder(wanted: Version, base: str, options: InstallOptions) -> Path:
+    """Return the folder of an environment; its name depends on the content, not on the installer."""
     plain = dataclasses.replace(
         options,
         python=os.path.realpath(base),
         installer="",
         cache=None,
         timeout_s=0.0,
-        find_links=tuple(_absolute(place) for place in options.find_links),
+        find_links=tuple(_absolute(link) for link in options.find_links),
     )
-    reaches = {name: value for name, value in os.environ.items() if _REACHES.fullmatch(name)}
-    told = json.dumps([str(wanted), dataclasses.asdict(plain), reaches], sort_keys=True)
-    digest = hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    reaches = {
+        name: value for name, value in os.environ.items() if _INDEX_VARIABLES.fullmatch(name)
+    }
+    parts = json.dumps([str(wanted), dataclasses.asdict(plain), reaches], sort_keys=True)
+    digest = hashlib.sha256(parts.encode("utf-8", "surrogateescape")).hexdigest()[:12]
     cache = options.cache or Path(platformdirs.user_cache_dir("reprokit"))
     return Path(os.path.abspath(cache)) / "environments" / f"torch-{wanted}-{digest}"
 
 
-def _absolute(place: str) -> str:
-    return place if "://" in place else os.path.abspath(place)
+def _absolute(folder: str) -> str:
+    return folder if "://" in folder else os.path.abspath(folder)
 
 
-def _kept(place: Path) -> str:
-    """The torch of an environment that is ready and still runs; empty for any other."""
+def _ready_torch(folder: Path) -> str:
+    """Return the torch of an environment that is ready and still runs; empty for any other."""
     try:
-        told = json.loads(files.read_text(place / READY))["torch"]
+        torch = json.loads(files.read_text(folder / READY_FILE))["torch"]
         code = "import importlib.metadata; print(importlib.metadata.version('torch'))"
-        ask_child([str(place / "bin" / "python"), "-I", "-c", code], ANSWER_S)
+        run_for_output([str(folder / "bin" / "python"), "-I", "-c", code], ANSWER_TIMEOUT_S)
     except (
         ValueError,
         KeyError,
         TypeError,
-        NoAnswer,
-    ):  # the interpreter that it stands on may be gone
+        CommandFailed,
+    ) as problem:
+        # the interpreter that built it may be gone
+        host_log.log_ignored(problem)
         return ""
-    return str(told)
+    return str(torch)
 
 
 def _build(
-    place: Path,
+    folder: Path,
     base: str,
     wanted: Version,
     options: InstallOptions,
@@ -209,21 +221,21 @@ def _build(
 ) -> None:
     if wrong := [p for p in options.packages if p.startswith("-")]:
         raise BadInput(f"--with {wrong[0]}: name a package, such as numpy or triton==3.7.1")
-    tool = _tool(base, options.installer)
+    tool = _installer_command(base, options.installer)
     say(
         f"torch {wanted}: building an environment with"
         f" {Path(tool[0]).name if len(tool) == 1 else 'pip'}"
     )
-    deletion.delete(place, inside=place.parent)
-    python = str(place / "bin" / "python")
-    # torch takes it for granted before Python 3.12, whose environments have it no more
+    deletion.delete_path(folder, inside=folder.parent)
+    python = str(folder / "bin" / "python")
+    # torch needs it without declaring it, and environments of Python 3.12 and newer lack it
     more = () if options.no_index else ("setuptools",)
-    packages = [*options.where_from(), f"torch=={wanted}", *more, *options.packages]
+    packages = [*options.index_options(), f"torch=={wanted}", *more, *options.packages]
     if len(tool) == 1:
-        make = [*tool, "venv", "--no-project", "--python", base, str(place)]
+        make = [*tool, "venv", "--no-project", "--python", base, str(folder)]
         fill = [*tool, "pip", "install", "--python", python, *packages]
     else:
-        make = [base, "-I", "-m", "venv", "--without-pip", str(place)]
+        make = [base, "-I", "-m", "venv", "--without-pip", str(folder)]
         fill = [
             *tool,
             "--python",
@@ -234,19 +246,21 @@ def _build(
             "off",
             *packages,
         ]
-    log = place.with_name(f"{place.name}.log")
-    deletion.delete(log, inside=log.parent)
+    log = folder.with_name(f"{folder.name}.log")
+    deletion.delete_path(log, inside=log.parent)
     end = time.monotonic() + options.timeout_s
     for command in (make, fill):
         if status := _run(command, log, lock, end):
             raise CannotInstall(
-                telling_lines(files.read_text(log)) or f"{command[0]} ended with status {status}"
+                main_error_line(files.read_text(log)) or f"{command[0]} ended with status {status}"
             )
 
 
-def _tool(base: str, installer: str) -> list[str]:
-    """uv, one word; or pip, in an interpreter that has one which can install into another
-    environment.
+def _installer_command(base: str, installer: str) -> list[str]:
+    """Return the command of uv, which is one word, or of a pip that can install elsewhere.
+
+    Raises:
+        BadInput: there is no such program.
     """
     beside = Path(sys.executable).with_name("uv")
     uv = shutil.which("uv") or (str(beside) if os.access(beside, os.X_OK) else "")
@@ -254,37 +268,46 @@ def _tool(base: str, installer: str) -> list[str]:
         return [uv]
     if installer == "uv":
         raise BadInput(
-            "--installer uv: there is no uv; install it (python -m pip install uv), or leave the"
-            " option out"
+            "--installer uv: there is no uv; install it (python -m pip install uv), or omit the"
+            " option"
         )
-    return pip_of(base)
+    return pip_command(base)
 
 
-def pip_of(base: str) -> list[str]:
-    """The command line of a pip that is new enough, of ``base`` or else of reprokit's own
-    interpreter.
+def pip_command(base: str) -> list[str]:
+    """Return the command of a pip that is new enough, of ``base`` or of reprokit's interpreter.
+
+    Raises:
+        BadInput: neither has one.
     """
     for python in (base, sys.executable):
-        with contextlib.suppress(NoAnswer):
-            found = re.match(
-                r"pip (\d+)\.(\d+)", ask_child([python, "-I", "-m", "pip", "--version"], ANSWER_S)
+        with host_log.suppress(CommandFailed):
+            match = re.match(
+                r"pip (\d+)\.(\d+)",
+                run_for_output([python, "-I", "-m", "pip", "--version"], ANSWER_TIMEOUT_S),
             )
-            if found and (int(found[1]), int(found[2])) >= PIP:
+            if match and (int(match[1]), int(match[2])) >= MIN_PIP:
                 return [python, "-I", "-m", "pip"]
     raise BadInput(
-        f"neither {base} nor reprokit's own interpreter has a pip of {PIP[0]}.{PIP[1]} or newer;"
+        f"neither {base} nor reprokit's own interpreter has a pip of {MIN_PIP[0]}.{MIN_PIP[1]} or newer;"
         " install uv"
     )
 
 
 def _run(command: list[str], log: Path, lock: IO[bytes], end: float) -> int:
-    """Run one step of an installer to its end or its deadline; nothing of it is left, also when we
-    are killed.
+    """Run one command of an installer until its end or its deadline, and return its status.
+
+    No process of it is left, also when reprokit is killed.
+
+    Raises:
+        CannotInstall: the deadline passed.
     """
     run_id = uuid.uuid4().hex
-    own = {name for name in os.environ if _OWN.fullmatch(name)}
+    own = {name for name in os.environ if _USER_VARIABLES.fullmatch(name)}
     own |= {
-        name for name in os.environ if _INSTALLERS.fullmatch(name) and not _REACHES.fullmatch(name)
+        name
+        for name in os.environ
+        if _INSTALLERS.fullmatch(name) and not _INDEX_VARIABLES.fullmatch(name)
     }
     environ = {name: value for name, value in os.environ.items() if name not in own}
     guardian = guardian_client.watch_run_id(run_id)
@@ -293,7 +316,7 @@ def _run(command: list[str], log: Path, lock: IO[bytes], end: float) -> int:
             child = subprocess.Popen(
                 command,
                 env={**environ, run_names.RUN_ID_VARIABLE: run_id},
-                cwd=log.parent,  # a pyproject.toml of the user's folder has no say
+                cwd=log.parent,  # not the user's folder, which may have a pyproject.toml
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -303,12 +326,12 @@ def _run(command: list[str], log: Path, lock: IO[bytes], end: float) -> int:
         try:
             while True:
                 interrupts.raise_if_interrupted()
-                with contextlib.suppress(subprocess.TimeoutExpired):
+                with host_log.suppress(subprocess.TimeoutExpired):
                     return child.wait(0.2)
                 if time.monotonic() > end:
-                    raise CannotInstall("the installation was not done at its deadline (--timeout)")
+                    raise CannotInstall("the installation reached its deadline (--timeout)")
         finally:
-            with contextlib.suppress(OSError):
+            with host_log.suppress(OSError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
     finally:
@@ -316,8 +339,8 @@ def _run(command: list[str], log: Path, lock: IO[bytes], end: float) -> int:
             guardian.dismiss()
 
 
-def telling_lines(text: str) -> str:
-    """The line of an installer's output that says what went wrong."""
+def main_error_line(text: str) -> str:
+    """Return the line of an installer's output with the cause of its failure."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     because = [
         line.removeprefix("cause: ").lstrip("╰─▶ ")
@@ -326,31 +349,36 @@ def telling_lines(text: str) -> str:
     ]
     errors = [line for line in lines if re.match(r"(?i)error: (?!ResolutionImpossible)", line)]
     line = next(iter(because or errors[::-1] or lines[::-1]), "")
-    return re.sub(r"(?i)^error: ", "", line)[:TELLING_CHARS]
+    return re.sub(r"(?i)^error: ", "", line)[:MAX_ERROR_CHARS]
 
 
 @contextlib.contextmanager
-def _held(place: Path, say: Callable[[str], None]) -> Iterator[IO[bytes]]:
-    """Hold the lock of one environment; two builders wait for each other."""
+def _locked(folder: Path, say: Callable[[str], None]) -> Iterator[IO[bytes]]:
+    """Hold the lock of one environment; a second builder waits for the first.
+
+    Raises:
+        BadInput: the cache is not writable.
+    """
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        file = place.with_name(f"{place.name}.lock").open("ab")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        file = folder.with_name(f"{folder.name}.lock").open("ab")
     except OSError as problem:
         why = problem.strerror or str(problem)
         raise BadInput(
-            f"cannot write below {place.parent}: {why}; name a writable --cache"
+            f"cannot write below {folder.parent}: {why}; name a writable --cache"
         ) from problem
     with file:
-        is_told = False
+        is_announced = False
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if not is_told:
-                    say(f"another process builds {place.name}; waiting for it")
-                is_told = True
-            except OSError:  # some network file systems have no locks
+                if not is_announced:
+                    say(f"another process builds {folder.name}; waiting for it")
+                is_announced = True
+            except OSError as problem:  # some network file systems have no locks
+                host_log.log_ignored(problem)
                 break
             with interrupts.allowed():
                 interrupts.raise_if_interrupted()

@@ -1,8 +1,8 @@
-"""Which versions of torch a bisection can ask, in which order: interpreters that are there, and
-what can be built.
+"""Plan a bisection: which versions of torch it can try, and in which order.
 
-Each interpreter is asked what it has. The order is that of PEP 440, and between builds of one
-version that of the command line: nothing in ``2.14.0a0+git1a2b3c4`` says when it was made.
+A version is that of an existing interpreter, or of an environment that can be built. The order is
+that of PEP 440, and builds of one version keep the order of the command line, because a version
+such as ``2.14.0a0+git1a2b3c4`` has no date.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.bisect import releases, torch_environments
-from reprokit.host.bisect.torch_environments import CannotInstall, InstallOptions, version_of
+from reprokit.host.bisect.torch_environments import CannotInstall, InstallOptions, parse_version
 from reprokit.host.request import interpreter
 
 Say = Callable[[str], None]
@@ -24,7 +24,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class TorchVersion:
-    """A version that can be asked."""
+    """A version of torch that can be tried."""
 
     version: str
     python: str = ""
@@ -32,25 +32,23 @@ class TorchVersion:
 
     @property
     def public(self) -> Version:
-        """What the order goes by: builds for CPU and CUDA are one release."""
+        """The version without its local part, by which versions are ordered."""
         return Version(Version(self.version).public)
 
 
 @dataclass(frozen=True)
 class BisectPlan:
-    """What is asked, from the end that was told to be good to the one that was told to be bad."""
+    """The versions to try, from the good end to the bad end."""
 
     candidates: tuple[TorchVersion, ...]
     is_backwards: bool = False
-    """The good end is the newer one: when was it fixed?"""
+    """The good end is the newer one, so the search is for the fix."""
     unplaced: tuple[tuple[str, str], ...] = ()
-    """Interpreters that do not say which torch they have, and why."""
+    """Interpreters without a known version of torch, and why."""
 
     @property
     def names(self) -> list[str]:
-        """What each candidate is called: its version, and its interpreter where two have the
-        same.
-        """
+        """The name of each candidate: its version, with its interpreter where two are equal."""
         versions = [c.version for c in self.candidates]
         return [
             c.version if versions.count(c.version) == 1 else f"{c.version} ({c.python})"
@@ -66,25 +64,29 @@ def plan_bisection(
     options: InstallOptions,
     say: Say,
 ) -> BisectPlan:
-    """Find out what can be asked between two ends; raises BadInput."""
+    """Return the versions that can be tried between two ends.
+
+    Raises:
+        BadInput: an end or an option cannot be used.
+    """
     is_path = {end: os.sep in end or end in pythons for end in (good, bad)}
     ends = [
         interpreter.check_interpreter(e, word) if is_path[e] else e
         for e, word in ((good, "--good"), (bad, "--bad"))
     ]
-    paths = [ends[0]] * is_path[good] + [_found(p) for p in pythons] + [ends[1]] * is_path[bad]
+    paths = [ends[0]] * is_path[good] + [_full_path(p) for p in pythons] + [ends[1]] * is_path[bad]
     if paths:
-        say("asking the interpreters which torch they have")
+        say("reading the versions of torch of the interpreters")
     have, unplaced = [], []
     for path in dict.fromkeys(paths):
         try:
             have.append(TorchVersion(_torch_of(path), path))
         except CannotInstall as problem:
             if path in ends:
-                raise BadInput(f"{problem}; name another end of the range") from problem
+                raise BadInput(f"{problem}; name a different end of the range") from problem
             say(f"left out: {problem}")
             unplaced.append((path, str(problem)))
-    wanted = [version_of(v) for v in versions]
+    wanted = [parse_version(v) for v in versions]
     first, last = (
         _end(end, word, have, bool(versions) or not pythons)
         for end, word in zip(ends, ("--good", "--bad"), strict=True)
@@ -108,7 +110,7 @@ def plan_bisection(
     )
 
 
-def _found(name: str) -> str:
+def _full_path(name: str) -> str:
     path = shutil.which(name)
     if path is None:
         raise BadInput(
@@ -119,8 +121,10 @@ def _found(name: str) -> str:
 
 def _torch_of(path: str) -> str:
     try:
-        return torch_environments.torch_of(interpreter.check_interpreter(path, "--interpreter"))
-    except BadInput as problem:  # a script that stands for a broken build
+        return torch_environments.imported_torch_version(
+            interpreter.check_interpreter(path, "--interpreter")
+        )
+    except BadInput as problem:  # for example a script of a broken build
         raise CannotInstall(str(problem)) from problem
 
 
@@ -130,20 +134,20 @@ def _has(candidate: TorchVersion, wanted: Version) -> bool:
 
 
 def _end(end: str, word: str, have: Sequence[TorchVersion], is_buildable: bool) -> TorchVersion:
-    """The candidate that ``--good`` or ``--bad`` names."""
+    """Return the candidate that ``--good`` or ``--bad`` names."""
     if os.sep in end:
         return next(c for c in have if c.python == end)
-    wanted = version_of(end)
-    found = [c for c in have if _has(c, wanted)]
-    if len(found) > 1:
+    wanted = parse_version(end)
+    matching = [c for c in have if _has(c, wanted)]
+    if len(matching) > 1:
         raise BadInput(
-            f"{word} {end}: {' and '.join(c.python for c in found)} have it; name one of these"
+            f"{word} {end}: {' and '.join(c.python for c in matching)} have it; name one of these"
             " paths"
         )
-    if not found and not is_buildable:
-        told = ", ".join(c.version for c in have) or "none that runs"
+    if not matching and not is_buildable:
+        versions = ", ".join(c.version for c in have) or "none that runs"
         raise BadInput(
-            f"{word} {end}: no --interpreter has it, they have {told}; with --versions {end} it is"
-            " built"
+            f"{word} {end}: no --interpreter has it, they have {versions}; --versions {end} builds"
+            " it"
         )
-    return found[0] if found else TorchVersion(str(wanted))
+    return matching[0] if matching else TorchVersion(str(wanted))

@@ -1,4 +1,4 @@
-"""The machine and the interpreter of the target, for a report.
+"""Facts about the machine and the target's interpreter.
 
-It imports ``run``; it must not import ``probe``.
+This package imports ``run``, and must not import ``probe``.
 """

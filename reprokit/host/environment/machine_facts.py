@@ -1,15 +1,13 @@
-"""Collect the environment of a target; every question has a deadline, and what has no answer says
-why.
+"""Collect facts about the environment of a target. Each query has a timeout, and a failed query is
+reported with its reason.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import platform
 import shutil
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,23 +17,24 @@ from typing import Any
 import psutil
 
 from reprokit.core.records.observation import Missing
-from reprokit.host.environment.agent_question import (
-    LASTS_S,
-    QUESTION_S,
-    ask_agent,
-    remembered_answer,
+from reprokit.host.environment.agent_queries import (
+    CACHE_LIFETIME_S,
+    QUERY_TIMEOUT_S,
+    cached_answer,
+    query_agent,
 )
-from reprokit.host.system import interrupts, private_names
-from reprokit.host.system.child_question import NoAnswer, ask_child, end_children
+from reprokit.host.system import host_log, interrupts, private_names
+from reprokit.host.system.child_output import CommandFailed, end_children, run_for_output
+from reprokit.host.watch import gpu_vendors
 
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """What is known of the machine and the interpreter."""
+    """Facts about the machine and the interpreter."""
 
     facts: dict[str, Any]
     collect_env: str
-    """The text of ``python -m torch.utils.collect_env``; empty when it gave none."""
+    """The output of ``python -m torch.utils.collect_env``; empty if it failed."""
     missing: tuple[Missing, ...]
 
 
@@ -45,40 +44,32 @@ NO_PYTHON = "the command started no Python that imported torch"
 def collect_facts(
     python: str | None, folder: Path | None = None, why_none: str = NO_PYTHON, is_fresh: bool = True
 ) -> MachineFacts:
-    """Ask all questions side by side; ``python`` is the target's interpreter, None (and why) where
-    there is none.
+    """Run all queries at the same time.
 
-    Unless ``is_fresh``, what an interpreter said of itself a moment ago need not be asked again.
+    ``python`` is the target's interpreter; if it is None, ``why_none`` is the reason. Unless
+    ``is_fresh``, cached answers of the interpreter are used.
     """
-    questions: dict[str, Callable[[], Any]] = {
-        "os": _system,
-        "cpu": _cpu,
-        "memory": _memory,
-        "compiler": _compiler,
-        "gpus": _gpus,
-        "rocm": _rocm,
-        "variables": private_names.allowed_variables,
-    }
+    queries = dict(MACHINE_PROBES)
     if python:
-        age_s = 0.0 if is_fresh else LASTS_S
-        questions["inventory"] = lambda: json.loads(
-            remembered_answer("inventory", python, lambda: _inventory(python, folder), age_s)
+        max_age_s = 0.0 if is_fresh else CACHE_LIFETIME_S
+        queries["inventory"] = lambda: json.loads(
+            cached_answer("inventory", python, lambda: _inventory(python, folder), max_age_s)
         )
-        questions["collect_env"] = lambda: remembered_answer(
-            "collect_env", python, lambda: _collect_env(python), age_s
+        queries["collect_env"] = lambda: cached_answer(
+            "collect_env", python, lambda: _collect_env(python), max_age_s
         )
     facts: dict[str, Any] = {}
     missing: list[Missing] = []
     with ThreadPoolExecutor(max_workers=4) as pool:
-        jobs = {name: pool.submit(question) for name, question in questions.items()}
+        jobs = {name: pool.submit(query) for name, query in queries.items()}
         for name, job in jobs.items():
             try:
                 with interrupts.allowed():
                     facts[name] = job.result()
-            except KeyboardInterrupt:  # the pool would wait for the children that we start
+            except KeyboardInterrupt:  # otherwise the pool waits for the children
                 end_children()
                 raise
-            except Exception as problem:  # a broken environment is what we are asked about
+            except Exception as problem:  # a broken environment is expected
                 missing.append(Missing(f"environment: {name}", str(problem) or repr(problem)))
     if not python:
         missing.append(Missing("environment: Python and packages", why_none))
@@ -90,9 +81,9 @@ def collect_facts(
     return MachineFacts(facts, facts.pop("collect_env", ""), tuple(missing))
 
 
-def _system() -> dict[str, Any]:
+def _system() -> dict[str, str | None]:
     release = {}
-    with contextlib.suppress(OSError):
+    with host_log.suppress(OSError):
         release = platform.freedesktop_os_release()
     return {
         "system": platform.system(),
@@ -103,14 +94,14 @@ def _system() -> dict[str, Any]:
     }
 
 
-def _cpu() -> dict[str, Any]:
-    facts: dict[str, Any] = {
+def _cpu() -> dict[str, object]:
+    facts: dict[str, object] = {
         "logical": psutil.cpu_count(),
         "physical": psutil.cpu_count(logical=False),
     }
-    with contextlib.suppress(AttributeError):
+    with host_log.suppress(AttributeError):
         facts["usable"] = len(os.sched_getaffinity(0))
-    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+    with host_log.suppress(OSError), open("/proc/cpuinfo") as file:
         for line in file:
             name, _, value = line.partition(":")
             if name.strip() in ("model name", "flags") and name.strip() not in facts:
@@ -124,50 +115,53 @@ def _cpu() -> dict[str, Any]:
     return facts
 
 
-def _memory() -> dict[str, Any]:
+def _memory() -> dict[str, int | str]:
     memory, swap = psutil.virtual_memory(), psutil.swap_memory()
-    facts: dict[str, Any] = {"total_bytes": memory.total, "swap_bytes": swap.total}
-    with contextlib.suppress(OSError), open("/sys/fs/cgroup/memory.max") as file:
+    facts: dict[str, int | str] = {"total_bytes": memory.total, "swap_bytes": swap.total}
+    with host_log.suppress(OSError), open("/sys/fs/cgroup/memory.max") as file:
         facts["cgroup_limit"] = file.read().strip()
-    with contextlib.suppress(OSError):
-        # asked for its size, not written to
+    with host_log.suppress(OSError):
+        # only its size is read
         facts["shm_bytes"] = shutil.disk_usage("/dev/shm").total  # noqa: S108
     return facts
 
 
 def _compiler() -> dict[str, str]:
     name = os.environ.get("CXX") or "g++"
-    found = {name: ask_child([*name.split(), "--version"], 10).splitlines()[0]}
-    for other in ("clang++", "nvcc"):
-        if shutil.which(other):
-            with contextlib.suppress(NoAnswer, IndexError):
-                found[other] = (
-                    ask_child([other, "--version"], 10)
-                    .strip()
-                    .splitlines()[-1 if other == "nvcc" else 0]
-                )
-    return found
-
-
-def _gpus() -> Any:
-    place = str(Path(__file__).resolve().parents[3])
-    return json.loads(
-        ask_child(
-            [sys.executable, "-m", "reprokit.host.watch.nvml"], QUESTION_S, {"PYTHONPATH": place}
-        )
-    )
+    versions = {name: run_for_output([*name.split(), "--version"], 10).splitlines()[0]}
+    for program in ("clang++", "nvcc"):
+        if shutil.which(program):
+            with host_log.suppress(CommandFailed, IndexError):
+                lines = run_for_output([program, "--version"], 10).strip().splitlines()
+                versions[program] = lines[-1 if program == "nvcc" else 0]
+    return versions
 
 
 def _rocm() -> str:
     try:
         return Path("/opt/rocm/.info/version").read_text().strip()
     except OSError as problem:
-        raise NoAnswer("ROCm was not found") from problem
+        raise CommandFailed("ROCm was not found") from problem
 
 
 def _inventory(python: str, folder: Path | None) -> str:
-    return json.dumps(ask_agent(python, ["env"], QUESTION_S, folder))
+    return json.dumps(query_agent(python, ["env"], QUERY_TIMEOUT_S, folder))
 
 
 def _collect_env(python: str) -> str:
-    return ask_child([python, "-m", "torch.utils.collect_env"], QUESTION_S)
+    return run_for_output([python, "-m", "torch.utils.collect_env"], QUERY_TIMEOUT_S)
+
+
+MACHINE_PROBES: dict[str, Callable[[], Any]] = {
+    "os": _system,
+    "cpu": _cpu,
+    "memory": _memory,
+    "compiler": _compiler,
+    "gpus": lambda: gpu_vendors.query_gpus(QUERY_TIMEOUT_S),
+    "rocm": _rocm,
+    "variables": private_names.allowed_variables,
+}
+"""The environment probes: key in ``environment.json`` -> function that returns JSON values.
+
+All run at the same time. One that raises is reported in ``missing`` with its reason.
+"""

@@ -1,5 +1,5 @@
-"""The GPU that is to be simulated: one that is known, one that was recorded, or one that is here to
-be recorded.
+"""Find the properties of the GPU to simulate: by name, from a file, or from the GPU of this
+machine.
 """
 
 from __future__ import annotations
@@ -14,58 +14,60 @@ import psutil
 from reprokit.core.records import bounded_json
 from reprokit.core.shared import simulation
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.environment.agent_question import ask_agent
-from reprokit.host.system.child_question import NoAnswer
+from reprokit.host.environment.agent_queries import query_agent
+from reprokit.host.system.child_output import CommandFailed
 
-ANSWER_S = 120.0
+QUERY_TIMEOUT_S = 120.0
 
 
-def gpu_here(python: str) -> list[dict[str, Any]]:
-    """The GPUs that torch in ``python`` sees, in the form that ``--gpu`` takes from a file."""
+def list_gpus(python: str) -> list[dict[str, Any]]:
+    """Return the GPUs that the torch of ``python`` sees, in the format of a file for ``--gpu``."""
     try:
-        found = ask_agent(python, ["gpus"], ANSWER_S)
-    except NoAnswer as problem:
-        raise BadInput(f"{python} did not say which GPUs it sees: {problem}") from problem
-    if not found:
+        gpus = query_agent(python, ["gpus"], QUERY_TIMEOUT_S)
+    except CommandFailed as problem:
+        raise BadInput(f"cannot query the GPUs that {python} sees: {problem}") from problem
+    if not gpus:
         raise BadInput(
-            "torch sees no GPU here; record one where it stands, or name one that reprokit knows:"
-            " --gpu h100"
+            "torch sees no GPU here; record one on a machine that has it, or name a GPU that"
+            " reprokit knows: --gpu h100"
         )
-    return [dataclasses.asdict(simulation.read_gpu(one, "torch")) for one in found]
+    return [dataclasses.asdict(simulation.read_gpu(gpu, "torch")) for gpu in gpus]
 
 
-def gpu_to_compare(python: str, gpu: dict[str, Any] | None, device: str | None) -> dict[str, Any]:
-    """The GPU that is here, to be simulated beside the real run."""
+def gpu_for_comparison(
+    python: str, gpu: dict[str, Any] | None, device: str | None
+) -> dict[str, Any]:
+    """Return the GPU of this machine, which ``--compare-simulated`` simulates."""
     if gpu is not None:
         raise BadInput(
-            "--compare-simulated runs on the GPU that is here, so --gpu cannot be used with it"
+            "--compare-simulated runs on the GPU of this machine, so --gpu cannot be used with it"
         )
     if device is not None and not device.startswith("cuda"):
         raise BadInput(
             f"--compare-simulated compares with a GPU, so --device {device} cannot be used with it"
         )
-    return gpu_here(python)[0]
+    return list_gpus(python)[0]
 
 
-def can_hold(needed_bytes: int) -> bool:
-    """This machine may hold so much: a GPU decides for itself when it is asked."""
+def has_memory_for(needed_bytes: int) -> bool:
+    """Return whether this machine may have enough memory; always True if it has a GPU, whose driver
+    decides.
+    """
     return bool(glob.glob("/dev/nvidia[0-9]*")) or needed_bytes <= psutil.virtual_memory().available
 
 
-def find_gpu(words: str) -> dict[str, Any]:
-    """The properties of the GPU as JSON values."""
+def parse_gpu_option(words: str) -> dict[str, Any]:
+    """Return the properties of the GPU that ``--gpu`` names, as JSON values. Raises BadInput."""
     if not words.endswith(".json") and not Path(words).is_file():
         return dataclasses.asdict(simulation.gpu_named(words))
     try:
-        told = bounded_json.parse_json(Path(words).read_text(encoding="utf-8"))
+        properties = bounded_json.parse_json(Path(words).read_text(encoding="utf-8"))
     except OSError as problem:
         raise BadInput(f"--gpu {words}: {problem.strerror}") from problem
     except ValueError as problem:
         raise BadInput(
             f"--gpu {words} is not JSON ({problem}); reprokit env --gpu writes such a file"
         ) from problem
-    if not isinstance(told, dict):
-        raise BadInput(
-            f"--gpu {words} holds no properties of a GPU; reprokit env --gpu writes such a file"
-        )
-    return dataclasses.asdict(simulation.read_gpu(told, f"--gpu {words}"))
+    if not isinstance(properties, dict):
+        raise BadInput(f"--gpu {words} is not a JSON object; reprokit env --gpu writes such a file")
+    return dataclasses.asdict(simulation.read_gpu(properties, f"--gpu {words}"))

@@ -1,4 +1,4 @@
-"""Questions beyond the first run: ablation, remedies, eager, simulated, kernels.
+"""Experiments after the first run: ablation, remedies, eager, simulation and kernels.
 
 It imports ``probe`` and ``run``; it must not import ``minimize``.
 """

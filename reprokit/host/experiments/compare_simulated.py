@@ -1,6 +1,4 @@
-"""Run once more on a simulated GPU like the one that is here, and say where the two runs
-disagree.
-"""
+"""Run the target again on a simulation of the GPU of this machine, and compare the two runs."""
 
 from __future__ import annotations
 
@@ -10,16 +8,15 @@ import re
 from pathlib import Path
 
 from reprokit.core.experiments import simulated_vs_real
-from reprokit.core.judge.signature import sign
-from reprokit.core.judge.verdict import judge
+from reprokit.core.judge.signature import sign_verdict
+from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract import run_names
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory, supervise
-from reprokit.host.system import files
+from reprokit.host.system import files, host_log
 
-FILE = run_names.SIMULATED_FILE
 FOLDER = "simulated"
 _HEAD = re.compile(r"^[VDIWEF]\d{4} ")
 
@@ -31,32 +28,39 @@ def compare_with_simulation(
     run_path: Path,
     show: supervise.Show | None,
 ) -> Observation:
-    """Give ``seen`` with what a simulation of the same GPU said otherwise; it is kept in
-    ``simulated.json`` too.
+    """Return ``seen`` with the disagreements of a simulation of the same GPU.
+
+    Write them to ``simulated.json`` too.
+
+    Raises:
+        KeyboardInterrupt: the user interrupted the run.
     """
     folder = run_path / FOLDER
     run_directory.make_folders(folder)
     gpu = request.beside
-    asked = dataclasses.replace(
+    simulated_request = dataclasses.replace(
         request, gpu=gpu, beside=None, device=None, weights="auto", kernels="none", compares=False
     )
-    outcome = supervise.run_target_once(asked, folder, show)
+    outcome = supervise.run_target_once(simulated_request, folder, show)
     if outcome.is_interrupted:
         raise KeyboardInterrupt
-    other = observation_reader.read_observation_of(
-        asked, outcome, folder, observation_reader.read_journals(folder)
+    simulated = observation_reader.read_observation(
+        simulated_request, outcome, folder, observation_reader.read_journals(folder)
     )
-    ended = judge(other)
+    simulated_verdict = judge_run(simulated)
     sides = (
         simulated_vs_real.summarise_run(
-            verdict, sign(verdict, seen), seen, generated_kernels_of(run_path)
+            verdict, sign_verdict(verdict, seen), seen, generated_kernels_of(run_path)
         ),
         simulated_vs_real.summarise_run(
-            ended, sign(ended, other), other, generated_kernels_of(folder)
+            simulated_verdict,
+            sign_verdict(simulated_verdict, simulated),
+            simulated,
+            generated_kernels_of(folder),
         ),
     )
-    rows = simulated_vs_real.disagreements(*sides)
-    told = {
+    rows = simulated_vs_real.list_disagreements(*sides)
+    comparison = {
         "gpu": gpu,
         "disagreements": list(rows),
         "device": sides[0].title,
@@ -64,7 +68,7 @@ def compare_with_simulation(
         "kernels": [len(side.kernels) for side in sides],
         "graphs": [len(side.graphs) for side in sides],
     }
-    files.write_json(run_path / FILE, told)
+    files.write_json(run_path / run_names.SIMULATED_FILE, comparison)
     count = f"{len(sides[0].graphs)} graphs, {len(sides[0].kernels)} Triton kernels"
     return dataclasses.replace(
         seen, beside=rows or (f"a simulation of this GPU agrees: {count}, the same ending",)
@@ -72,8 +76,8 @@ def compare_with_simulation(
 
 
 def generated_kernels_of(run_path: Path) -> list[str]:
-    """The modules that Inductor generated, as TORCH_TRACE has them."""
-    found = []
+    """Return the modules that Inductor generated, from the logs of TORCH_TRACE."""
+    modules = []
     for path in sorted((run_path / run_names.TRACE_FOLDER).glob("*.log")):
         rows: list[str] | None = None
         for line in [*files.read_text(path).splitlines(), "V0000 "]:
@@ -81,9 +85,9 @@ def generated_kernels_of(run_path: Path) -> list[str]:
                 rows.append(line.removeprefix("\t"))
                 continue
             if rows is not None:
-                found.append("\n".join(rows))
+                modules.append("\n".join(rows))
             rows = [] if _is_output(line) else None
-    return found
+    return modules
 
 
 def _is_output(line: str) -> bool:
@@ -92,5 +96,6 @@ def _is_output(line: str) -> bool:
         return False
     try:
         return "inductor_output_code" in json.loads(line[start:])
-    except ValueError:
+    except ValueError as problem:
+        host_log.log_ignored(problem)
         return False

@@ -1,5 +1,6 @@
-"""Compare compiled results with eager's: each side in a process of its own, since either may crash
-or change its inputs.
+"""Compare compiled results with those of eager.
+
+Each side runs in its own process, because either may crash or change its inputs.
 """
 
 from __future__ import annotations
@@ -10,18 +11,19 @@ from pathlib import Path
 
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared import cuts
-from reprokit.host.probe.candidate import RESULTS, SAME_RANDOM, in_role
+from reprokit.host.probe.candidate import SAME_RANDOM_NUMBERS, role_variables
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory, supervise
+from reprokit.host.run.run_directory import RESULTS_FOLDER
 from reprokit.host.system import deletion
 
 
-def run_watched(request: Request, run_path: Path) -> Request:
-    """The request whose results are written down for a comparison."""
+def request_with_results(request: Request, run_path: Path) -> Request:
+    """Return the request, changed so that its run records results for a comparison."""
     if not request.compares:
         return request
     return dataclasses.replace(
-        request, variables={**request.variables, **in_role("compiled", run_path)}
+        request, variables={**request.variables, **role_variables("compiled", run_path)}
     )
 
 
@@ -32,20 +34,20 @@ def compare_with_eager(
     missing: list[Missing],
     show: supervise.Show | None,
 ) -> Observation:
-    """Run eager, and what else it takes to know which side is wrong; gives ``seen`` with the
-    comparison.
+    """Run the target in eager, and in more roles where results differ.
+
+    Return ``seen`` with the comparison, and add to ``missing`` why there is none.
     """
-    place = run_path / RESULTS
     try:
-        if not any(place.rglob("compiled.pt")):
+        if not any((run_path / RESULTS_FOLDER).rglob("compiled.pt")):
             missing.append(
                 Missing(
                     "comparison with eager", "the run left no results, such as one on fake tensors"
                 )
             )
             return seen
-        ask = _Asker(request, run_path, show)
-        eager = ask("eager")
+        run_role = _RoleRunner(request, run_path, show)
+        eager = run_role("eager")
         if eager.comparison is None:
             why = eager.stderr_tail.strip().splitlines()[-1:] or [
                 f"exit status {eager.exit_status}"
@@ -57,23 +59,24 @@ def compare_with_eager(
                 )
             )
             return seen
-        found = eager.comparison
-        if found.suspects and found.is_random:
-            found = ask("compiled", REPROKIT_OVERRIDES=json.dumps(SAME_RANDOM)).comparison or found
+        comparison = eager.comparison
+        if comparison.suspects and comparison.is_random:
+            rerun = run_role("compiled", REPROKIT_OVERRIDES=json.dumps(SAME_RANDOM_NUMBERS))
+            comparison = rerun.comparison or comparison
         for role in ("again", "float64"):
-            if found.suspects:
-                found = ask(role).comparison or found
-        return dataclasses.replace(seen, comparison=found)
+            if comparison.suspects:
+                comparison = run_role(role).comparison or comparison
+        return dataclasses.replace(seen, comparison=comparison)
     finally:
-        forget_results(run_path)
+        delete_results(run_path)
 
 
-def forget_results(run_path: Path) -> None:
-    """Delete what the runs gave."""
-    deletion.delete(run_path / RESULTS, inside=run_path)
+def delete_results(run_path: Path) -> None:
+    """Delete the recorded results of a run."""
+    deletion.delete_path(run_path / RESULTS_FOLDER, inside=run_path)
 
 
-class _Asker:
+class _RoleRunner:
     """Runs the target once in a role, below its run directory."""
 
     def __init__(self, request: Request, run_path: Path, show: supervise.Show | None) -> None:
@@ -84,7 +87,7 @@ class _Asker:
         self._count += 1
         folder = self._run_path / "compare" / f"{self._count}-{role}"
         run_directory.make_folders(folder)
-        changed = {**self._request.variables, **in_role(role, self._run_path), **extra}
+        changed = {**self._request.variables, **role_variables(role, self._run_path), **extra}
         is_compiled = role == "compiled"
         request = dataclasses.replace(
             self._request, compile_it=is_compiled, has_trace=False, variables=changed
@@ -92,6 +95,6 @@ class _Asker:
         outcome = supervise.run_target_once(request, folder, self._show)
         if outcome.is_interrupted:
             raise KeyboardInterrupt
-        return observation_reader.read_observation_of(
+        return observation_reader.read_observation(
             request, outcome, folder, observation_reader.read_journals(folder)
         )

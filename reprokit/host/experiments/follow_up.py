@@ -1,14 +1,14 @@
-"""Ask what the first run left open, in second, shorter runs: each question one run, each answer one
-line.
+"""Run the target again, in short runs, to learn more about a hang.
 
-A factory is asked by default; a whole command, which may train, write or pay, only with
-``--escalate``.
+Each question is one run, and its answer is one line. A factory target is run again by default; a
+whole command, which may train, write files or cost money, only with ``--escalate``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from reprokit.core.shared.contract import run_names
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory, supervise
 from reprokit.host.run.run_outcome import RunOutcome
-from reprokit.host.system import files
+from reprokit.host.system import files, host_log
 
 SHORT_STALL_S = 20.0
 WORKER_WAIT_S = 10
@@ -32,10 +32,10 @@ LOG_LINES = 12
 
 @dataclass(frozen=True)
 class Question:
-    """One thing that only another run can tell."""
+    """A question that only a second run can answer."""
 
     name: str
-    asks: str
+    description: str
     is_open: Callable[[Verdict], bool]
     change: Callable[[Request, Path], Request]
 
@@ -53,7 +53,7 @@ def _with_logs(request: Request, path: Path) -> Request:
     )
 
 
-def _impatient(request: Request, path: Path) -> Request:
+def _with_short_worker_wait(request: Request, path: Path) -> Request:
     patience = {"TORCHINDUCTOR_COMPILE_WORKER_WAIT_TIMEOUT": str(WORKER_WAIT_S)}
     return dataclasses.replace(request, logs=("+inductor",), variables=patience)
 
@@ -71,11 +71,11 @@ QUESTIONS = (
         lambda verdict: (
             (verdict.cause or "").startswith("compile-worker") and verdict.phase == "worker-wait"
         ),
-        _impatient,
+        _with_short_worker_wait,
     ),
     Question(
         "logs",
-        "the last words of TORCH_LOGS=+inductor",
+        "the last lines of TORCH_LOGS=+inductor",
         lambda verdict: (
             verdict.phase in ("triton-compile", "worker-wait") or verdict.cause == "unknown"
         ),
@@ -84,10 +84,8 @@ QUESTIONS = (
 )
 
 
-def is_wanted(request: Request, verdict: Verdict, outcome: RunOutcome) -> bool:
-    """Only a hang leaves such questions, and only where running again is harmless or was asked
-    for.
-    """
+def wants_follow_up(request: Request, verdict: Verdict, outcome: RunOutcome) -> bool:
+    """Return True for a hang, where a second run is harmless or the user asked for it."""
     is_harmless = request.target.kind != "command" if request.escalate is None else request.escalate
     return verdict.kind == "hang" and is_harmless and not outcome.is_interrupted
 
@@ -99,7 +97,7 @@ def ask_follow_ups(
     run_path: Path,
     show: supervise.Show | None,
 ) -> tuple[Answer, ...]:
-    """Ask every question that is open, one short run each, below ``run_path/escalate``."""
+    """Answer every open question with one short run each, below ``run_path/escalate``."""
     answers = []
     stall_s = min(request.stall_s, SHORT_STALL_S)
     deadline_s = 2 * max(first.seconds - first.quiet_s, 0.0) + stall_s + 30
@@ -113,11 +111,11 @@ def ask_follow_ups(
             request, stall_s=stall_s, on_stall=stalls.END, deadline_s=deadline_s, has_trace=False
         )
         outcome = supervise.run_target_once(question.change(shorter, folder), folder, show)
-        seen = observation_reader.read_observation_of(
+        seen = observation_reader.read_observation(
             shorter, outcome, folder, observation_reader.read_journals(folder)
         )
         answers.append(
-            Answer(question.asks, _answer(question, seen, outcome, folder), outcome.seconds)
+            Answer(question.description, _answer(question, seen, outcome, folder), outcome.seconds)
         )
         if outcome.is_interrupted:
             break
@@ -141,23 +139,24 @@ def _answer(question: Question, seen: Observation, outcome: RunOutcome, folder: 
     if outcome.is_stalled:
         return f"it hangs too: no progress for {outcome.quiet_s:.0f} s"
     if outcome.is_timed_out:
-        return f"it had not ended after {outcome.seconds:.0f} s"
+        return f"it did not end within {outcome.seconds:.0f} s"
     if outcome.exit_status == 0:
-        return f"it ends well in {outcome.seconds:.1f} s"
-    return f"it ends with exit status {outcome.exit_status}"
+        return f"it passes in {outcome.seconds:.1f} s"
+    return _describe_status(outcome.exit_status)
 
 
 def check_eager(
     request: Request, seen: Observation, run_path: Path, show: supervise.Show | None
 ) -> Observation:
-    """Run the same target without compile, in a child of its own: a bug of the compiler needs a
-    healthy eager run.
+    """Run the target without torch.compile, and return ``seen`` with the result.
+
+    A failure is one of the compiler only where the eager run is healthy.
     """
     folder = run_path / run_names.EAGER_FOLDER
     run_directory.make_folders(folder)
     plain = dataclasses.replace(request, compile_it=False)
     outcome = supervise.run_target_once(plain, folder, show)
-    eager = observation_reader.read_observation_of(
+    eager = observation_reader.read_observation(
         plain, outcome, folder, observation_reader.read_journals(folder)
     )
     if outcome.is_interrupted:
@@ -165,7 +164,7 @@ def check_eager(
             seen, eager_detail="the run without torch.compile was interrupted"
         )
     if outcome.is_timed_out:
-        detail = f"no end within {outcome.seconds:.0f} s without torch.compile"
+        detail = f"it did not end within {outcome.seconds:.0f} s without torch.compile"
         return dataclasses.replace(seen, eager="hangs", eager_detail=detail)
     if eager.has_finished and eager.exit_status == 0:
         return dataclasses.replace(
@@ -182,6 +181,12 @@ def _eager_detail(eager: Observation) -> str:
         root = frames.root_cause(eager.raised)
         line = next((row for row in root.message.splitlines() if row.strip()), "")
         return f"{root.type}: {cuts.cut_head(line.strip(), 200)}"
-    if eager.exit_status is not None and eager.exit_status < 0:
-        return f"it died of signal {-eager.exit_status}"
-    return f"it ended with exit status {eager.exit_status}"
+    return _describe_status(eager.exit_status)
+
+
+def _describe_status(status: int | None) -> str:
+    if status is not None and status < 0:
+        with host_log.suppress(ValueError):
+            return f"it was killed by {signal.Signals(-status).name}"
+        return f"it was killed by signal {-status}"
+    return f"it ended with exit status {status}"

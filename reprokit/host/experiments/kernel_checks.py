@@ -1,17 +1,16 @@
-"""Compile the Triton kernels of a simulated run for its GPU, each in a process of its own; the
-first that fails is the story.
+"""Compile the Triton kernels of a simulated run for its GPU, and report the first that fails.
 
-Inductor generated them and reprokit wrote each down as a program
-(agent/record/generated_kernels.py). Warm servers fork a child for each, so that one that aborts,
-hangs or takes all memory takes nothing along. Those that compiled before, with the same Triton and
-the same ptxas, need not be compiled again.
+Inductor generated the kernels, and the agent wrote each of them as a program
+(agent/record/generated_kernels.py). Warm servers fork a child for each program, so that a compile
+that aborts, hangs or takes all memory does not affect the others. Programs that compiled before,
+with the same Triton and the same ptxas, are not compiled again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
+import itertools
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,30 +25,34 @@ from reprokit.core.records.finding import Signature
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import KernelWritten
-from reprokit.host.probe.candidate import CandidateResult, ProbeLimits, judge_candidate, request_for
+from reprokit.host.probe.candidate import (
+    CandidateResult,
+    ProbeLimits,
+    candidate_request,
+    judge_candidate,
+)
 from reprokit.host.probe.client import ProbeServer, ServerLost
-from reprokit.host.probe.fresh_process import run_cold
+from reprokit.host.probe.fresh_process import run_in_fresh_process
 from reprokit.host.run.observation_reader import Journals
-from reprokit.host.system import compiler_cache, deletion, files, interrupts
+from reprokit.host.system import compiler_cache, deletion, files, host_log, interrupts
 from reprokit.host.system.progress import OperationStatus
 
-FILE = run_names.KERNELS_FILE
-DEADLINE_S = 120.0
-"""Served seconds for one kernel; most take one or two."""
-LIMITS = ProbeLimits(DEADLINE_S, wants_stacks=True, is_kernel=True)
-NOBODY = Signature("", "", ALGORITHM)
+KERNEL_DEADLINE_S = 120.0
+"""Seconds for the compile of one kernel; most take one or two."""
+LIMITS = ProbeLimits(KERNEL_DEADLINE_S, wants_stacks=True, is_kernel=True)
+NO_SIGNATURE = Signature("", "", ALGORITHM)
 PTXAS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
-"""Variables that name another ptxas than that of the wheel."""
+"""Variables that name a different ptxas than that of the wheel."""
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """What became of one program."""
+class CompiledKernel:
+    """The result of one program."""
 
     file: str
     answer: str
-    """``compiled``, ``known`` (it was compiled before), ``not compiled`` (an interrupt), or the
-    kind of what happened.
+    """``compiled``, ``known`` (it compiled before), ``not compiled`` (the user interrupted), or the
+    kind of the verdict.
     """
     title: str = ""
     seconds: float = 0.0
@@ -57,12 +60,14 @@ class Compiled:
     peak_rss_bytes: int = 0
 
 
-def listed_kernels(journals: Journals, run_path: Path) -> list[str]:
-    """The programs that a run left, in the order in which they were generated."""
-    found = [Path(file).name for event in journals.all(KernelWritten) for file in event.files]
+def recorded_kernels(journals: Journals, run_path: Path) -> list[str]:
+    """Return the names of the programs of a run, in the order in which they were generated."""
+    names = [
+        Path(file).name for event in journals.events_of_type(KernelWritten) for file in event.files
+    ]
     return [
         name
-        for name in dict.fromkeys(found)
+        for name in dict.fromkeys(names)
         if (run_path / run_names.KERNELS_FOLDER / name).is_file()
     ]
 
@@ -75,35 +80,40 @@ def check_kernels(
     which: str,
     show: Callable[[OperationStatus], None] | None = None,
 ) -> Observation:
-    """Compile them, all or those that are new, and give the observation of the first that fails, or
-    what it was.
-    """
-    names = listed_kernels(journals, run_path)
-    known = _Known(python)
-    texts = {name: files.read_text(run_path / run_names.KERNELS_FOLDER / name) for name in names}
-    asked = [n for n in names if which == "all" or not known.has(texts[n])]
-    done = {n: Compiled(n, "not compiled" if n in asked else "known") for n in names}
-    failed: dict[str, CandidateResult] = {}
-    standing = OperationStatus()
+    """Compile the kernels of a run, and return the observation with the first that fails.
 
-    def note(name: str, one: CandidateResult) -> None:
-        is_fine = one.verdict.kind == "ok"
-        answer = "compiled" if is_fine else one.verdict.kind
-        title = "" if is_fine else one.signature.title
-        done[name] = Compiled(name, answer, title, one.seconds, one.cpu_s, one.seen.peak_rss_bytes)
+    ``which`` is ``all``, or anything else for those that did not compile before.
+    """
+    names = recorded_kernels(journals, run_path)
+    known = _KnownPrograms(python)
+    texts = {name: files.read_text(run_path / run_names.KERNELS_FOLDER / name) for name in names}
+    chosen = [n for n in names if which == "all" or not known.has(texts[n])]
+    done = {n: CompiledKernel(n, "not compiled" if n in chosen else "known") for n in names}
+    failed: dict[str, CandidateResult] = {}
+    status = OperationStatus()
+    count = itertools.count(1)
+
+    def note_result(name: str, judged: CandidateResult) -> None:
+        is_fine = judged.verdict.kind == "ok"
+        answer = "compiled" if is_fine else judged.verdict.kind
+        title = "" if is_fine else judged.signature.title
+        done[name] = CompiledKernel(
+            name, answer, title, judged.seconds, judged.cpu_s, judged.seen.peak_rss_bytes
+        )
         if is_fine:
             known.add(texts[name])
-        elif one.verdict.kind != "unknown":
-            failed[name] = one
-        standing.asked += 1
-        standing.words = f"{standing.asked} of {len(asked)} kernels compiled"
+        elif judged.verdict.kind != "unknown":
+            failed[name] = judged
+        status.text = f"{next(count)} of {len(chosen)} kernels compiled"
         if show:
-            show(standing)
+            show(status)
 
     try:
-        compile_all([(n, texts[n]) for n in asked], python, run_path, note)
+        compile_programs([(n, texts[n]) for n in chosen], python, run_path, note_result)
     finally:
-        files.write_json(run_path / FILE, [dataclasses.asdict(done[n]) for n in names])
+        files.write_json(
+            run_path / run_names.KERNELS_FILE, [dataclasses.asdict(done[n]) for n in names]
+        )
     first = next((n for n in names if n in failed), None)
     if first is None:
         fine = sum(c.answer in ("compiled", "known") for c in done.values())
@@ -126,15 +136,16 @@ def check_kernels(
     )
 
 
-def compile_all(
+def compile_programs(
     programs: Iterable[tuple[str, str]],
     python: str,
     folder: Path,
-    note: Callable[[str, CandidateResult], None],
-    deadline_s: float = DEADLINE_S,
+    note_result: Callable[[str, CandidateResult], None],
+    deadline_s: float = KERNEL_DEADLINE_S,
 ) -> None:
-    """Run each program in a forked child, on as many servers as there are processors; ``note``
-    hears each as it ends.
+    """Run each program in a forked child, with one server for each CPU.
+
+    ``note_result`` is called with the name and the result of each program when it ends.
     """
     limits = dataclasses.replace(LIMITS, deadline_s=deadline_s)
     waiting: SimpleQueue[tuple[str, str]] = SimpleQueue()
@@ -144,16 +155,16 @@ def compile_all(
         count += 1
 
     def serve(number: int) -> None:
-        place = folder / f"kernel-server-{number}"
+        server_folder = folder / f"kernel-server-{number}"
         try:
-            with ProbeServer(place, python, "triton") as server:
+            with ProbeServer(server_folder, python, "triton") as server:
                 while True:
                     name, text = waiting.get_nowait()
-                    note(name, _one(server, text, python, limits))
+                    note_result(name, _run_on_server(server, text, python, limits))
         except Empty:
             return
         finally:
-            deletion.delete(place, inside=place.parent)
+            deletion.delete_path(server_folder, inside=server_folder.parent)
 
     at_once = min(len(os.sched_getaffinity(0)), count)
     if not at_once:
@@ -163,49 +174,56 @@ def compile_all(
             ended.result()
 
 
-def _one(server: ProbeServer, text: str, python: str, limits: ProbeLimits) -> CandidateResult:
-    """Once more where the server was lost; whose problem it is then is that of the whole step."""
+def _run_on_server(
+    server: ProbeServer, text: str, python: str, limits: ProbeLimits
+) -> CandidateResult:
+    """Run a program, and repeat it once where the server was lost.
+
+    Raises:
+        ServerLost: the server was lost twice.
+    """
     for is_last in (False, True):
         try:
-            outcome, folder = server.run(text, limits)
+            outcome, folder = server.run_program(text, limits)
         except ServerLost:
             if is_last:
                 raise
             continue
         try:
             return judge_candidate(
-                request_for(folder / run_names.REPRO_FILE, python, limits), outcome, folder, NOBODY
+                candidate_request(folder / run_names.REPRO_FILE, python, limits),
+                outcome,
+                folder,
+                NO_SIGNATURE,
             )
         finally:
-            deletion.delete(folder, inside=server.folder)
+            deletion.delete_path(folder, inside=server.folder)
     raise AssertionError  # not reached
 
 
 def write_reproducer(run_path: Path, program: str, python: str) -> None:
-    """Have Triton write its MLIR reproducer of the kernel that failed, which its maintainers ask
-    for.
-    """
-    place = run_path / run_names.LOGS_FOLDER / "triton"
-    text = f"import os\nos.environ['TRITON_REPRODUCER_PATH'] = {str(place)!r}\n{program}"
-    with contextlib.suppress(OSError):
-        run_cold(text, python, run_path / "reproducer", NOBODY, LIMITS)
-    deletion.delete(run_path / "reproducer", inside=run_path)
+    """Let Triton write its MLIR reproducer of a failed kernel, which its maintainers ask for."""
+    path = run_path / run_names.LOGS_FOLDER / "triton"
+    text = f"import os\nos.environ['TRITON_REPRODUCER_PATH'] = {str(path)!r}\n{program}"
+    with host_log.suppress(OSError):
+        run_in_fresh_process(text, python, run_path / "reproducer", NO_SIGNATURE, LIMITS)
+    deletion.delete_path(run_path / "reproducer", inside=run_path)
 
 
-class _Known:
-    """Programs that compiled, by interpreter, Triton and ptxas."""
+class _KnownPrograms:
+    """The programs that compiled before with this interpreter, Triton and ptxas."""
 
     def __init__(self, python: str) -> None:
         more = [os.environ.get(name, "") for name in PTXAS]
         more += [str(os.stat(p).st_mtime_ns) for p in more if p and os.path.exists(p)]
-        state = compiler_cache.interpreter_state(python, "triton/__init__.py", more)
+        state = compiler_cache.interpreter_digest(python, "triton/__init__.py", more)
         self._folder = Path(platformdirs.user_cache_dir("reprokit")) / "kernels" / state
 
     def has(self, text: str) -> bool:
         return (self._folder / _digest(text)).exists()
 
     def add(self, text: str) -> None:
-        with contextlib.suppress(OSError):
+        with host_log.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             (self._folder / _digest(text)).touch()
 

@@ -1,10 +1,7 @@
-"""The ablation: the same program compiled in other ways, each in a forked child of the warm
-server.
-"""
+"""The ablation: compile a program in different ways, each in a forked child of the server."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +14,7 @@ from reprokit.core.experiments.ablation import (
     Ablation,
     AblationStep,
     CompileVariant,
-    of_own,
+    own_variants,
     read_ablation,
 )
 from reprokit.core.judge import same_failure
@@ -28,19 +25,19 @@ from reprokit.core.shared import cuts, result_comparison
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import Bisected, Departs
 from reprokit.host.probe.candidate import (
-    PLAIN,
-    RESULTS,
-    SAME_RANDOM,
+    SAME_RANDOM_NUMBERS,
+    UNCOMPILED_ROLES,
     CandidateResult,
     ProbeLimits,
+    candidate_request,
     judge_candidate,
-    request_for,
 )
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader
+from reprokit.host.run.run_directory import RESULTS_FOLDER
 from reprokit.host.run.run_outcome import RunOutcome
-from reprokit.host.system import deletion, files
+from reprokit.host.system import deletion, files, host_log
 
 IN_CAPTURE = tuple(r for r in VARIANTS if r.group == "backends" or r.name == "dynamic=False")
 GRAPH_PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
@@ -49,21 +46,16 @@ SUBSYSTEMS = {
     "fx-passes": GRAPH_PASSES,
     "decompositions": ("decomposition",),
 }
-"""What PyTorch's CompilerBisector can switch off, one application after the other, in the order of
-a compile.
-"""
-MOST_BISECTIONS = 12
-WHOLE_S = 60.0
-"""Served seconds for a program without its own passes: where those hang, nothing says how long a
-whole compile takes.
-"""
-FILE = run_names.ABLATION_FILE
+"""What PyTorch's CompilerBisector can switch off, one application at a time; in compile order."""
+MAX_BISECTIONS = 12
+WITHOUT_PASSES_S = 60.0
+"""Seconds for a program without its own passes: if they hang, the time of a compile is unknown."""
 Show = Callable[[str], None]
-"""Called with the name of what is tried now."""
+"""Called with a description of the current step."""
 
 
 class AblationRunner:
-    """The ladder of one failure, of a factory target or of a program's text."""
+    """Runs the ablation steps of one failure of a factory target or of a program's text."""
 
     def __init__(
         self,
@@ -76,28 +68,30 @@ class AblationRunner:
         self._server, self._program, self._wanted, self._python = server, program, wanted, python
         self._limits = dataclasses.replace(limits, stop=None)
         self._plain: CandidateResult | None = None
-        """The eager run, when the results that the others are compared with are there."""
+        """The eager run, once it has left the results to compare with."""
 
-    def climb(self, rungs: Iterable[CompileVariant], show: Show = lambda name: None) -> Ablation:
-        """Ask every ablation step; one whose server is lost has no answer."""
+    def run_variants(
+        self, variants: Iterable[CompileVariant], show: Show = lambda name: None
+    ) -> Ablation:
+        """Run every variant; a step whose server is lost is unresolved."""
         steps = []
-        for rung in rungs:
-            show(rung.name)
+        for variant in variants:
+            show(variant.name)
             try:
-                found = self.ask(rung)
+                judged = self.run_variant(variant)
                 step = AblationStep(
-                    rung.name,
-                    rung.group,
-                    found.answer,
-                    found.verdict.kind,
-                    found.signature.title,
-                    round(found.seconds, 2),
-                    round(found.cpu_s, 2),
+                    variant.name,
+                    variant.group,
+                    judged.answer,
+                    judged.verdict.kind,
+                    judged.signature.title,
+                    round(judged.seconds, 2),
+                    round(judged.cpu_s, 2),
                 )
             except ServerLost as problem:
                 step = AblationStep(
-                    rung.name,
-                    rung.group,
+                    variant.name,
+                    variant.group,
                     same_failure.UNRESOLVED,
                     "unknown",
                     cuts.cut_head(str(problem), 200),
@@ -105,77 +99,77 @@ class AblationRunner:
             steps.append(step)
         return Ablation(tuple(steps))
 
-    def ask(self, rung: CompileVariant) -> CandidateResult:
-        """Judge the program as ``rung`` compiles it."""
+    def run_variant(self, variant: CompileVariant) -> CandidateResult:
+        """Run the program as ``variant`` compiles it, and judge the run."""
         if not self._limits.compares:
-            least_s = WHOLE_S if rung is OWN_PASSES else 0.0
-            return self._run("", rung.overrides, is_eager=rung is EAGER, least_s=least_s)
+            least_s = WITHOUT_PASSES_S if variant is OWN_PASSES else 0.0
+            return self._run("", variant.overrides, is_eager=variant is EAGER, least_s=least_s)
         if self._plain is None:
-            deletion.delete(self._server.folder / RESULTS, inside=self._server.folder)
-            self._plain, *_ = [self._run(role, {}, is_eager=True) for role in PLAIN]
-        if rung is EAGER or self._plain.verdict.kind != "ok":
+            deletion.delete_path(self._server.folder / RESULTS_FOLDER, inside=self._server.folder)
+            self._plain, *_ = [self._run(role, {}, is_eager=True) for role in UNCOMPILED_ROLES]
+        if variant is EAGER or self._plain.verdict.kind != "ok":
             return self._plain
-        return self._run("compiled", rung.overrides)
+        return self._run("compiled", variant.overrides)
 
     def close(self) -> None:
-        """Delete what the runs gave, which is the user's."""
-        deletion.delete(self._server.folder / RESULTS, inside=self._server.folder)
+        """Delete the results of the runs, which are the user's data."""
+        deletion.delete_path(self._server.folder / RESULTS_FOLDER, inside=self._server.folder)
 
-    def blame(
+    def find_application(
         self, subsystem: str, show: Show = lambda name: None, without: Sequence[str] = ()
     ) -> str:
-        """The one application of ``subsystem`` (``lowerings``, ``post_grad_passes`` ...) with which
-        the failure begins.
+        """Return the application of ``subsystem`` with which the failure begins; empty for none.
 
-        Empty when the failure does not depend on it. The hooks are those of PyTorch's
-        CompilerBisector. Nothing of the subsystems in ``without`` is applied.
+        A subsystem is, for example, ``lowerings`` or ``post_grad_passes``. The search uses the
+        hooks of PyTorch's CompilerBisector. The subsystems in ``without`` are off.
         """
         show(f"whether it is one of the {subsystem}")
-        asked = {"subsystem": subsystem, "without": list(without)}
-        count, _ = self._bisected(asked, None)
-        if not count or self._answer_at(asked, 0) != same_failure.PASSES:
+        options = {"subsystem": subsystem, "without": list(without)}
+        count, _ = self._bisected(options, None)
+        if not count or self._answer_at(options, 0) != same_failure.PASSES:
             return ""
-        if without and self._answer_at(asked, count) != same_failure.SAME:
+        if without and self._answer_at(options, count) != same_failure.SAME:
             return ""
         low, high = 0, count  # passes with the first ``low`` of them, fails with ``high``
-        for _ in range(MOST_BISECTIONS):
+        for _ in range(MAX_BISECTIONS):
             if high - low <= 1:
                 break
             middle = (low + high) // 2
             show(f"which of {high - low} {subsystem}")
-            if self._answer_at(asked, middle) == same_failure.SAME:
+            if self._answer_at(options, middle) == same_failure.SAME:
                 high = middle
             else:
                 low = middle
-        return self._bisected(asked, high)[1] if high - low == 1 else ""
+        return self._bisected(options, high)[1] if high - low == 1 else ""
 
-    def _answer_at(self, asked: Mapping[str, Any], most: int) -> str:
-        return self.ask(CompileVariant("", "", {"bisect": {**asked, "most": most}})).answer
+    def _answer_at(self, options: Mapping[str, object], most: int) -> str:
+        variant = CompileVariant("", "", {"bisect": {**options, "most": most}})
+        return self.run_variant(variant).answer
 
-    def _bisected(self, asked: Mapping[str, Any], most: int | None) -> tuple[int, str]:
-        """How often the subsystem is applied, and what was applied at number ``most``."""
+    def _bisected(self, options: Mapping[str, object], most: int | None) -> tuple[int, str]:
+        """Return the number of applications of the subsystem, and the name of number ``most``."""
         role = "compiled" if self._limits.compares else ""
-        found = self._heard(Bisected, role, {"bisect": {**asked, "most": most}})
-        told = next((e.info for e in found if e.n == most), "")
-        return max((e.n for e in found), default=0), told
+        events = self._events_of(Bisected, role, {"bisect": {**options, "most": most}})
+        name = next((e.info for e in events if e.n == most), "")
+        return max((e.n for e in events), default=0), name
 
     @property
-    def is_whole(self) -> bool:
-        """It is the user's whole target, whose lines the user knows."""
+    def is_whole_target(self) -> bool:
+        """True for the user's whole target, whose lines the user knows."""
         return not isinstance(self._program, str)
 
-    def departure(self) -> str:
-        """The first graph that departs from eager by itself, and the first operator in it, as
-        words.
-        """
-        found = self._heard(Departs, "compiled", {"graphs": True})
-        return result_comparison.first_departure(found[0]) if found else ""
+    def find_departure(self) -> str:
+        """Return a description of the first graph that differs from eager, and of its operator."""
+        events = self._events_of(Departs, "compiled", {"graphs": True})
+        return result_comparison.first_departure(events[0]) if events else ""
 
-    def _heard(self, kind: type[SomeEvent], role: str, overrides: Any) -> list[SomeEvent]:
-        """The events of one kind of a compiled run."""
-        found: list[SomeEvent] = []
-        self._run(role, overrides, read=lambda journals: found.extend(journals.all(kind)))
-        return found
+    def _events_of(self, kind: type[SomeEvent], role: str, overrides: Any) -> list[SomeEvent]:
+        """Return the events of one kind of a compiled run."""
+        events: list[SomeEvent] = []
+        self._run(
+            role, overrides, read=lambda journals: events.extend(journals.events_of_type(kind))
+        )
+        return events
 
     def _run(
         self,
@@ -189,13 +183,15 @@ class AblationRunner:
         if role:
             overrides = {
                 **overrides,
-                "configs": {**overrides.get("configs", {}), **SAME_RANDOM["configs"]},
+                "configs": {**overrides.get("configs", {}), **SAME_RANDOM_NUMBERS["configs"]},
             }
         outcome: RunOutcome
         folder: Path
         if isinstance(self._program, str):
-            outcome, folder = self._server.run(self._program, limits, is_eager, role, overrides)
-            request = request_for(folder / run_names.REPRO_FILE, self._python, limits)
+            outcome, folder = self._server.run_program(
+                self._program, limits, is_eager, role, overrides
+            )
+            request = candidate_request(folder / run_names.REPRO_FILE, self._python, limits)
         else:
             outcome, folder = self._server.run_target(
                 self._program, limits, is_eager, role, overrides
@@ -206,36 +202,36 @@ class AblationRunner:
                 read(observation_reader.read_journals(folder))
             return judge_candidate(request, outcome, folder, self._wanted)
         finally:
-            deletion.delete(folder, inside=self._server.folder)
+            deletion.delete_path(folder, inside=self._server.folder)
 
 
-def one_of(subsystem: str, name: str) -> str:
-    """What the bisector found, as a clause."""
+def describe_blamed(subsystem: str, name: str) -> str:
+    """Return a clause that names the application to which the bisector points."""
     return f"it takes one of the {subsystem.replace('_', ' ')}: `{name}`"
 
 
 def load_ablation(run_path: Path) -> Ablation | None:
-    """What an earlier climb left in a run directory."""
-    if told := files.read_object(run_path / FILE):
-        with contextlib.suppress(ValueError):
-            return read_ablation(told)
+    """Return the ablation in a run directory; None where there is none."""
+    if fields := files.read_json_object(run_path / run_names.ABLATION_FILE):
+        with host_log.suppress(ValueError):
+            return read_ablation(fields)
     return None
 
 
-def in_capture(ladder: AblationRunner, seen: Observation, show: Show) -> Ablation:
-    """The ablation steps that every capture of a failure asks."""
-    return ladder.climb((*of_own(seen), *IN_CAPTURE), show)
+def ablate_for_capture(runner: AblationRunner, seen: Observation, show: Show) -> Ablation:
+    """Run the ablation steps that belong to every capture of a failure."""
+    return runner.run_variants((*own_variants(seen), *IN_CAPTURE), show)
 
 
-def ablate_everything(ladder: AblationRunner, seen: Observation, show: Show) -> Ablation:
-    """All ablation steps, and below the first backend that fails the one pass, decomposition or
-    lowering that it takes.
-    """
-    found = ladder.climb((*of_own(seen), *VARIANTS), show)
-    if found.own:
-        return found
-    with contextlib.suppress(ServerLost):
-        for subsystem in SUBSYSTEMS.get(found.first.part if found.first else "", ()):
-            if said := ladder.blame(subsystem, show):
-                return dataclasses.replace(found, blamed=one_of(subsystem, said))
-    return found
+def ablate_everything(runner: AblationRunner, seen: Observation, show: Show) -> Ablation:
+    """Run all ablation steps, and find the one pass, decomposition or lowering that is wrong."""
+    ablation = runner.run_variants((*own_variants(seen), *VARIANTS), show)
+    if ablation.own:
+        return ablation
+    with host_log.suppress(ServerLost):
+        for subsystem in SUBSYSTEMS.get(
+            ablation.first_failing.part if ablation.first_failing else "", ()
+        ):
+            if name := runner.find_application(subsystem, show):
+                return dataclasses.replace(ablation, blamed=describe_blamed(subsystem, name))
+    return ablation

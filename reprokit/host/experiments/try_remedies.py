@@ -1,4 +1,4 @@
-"""Try every remedy: which avoids the failure, at what cost in compile time, speed and accuracy."""
+"""Try every remedy of a failure, and measure its cost in compile time, speed and accuracy."""
 
 from __future__ import annotations
 
@@ -23,32 +23,30 @@ from reprokit.host.run import observation_reader
 from reprokit.host.system import deletion
 
 MEASURE_S = 3.0
-AS_GOOD = 0.95
+AS_GOOD_RATIO = 0.95
 
 
 @dataclass(frozen=True)
 class RemedyResult:
-    """What one remedy came to."""
+    """The result of one remedy."""
 
     name: str
     code: str
-    """What the user writes; empty where the remedy does not avoid the failure, or makes another
-    one.
-    """
+    """The code that the user writes; empty where the remedy does not avoid the failure."""
     answer: str
-    """``passes`` when it avoids the failure; else one of ``oracle.ANSWERS``, or empty when it does
-    not apply.
+    """One of ``same_failure.ANSWERS``, with ``passes`` for a remedy that avoids the failure; empty
+    when the remedy does not apply.
     """
     why: str = ""
-    """What it did instead, or why it does not apply."""
+    """The failure with the remedy, or why it does not apply."""
     compile_cpu_s: float = 0.0
-    """Processor seconds of its run."""
+    """CPU seconds of its run."""
     gain: speedup.Gain | None = None
     results: str = ""
-    """Its results beside eager's."""
+    """How its results compare with those of eager."""
 
     def to_json(self) -> dict[str, Any]:
-        """The row that ``--json`` has."""
+        """Return the row for ``--json``."""
         row = dataclasses.asdict(self)
         return {
             **row,
@@ -59,36 +57,38 @@ class RemedyResult:
 
 @dataclass
 class Workarounds:
-    """All that was tried."""
+    """The results of all remedies."""
 
     tried: list[RemedyResult] = field(default_factory=list)
     as_it_is: speedup.Gain | None = None
-    """Of a healthy target: how much its compile gains."""
+    """The gain by the compile of a healthy target."""
     compile_s: float = 0.0
     parameters: int = 0
 
     @property
     def advice(self) -> str:
-        """One sentence."""
+        """The advice to the user, in one sentence."""
         if self.as_it_is is not None:
-            pays = self.as_it_is.calls_to_pay(self.compile_s)
-            told = f"compiled, it is {self.as_it_is}"
+            calls = self.as_it_is.calls_to_pay(self.compile_s)
+            gain = f"compiled, it is {self.as_it_is}"
             if self.as_it_is.advice == "compile":
-                return f"{told}: compile it; the compile is won back after {pays} passes."
+                return f"{gain}: compile it; the compile takes as long as {calls} passes save."
             if self.as_it_is.advice == "eager":
-                return f"{told}: run it eager; a gain below 5 % is not worth a compiler."
-            return f"{told}: that is too near 5 % to say; measure it on a quiet machine."
+                return f"{gain}: run it eager; a gain below 5 % is not worth a compile."
+            return f"{gain}: that is too close to 5 % to decide; measure it on an idle machine."
         ways = [
             t
             for t in self.tried
             if t.answer == same_failure.PASSES and t.name != remedies.EAGER.name
         ]
         if not ways:
-            return "Nothing that was tried avoids it but eager."
-        most = max(t.gain.ratio if t.gain else 0.0 for t in ways)
-        # of those that are as good, the first is the nearest to what the user wrote
-        best = next(t for t in ways if (t.gain.ratio if t.gain else 0.0) >= AS_GOOD * most)
-        if best.gain is not None and best.gain.ratio < speedup.LEAST_GAIN:
+            return "Of all remedies, only eager avoids it."
+        max_ratio = max(t.gain.ratio if t.gain else 0.0 for t in ways)
+        # of the remedies with about the same gain, the first changes the user's code least
+        best = next(
+            t for t in ways if (t.gain.ratio if t.gain else 0.0) >= AS_GOOD_RATIO * max_ratio
+        )
+        if best.gain is not None and best.gain.ratio < speedup.MIN_GAIN:
             return f"{best.name} avoids it and is {best.gain}: run it eager until it is fixed."
         return f"{best.name} avoids it" + (f" and is {best.gain}." if best.gain else ".")
 
@@ -108,37 +108,39 @@ class RemedyRunner:
         self._server, self._program, self._show = server, program, show
         self._wanted = wanted
         self._compares = dataclasses.replace(limits, compares=True)
-        self._ladder = run_ablation.AblationRunner(server, program, wanted, self._compares, python)
+        self._ablation_runner = run_ablation.AblationRunner(
+            server, program, wanted, self._compares, python
+        )
 
-    def all(self, verdict: Verdict, seen: Observation, compile: dict[str, Any]) -> Workarounds:
-        """Try what is worth a try; of a healthy program, measure whether its compile is worth
-        it.
-        """
-        found = Workarounds()
+    def try_all_remedies(
+        self, verdict: Verdict, seen: Observation, compile: dict[str, Any]
+    ) -> Workarounds:
+        """Try the remedies of a failure; for a healthy program, measure the gain of its compile."""
+        workarounds = Workarounds()
         if verdict.kind == "ok":
-            found.as_it_is, found.compile_s = self._measured({})
-            return found
-        with contextlib.closing(self._ladder):
+            workarounds.as_it_is, workarounds.compile_s = self._measured({})
+            return workarounds
+        with contextlib.closing(self._ablation_runner):
             for remedy in remedies.remedies_for(verdict, seen, compile):
                 self._show(remedy.name)
                 try:
-                    found.tried.append(self._try(remedy))
+                    workarounds.tried.append(self._try(remedy))
                 except ServerLost as problem:
-                    found.tried.append(
+                    workarounds.tried.append(
                         RemedyResult(
                             remedy.name, remedy.code, same_failure.UNRESOLVED, str(problem)
                         )
                     )
-        return found
+        return workarounds
 
     def _try(self, remedy: Remedy) -> RemedyResult:
         if remedy.overrides.get("region") and isinstance(self._program, str):
             return RemedyResult(remedy.name, "", "", "a small program has no layers")
         if remedy.is_eager:
-            judged = self._ladder.ask(ablation.EAGER)
+            judged = self._ablation_runner.run_variant(ablation.EAGER)
             code = remedy.code if judged.answer == same_failure.PASSES else ""
             return RemedyResult(remedy.name, code, judged.answer, "", judged.cpu_s)
-        judged = self._ladder.ask(
+        judged = self._ablation_runner.run_variant(
             ablation.CompileVariant(remedy.name, "remedies", remedy.overrides)
         )
         if judged.verdict.cause == "BadTarget" and judged.seen.raised is not None:
@@ -147,14 +149,14 @@ class RemedyRunner:
             return RemedyResult(
                 remedy.name, "", judged.answer, judged.signature.title, judged.cpu_s
             )
-        told = judged.seen.comparison.says if judged.seen.comparison else ""
+        results = judged.seen.comparison.summary if judged.seen.comparison else ""
         gain, _ = self._measured(remedy.overrides)
         return RemedyResult(
-            remedy.name, remedy.code, judged.answer, "", round(judged.cpu_s, 2), gain, told
+            remedy.name, remedy.code, judged.answer, "", round(judged.cpu_s, 2), gain, results
         )
 
     def _measured(self, overrides: Any) -> tuple[speedup.Gain | None, float]:
-        """How fast it is beside eager, and the seconds of its first pass."""
+        """Return the gain over eager, and the seconds of the first pass."""
         if isinstance(self._program, str):
             return None, 0.0
         request = dataclasses.replace(self._program, measure_s=MEASURE_S)
@@ -164,15 +166,15 @@ class RemedyRunner:
         outcome, folder = self._server.run_target(request, limits, False, "", overrides)
         try:
             journals = observation_reader.read_journals(folder)
-            told = journals.last(CallsTimed)
-            if not told.eager or not told.compiled:
+            timed = journals.last_event_of_type(CallsTimed)
+            if not timed.eager or not timed.compiled:
                 return None, outcome.seconds
-            return speedup.measure_gain(told.eager, told.compiled), _first_pass_s(journals)
+            return speedup.measure_gain(timed.eager, timed.compiled), _first_pass_s(journals)
         finally:
-            deletion.delete(folder, inside=self._server.folder)
+            deletion.delete_path(folder, inside=self._server.folder)
 
 
 def _first_pass_s(journals: observation_reader.Journals) -> float:
-    began = [e.t for e in journals.all(Begin) if e.name.startswith("stage:call-")]
-    ended = [e.t for e in journals.all(End) if e.name.startswith("stage:call-")]
+    began = [e.t for e in journals.events_of_type(Begin) if e.name.startswith("stage:call-")]
+    ended = [e.t for e in journals.events_of_type(End) if e.name.startswith("stage:call-")]
     return round(max(ended) - min(began), 3) if began and ended else 0.0

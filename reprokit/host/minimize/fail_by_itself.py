@@ -1,6 +1,4 @@
-"""The last step of a reduction: make the program fail by itself, where its kind of failure ends no
-program.
-"""
+"""The last step of a reduction: add an assertion where the failure does not end the program."""
 
 from __future__ import annotations
 
@@ -16,73 +14,78 @@ from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.oracle import Oracle
 
 
-def make_it_fail(
-    verdict: Verdict, signature: Signature, asker: Oracle, found: MinimizeResult
+def make_failing_program(
+    verdict: Verdict, signature: Signature, oracle: Oracle, result: MinimizeResult
 ) -> str:
-    """The program as it enters the pack: formatted, and failing by itself where that is still the
-    same failure.
+    """Return the program as the pack has it: formatted, and with an assertion where it needs one.
+
+    Where the program with the assertion does not show the same failure, return it without.
     """
-    title, text = signature.title, found.text
-    asker.ends = float("inf")  # the budget is for the reduction, which has ended
-    if asker.limits.compares:
-        told = asker.once(text).seen.comparison
-        if told is not None and told.wrong:
-            title = f"{title}: {told.wrong[0]}"
-            text = _asserting(asker, found, told)
-    elif asker.limits.sizes:
+    title, text = signature.title, result.text
+    oracle.ends = float("inf")  # the budget is for the reduction, which has ended
+    if oracle.limits.compares:
+        comparison = oracle.run_once(text).seen.comparison
+        if comparison is not None and comparison.wrong:
+            title = f"{title}: {comparison.wrong[0]}"
+            text = _asserting(oracle, result, comparison)
+    elif oracle.limits.sizes:
         part = same_failure.compiler_part(verdict.phase or "")
         is_built = costs.CHILDREN in part
-        asker.limits = dataclasses.replace(
-            asker.limits.eased(), stop=None
-        )  # it compiles more than one graph
-        if growth := asker.once(text).seen.growth:
-            ratio = costs.allowed_ratio(growth, part, sized_program.least_s(is_built))
+        # it compiles more than one graph
+        oracle.limits = dataclasses.replace(oracle.limits.relaxed(), stop=None)
+        if growth := oracle.run_once(text).seen.growth:
+            ratio = costs.allowed_ratio(growth, part, sized_program.min_cost_s(is_built))
             text = sized_program.loop_over_sizes(
-                text, asker.limits.knob, asker.limits.sizes, ratio, is_built
+                text, oracle.limits.knob, oracle.limits.sizes, ratio, is_built
             )
     else:
         text = assertions.fail_loudly(
-            text, verdict.kind, _healthy_graphs(asker, text, verdict.kind)
+            text, verdict.kind, _healthy_graphs(oracle, text, verdict.kind)
         )
-        if verdict.kind == "graph-break" and not asker.holds(text):
-            text = assertions.assert_unbroken(found.text)
+        if verdict.kind == "graph-break" and not oracle.shows_failure(text):
+            text = assertions.assert_unbroken(result.text)
     return readable.lay_out(
-        text if text != found.text and asker.holds(text) else found.text, title, verdict.kind
+        text if text != result.text and oracle.shows_failure(text) else result.text,
+        title,
+        verdict.kind,
     )
 
 
-def _asserting(asker: Oracle, found: MinimizeResult, told: result_comparison.Comparison) -> str:
-    """The program with an assertion that fails; as it was where there is none, with the reason in
-    ``found.unproved``.
+def _asserting(
+    oracle: Oracle, result: MinimizeResult, comparison: result_comparison.Comparison
+) -> str:
+    """Return the program with an assertion that fails.
+
+    Where there is no such assertion, return the program as it was, and set ``result.unproved``.
     """
     answers = []
-    # with the second seed it draws what it drew in the comparison
+    # with the second seed the program draws the same random values as in the comparison
     for seed in (
         (assertions.SEED, result_comparison.SEED)
-        if assertions.draws_random(found.text)
+        if assertions.draws_random(result.text)
         else (assertions.SEED,)
     ):
-        text = assertions.with_check(found.text, told.wrong, told.is_random, seed)
-        if text == found.text:
-            found.unproved = f"no assertion can be written for what differs: {told.wrong[0]}"
+        text = assertions.with_check(result.text, comparison.wrong, comparison.is_random, seed)
+        if text == result.text:
+            result.unproved = f"no assertion can be written for what differs: {comparison.wrong[0]}"
             return text
-        answers.append(asker.ask(text))
+        answers.append(oracle.answer_for(text))
         if answers[-1] == same_failure.SAME:
             return text
-    is_values = assertions.draws_random(found.text) and same_failure.PASSES in answers
-    found.unproved = (
-        f"with other values drawn for its inputs it passes: {proven.VALUES}"
+    is_values = assertions.draws_random(result.text) and same_failure.PASSES in answers
+    result.unproved = (
+        f"with other values drawn for its inputs it passes: {proven.DEPENDS_ON_VALUES}"
         if is_values
         else "with an assertion of its own it does not fail in the same way"
     )
-    return found.text
+    return result.text
 
 
-def _healthy_graphs(asker: Oracle, text: str, kind: str) -> int:
-    """How many graphs the program has beside those that it compiles again."""
+def _healthy_graphs(oracle: Oracle, text: str, kind: str) -> int:
+    """Return how many graphs the program has without recompilations."""
     if kind != "recompile-storm":
         return 1
-    seen = asker.once(text).seen
+    seen = oracle.run_once(text).seen
     return max(
         1, sum(g.level == "dynamo" for g in seen.graphs) - sum(r.count for r in seen.recompiled)
     )

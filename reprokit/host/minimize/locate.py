@@ -1,5 +1,6 @@
-"""Find where in the compiler wrong results begin, of a target or of a program that was cut from
-one.
+"""Find where in the compiler the wrong results of a program begin.
+
+The program is a target, or a reduced program of one.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from reprokit.core.experiments.ablation import EAGER, VARIANTS, Ablation, of_own
+from reprokit.core.experiments.ablation import EAGER, VARIANTS, Ablation, own_variants
 from reprokit.core.judge import same_failure
-from reprokit.core.judge.signature import sign
-from reprokit.core.judge.verdict import judge
+from reprokit.core.judge.signature import sign_verdict
+from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract import run_names
@@ -22,43 +23,44 @@ from reprokit.host.experiments.run_ablation import SUBSYSTEMS, AblationRunner, S
 from reprokit.host.minimize.oracle import BudgetExhausted, Oracle
 from reprokit.host.minimize.starting_points import StartingPoint
 from reprokit.host.probe.candidate import (
-    PLAIN,
-    RESULTS,
+    UNCOMPILED_ROLES,
     CandidateResult,
     ProbeLimits,
-    ask_roles,
+    candidate_request,
     judge_candidate,
-    overrides_for,
-    request_for,
+    judge_results,
+    role_overrides,
 )
 from reprokit.host.probe.client import ProbeServer, ServerLost
-from reprokit.host.system import deletion
+from reprokit.host.run.run_directory import RESULTS_FOLDER
+from reprokit.host.system import deletion, host_log
 
-BACKENDS = tuple(rung for rung in VARIANTS if rung.group == "backends")
+BACKENDS = tuple(variant for variant in VARIANTS if variant.group == "backends")
 OWN = {"backend": "backend", "passes": "fx-passes"}
-"""What of the program's own the failure needs -> the phase of it."""
+"""The user's own code that the failure needs -> its phase."""
 
 
-def locate_begin(
-    ladder: AblationRunner, seen: Observation, show: Show
+def locate_first_failing_part(
+    runner: AblationRunner, seen: Observation, show: Show
 ) -> tuple[Observation, Ablation]:
-    """Give ``seen`` of wrong results with the first part of the compiler, and the operator, with
-    which they begin.
+    """Return ``seen`` with the part of the compiler and the operator where wrong results begin.
+
+    Return also the ablation that found them.
     """
-    found = run_ablation.in_capture(ladder, seen, show)
-    located = _inside(ladder, seen, found, show)
-    with contextlib.suppress(ServerLost):
-        if located.first_rung and ladder.is_whole:
-            show("which graph departs first, and which operator in it")
-            located = dataclasses.replace(located, departure=ladder.departure())
+    ablation = run_ablation.ablate_for_capture(runner, seen, show)
+    located = _inside(runner, seen, ablation, show)
+    with host_log.suppress(ServerLost):
+        if located.first_rung and runner.is_whole_target:
+            show("which graph and which operator in it differ from eager first")
+            located = dataclasses.replace(located, departure=runner.find_departure())
     if located.departs:
-        found = dataclasses.replace(
-            found, blamed=run_ablation.one_of(located.departs_in, located.departs)
+        ablation = dataclasses.replace(
+            ablation, blamed=run_ablation.describe_blamed(located.departs_in, located.departs)
         )
-    return located, found
+    return located, ablation
 
 
-def first_wrong(
+def first_wrong_program(
     starts: Sequence[StartingPoint],
     server: ProbeServer,
     wanted: Signature,
@@ -66,56 +68,59 @@ def first_wrong(
     python: str,
     show: Show,
 ) -> str:
-    """The first program that gives wrong results of the same family; empty where none does."""
+    """Return the first program with wrong results of the same kind; empty where none has them."""
     for start in starts:
         show("which recorded graph gives wrong results by itself")
-        with contextlib.suppress(ServerLost):
-            if _ask(server, start.text, wanted, limits, python).answer == same_failure.SAME:
+        with host_log.suppress(ServerLost):
+            judged = _run_in_roles(server, start.text, wanted, limits, python)
+            if judged.answer == same_failure.SAME:
                 return start.text
     return ""
 
 
 def isolating_overrides(seen: Observation) -> Iterator[dict[str, Any]]:
-    """Overrides under which only what the signature names can make results wrong; those that leave
-    out most, first.
+    """Yield overrides under which only the part that the signature names can make results wrong.
+
+    The strictest overrides come first.
     """
     part = seen.first_rung
-    rung = next((r for r in BACKENDS if r.part == part and r.name != 'backend="inductor"'), None)
-    backend = dict(rung.overrides) if rung is not None and rung is not EAGER else {}
+    variant = next((r for r in BACKENDS if r.part == part and r.name != 'backend="inductor"'), None)
+    backend = dict(variant.overrides) if variant is not None and variant is not EAGER else {}
     if seen.departs and seen.departs_in:
-        asked = {"subsystem": seen.departs_in, "only": seen.departs}
+        only = {"subsystem": seen.departs_in, "only": seen.departs}
         others = [name for name in SUBSYSTEMS.get(part, ()) if name != seen.departs_in]
         if others:
-            yield {**backend, "bisect": {**asked, "without": others}}
-        yield {**backend, "bisect": asked}
+            yield {**backend, "bisect": {**only, "without": others}}
+        yield {**backend, "bisect": only}
     if backend:
         yield backend
 
 
-def leave_out_others(asker: Oracle, seen: Observation, starts: Sequence[StartingPoint]) -> None:
-    """Have each candidate compiled so that only what the signature names can be wrong, where a
-    first program shows it so.
+def isolate_signature(oracle: Oracle, seen: Observation, starts: Sequence[StartingPoint]) -> None:
+    """Compile each candidate with only the part at work that the signature names.
 
-    Of two wrong operators in one graph, the reduction then keeps the one that was signed. Where the
-    budget ends first, candidates are compiled as usual.
+    Do so only where a starting point still shows the failure that way. Of two wrong operators in
+    one graph, the reduction then keeps the one that the signature names. Where the budget ends
+    first, candidates are compiled as usual.
     """
-    if not asker.limits.compares:
+    if not oracle.limits.compares:
         return
-    usual = asker.limits
-    with contextlib.suppress(BudgetExhausted):
+    usual = oracle.limits
+    with host_log.suppress(BudgetExhausted):
         for overrides in isolating_overrides(seen):
-            asker.limits = dataclasses.replace(usual, alone=overrides)
+            oracle.limits = dataclasses.replace(usual, alone=overrides)
             for start in starts:
-                asker.status.trying = "whether what the signature names is wrong alone"
-                asker.begin(start.text)
-                if asker.holds(start.text):
+                oracle.status.trying = "whether the part that the signature names is wrong alone"
+                oracle.begin_program(start.text)
+                if oracle.shows_failure(start.text):
                     return
-    asker.limits = usual
+    oracle.limits = usual
 
 
 class LocationCheck:
-    """Asks of a program that gives wrong results whether they begin where the signature says; of
-    each program once.
+    """Checks whether the wrong results of a program begin where the signature says.
+
+    The location is found once for each program.
     """
 
     def __init__(
@@ -128,99 +133,110 @@ class LocationCheck:
 
     @property
     def is_elsewhere(self) -> bool:
-        """The program gives wrong results, and they begin elsewhere than those that are looked
-        for.
-        """
+        """True when the wrong results begin elsewhere than those of the signature."""
         return self._answer == same_failure.OTHER
 
-    def __call__(self, found: CandidateResult) -> CandidateResult:
-        """Give ``found`` with where it begins, and with the answer that follows."""
-        if found.answer != same_failure.SAME or not same_failure.is_located(self._wanted):
-            return found
+    def __call__(self, judged: CandidateResult) -> CandidateResult:
+        """Return ``judged`` with the place where it begins, and with the answer that follows."""
+        if judged.answer != same_failure.SAME or not same_failure.is_located(self._wanted):
+            return judged
         if self._located is None:
             with contextlib.closing(
                 AblationRunner(
-                    self._server, self._text, self._wanted, self._limits.eased(), self._python
+                    self._server, self._text, self._wanted, self._limits.relaxed(), self._python
                 )
-            ) as ladder:
+            ) as runner:
                 try:
-                    self._located = _inside(ladder, found.seen, _first_backend(ladder, found.seen))
-                except ServerLost:
-                    return dataclasses.replace(found, answer=same_failure.UNRESOLVED)
-        told = self._located
+                    backend = _first_backend(runner, judged.seen)
+                    self._located = _inside(runner, judged.seen, backend)
+                except ServerLost as problem:
+                    host_log.log_ignored(problem)
+                    return dataclasses.replace(judged, answer=same_failure.UNRESOLVED)
         seen = dataclasses.replace(
-            found.seen,
-            first_rung=told.first_rung,
-            departs=told.departs,
-            departs_in=told.departs_in,
-            fails_only_with=told.fails_only_with,
+            judged.seen,
+            first_rung=self._located.first_rung,
+            departs=self._located.departs,
+            departs_in=self._located.departs_in,
+            fails_only_with=self._located.fails_only_with,
         )
-        verdict = judge(seen)
-        signature = sign(verdict, seen)
+        verdict = judge_run(seen)
+        signature = sign_verdict(verdict, seen)
         self._answer = (
             same_failure.SAME
             if same_failure.begins_alike(self._wanted, signature)
             else same_failure.OTHER
         )
         return dataclasses.replace(
-            found, answer=self._answer, verdict=verdict, signature=signature, seen=seen
+            judged, answer=self._answer, verdict=verdict, signature=signature, seen=seen
         )
 
 
-def _first_backend(ladder: AblationRunner, seen: Observation) -> Ablation:
-    """The ablation up to the first backend that shows the failure."""
-    found = Ablation()
-    for rung in (*of_own(seen), *BACKENDS):
-        found = Ablation((*found.steps, *ladder.climb((rung,)).steps))
-        if found.first is not None:
+def _first_backend(runner: AblationRunner, seen: Observation) -> Ablation:
+    """Return the ablation up to the first backend that shows the failure."""
+    ablation = Ablation()
+    for variant in (*own_variants(seen), *BACKENDS):
+        ablation = Ablation((*ablation.steps, *runner.run_variants((variant,)).steps))
+        if ablation.first_failing is not None:
             break
-    return found
+    return ablation
 
 
 def _inside(
-    ladder: AblationRunner, seen: Observation, found: Ablation, show: Show = lambda name: None
+    runner: AblationRunner, seen: Observation, ablation: Ablation, show: Show = lambda name: None
 ) -> Observation:
-    """``seen`` with the part of the compiler that the ablation names, and the one application in it
-    that it takes.
+    """Return ``seen`` with the part of the compiler that the ablation names.
+
+    Add also the one application in that part which makes the results wrong.
     """
-    first = found.first.part if found.first is not None and found.first is not EAGER else ""
-    part = OWN.get(found.own, first)
+    first = ablation.first_failing
+    part = OWN.get(ablation.own, first.part if first is not None and first is not EAGER else "")
     if not part:
         return seen
-    told, place = "", ""
+    operator, subsystem = "", ""
     subsystems = SUBSYSTEMS.get(part, ())
-    with contextlib.suppress(ServerLost):  # then only the part is known
+    with host_log.suppress(ServerLost):  # then only the part is known
         for name, without in _searches(subsystems):
-            if told := plain_operator(ladder.blame(name, show, without)):
-                place = name
+            if operator := plain_operator(runner.find_application(name, show, without)):
+                subsystem = name
                 break
     return dataclasses.replace(
-        seen, first_rung=part, departs=told, departs_in=place, fails_only_with=found.needs
+        seen,
+        first_rung=part,
+        departs=operator,
+        departs_in=subsystem,
+        fails_only_with=ablation.needs,
     )
 
 
 def _searches(subsystems: Sequence[str]) -> Iterable[tuple[str, Sequence[str]]]:
-    """Each subsystem with all others at work; then, for a graph in which several are wrong, without
-    those that follow.
+    """Yield each subsystem to search, with the subsystems that are switched off meanwhile.
+
+    First all others stay at work; then, for a graph in which several subsystems are wrong, the
+    later ones are off.
     """
     yield from ((name, ()) for name in reversed(subsystems))
     yield from ((name, subsystems[n + 1 :]) for n, name in enumerate(subsystems[:-1]))
 
 
-def _ask(
+def _run_in_roles(
     server: ProbeServer, text: str, wanted: Signature, limits: ProbeLimits, python: str
 ) -> CandidateResult:
     def run(role: str) -> CandidateResult:
-        outcome, folder = server.run(text, limits, role in PLAIN, role, overrides_for(role, limits))
+        outcome, folder = server.run_program(
+            text, limits, role in UNCOMPILED_ROLES, role, role_overrides(role, limits)
+        )
         try:
             return judge_candidate(
-                request_for(folder / run_names.REPRO_FILE, python, limits), outcome, folder, wanted
+                candidate_request(folder / run_names.REPRO_FILE, python, limits),
+                outcome,
+                folder,
+                wanted,
             )
         finally:
-            deletion.delete(folder, inside=server.folder)
+            deletion.delete_path(folder, inside=server.folder)
 
-    deletion.delete(server.folder / RESULTS, inside=server.folder)
+    deletion.delete_path(server.folder / RESULTS_FOLDER, inside=server.folder)
     try:
-        return ask_roles(run, wanted)
+        return judge_results(run, wanted)
     finally:
-        deletion.delete(server.folder / RESULTS, inside=server.folder)
+        deletion.delete_path(server.folder / RESULTS_FOLDER, inside=server.folder)

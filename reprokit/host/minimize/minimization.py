@@ -1,9 +1,9 @@
-"""From a failing run to the smallest program that still shows the same failure.
+"""Reduce a failing run to the smallest program that still shows the same failure.
 
-Everything is a program's text: the target's own source, or a recorded graph of which any subset of
-lines is a program. So a candidate is what a maintainer would run, a question about it can be asked
-warm or cold, and what is left at the end is the repro. The ladder: the graph that Dynamo saw, the
-source, the graph that Inductor got; of what they give, the shortest is taken.
+Every candidate is the text of a program: the target's own source, or a subset of the lines of a
+recorded graph. A candidate is therefore what a maintainer would run, a forked child or a fresh
+process can run it, and the last one is the repro. The starting points are the graph that Dynamo
+saw, the source, and the graph that Inductor got; the shortest result wins.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature, Verdict
-from reprokit.core.records.kinds import kind_named
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.reduce import readable
 from reprokit.core.shared.contract import run_names
@@ -35,17 +35,17 @@ from reprokit.host.minimize import (
     starting_points,
 )
 from reprokit.host.minimize.minimize_result import MinimizeResult
-from reprokit.host.minimize.oracle import BudgetExhausted, Oracle, lines_of
-from reprokit.host.probe.candidate import ProbeLimits, limits_for
+from reprokit.host.minimize.oracle import BudgetExhausted, Oracle, count_code_lines
+from reprokit.host.probe.candidate import ProbeLimits, probe_limits_for
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.request.run_request import Request
 from reprokit.host.run.observation_reader import Journals
-from reprokit.host.system import deletion, files, interrupts, private_names
+from reprokit.host.system import deletion, files, host_log, interrupts, private_names
 from reprokit.host.system.progress import OperationStatus
 
-ENDLESS_REPEATS = 2_000
-"""So often must a probe trace one line for an endless loop: enough to tell, soon enough to ask
-often.
+ENDLESS_LINE_REPEATS = 2_000
+"""How many times a probe must trace one line before that counts as an endless loop. It is lower
+than the limit for a whole run, because a reduction makes many probes.
 """
 DEPTHS = {
     "dynamo-trace": "aot",
@@ -56,20 +56,18 @@ DEPTHS = {
     "fx-passes": "inductor",
     "lowering": "inductor",
 }
-"""How deep the server must be warm for a phase; the others need the C++ compiler too."""
+"""How far the probe server must warm up for a phase; all other phases need the C++ compiler too."""
 STOPPABLE = frozenset(
     {*DEPTHS, "scheduler", "codegen", "cpp-build", "triton-compile", "worker-wait"}
 ) - {"guards"}
-"""Phases behind which a compile may stop; agent/experiments/stop_after_phase.py knows where they
-end.
-"""
+"""Phases after which a compile may stop; agent/experiments/stop_after_phase.py finds their end."""
 FOLDER = "minimize"
 SERVER = "server"
 
 
 @dataclass(frozen=True)
 class MinimizeCase:
-    """What is to be minimized."""
+    """A failing run that can be minimized."""
 
     verdict: Verdict
     signature: Signature
@@ -77,17 +75,17 @@ class MinimizeCase:
     run_path: Path
     python: str
     source: str = ""
-    """The target's own program, where it stands alone."""
+    """The target's own program; empty where it is not self-contained."""
     is_training: bool = False
     is_fake: bool = False
-    """It ran on fake tensors: real ones would not fit in memory, until they are small enough."""
+    """The run used fake tensors, because real ones would not fit in memory."""
     line_repeats: int = Request.line_repeats
     gpu: Mapping[str, Any] | None = None
-    """It was compiled for a GPU that is not there."""
+    """The simulated GPU that the run compiled for."""
     proofs: int = Request.proofs
 
 
-def case_of(
+def case_of_run(
     request: Request,
     verdict: Verdict,
     signature: Signature,
@@ -95,14 +93,14 @@ def case_of(
     journals: Journals,
     run_path: Path,
 ) -> MinimizeCase:
-    """The case of a run on this machine."""
+    """Return the case of a run on this machine."""
     python = request.python
     if request.target.kind == "command":
-        told = journals.last(Process).executable
-        python = told if told and Path(told).exists() else python
+        executable = journals.last_event_of_type(Process).executable
+        python = executable if executable and Path(executable).exists() else python
     source = program_source.own_source(request, journals)
-    is_training = request.train or journals.last(TargetBuilt).train
-    is_fake = journals.last(Weights).kind == "fake"
+    is_training = request.train or journals.last_event_of_type(TargetBuilt).train
+    is_fake = journals.last_event_of_type(Weights).kind == "fake"
     return MinimizeCase(
         verdict,
         signature,
@@ -118,8 +116,8 @@ def case_of(
     )
 
 
-def why_not(verdict: Verdict) -> str:
-    """Why a run of this verdict cannot be minimized; empty when it can."""
+def why_not_minimizable(verdict: Verdict) -> str:
+    """Return why a run with this verdict cannot be minimized; empty when it can."""
     if kind_named(verdict.kind).is_minimizable:
         return ""
     if verdict.kind == "ok":
@@ -128,12 +126,12 @@ def why_not(verdict: Verdict) -> str:
         return "it is a gap in reprokit, not a failure of the target"
     if verdict.kind == "error-in-eager":
         return (
-            "no failure of the compiler was seen that a smaller program could show:"
+            "no failure of the compiler was found that a smaller program could show:"
             f" {verdict.reason}"
         )
     if verdict.kind == "rank-mismatch":
         return (
-            "it takes several ranks to show; the program in the pack is the target's own source,"
+            "the failure needs several ranks; the program in the pack is the target's own source,"
             " for torchrun"
         )
     return (
@@ -149,159 +147,173 @@ def minimize_case(
     show: Callable[[OperationStatus], None] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> MinimizeResult:
-    """Reduce what a run directory recorded; a reduction that fails says in its notes how far it
-    came.
+    """Reduce the failure that a run directory recorded; the notes of the result name what failed.
 
-    ``budget_s`` is wall-clock time of all but the proof: the start of the server, the search for a
-    first program that shows the failure, and the reduction. The time of the proof is counted
-    separately.
+    ``budget_s`` limits the wall-clock time of all but the proof: the start of the server, the
+    search for a first program that shows the failure, and the reduction. The time of the proof is
+    counted separately.
     """
     folder = case.run_path / FOLDER
     if not resume:
-        deletion.delete(folder, inside=case.run_path)
+        deletion.delete_path(folder, inside=case.run_path)
     folder.mkdir(exist_ok=True)
-    found = MinimizeResult(budget_s=budget_s)
+    result = MinimizeResult(budget_s=budget_s)
     began = time.monotonic()
     verdict = case.verdict
-    starts, redactor = starts_of(case), private_names.redactor()
+    starts, redactor = starting_points_of_case(case), private_names.get_redactor()
     own_cpu_s = time.process_time() - server.cpu_s
     with contextlib.ExitStack() as stack:
-        asker = Oracle(folder, server, case.signature, limits_of(case), case.python, show)
-        stack.callback(asker.close)
-        job = reducer.Reducer(asker, found, folder, verdict, case.seen)
-        job.ends = asker.ends = began + budget_s
+        oracle = Oracle(folder, server, case.signature, probe_limits_of(case), case.python, show)
+        stack.callback(oracle.close)
+        job = reducer.Reducer(oracle, result, folder, verdict, case.seen)
+        job.ends = oracle.ends = began + budget_s
         try:
             with interrupts.allowed():
-                locate.leave_out_others(asker, case.seen, starts)
-                _until_proved(case, job, asker, server, found, starts, redactor, say)
+                locate.isolate_signature(oracle, case.seen, starts)
+                _until_proved(case, job, oracle, server, result, starts, redactor, say)
         except KeyboardInterrupt:
-            found.notes.append("interrupted: this is the best so far; --resume goes on from it")
+            result.notes.append("interrupted: this is the best so far; --resume goes on from it")
         except (BadInput, ServerLost, OSError) as problem:
-            found.notes.append(f"it ended early: {problem}")
-        except Exception as problem:  # the best so far stands
-            found.notes.append(f"it ended early, by a defect of reprokit: {problem!r}")
-        found.probes, found.asked, found.rate = asker.status.probes, asker.status.asked, asker.rate
-    if found.text:
-        found.text = job.finished or redactor.python(
-            readable.lay_out(found.text, case.signature.title, verdict.kind)
+            result.notes.append(f"it ended early: {problem}")
+        except Exception as problem:  # the best program so far is still a result
+            result.notes.append(f"it ended early, by a defect of reprokit: {problem!r}")
+        result.probes, result.asked, result.rate = (
+            oracle.status.probes,
+            oracle.status.answered,
+            oracle.rate,
         )
-    found.cpu_s = round(server.cpu_s + time.process_time() - own_cpu_s, 2)
-    found.seconds = round(time.monotonic() - began, 1)
-    _leave(folder, found)
-    return found
+    if result.text:
+        result.text = job.finished or redactor.redact_python(
+            readable.lay_out(result.text, case.signature.title, verdict.kind)
+        )
+    result.cpu_s = round(server.cpu_s + time.process_time() - own_cpu_s, 2)
+    result.seconds = round(time.monotonic() - began, 1)
+    _leave(folder, result)
+    return result
 
 
 def _until_proved(
     case: MinimizeCase,
     job: reducer.Reducer,
-    asker: Oracle,
+    oracle: Oracle,
     server: ProbeServer,
-    found: MinimizeResult,
+    result: MinimizeResult,
     starts: list[starting_points.StartingPoint],
     redactor: Redactor,
     say: Callable[[str], None],
 ) -> None:
-    """Reduce and prove; once more when fresh processes say that forked ones misled, or that the
-    failure is flaky.
+    """Reduce the failure and prove the result.
+
+    Repeat both, at most three times in all, when the fresh processes of the proof answer
+    differently from forked ones, or show that the failure is flaky.
     """
     folder = case.run_path / FOLDER
     for _ in range(3):
-        is_spent, job.finished, found.unproved = False, "", ""
+        is_budget_spent, job.finished, result.unproved = False, "", ""
         try:
-            job.run(starts)
+            job.reduce_from(starts)
         except BudgetExhausted:
-            is_spent = True
-            found.is_complete = False
-        if not found.text:
-            if is_spent:
-                found.notes.append("the budget ended before any program showed the failure")
+            is_budget_spent = True
+            result.is_complete = False
+        if not result.text:
+            if is_budget_spent:
+                result.notes.append("the budget ended before any program showed the failure")
             return
-        _leave(folder, found)
+        _leave(folder, result)
         say("proving the repro in fresh processes")
         proves = time.monotonic()
-        usual = asker.limits
-        asker.limits = dataclasses.replace(usual, alone={})  # all that is wrong in it is at work
-        # what is proved is what leaves: redaction may change a text, and with it what the program
-        # does
-        job.finished = redactor.python(
-            fail_by_itself.make_it_fail(case.verdict, case.signature, asker, found)
+        usual = oracle.limits
+        # the proof runs the program with every part of the compiler at work
+        oracle.limits = dataclasses.replace(usual, alone={})
+        # redaction may change what the program does, so the redacted text is what is proved
+        job.finished = redactor.redact_python(
+            fail_by_itself.make_failing_program(case.verdict, case.signature, oracle, result)
         )
-        place, wanted = folder / "proof", case.signature
-        confirm = locate.LocationCheck(server, job.finished, wanted, asker.limits, case.python)
-        found.proof = proof.prove_program(
+        proof_folder, wanted = folder / "proof", case.signature
+        confirm = locate.LocationCheck(server, job.finished, wanted, oracle.limits, case.python)
+        result.proof = proof.prove_program(
             job.finished,
             case.python,
-            place,
+            proof_folder,
             wanted,
-            asker.limits,
-            asker.rate,
+            oracle.limits,
+            oracle.rate,
             case.proofs,
             confirm=confirm,
         )
-        found.proof_s = round(found.proof_s + time.monotonic() - proves, 1)
+        result.proof_s = round(result.proof_s + time.monotonic() - proves, 1)
         if confirm.is_elsewhere:
-            found.notes.append(
-                f"the smallest program is wrong elsewhere in the compiler: {found.proof.title}"
+            result.notes.append(
+                f"the smallest program is wrong elsewhere in the compiler: {result.proof.title}"
             )
             break
-        is_same = found.proof.answer == same_failure.SAME
-        is_always = found.proof.hits == found.proof.runs and found.proof.tries == 1
-        rate = (found.proof.hits + 1) / (found.proof.runs + found.proof.tries)
-        if is_spent or time.monotonic() > job.ends or (is_same and (is_always or asker.rate < 1.0)):
-            asker.rate = min(asker.rate, rate) if is_same and found.proof.hits else asker.rate
+        is_same = result.proof.answer == same_failure.SAME
+        is_always = result.proof.hits == result.proof.runs and result.proof.tries == 1
+        rate = (result.proof.hits + 1) / (result.proof.runs + result.proof.tries)
+        if (
+            is_budget_spent
+            or time.monotonic() > job.ends
+            or (is_same and (is_always or oracle.rate < 1.0))
+        ):
+            oracle.rate = min(oracle.rate, rate) if is_same and result.proof.hits else oracle.rate
             break
-        if is_same and kind_named(case.verdict.kind).is_silent and not found.proof.hits:
-            break  # it has no check of its own, and more patience gives it none
-        if not is_same and asker.is_cold:
+        if is_same and kind_named(case.verdict.kind).is_silent and not result.proof.hits:
+            break  # the program has no check of its own, and more runs do not add one
+        if not is_same and oracle.is_cold:
             break
-        asker.limits = usual
+        oracle.limits = usual
         if is_same:
-            job.go_patient(rate)
+            job.repeat_probes(rate)
         else:
-            job.go_cold()
-    if not found.is_complete:
-        found.notes.append("the budget ended: this is the best so far; --resume goes on from it")
+            job.use_fresh_processes()
+    if not result.is_complete:
+        result.notes.append("the budget ended: this is the best so far; --resume goes on from it")
 
 
 def load_minimized(run_path: Path) -> MinimizeResult | None:
-    """What an earlier reduction left in a run directory."""
-    if told := files.read_object(run_path / FOLDER / run_names.MINIMIZE_FILE):
-        with contextlib.suppress(ValueError):
-            found: MinimizeResult = from_json(MinimizeResult, told)
-            return found
+    """Return the result of an earlier reduction from a run directory; None where there is none."""
+    if fields := files.read_json_object(run_path / FOLDER / run_names.MINIMIZE_FILE):
+        with host_log.suppress(ValueError):
+            result: MinimizeResult = from_json(MinimizeResult, fields)
+            return result
     return None
 
 
-def server_of(case: MinimizeCase) -> ProbeServer:
-    """The probe server of a case; it starts when it is asked first."""
+def create_probe_server(case: MinimizeCase) -> ProbeServer:
+    """Return the probe server of a case; it starts with its first request."""
     if case.seen.kernel:
         return ProbeServer(case.run_path / SERVER, case.python, "triton")
     return ProbeServer(
-        case.run_path / SERVER, case.python, _depth(case.verdict, starts_of(case)), case.gpu
+        case.run_path / SERVER,
+        case.python,
+        _depth(case.verdict, starting_points_of_case(case)),
+        case.gpu,
     )
 
 
-def starts_of(case: MinimizeCase) -> list[starting_points.StartingPoint]:
-    """The programs that a reduction begins with."""
+def starting_points_of_case(case: MinimizeCase) -> list[starting_points.StartingPoint]:
+    """Return the programs that a reduction begins with."""
     if case.verdict.kind == "superlinear-compile":
-        return starting_points.find_sized(case.source, str(case.seen.growth.get("knob") or ""))
+        return starting_points.sized_starting_points(
+            case.source, str(case.seen.growth.get("knob") or "")
+        )
     if case.seen.kernel:
-        return starting_points.find_kernel(case.run_path, case.seen.kernel)
+        return starting_points.kernel_starting_points(case.run_path, case.seen.kernel)
     is_wrong = case.verdict.kind == "wrong-result"
-    starts = starting_points.find_starts(
+    starts = starting_points.find_starting_points(
         case.seen, case.run_path, case.source, case.is_training, case.is_fake, is_wrong
     )
-    # what takes long is much of the same, which a loop in the source says in few lines; and each
-    # question takes long, too
+    # a slow compile usually repeats the same code, which a loop in the source has in few lines;
+    # probes of it are slow as well
     return (
-        sorted(starts, key=lambda s: lines_of(s.text))
+        sorted(starts, key=lambda s: count_code_lines(s.text))
         if case.verdict.kind == "slow-compile"
         else starts
     )
 
 
 def _depth(verdict: Verdict, starts: list[starting_points.StartingPoint]) -> str:
-    """Not deeper than the failure lies: Inductor is not imported for somebody's own backend."""
+    """Return how far the server warms up: Inductor is not imported for a user's own backend."""
     is_own = bool(starts) and all(
         s.graph is not None and s.graph.settings.get("backend") for s in starts
     )
@@ -311,14 +323,15 @@ def _depth(verdict: Verdict, starts: list[starting_points.StartingPoint]) -> str
     return "build" if is_whole else DEPTHS.get(verdict.phase or "", "build")
 
 
-def limits_of(case: MinimizeCase) -> ProbeLimits:
+def probe_limits_of(case: MinimizeCase) -> ProbeLimits:
+    """Return the limits of each probe of a case."""
     verdict, seen = case.verdict, case.seen
     is_hang = verdict.kind == "hang"
-    # what a cold run did before it hung, imports and all, is more than a warm one needs
-    healthy_s = max(seen.seconds - (seen.quiet_s or 0.0), reducer.LEAST_HANG_S)
-    return limits_for(
+    # the healthy part of a fresh run, with its imports, takes longer than that of a forked run
+    healthy_s = max(seen.seconds - (seen.quiet_s or 0.0), reducer.MIN_HANG_DEADLINE_S)
+    return probe_limits_for(
         verdict.kind,
-        min(healthy_s, reducer.LEAST_DEADLINE_S) if is_hang else reducer.LEAST_DEADLINE_S,
+        min(healthy_s, reducer.MIN_DEADLINE_S) if is_hang else reducer.MIN_DEADLINE_S,
         growth=seen.growth,
         gpu=None if seen.kernel else case.gpu,
         is_kernel=bool(seen.kernel),
@@ -327,18 +340,18 @@ def limits_of(case: MinimizeCase) -> ProbeLimits:
         or any(g.is_backward and not g.is_done for g in seen.graphs),
         wants_stacks=is_hang,
         line_repeats=(
-            min(case.line_repeats, ENDLESS_REPEATS) if seen.endless_line else case.line_repeats
+            min(case.line_repeats, ENDLESS_LINE_REPEATS) if seen.endless_line else case.line_repeats
         ),
     )
 
 
 def _stop(verdict: Verdict) -> str | None:
-    """The phase behind which a candidate's compile may stop."""
+    """Return the phase after which the compile of a candidate may stop; None for no such phase."""
     if verdict.phase not in STOPPABLE or not kind_named(verdict.kind).shows_before_end:
         return None
     if verdict.kind in ("exception", "crash", "hang"):
         return verdict.phase
-    # what takes time is looked for in a whole part of the compiler
+    # for the other kinds the signature names a whole part of the compiler, not one phase
     order = [
         p
         for p in ("fx-passes", "codegen", "cpp-build")
@@ -347,9 +360,9 @@ def _stop(verdict: Verdict) -> str | None:
     return order[0] if order else verdict.phase
 
 
-def _leave(folder: Path, found: MinimizeResult) -> None:
-    found.lines = lines_of(found.text)
-    with contextlib.suppress(OSError):
-        files.write_json(folder / run_names.MINIMIZE_FILE, dataclasses.asdict(found))
-        if found.text:
-            files.write_whole(folder / "best.py", found.text)
+def _leave(folder: Path, result: MinimizeResult) -> None:
+    result.lines = count_code_lines(result.text)
+    with host_log.suppress(OSError):
+        files.write_json(folder / run_names.MINIMIZE_FILE, dataclasses.asdict(result))
+        if result.text:
+            files.write_atomically(folder / "best.py", result.text)

@@ -1,4 +1,4 @@
-"""What a reduction came to, and what makes one repro better than another."""
+"""The result of a reduction, and the cost by which two repros are compared."""
 
 from __future__ import annotations
 
@@ -7,86 +7,86 @@ from dataclasses import dataclass, field
 
 from reprokit.core.judge import same_failure
 from reprokit.host.minimize import proof, proven
-from reprokit.host.minimize.oracle import lines_of
+from reprokit.host.minimize.oracle import count_code_lines
 
 PRIVATE_LINES = 20
-"""What a name that only the compiler writes costs, in lines, when two repros are compared."""
+"""The cost, in lines, of a repro that uses a private name of the compiler."""
 
 
 @dataclass
 class MinimizeResult:
-    """What a reduction came to."""
+    """The result of a reduction."""
 
     text: str = ""
     level: str = ""
-    """``source``, ``dynamo`` or ``aten``: what the repro was cut from."""
+    """The starting point of the repro: ``source``, ``dynamo``, ``aten`` or ``kernel``."""
     began_lines: int = 0
     lines: int = 0
     began_nodes: int = 0
     probes: int = 0
     asked: int = 0
     cpu_s: float = 0.0
-    """Processor seconds of the reduction: server, probes and this process, without the proof."""
+    """CPU seconds of the reduction: server, probes and this process, without the proof."""
     seconds: float = 0.0
-    """Of the whole minimization, with the proof."""
+    """Wall-clock time of the whole minimization, with the proof."""
     budget_s: float = 0.0
-    """What all but the proof may take."""
+    """The limit of the wall-clock time without the proof."""
     proof_s: float = 0.0
     rate: float = 1.0
     is_complete: bool = False
-    """Nothing more can be left out; False when the budget ended or somebody did."""
+    """Nothing more can be left out; False when the budget ended or the user interrupted it."""
     notes: list[str] = field(default_factory=list)
     proof: proof.Proof | None = None
     unproved: str = ""
-    """Why the proof has no hits, where the reduction knows more than the proof tells."""
+    """Why the proof has no hits, where the reduction knows a reason that the proof does not."""
 
     @property
     def is_proved(self) -> bool:
-        """Fresh processes without reprokit failed in the same way."""
+        """True when fresh processes without reprokit failed in the same way."""
         return not proven.why_unproven(self.text, self.proof)
 
     @property
     def has_shown(self) -> bool:
-        """A watched fresh process failed in the same way, whether or not plain ones did."""
+        """True when a watched fresh process failed in the same way, even if no plain one did."""
         return self.proof is not None and self.proof.answer == same_failure.SAME
 
     @property
     def is_interrupted(self) -> bool:
-        """Somebody ended the reduction."""
+        """True when the user interrupted the reduction."""
         return any(note.startswith("interrupted") for note in self.notes)
 
     @property
     def why(self) -> str:
-        """Why the text is no repro; empty where it is one."""
+        """Why the text is not a repro; empty where it is one."""
         program = self.program()
         return program.why if isinstance(program, proven.Candidate) else ""
 
     def program(self) -> proven.Repro | proven.Candidate:
-        """The program as what its proof makes it."""
-        return proven.classify_program(self.text, self.say(), self.proof, self.unproved)
+        """Return the program as a repro where it is proved, and as a candidate otherwise."""
+        return proven.classify_program(self.text, self.describe(), self.proof, self.unproved)
 
-    def spent(self) -> str:
-        """What it took, beside the budget."""
+    def describe_time(self) -> str:
+        """Return one line with the budget and the time that the reduction and the proof took."""
         return (
             f"budget {self.budget_s:g} s: reduction {self.seconds - self.proof_s:.0f} s, proof"
             f" {self.proof_s:.0f} s"
         )
 
-    def say(self) -> str:
-        """One line on what the repro is and what proves it."""
-        cut = f"{self.began_nodes} nodes" if self.began_nodes and self.level != "source" else ""
-        whence = {
+    def describe(self) -> str:
+        """Return one line on what the repro was cut from and what proves it."""
+        nodes = f"{self.began_nodes} nodes" if self.began_nodes and self.level != "source" else ""
+        origins = {
             "source": "the target's source",
             "dynamo": "the graph that Dynamo saw",
             "aten": "the graph that Inductor got",
             "kernel": "the kernel that Inductor generated",
         }
         rows = [
-            f"{self.lines} lines, cut out of {whence.get(self.level, 'the target')}"
-            + (f" ({cut})" if cut else "")
+            f"{self.lines} lines, cut out of {origins.get(self.level, 'the target')}"
+            + (f" ({nodes})" if nodes else "")
         ]
         rows.append(
-            proven.why_not_proven(self.proof) if self.is_proved and self.proof else "not proved"
+            proven.describe_proof(self.proof) if self.is_proved and self.proof else "not proved"
         )
         if not self.is_complete:
             rows.append("not yet minimal")
@@ -94,13 +94,11 @@ class MinimizeResult:
 
 
 def repro_cost(text: str) -> tuple[int, int, int]:
-    """What makes a repro worse: lines, names that only a compiler writes; characters; large
-    numbers.
-    """
+    """Return the cost of a repro: lines with a penalty for private names, characters, numbers."""
     private = (
         PRIVATE_LINES
         if "torch._C." in text or "higher_order" in text or "torch.ops.aten" in text
         else 0
     )
     numbers = sum(int(n) for n in re.findall(r"\b\d{1,9}\b", text))
-    return lines_of(text) + private, len(text), numbers
+    return count_code_lines(text) + private, len(text), numbers

@@ -1,8 +1,7 @@
-"""Ask whether a program still shows the failure: eager first, then compiled, in forked children,
-each answer kept.
+"""Answer whether a program still shows the failure: run it eager first, then compiled.
 
-Answers are kept by the program's canonical text, in a file, so that nothing is asked twice and a
-reduction that was ended goes on where it was: it asks the same questions again and hears the
+The answers are kept in a file by the program's canonical text. So no program is run twice, and a
+reduction that was interrupted goes on where it was: it repeats its probes and gets the known
 answers at once.
 """
 
@@ -10,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -26,26 +24,25 @@ from reprokit.core.reduce import readable
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.probe.candidate import (
-    PLAIN,
-    RESULTS,
+    UNCOMPILED_ROLES,
     CandidateResult,
     ProbeLimits,
-    ask_roles,
-    ask_sizes,
+    candidate_request,
     judge_candidate,
-    overrides_for,
-    request_for,
+    judge_growth,
+    judge_results,
+    role_overrides,
 )
 from reprokit.host.probe.client import ProbeServer, ServerLost
-from reprokit.host.probe.fresh_process import run_cold
-from reprokit.host.system import deletion, files
+from reprokit.host.probe.fresh_process import run_in_fresh_process
+from reprokit.host.run.run_directory import RESULTS_FOLDER
+from reprokit.host.system import deletion, files, host_log
 from reprokit.host.system.progress import OperationStatus
 
 SLOW_EAGER_S = 1.0
-"""A program whose eager run takes longer is asked in eager only when it shows the failure
-compiled.
+"""If an eager run takes longer, later programs run eager only after they show the failure compiled.
 """
-MOST_RESTARTS = 5
+MAX_RESTARTS = 5
 
 
 class BudgetExhausted(Exception):
@@ -70,9 +67,9 @@ class Oracle:
         self.ends = float("inf")
         """Monotonic time at which the budget ends."""
         self.rate = 1.0
-        """How often the failure shows in a program that has it."""
+        """The share of runs in which a program with the failure shows it."""
         self.is_cold = False
-        """Ask in fresh processes only: the warm ones answer differently here."""
+        """Use fresh processes only, because forked children answer differently here."""
         self.last: CandidateResult | None = None
         """The last run that decided an answer."""
         self.has_failed_eager = False
@@ -84,39 +81,47 @@ class Oracle:
         self._restarts = 0
         self._unknown: set[str] = set()
         self.word = ""
-        """A text without it is not asked about: it cannot show the failure, or costs more and says
-        less.
-        """
+        """A word that every candidate must contain; empty for none."""
         self._carried: dict[str, str] = {}
         self._open()
 
     def close(self) -> None:
-        """Close the file of answers."""
+        """Close the file with the answers."""
         if self._file is not None:
-            with contextlib.suppress(OSError):
+            with host_log.suppress(OSError):
                 self._file.close()
 
-    def begin(self, text: str, carried: Collection[str] = (), word: str = "") -> None:
-        """Start with another program: names that it does not know, its parts need not know either.
+    def begin_program(self, text: str, carried: Collection[str] = (), word: str = "") -> None:
+        """Set the program whose reduced versions are answered from now on.
 
-        A text without ``word`` cannot show the failure, such as one of a custom backend without
-        ``backend=``.
-
-        ``carried`` are sources of custom passes and backends. They stand as they are, or not at
-        all: a smaller backend that always raises would show the same failure, and say nothing.
+        A name that this program does not define may be undefined in its reduced versions too. A
+        candidate without ``word`` is not run: without ``backend=``, for example, it cannot show the
+        failure of a custom backend. ``carried`` has the sources of custom passes and backends. A
+        candidate has them unchanged or not at all: a smaller backend that always raises would show
+        the same failure, but explain nothing.
         """
         self._unknown, self.word = unknown_names(ast.parse(text)), word
         self._carried = {
-            name: dumped for source in carried for name, dumped in definitions(source).items()
+            name: dumped
+            for source in carried
+            for name, dumped in top_level_definitions(source).items()
         }
 
-    def holds(self, text: str) -> bool:
-        """The program shows the same failure; raises Spent when the budget has ended."""
-        return self.ask(text) == core.SAME
+    def shows_failure(self, text: str) -> bool:
+        """Return True when the program shows the same failure.
 
-    def ask(self, text: str) -> str:
-        """One of ``core.judge.same_failure.ANSWERS``."""
-        self.status.asked += 1
+        Raises:
+            BudgetExhausted: the budget ended.
+        """
+        return self.answer_for(text) == core.SAME
+
+    def answer_for(self, text: str) -> str:
+        """Return one of ``core.judge.same_failure.ANSWERS`` for a program.
+
+        Raises:
+            BudgetExhausted: the budget ended.
+        """
+        self.status.answered += 1
         tree = parse_program(text)
         if (
             tree is None
@@ -126,8 +131,8 @@ class Oracle:
         ):
             return core.OTHER  # it does not parse, compiles nothing, or ends in a NameError
         if self._carried:
-            stand = definitions(text)
-            if any(self._carried.get(name, dumped) != dumped for name, dumped in stand.items()):
+            defined = top_level_definitions(text)
+            if any(self._carried.get(name, dumped) != dumped for name, dumped in defined.items()):
                 return core.OTHER
         if not (key := self._key(tree)):
             return core.OTHER
@@ -135,16 +140,16 @@ class Oracle:
         if known is None:
             if time.monotonic() > self.ends:
                 raise BudgetExhausted
-            known = self._asked(text)
-            if known != core.UNRESOLVED:  # who got no answer may ask again
+            known = self._probe(text)
+            if known != core.UNRESOLVED:  # a program without an answer may be run again
                 self._answers[key] = known
             self._note(key, known, text)
         if known == core.SAME:
             self.on_same(text)
         return known
 
-    def forget(self, text: str = "") -> None:
-        """Ask anew, all or this one, because how it is asked has changed."""
+    def forget_answers(self, text: str = "") -> None:
+        """Forget all answers, or that of ``text``, because programs now run in another way."""
         if text and (tree := parse_program(text)):
             self._answers.pop(self._key(tree), None)
             return
@@ -152,10 +157,8 @@ class Oracle:
         self._write({"forget": True})
 
     def _key(self, tree: ast.Module) -> str:
-        """Who asks what: answers of another interpreter, or about another failure, are no answers
-        here.
-        """
-        with contextlib.suppress(RecursionError, ValueError):
+        """Return the key of an answer: program, signature, interpreter and isolation."""
+        with host_log.suppress(RecursionError, ValueError):
             plain = f"{ast.unparse(tree)} {self.wanted.id} {self.python}"
             if self.limits.alone:
                 plain += json.dumps(self.limits.alone, sort_keys=True)
@@ -163,42 +166,43 @@ class Oracle:
         return ""
 
     @property
-    def said(self) -> str:
-        """What the last run that was not the same did instead."""
+    def last_outcome(self) -> str:
+        """The answer and the title of the last run that decided an answer."""
         return (
             f"{self.last.answer}: {self.last.signature.title}" if self.last else "nothing was run"
         )
 
-    def once(self, text: str, is_eager: bool = False) -> CandidateResult:
-        """Run the program one time, warm or cold as it is set, and judge it."""
+    def run_once(self, text: str, is_eager: bool = False) -> CandidateResult:
+        """Run the program once, in a forked child or a fresh process as set, and judge it."""
         if self.is_cold:
-            return self.cold(text, is_eager)
+            return self.run_fresh(text, is_eager)
         if self.limits.sizes and not is_eager:
-            return ask_sizes(
+            return judge_growth(
                 lambda program, size: self._warm(program, False), text, self.wanted, self.limits
             )
         if is_eager or not self.limits.compares:
             return self._warm(text, is_eager)
-        results = self._server.folder / RESULTS
-        deletion.delete(results, inside=self._server.folder)
+        results = self._server.folder / RESULTS_FOLDER
+        deletion.delete_path(results, inside=self._server.folder)
         try:
-            return ask_roles(lambda role: self._warm(text, role in PLAIN, role), self.wanted)
+            return judge_results(
+                lambda role: self._warm(text, role in UNCOMPILED_ROLES, role), self.wanted
+            )
         finally:
-            deletion.delete(results, inside=self._server.folder)
+            deletion.delete_path(results, inside=self._server.folder)
 
-    def _asked(self, text: str) -> str:
+    def _probe(self, text: str) -> str:
         self.status.probes += 1
         if self._show:
             self._show(self.status)
         self.has_failed_eager = False
-        has_eager = (
-            not self.limits.compares and not self.limits.is_kernel
-        )  # a comparison has an eager run of its own
+        # a comparison has an eager run of its own
+        has_eager = not self.limits.compares and not self.limits.is_kernel
         if has_eager and not self._is_eager_slow and (eager := self._in_eager(text)) != core.PASSES:
             return eager
         answer = core.UNRESOLVED
         for _ in range(core.repeats_for(self.rate)):
-            judged = self.once(text)
+            judged = self.run_once(text)
             self.last = judged
             answer = judged.answer
             self.has_failed_eager = judged.has_failed_eager
@@ -216,10 +220,11 @@ class Oracle:
         return answer
 
     def _in_eager(self, text: str) -> str:
-        """``passes``, ``other`` where the program fails without torch.compile too, or
-        ``unresolved``.
+        """Return the answer of a run without torch.compile.
+
+        It is ``passes``, ``other`` where the program fails too, or ``unresolved``.
         """
-        judged = self.once(text, is_eager=True)
+        judged = self.run_once(text, is_eager=True)
         self._is_eager_slow |= judged.cpu_s > SLOW_EAGER_S
         if judged.verdict.kind == "ok":
             return core.PASSES
@@ -231,12 +236,12 @@ class Oracle:
         left_s = max(self.ends - time.monotonic(), 0.1)
         limits = dataclasses.replace(self.limits, deadline_s=min(self.limits.deadline_s, left_s))
         try:
-            outcome, folder = self._server.run(
-                text, limits, is_eager, role, overrides_for(role, limits)
+            outcome, folder = self._server.run_program(
+                text, limits, is_eager, role, role_overrides(role, limits)
             )
         except ServerLost as problem:
             self._restarts += 1
-            if self._restarts > MOST_RESTARTS:
+            if self._restarts > MAX_RESTARTS:
                 raise BadInput(f"{problem}; it was started {self._restarts} times") from problem
             gone = Verdict("unknown", None, "server", str(problem))
             return CandidateResult(
@@ -244,31 +249,33 @@ class Oracle:
             )
         try:
             if outcome.is_timed_out and limits.deadline_s < self.limits.deadline_s:
-                raise BudgetExhausted  # the budget ended it, which says nothing of the program
-            request = request_for(folder / run_names.REPRO_FILE, self.python, self.limits)
+                raise BudgetExhausted  # the budget ended this run, so it has no answer
+            request = candidate_request(folder / run_names.REPRO_FILE, self.python, self.limits)
             return judge_candidate(request, outcome, folder, self.wanted, bool(self.limits.sizes))
         finally:
-            deletion.delete(folder, inside=self._server.folder)
+            deletion.delete_path(folder, inside=self._server.folder)
 
-    def cold(self, text: str, is_eager: bool = False) -> CandidateResult:
-        """Run the program in a process of its own."""
+    def run_fresh(self, text: str, is_eager: bool = False) -> CandidateResult:
+        """Run the program in a fresh process, and judge it."""
         folder = self._folder / "cold"
         try:
-            return run_cold(text, self.python, folder, self.wanted, self.limits, is_eager)
+            return run_in_fresh_process(
+                text, self.python, folder, self.wanted, self.limits, is_eager
+            )
         finally:
-            deletion.delete(folder, inside=self._folder)
+            deletion.delete_path(folder, inside=self._folder)
 
     def _open(self) -> None:
-        """Read the answers of an earlier reduction, and go on writing behind them."""
+        """Read the answers of an earlier reduction, and open the file to append to it."""
         path = self._folder / "probes.jsonl"
         for line in files.read_text(path).splitlines():
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # the last line may be cut
+            with host_log.suppress(ValueError, KeyError, TypeError):  # the last line may be cut
                 row = json.loads(line)
                 if row.get("forget"):
                     self._answers.clear()
                 elif row["answer"] in core.ANSWERS and row["answer"] != core.UNRESOLVED:
                     self._answers[str(row["key"])] = row["answer"]
-        with contextlib.suppress(OSError):
+        with host_log.suppress(OSError):
             self._file = path.open("a", encoding="utf-8")
 
     def _note(self, key: str, answer: str, text: str) -> None:
@@ -276,7 +283,7 @@ class Oracle:
         row: dict[str, object] = {
             "key": key,
             "answer": answer,
-            "lines": lines_of(text),
+            "lines": count_code_lines(text),
             "trying": self.status.trying,
         }
         if last is not None and answer == core.OTHER:
@@ -285,14 +292,15 @@ class Oracle:
 
     def _write(self, row: dict[str, object]) -> None:
         if self._file is not None:
-            with contextlib.suppress(OSError):  # a full disk costs the memory, not the reduction
+            with host_log.suppress(OSError):  # a full disk must not end the reduction
                 self._file.write(json.dumps(row) + "\n")
                 self._file.flush()
 
 
 def parse_program(text: str) -> ast.Module | None:
-    """The program's tree, without layout and comments; None for what is no program, such as a break
-    outside a loop.
+    """Return the tree of a program; None where the text does not compile.
+
+    An example is a ``break`` outside a loop, which parses.
     """
     try:
         with warnings.catch_warnings():
@@ -300,13 +308,14 @@ def parse_program(text: str) -> ast.Module | None:
             tree = ast.parse(text)
             compile(tree, run_names.REPRO_FILE, "exec")
         return tree
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        host_log.log_ignored(problem)
         return None
 
 
-def definitions(text: str) -> dict[str, str]:
-    """Top-level functions and classes by name, without their layout."""
-    with contextlib.suppress(SyntaxError, ValueError):
+def top_level_definitions(text: str) -> dict[str, str]:
+    """Return the top-level functions and classes by name, as dumps without their layout."""
+    with host_log.suppress(SyntaxError, ValueError):
         kinds = (ast.FunctionDef, ast.ClassDef)
         return {
             n.name: ast.dump(n)
@@ -317,29 +326,27 @@ def definitions(text: str) -> dict[str, str]:
 
 
 def unknown_names(tree: ast.Module) -> set[str]:
-    """Names that are read and given nowhere in the program: each is a NameError where it is
-    reached.
-    """
-    given = set(dir(builtins)) | {"__file__", "__name__", "__builtins__", "__class__"}
+    """Return the names that the program reads but does not define: each raises a NameError."""
+    defined = set(dir(builtins)) | {"__file__", "__name__", "__builtins__", "__class__"}
     read: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
-            (read if isinstance(node.ctx, ast.Load) else given).add(node.id)
+            (read if isinstance(node.ctx, ast.Load) else defined).add(node.id)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            given.add(node.name)
+            defined.add(node.name)
         elif isinstance(node, ast.arg):
-            given.add(node.arg)
+            defined.add(node.arg)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             if any(a.name == "*" for a in node.names):
                 return set()
-            given |= {a.asname or a.name.split(".")[0] for a in node.names}
+            defined |= {a.asname or a.name.split(".")[0] for a in node.names}
         elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
-            given.add(node.name)
+            defined.add(node.name)
         elif isinstance(node, ast.MatchMapping) and node.rest:
-            given.add(node.rest)
-    return read - given
+            defined.add(node.rest)
+    return read - defined
 
 
-def lines_of(text: str) -> int:
-    """Lines that are neither empty nor comments."""
+def count_code_lines(text: str) -> int:
+    """Return the number of lines that are neither empty nor comments."""
     return sum(1 for row in text.splitlines() if row.strip() and not row.lstrip().startswith("#"))

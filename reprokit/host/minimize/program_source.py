@@ -1,6 +1,4 @@
-"""The program that shows the failure: the target's own source, or the graph that was being
-compiled.
-"""
+"""Find the program that may show the failure: the target's own source, or a recorded graph."""
 
 from __future__ import annotations
 
@@ -30,26 +28,26 @@ from reprokit.host.request.run_request import Request, has_simulated_ranks
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import files
 
-MOST_LINES = 400
-"""A longer source is not inlined when a graph is at hand."""
+MAX_SOURCE_LINES = 400
+"""A longer source is not used where there is a recorded graph."""
 GRAPH = "the graph that was compiled last, with inputs made anew from their metadata"
 
 
 @dataclass(frozen=True)
 class ProgramScript:
-    """A program that a run left; empty where it left none."""
+    """A program of a run; empty where there is none."""
 
     text: str = ""
     about: str = ""
-    """What it is, in one line."""
+    """A description in one line."""
     is_graph: bool = False
-    """A recorded graph, whose inputs are made anew."""
+    """True for a recorded graph, whose inputs are made anew."""
 
 
-def make_program(
+def find_program_script(
     request: Request, seen: Observation, journals: Journals, run_path: Path
 ) -> tuple[ProgramScript, list[Missing]]:
-    """Give the program, which nothing has proved, and why there is no better one."""
+    """Return the program, which is not proved yet, and why there is no better one."""
     missing: list[Missing] = []
     if seen.kernel:
         text = files.read_text(run_path / run_names.KERNELS_FOLDER / Path(seen.kernel).name)
@@ -60,7 +58,7 @@ def make_program(
     graph = _graph_script(seen, run_path)
     if request.target.kind != "command":
         source, why = _source(request, journals)
-        if source and (source.count("\n") <= MOST_LINES or not graph):
+        if source and (source.count("\n") <= MAX_SOURCE_LINES or not graph):
             own = (
                 "a script that builds the model anew"
                 if request.target.kind == "hf"
@@ -73,7 +71,9 @@ def make_program(
             text = _with_main(source, request, journals, needs_ranks)
             return ProgramScript(text, f"{own}, with the call that failed"), missing
         missing.append(
-            Missing("repro from source", why or f"the source is longer than {MOST_LINES} lines")
+            Missing(
+                "repro from source", why or f"the source is longer than {MAX_SOURCE_LINES} lines"
+            )
         )
     if graph:
         return ProgramScript(graph, GRAPH, is_graph=True), missing
@@ -86,7 +86,7 @@ def make_program(
 
 
 def own_source(request: Request, journals: Journals) -> str:
-    """The target's own source with the call that failed; empty where it does not stand alone."""
+    """Return the target's source with the call that failed; empty where it is not self-contained."""
     if request.target.kind == "command":
         return _script(journals)[0]
     source, _ = _source(request, journals)
@@ -94,76 +94,78 @@ def own_source(request: Request, journals: Journals) -> str:
 
 
 def _script(journals: Journals) -> tuple[str, str]:
-    """The script that a command ran, where running changed copies of it does no harm; or why there
-    is none.
+    """Return the script that a command ran, or an empty text and why there is none.
+
+    Only a script is used of which changed copies are harmless to run.
     """
     refused = ""
-    for told in journals.all(Process):
-        words, folder = told.argv, Path(told.cwd or ".")
+    for process in journals.events_of_type(Process):
+        words, folder = process.argv, Path(process.cwd or ".")
         if not words:
             continue
-        place = _program(words)
-        module = words[place + 1] if words[place] == "-m" and place + 1 < len(words) else ""
+        index = _script_index(words)
+        module = words[index + 1] if words[index] == "-m" and index + 1 < len(words) else ""
         if module:
-            place += 1
+            index += 1
             below = folder / module.replace(".", "/")
             path = below / "__main__.py" if below.is_dir() else below.with_suffix(".py")
         else:
-            path = folder / words[place]
+            path = folder / words[index]
             folder = path.parent
-        if not place or path.suffix != ".py" or not path.is_file() or "site-packages" in path.parts:
+        if not index or path.suffix != ".py" or not path.is_file() or "site-packages" in path.parts:
             continue  # such as a worker that torch started
-        if path.stat().st_mtime > told.t:
+        if path.stat().st_mtime > process.t:
             refused = refused or f"{path.name} has changed since it ran"
             continue
         text, why = _joined(path, folder, module)
         if text and (why := safe_to_rerun.why_not_again(ast.parse(text))):
-            why = f"changed copies of {path.name} are not run unasked: {why}"
+            why = f"changed copies of {path.name} are not run without your consent: {why}"
         if not why:
-            return safe_to_rerun.with_arguments(text, words[place + 1 :]), ""
+            return safe_to_rerun.with_arguments(text, words[index + 1 :]), ""
         refused = refused or why
-    return "", refused or "the command is no Python script"
+    return "", refused or "the command is not a Python script"
 
 
-def _program(words: list[str]) -> int:
-    """Where in a command line of Python's the script stands, or ``-c`` or ``-m``; 0 where there is
-    none.
+def _script_index(words: list[str]) -> int:
+    """Return the index of the script, or of ``-c`` or ``-m``, in the arguments of Python.
+
+    Return 0 where there is none.
     """
-    for place, word in enumerate(words):
-        is_value = place > 0 and words[place - 1] in ("-X", "-W")
-        if place and not is_value and (not word.startswith("-") or word in ("-c", "-m")):
-            return place
+    for index, word in enumerate(words):
+        is_value = index > 0 and words[index - 1] in ("-X", "-W")
+        if index and not is_value and (not word.startswith("-") or word in ("-c", "-m")):
+            return index
     return 0
 
 
 def _joined(path: Path, folder: Path, module: str) -> tuple[str, str]:
-    """A file together with those of its own that it imports, as one text; or why that cannot be."""
-    places = [folder, *(Path(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)]
+    """Return a file and the user's files that it imports as one text, or why that is impossible."""
+    roots = [folder, *(Path(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)]
 
-    def find(name: str) -> str | None:
+    def find_module(name: str) -> str | None:
         if name.split(".")[0] in {*sys.stdlib_module_names, *safe_to_rerun.COMPILERS}:
             return None
-        for place in places:
-            for found in (
-                place / f"{name.replace('.', '/')}.py",
-                place / name.replace(".", "/") / "__init__.py",
+        for root in roots:
+            for file in (
+                root / f"{name.replace('.', '/')}.py",
+                root / name.replace(".", "/") / "__init__.py",
             ):
-                if found.is_file() and "site-packages" not in found.parts:
-                    return files.read_text(found)
+                if file.is_file() and "site-packages" not in file.parts:
+                    return files.read_text(file)
         return None
 
     try:
-        return join_modules(files.read_text(path), find, module), ""
+        return join_modules(files.read_text(path), find_module, module), ""
     except (SyntaxError, ValueError, RecursionError) as problem:
         return "", f"{path.name} does not parse: {problem}"
     except Unjoinable as problem:
-        return "", f"{path.name} and its own files do not stand in one: {problem}"
+        return "", f"{path.name} and the files that it imports cannot be joined: {problem}"
 
 
 def _source(request: Request, journals: Journals) -> tuple[str, str]:
     target = request.target
     if target.kind == "hf":
-        return journals.last(TransformersModel).script, "the model was not built"
+        return journals.last_event_of_type(TransformersModel).script, "the model was not built"
     if target.kind == "zoo":
         path = (
             Path(__file__).resolve().parents[2]
@@ -172,7 +174,9 @@ def _source(request: Request, journals: Journals) -> tuple[str, str]:
             / f"{ZOO[target.name].source}.py"
         )
     else:
-        file = target.place if target.kind == "file" else journals.last(SourceFile).file
+        file = (
+            target.place if target.kind == "file" else journals.last_event_of_type(SourceFile).file
+        )
         if not file:
             return "", "the factory's source file is not known"
         path = Path(str(file))
@@ -182,12 +186,12 @@ def _source(request: Request, journals: Journals) -> tuple[str, str]:
         return "", why
     tree = ast.parse(text)
     if foreign := safe_to_rerun.foreign_imports(tree):
-        return "", f"its source imports {', '.join(foreign[:6])}, so it does not stand alone"
+        return "", f"its source imports {', '.join(foreign[:6])}, so it is not self-contained"
     return _without_main(text, tree), ""
 
 
 def _imports_torch(source: str) -> bool:
-    """True where the module itself, not only a function in it, binds the name ``torch``."""
+    """Return True where the module itself, not only a function in it, imports ``torch``."""
     return any(
         isinstance(n, ast.Import) and any(a.name == "torch" and not a.asname for a in n.names)
         for n in ast.parse(source).body
@@ -203,37 +207,39 @@ def _without_main(text: str, tree: ast.Module) -> str:
 
 
 def _with_main(source: str, request: Request, journals: Journals, needs_ranks: bool) -> str:
-    """Append the call, in as few lines as what the factory returned needs.
+    """Return the source with the call, in as few lines as the result of the factory needs.
 
-    Of a model split over ranks: of one rank in a fake process group, or ``needs_ranks``, which
-    torchrun starts.
+    A model that is split over ranks runs as one rank in a fake process group, or, with
+    ``needs_ranks``, as all ranks, which torchrun starts.
     """
-    target, made = request.target, journals.last(TargetBuilt)
+    target, built = request.target, journals.last_event_of_type(TargetBuilt)
     knobs = {k: v for k, v in request.knobs.items() if v is not None}
     rows = ["torch.manual_seed(0)"]
     if target.kind == "zoo":
         knobs = {**ZOO[target.name].knobs, **knobs}
     if target.kind == "hf":
-        told = journals.last(TransformersModel)
-        knobs = {**told.call, "dtype": told.dtype or "float32"}
+        model = journals.last_event_of_type(TransformersModel)
+        knobs = {**model.call, "dtype": model.dtype or "float32"}
     if target.kind in ("zoo", "hf"):
         rows.append(f"torch.set_default_dtype(torch.{knobs.pop('dtype')})")
     device = request.device or ("cuda" if request.gpu else "")
     if request.tensor_parallel:
-        kind = (device or (journals.last(ModelSplit).device or "cpu")).partition(":")[0]
+        kind = (device or (journals.last_event_of_type(ModelSplit).device or "cpu")).partition(":")[
+            0
+        ]
         device = kind if kind != "cpu" else device
-        rows += _joined_ranks(request.tensor_parallel, kind, needs_ranks)
+        rows += _process_group_rows(request.tensor_parallel, kind, needs_ranks)
     if device:
         rows.append(f'torch.set_default_device("{device}")')
-    is_fake = journals.last(Weights).kind == "fake" and not (
+    is_fake = journals.last_event_of_type(Weights).kind == "fake" and not (
         request.tensor_parallel and needs_ranks
     )
-    if is_fake and not request.gpu:  # a simulation has fake tensors only
+    if is_fake and not request.gpu:  # a simulation always has fake tensors
         rows += _FAKE
-    given = ", ".join(f"{k}={'torch.' + v if k == 'dtype' else repr(v)}" for k, v in knobs.items())
-    factory = f"{'make' if target.kind in ('zoo', 'hf') else target.name}({given})"
+    values = ", ".join(f"{k}={'torch.' + v if k == 'dtype' else repr(v)}" for k, v in knobs.items())
+    factory = f"{'make' if target.kind in ('zoo', 'hf') else target.name}({values})"
     options = "".join(f", {k}={v!r}" for k, v in request.compile.items())
-    if made.form == "dict":
+    if built.form == "dict":
         rows += [f"made = {factory}", 'model = made["model"]']
         options = (
             f', **{{**made.get("compile", {{}}), **dict({options[2:]})}}'
@@ -245,25 +251,25 @@ def _with_main(source: str, request: Request, journals: Journals, needs_ranks: b
             "compiled(*args, **kwargs)",
         )
     else:
-        names = "model, args, kwargs" if made.form == "args, kwargs" else "model, args"
+        names = "model, args, kwargs" if built.form == "args, kwargs" else "model, args"
         rows.append(f"{names} = {factory}")
         loop = ""
         call = {"args": "compiled(*args)", "arg": "compiled(args)"}.get(
-            made.form, "compiled(*args, **kwargs)"
+            built.form, "compiled(*args, **kwargs)"
         )
     if request.tensor_parallel and (plan := _plan(journals)):
-        rows += process_group.split_model(plan)
-    if made.is_module:
-        rows.append(f"model.{'train' if made.train else 'eval'}()")
+        rows += process_group.split_model_lines(plan)
+    if built.is_module:
+        rows.append(f"model.{'train' if built.train else 'eval'}()")
     rows.append(f"compiled = torch.compile(model{options})")
     calls = (
         _BACKWARD.format(call=call).splitlines()
-        if made.train
+        if built.train
         else ["with torch.no_grad():", f"    print({call})"]
     )
     rows += [loop, *(f"    {row}" for row in calls)] if loop else calls
     if request.tensor_parallel and needs_ranks:
-        rows.append(process_group.LEAVE)
+        rows.append(process_group.LEAVE_GROUP)
     if not _imports_torch(source):
         rows.insert(0, "import torch")
     body = "\n".join(f"    {row}" if row else "" for row in rows)
@@ -271,19 +277,19 @@ def _with_main(source: str, request: Request, journals: Journals, needs_ranks: b
 
 
 def _plan(journals: Journals) -> dict[str, str]:
-    """How the model was split; a journal may hold anything."""
-    plan = journals.last(ModelSplit).plan
+    """Return how the model was split, with only the known styles."""
+    plan = journals.last_event_of_type(ModelSplit).plan
     return {name: style for name, style in plan.items() if style in process_group.STYLES}
 
 
-def _joined_ranks(count: int, kind: str, needs_ranks: bool) -> list[str]:
+def _process_group_rows(count: int, kind: str, needs_ranks: bool) -> list[str]:
     launched = (
         [f"# torchrun --standalone --nproc-per-node {count} THIS_FILE"] if needs_ranks else []
     )
     backend = ("nccl" if kind == "cuda" else "gloo") if needs_ranks else ""
     return [
         *launched,
-        *process_group.group_rows(0, count, {"shape": [count], "device": kind}, backend),
+        *process_group.join_group_lines(0, count, {"shape": [count], "device": kind}, backend),
     ]
 
 
@@ -304,8 +310,9 @@ sum(t.float().pow(2).mean() for t in leaves if isinstance(t, torch.Tensor) and t
 
 
 def _graph_script(seen: Observation, run_path: Path) -> str:
-    """The script of the graph at work: the last one that was not done, preferring what Dynamo
-    saw.
+    """Return the script of the last graph whose compile did not end, or else of the last graph.
+
+    Prefer a backward graph, then a graph that Dynamo saw.
     """
     graphs = [g for g in seen.graphs if g.number >= 0]
     waiting = [g for g in graphs if not g.is_done]

@@ -1,4 +1,4 @@
-"""Run a repro where reprokit is not: fresh processes, compiled several times and once in eager."""
+"""Prove a repro in fresh processes without reprokit: several compiled runs and one in eager."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from reprokit.core.judge.stacks import frames
 from reprokit.core.judge.stacks.messages import normalise_message
 from reprokit.core.records.dumps import Link
 from reprokit.core.records.finding import Signature
-from reprokit.core.records.kinds import kind_named
+from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared import cuts, without_compile
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.host.minimize import stand_alone
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
-from reprokit.host.probe.fresh_process import run_cold
+from reprokit.host.probe.fresh_process import run_in_fresh_process
 from reprokit.host.run import launch, run_directory
 from reprokit.host.system import (
     compiler_cache,
     deletion,
     files,
     guardian_client,
+    host_log,
     interrupts,
     process_tree,
 )
@@ -40,44 +41,38 @@ SIMULATED = frozenset({launch.CODEGEN, launch.SIMULATION})
 """The parts of the agent that a program needs on a simulated GPU."""
 FLAKY_RUNS = 8
 WATCHED_RUNS = 4
-"""A first fresh run that passes may be a flaky failure's."""
+"""How many watched runs may pass before the failure is given up: it may be flaky."""
 HEALTHY_MULTIPLE = 4.0
 POLL_S = 0.05
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What fresh processes said of one program."""
+    """The results of one program in fresh processes."""
 
     answer: str
-    """Of one watched run, against the signature: one of ``core.judge.same_failure.ANSWERS``."""
+    """The answer of one watched run: one of ``core.judge.same_failure.ANSWERS``."""
     title: str
     signature: str
     tries: int = 1
-    """Watched runs until one showed the failure, or until it was given up."""
+    """Number of watched runs until one showed the failure, or until the limit."""
     runs: int = 0
-    """Plain runs, without reprokit on their path, in a folder that has only the program."""
+    """Number of plain runs, without reprokit on their path, in a folder with only the program."""
     hits: int = 0
-    """Those that ended as the watched one did."""
+    """Number of plain runs that ended as the watched one did."""
     eager: str = ""
     """``passes``, or how the run without torch.compile ended."""
     seconds: tuple[float, ...] = ()
     digest: str = ""
     """SHA-256 of the text that was run."""
     asserts: bool = False
-    """The failure is of a kind that ends no program, and in each hit the program failed by
-    itself.
-    """
+    """The failure is of a kind that does not end a program, and an assertion failed in each hit."""
     instead: str = ""
     """How the first run that did not fail in the same way ended; empty where each did."""
     needs: str = ""
-    """What of this machine the program needs, so that it does not stand alone; empty where nothing
-    shows that.
-    """
+    """What the program needs of this machine; empty where it is self-contained as far as known."""
     is_simulated: bool = False
-    """The plain runs had reprokit's simulation of a GPU on their path, and nothing else of
-    reprokit.
-    """
+    """The plain runs had only reprokit's simulation of a GPU on their path."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +80,7 @@ class ProgramEnd:
     """How a plain process ended."""
 
     status: int | None
-    """None when it had to be ended."""
+    """The exit status; None when the process had to be killed."""
     link: Link | None
     seconds: float
 
@@ -101,20 +96,23 @@ def prove_program(
     confirm: Callable[[CandidateResult], CandidateResult] = lambda judged: judged,
     tries: int = 0,
 ) -> Proof:
-    """Run ``text`` below ``folder``, once watched and ``runs`` times as anyone would; raises
-    KeyboardInterrupt.
+    """Run ``text`` below ``folder``, once watched and ``runs`` times as any user would.
 
-    ``confirm`` judges a watched run that showed the failure: whether it is the one of the
-    signature. ``tries`` is the most watched runs; 0: as many as the failure's ``rate`` asks for.
+    ``confirm`` checks whether a watched run that showed the failure has the location of the
+    signature. ``tries`` limits the watched runs; with 0 the ``rate`` of the failure sets the limit.
+
+    Raises:
+        KeyboardInterrupt: the user interrupted it.
     """
-    most, tried = tries or max(min(same_failure.repeats_for(rate), FLAKY_RUNS), WATCHED_RUNS), 0
-    while tried < most:
+    max_tries = tries or max(min(same_failure.repeats_for(rate), FLAKY_RUNS), WATCHED_RUNS)
+    tried = 0
+    while tried < max_tries:
         tried += 1
-        first = run_cold(text, python, folder / "watched", wanted, limits)
+        first = run_in_fresh_process(text, python, folder / "watched", wanted, limits)
         judged = confirm(first)
         if first.answer == same_failure.SAME:
             break
-    like, kind = _ending_of(judged, folder / "watched"), judged.verdict.kind
+    watched, kind = _ending_of(judged, folder / "watched"), judged.verdict.kind
     proof = Proof(
         judged.answer,
         judged.signature.title,
@@ -124,61 +122,61 @@ def prove_program(
         is_simulated=limits.gpu is not None,
     )
     if judged.answer != same_failure.SAME:  # no plain run could be a hit
-        instead = "passes" if judged.answer == same_failure.PASSES else _say(like)
+        instead = "passes" if judged.answer == same_failure.PASSES else _describe(watched)
         return dataclasses.replace(
-            proof, instead=instead, needs=stand_alone.needed_names(like.link)
+            proof, instead=instead, needs=stand_alone.missing_dependency(watched.link)
         )
-    place = folder / "alone"
-    deletion.delete(place, inside=folder)
-    place.mkdir(parents=True)
-    file = files.write_whole(place / run_names.REPRO_FILE, text)
+    own_folder = folder / "alone"
+    deletion.delete_path(own_folder, inside=folder)
+    own_folder.mkdir(parents=True)
+    file = files.write_atomically(own_folder / run_names.REPRO_FILE, text)
     limit_s = max(60.0, HEALTHY_MULTIPLE * judged.seconds)
-    if (
-        limits.is_slow
-    ):  # a plain process is quicker than a watched one, and imports torch within this
+    # a plain process is faster than a watched one, so it imports torch within this time
+    if limits.is_slow:
         limit_s = limits.deadline_s
     elif kind == "hang":
         limit_s = judged.seconds + 5
     count = runs if rate >= 1.0 else max(runs, FLAKY_RUNS)
-    turns = (
-        [count] if kind == "hang" and not limits.is_slow else [1] * count
-    )  # waiting costs nobody
+    # processes that hang use no CPU time, so all of them may run at once
+    batches = [count] if kind == "hang" and not limits.is_slow else [1] * count
     endings = [
-        e for turn in turns for e in run_plain(python, file, folder, limit_s, turn, gpu=limits.gpu)
+        e
+        for size in batches
+        for e in run_plain(python, file, folder, limit_s, size, gpu=limits.gpu)
     ]
-    missed = [e for e in endings if not _shows(e, like, kind, limits)]
+    missed = [e for e in endings if not _shows(e, watched, kind, limits)]
     hits = len(endings) - len(missed)
-    needs = stand_alone.reads_environment(text) or next(
-        filter(None, (stand_alone.needed_names(e.link) for e in missed)), ""
+    needs = stand_alone.user_file_named_in(text) or next(
+        filter(None, (stand_alone.missing_dependency(e.link) for e in missed)), ""
     )
-    eager_said = ""
+    eager_end = ""
     if not limits.is_kernel:
         (ending,) = run_plain(
             python, file, folder, max(60.0, limit_s), is_eager=True, gpu=limits.gpu
         )
-        eager_said = "passes" if ending.status == 0 else _say(ending)
+        eager_end = "passes" if ending.status == 0 else _describe(ending)
     return dataclasses.replace(
         proof,
         runs=len(endings),
         hits=hits,
-        eager=eager_said,
+        eager=eager_end,
         seconds=tuple(e.seconds for e in endings),
         asserts=kind_named(kind).is_silent and hits > 0,
-        instead=_say(missed[0]) if missed else "",
+        instead=_describe(missed[0]) if missed else "",
         needs=needs,
     )
 
 
-def read_proof(told: Any) -> Proof | None:
-    """The proof that a JSON object tells; None where it tells none."""
-    with contextlib.suppress(ValueError):
-        proof: Proof = from_json(Proof, told)
+def parse_proof(value: object) -> Proof | None:
+    """Return the proof that a JSON value represents; None where it is not a proof."""
+    with host_log.suppress(ValueError):
+        proof: Proof = from_json(Proof, value)
         return proof
     return None
 
 
 def program_digest(text: str) -> str:
-    """What identifies the text of a program."""
+    """Return the SHA-256 of the text of a program."""
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
@@ -191,17 +189,17 @@ def run_plain(
     is_eager: bool = False,
     gpu: Mapping[str, Any] | None = None,
 ) -> list[ProgramEnd]:
-    """Run a file as anyone would, ``count`` times at once, in process groups of their own that are
-    gone afterwards.
+    """Run a file as any user would, in ``count`` processes at once.
 
-    The working folder is the file's own, and of PYTHONPATH only what belongs to the interpreter is
-    left. Caches and what the runs wrote to stderr lie in ``folder``. Where a ``gpu`` is simulated,
-    the agent is on the path.
+    Each process has its own process group, and nothing of it is left afterwards. It runs in the
+    folder of the file, and PYTHONPATH has only the folders that belong to the interpreter. The
+    caches and the stderr of the runs are in ``folder``. Where a ``gpu`` is simulated, the agent is
+    on the path.
     """
     runs: list[_Plain] = []
     try:
         for number in range(count):
-            with interrupts.blocked():  # every run that starts is also ended
+            with interrupts.blocked():  # each process that starts is in the list that is ended
                 runs.append(_Plain(python, file, folder, number, is_eager, gpu))
         deadline = time.monotonic() + limit_s
         while sum(run.has_ended() for run in runs) < count and time.monotonic() < deadline:
@@ -226,27 +224,27 @@ class _Plain:
         gpu: Mapping[str, Any] | None,
     ) -> None:
         self._run_id, self._seconds = uuid.uuid4().hex, 0.0
-        self._cache, self._said = folder / f"cache-{number}", folder / f"stderr-{number}.txt"
-        environ = stand_alone.plain_environment(launch.users_environment())
-        compiler_cache.copy_cache(compiler_cache.kept_cache(python), self._cache)
+        self._cache, self._stderr = folder / f"cache-{number}", folder / f"stderr-{number}.txt"
+        environ = stand_alone.plain_environment(launch.environment_without_reprokit())
+        compiler_cache.copy_cache(compiler_cache.kept_cache_folder(python), self._cache)
         environ.update(
             {"TORCHINDUCTOR_CACHE_DIR": str(self._cache), run_names.RUN_ID_VARIABLE: self._run_id}
         )
         environ.update(without_compile.VARIABLES if is_eager else {})
         self._stack = contextlib.ExitStack()
         if gpu is not None:
-            place = folder / f"simulated-{number}"
-            run_directory.make_folders(place)
-            self._stack.callback(deletion.delete, place, inside=folder)
-            agent = self._stack.enter_context(launch.agent_folder(place, SIMULATED))
+            run_path = folder / f"simulated-{number}"
+            run_directory.make_folders(run_path)
+            self._stack.callback(deletion.delete_path, run_path, inside=folder)
+            agent = self._stack.enter_context(launch.copied_agent(run_path, SIMULATED))
             path = os.pathsep.join([str(agent), *filter(None, [environ.get("PYTHONPATH")])])
             environ.update(
-                REPROKIT_RUN_DIR=str(place), PYTHONPATH=path, **launch.simulation_variables(gpu)
+                REPROKIT_RUN_DIR=str(run_path), PYTHONPATH=path, **launch.simulation_variables(gpu)
             )
         words = ["-c", without_compile.PRELUDE] if is_eager else []
         self._guardian = guardian_client.watch_run_id(self._run_id, (self._cache,))
         self._began = time.monotonic()
-        with self._said.open("wb") as stderr:
+        with self._stderr.open("wb") as stderr:
             self._child = subprocess.Popen(
                 [python, *words, str(file)],
                 env=environ,
@@ -258,62 +256,65 @@ class _Plain:
             )
 
     def has_ended(self) -> bool:
-        """It ended by itself; the first time that it did is its time."""
+        """Return True when the process ended by itself; note its time at the first such call."""
         if not self._seconds and process_tree.has_ended(self._child.pid):
             self._seconds = time.monotonic() - self._began
         return self._seconds > 0
 
     def end(self) -> ProgramEnd:
-        """Leave nothing of it, and say how it ended."""
+        """Kill all that is left of the process, and return how it ended."""
         is_over = self.has_ended()
-        process_tree.kill_all(self._child.pid, self._run_id)
-        compiler_cache.fix_headers()
+        process_tree.kill_process_tree(self._child.pid, self._run_id)
+        compiler_cache.delete_partial_headers()
         status = self._child.wait()
-        deletion.delete(self._cache, inside=self._cache.parent)
+        deletion.delete_path(self._cache, inside=self._cache.parent)
         self._stack.close()
         if self._guardian is not None:
             self._guardian.dismiss()
         seconds = round(self._seconds or time.monotonic() - self._began, 2)
-        link = frames.parse_traceback(files.read_tail(self._said, 64_000))
+        link = frames.parse_traceback(files.read_tail(self._stderr, 64_000))
         return ProgramEnd(status if is_over else None, link, seconds)
 
 
-def is_like(one: ProgramEnd, other: ProgramEnd) -> bool:
-    """Two runs ended alike: the same status, and the same exception but for what blanks blank."""
-    if one.status != other.status or (one.link is None) != (other.link is None):
+def ends_alike(first: ProgramEnd, second: ProgramEnd) -> bool:
+    """Return True when two runs have the same status and the same exception.
+
+    Their messages are compared without the parts that differ between runs.
+    """
+    if first.status != second.status or (first.link is None) != (second.link is None):
         return False
-    if one.link is None or other.link is None:
+    if first.link is None or second.link is None:
         return True
-    same_text = normalise_message(one.link.message) == normalise_message(other.link.message)
-    return one.link.type == other.link.type and same_text
+    same_text = normalise_message(first.link.message) == normalise_message(second.link.message)
+    return first.link.type == second.link.type and same_text
 
 
-def _shows(ending: ProgramEnd, like: ProgramEnd, kind: str, limits: ProbeLimits) -> bool:
-    """A plain run failed as the watched one did; of a kind that ends no program, by a check of its
-    own.
+def _shows(ending: ProgramEnd, watched: ProgramEnd, kind: str, limits: ProbeLimits) -> bool:
+    """Return True when a plain run failed as the watched one did.
+
+    A failure of a kind that does not end a program must show by the program's own assertion.
     """
     if kind_named(kind).is_asserted and (
         ending.link is None or ending.link.type != "AssertionError"
     ):
         return False
-    if (
-        limits.sizes
-    ):  # it measured all sizes and found that they cost too much; each watched run was of one
+    # a plain run measures all sizes and asserts on their costs; each watched run had one size
+    if limits.sizes:
         return True
-    return (ending.status != 0 or not kind_named(kind).is_silent) and is_like(ending, like)
+    return (ending.status != 0 or not kind_named(kind).is_silent) and ends_alike(ending, watched)
 
 
 def _ending_of(judged: CandidateResult, folder: Path) -> ProgramEnd:
     from reprokit.host.run import restore_run
 
-    status = restore_run.read_run(folder).get("exit_status")
+    status = restore_run.read_run_file(folder).get("exit_status")
     link = frames.parse_traceback(
         files.read_tail(folder / run_names.LOGS_FOLDER / run_names.STDERR_FILE, 64_000)
     )
     return ProgramEnd(status if isinstance(status, int) else None, link, judged.seconds)
 
 
-def _say(ending: ProgramEnd) -> str:
+def _describe(ending: ProgramEnd) -> str:
     if ending.link is not None:
         first = next(iter(ending.link.message.strip().splitlines()), "")
         return f"{ending.link.type}: {cuts.cut_head(first, 200)}"

@@ -1,9 +1,7 @@
-"""The record that a program needs to be called a repro, and what every other program is: a
-candidate.
+"""Repros and candidates: a program is a repro only with a proof.
 
-``repro.py`` of a pack and the heading "Repro" of an issue take a :class:`Repro` and nothing else,
-and a program becomes one only with the proof that this very text was run alone and failed in the
-same way.
+``repro.py`` of a pack and the heading "Repro" of an issue take only a :class:`Repro`. A program
+becomes one only with the proof that exactly this text was run alone and failed in the same way.
 """
 
 from __future__ import annotations
@@ -11,30 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reprokit.core.judge import same_failure
-from reprokit.core.records.kinds import kind_named
-from reprokit.core.shared.contract import run_names
+from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.host.minimize.proof import Proof, program_digest
 
-REPRO, CANDIDATE, PROOF = run_names.REPRO_FILE, run_names.CANDIDATE_FILE, run_names.PROOF_FILE
-"""Files of a pack: the proved program, or another one, and what fresh processes said of the
-first.
-"""
-VALUES = "the failure depends on the values of the inputs, which the program does not have"
+DEPENDS_ON_VALUES = (
+    "the failure depends on the values of the inputs, which the program does not have"
+)
 
 
 class Unproven(ValueError):
-    """The program is no repro; the message says why."""
+    """The program is not a repro; the message says why."""
 
 
 @dataclass(frozen=True)
 class Repro:
-    """A program that was run as it is, without reprokit, and failed in the same way; raises
-    Unproven for any other.
+    """A program that was run as it is, without reprokit, and failed in the same way.
+
+    Raises:
+        Unproven: the proof does not prove the text.
     """
 
     text: str
     about: str
-    """What it is, in one line."""
+    """A description in one line."""
     proof: Proof
 
     def __post_init__(self) -> None:
@@ -48,15 +45,17 @@ class Candidate:
 
     text: str
     about: str
+    """A description in one line."""
     why: str
-    """Why it is no repro, as a clause."""
+    """Why it is not a repro, as a clause."""
 
 
 def classify_program(
     text: str, about: str, proof: Proof | None, otherwise: str = ""
 ) -> Repro | Candidate:
-    """The program as what its proof makes it; ``otherwise`` says why it has no proof, where that is
-    known.
+    """Return a Repro where ``proof`` proves ``text``, and a Candidate otherwise.
+
+    ``otherwise`` is the reason of the candidate, where one is known.
     """
     if proof is None or (why := why_unproven(text, proof)):
         return Candidate(
@@ -66,7 +65,7 @@ def classify_program(
 
 
 def why_unproven(text: str, proof: Proof | None) -> str:
-    """Why ``proof`` does not prove ``text``, as a clause; empty where it does."""
+    """Return why ``proof`` does not prove ``text``, as a clause; empty where it does."""
     if not text.strip():
         return "there is no program"
     if proof is None:
@@ -101,8 +100,8 @@ def why_unproven(text: str, proof: Proof | None) -> str:
     return ""
 
 
-def why_not_proven(proof: Proof) -> str:
-    """What the runs of a proof came to, in a few words."""
+def describe_proof(proof: Proof) -> str:
+    """Return a short description of the runs of a proof."""
     where = " on a simulated GPU" if proof.is_simulated else ""
     eager = ", eager passes" if proof.eager == "passes" else f", eager: {proof.eager}"
     return f"the same failure in {proof.hits} of {proof.runs} fresh runs{where}" + eager * bool(

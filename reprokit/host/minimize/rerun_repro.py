@@ -1,5 +1,6 @@
-"""Run a repro again and say whether the failure came back: here, with another interpreter, or for a
-bisection.
+"""Run a repro again and judge whether the failure came back.
+
+``reprokit replay`` and ``reprokit bisect`` use it, also with other interpreters.
 """
 
 from __future__ import annotations
@@ -15,27 +16,27 @@ from reprokit.core.judge.finished import NOTHING_COMPILED
 from reprokit.core.records.finding import Signature
 from reprokit.core.reduce import readable, sized_program
 from reprokit.host.minimize import locate
-from reprokit.host.probe.candidate import CandidateResult, limits_for
+from reprokit.host.probe.candidate import CandidateResult, probe_limits_for
 from reprokit.host.probe.client import ProbeServer
-from reprokit.host.probe.fresh_process import run_cold
+from reprokit.host.probe.fresh_process import run_in_fresh_process
 from reprokit.host.system import interrupts
 
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What the runs came to."""
+    """The results of the runs of a repro."""
 
     runs: tuple[CandidateResult, ...]
     is_interrupted: bool = False
 
     @property
     def hits(self) -> int:
-        """Runs that showed the same failure."""
+        """Number of runs that showed the same failure."""
         return sum(run.answer == same_failure.SAME for run in self.runs)
 
     @property
     def answer(self) -> str:
-        """``same`` when one run showed it; ``unresolved`` when none did and one gave no answer."""
+        """The first of ``same``, ``unresolved``, ``other`` and ``passes`` that a run answered."""
         answers = [run.answer for run in self.runs]
         for answer in (same_failure.SAME, same_failure.UNRESOLVED, same_failure.OTHER):
             if answer in answers:
@@ -44,8 +45,9 @@ class ReplayResult:
 
 
 def _about_the_compiler(judged: CandidateResult) -> CandidateResult:
-    """A program that fails before, or never comes to, a compile says nothing about a failure of the
-    compiler.
+    """Return ``judged`` as unresolved where the compiler did not run.
+
+    A program that fails before its first compile shows nothing about a failure of the compiler.
     """
     verdict = judged.verdict
     is_silent = verdict.kind == "error-in-eager" or NOTHING_COMPILED in verdict.evidence
@@ -71,13 +73,13 @@ def replay_repro(
 ) -> ReplayResult:
     """Run ``text`` in ``times`` fresh processes below ``folder``, or until one answers ``until``.
 
-    ``limit_s`` without progress ends a run; ``growth`` and the simulated ``gpu`` are the pack's,
-    where it has them. ``confirms`` asks of wrong results whether they begin where those of the pack
-    do, as the proof of the repro did.
+    A run ends after ``limit_s`` without progress. ``growth`` and the simulated ``gpu`` are those of
+    the pack, where it has them. With ``confirms``, wrong results are the same failure only where
+    they begin in the same part of the compiler as those of the pack.
     """
-    limits = limits_for(
+    limits = probe_limits_for(
         wanted.title.partition(":")[0], limit_s, growth, wants_stacks=True, gpu=gpu
-    ).eased()
+    ).relaxed()
     if limits.sizes and not sized_program.at_size(text, limits.knob, max(limits.sizes)):
         text = sized_program.with_size(readable.flatten_calls(text), limits.knob) or text
     runs: list[CandidateResult] = []
@@ -85,7 +87,7 @@ def replay_repro(
         with interrupts.allowed(), ProbeServer(folder / "server", python, "build", gpu) as server:
             confirm = locate.LocationCheck(server, text, wanted, limits, python)
             for number in range(times):
-                judged = run_cold(
+                judged = run_in_fresh_process(
                     text, python, folder / f"replay-{number + 1:03d}", wanted, limits, file=file
                 )
                 judged = confirm(judged) if confirms and file is None else judged

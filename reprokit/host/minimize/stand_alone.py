@@ -1,22 +1,18 @@
-"""Whether a program stands alone: what of this machine it needs beyond its interpreter and
-installed packages.
-"""
+"""Find what a program needs of this machine beyond its interpreter and installed packages."""
 
 from __future__ import annotations
 
 import ast
-import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from reprokit.core.records.dumps import Link
+from reprokit.host.system import host_log
 
 SYSTEM = ("/dev", "/proc", "/sys", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/run")
-"""Folders that belong to the operating system; what a program names in them is not the user's
-file.
-"""
+"""Folders of the operating system; files in them are not the user's."""
 _MODULE = re.compile(r"No module named '([\w.]+)'")
 _FILE = re.compile(r"No such file or directory: (?:b?'([^']+)'|\"([^\"]+)\")")
 _CUSTOMIZES = frozenset({"sitecustomize.py", "usercustomize.py"})
@@ -24,9 +20,9 @@ _COMPILERS = ("torch", "triton")
 
 
 def plain_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """``environ`` with only those folders of PYTHONPATH that belong to the interpreter.
+    """Return ``environ`` with only those folders of PYTHONPATH that belong to the interpreter.
 
-    The user's own modules are in the others, and no reader of a repro has those.
+    The other folders have the user's own modules, which no reader of a repro has.
     """
     kept = [
         p for p in environ.get("PYTHONPATH", "").split(os.pathsep) if p and _is_installed(Path(p))
@@ -36,12 +32,11 @@ def plain_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_installed(folder: Path) -> bool:
-    """Packages were installed there, or torch is there, or it only customizes each interpreter that
-    starts.
-    """
+    """Return True for a folder with installed packages, with torch, or with only sitecustomize."""
     try:
         names = {p.name for p in folder.iterdir()}
-    except OSError:
+    except OSError as problem:
+        host_log.log_ignored(problem)
         return False
     if any(n.endswith(".dist-info") for n in names) or names.intersection(_COMPILERS):
         return True
@@ -53,36 +48,32 @@ def _is_installed(folder: Path) -> bool:
     return bool(modules & _CUSTOMIZES) and modules <= _CUSTOMIZES
 
 
-def needed_names(link: Link | None) -> str:
-    """What a run lacked, as its exception names it; empty where it lacked nothing that can be
-    named.
-    """
+def missing_dependency(link: Link | None) -> str:
+    """Return which module or file a run lacked, as its exception names it; empty where none."""
     if link is None:
         return ""
-    if link.type == "ModuleNotFoundError" and (found := _MODULE.search(link.message)):
-        return f"it imports {found[1]}, which is not in the pack"
-    if link.type == "FileNotFoundError" and (found := _FILE.search(link.message)):
-        return f"it reads {found[1] or found[2]}, which is not in the pack"
+    if link.type == "ModuleNotFoundError" and (match := _MODULE.search(link.message)):
+        return f"it imports {match[1]}, which is not in the pack"
+    if link.type == "FileNotFoundError" and (match := _FILE.search(link.message)):
+        return f"it reads {match[1] or match[2]}, which is not in the pack"
     return ""
 
 
-def reads_environment(text: str) -> str:
-    """What is said of a file of this machine that the text names by its whole path; empty where it
-    names none.
-    """
+def user_file_named_in(text: str) -> str:
+    """Return which file of this machine the text names by an absolute path; empty where none."""
     named = next(filter(_is_users, _texts(text)), "")
     return f"it names {named}, which is not in the pack" if named else ""
 
 
 def _texts(text: str) -> Iterator[str]:
-    with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+    with host_log.suppress(SyntaxError, ValueError, RecursionError):
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
 
 
 def _is_users(text: str) -> bool:
-    """It is the path of a file or folder that is there, and no part of the system."""
+    """Return True for the path of an existing file or folder outside the operating system's."""
     if not text.startswith(("/", "~/")) or len(text) > 4_000 or "\0" in text or "\n" in text:
         return False
     path = Path(os.path.expanduser(text))
@@ -94,5 +85,6 @@ def _is_users(text: str) -> bool:
         return False
     try:
         return path.exists()
-    except OSError:
+    except OSError as problem:
+        host_log.log_ignored(problem)
         return False

@@ -1,8 +1,7 @@
-"""What a reduction can begin with: the graphs that a run recorded, and the target's own source."""
+"""The starting points of a reduction: the recorded graphs of a run, and the target's source."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import re
 from collections.abc import Mapping
@@ -15,11 +14,11 @@ from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.reduce import graph_units, readable, sized_program, subgraph
 from reprokit.core.shared.contract import run_names
-from reprokit.host.system import files
+from reprokit.host.system import files, host_log
 
-MOST_GRAPHS = 6
-NAMES = {
-    "values": "graph that Dynamo saw, with what stood in its small inputs,",
+MAX_GRAPHS = 6
+LEVEL_NAMES = {
+    "values": "graph that Dynamo saw, with the values of its small inputs,",
     "dynamo": "graph that Dynamo saw",
     "aten": "graph that Inductor got",
     "source": "source of the target",
@@ -29,27 +28,25 @@ NAMES = {
 
 @dataclass(frozen=True)
 class StartingPoint:
-    """One program to begin with."""
+    """One program that a reduction can begin with."""
 
     level: str
     text: str
     graph: graph_units.GraphProgram | None = None
-    places: tuple[int, ...] = ()
-    """Units of the graph that it begins with."""
+    units: tuple[int, ...] = ()
+    """Indices of the units of the graph that it begins with."""
     data: Mapping[str, Any] = field(default_factory=dict)
-    """What stood in small inputs, as nested lists by name; the text has it all."""
+    """Values of small inputs, as nested lists by name; the text has all of them."""
 
 
-def hinted_graphs(
-    graph: graph_units.GraphProgram, verdict: Verdict, seen: Observation
-) -> list[int]:
-    """Units whose operator the error or the node at work names."""
-    said = verdict.work.get("node", "") + " " + verdict.reason
+def hinted_units(graph: graph_units.GraphProgram, verdict: Verdict, seen: Observation) -> list[int]:
+    """Return the indices of units whose operator is named by the error or the node at work."""
+    message = verdict.work.get("node", "") + " " + verdict.reason
     for raised in (seen.raised, *seen.compile_failures):
         for link in raised.chain if raised else ():
-            said += " " + link.message[:4_000]
-    operators = set(re.findall(r"\b(?:aten|prims)\.(\w+)", said)) | set(
-        re.findall(r"\bnode (\w+?)(?:_\d+)?\b", said)
+            message += " " + link.message[:4_000]
+    operators = set(re.findall(r"\b(?:aten|prims)\.(\w+)", message)) | set(
+        re.findall(r"\bnode (\w+?)(?:_\d+)?\b", message)
     )
     operators = {o.rstrip("_") for o in operators if len(o) > 2}
     if not operators:
@@ -58,7 +55,7 @@ def hinted_graphs(
     return [i for i, unit in enumerate(graph.units) if word.search(unit.text)]
 
 
-def find_starts(
+def find_starting_points(
     seen: Observation,
     run_path: Path,
     source: str,
@@ -66,15 +63,17 @@ def find_starts(
     is_fake: bool,
     is_wrong: bool = False,
 ) -> list[StartingPoint]:
-    """What there is to begin with, in the order in which it is tried: values of inputs only where
-    it takes them.
+    """Return the starting points in the order in which they are tried.
 
-    Of wrong results (``is_wrong``) any graph may be the one to begin with, and what follows it is
-    wrong too.
+    A graph with the values of its inputs comes after the same graph without them. For wrong
+    results (``is_wrong``) every recorded graph is a starting point, because any of them may be the
+    first wrong one.
     """
     is_training |= any(g.is_backward for g in seen.graphs)
-    story = next((rank for rank, pid in seen.ranks.items() if pid == seen.main_pid), "")
-    records = [g for g in seen.graphs if g.number >= 0 and (not story or g.rank in ("", story))]
+    main_rank = next((rank for rank, pid in seen.ranks.items() if pid == seen.main_pid), "")
+    records = [
+        g for g in seen.graphs if g.number >= 0 and (not main_rank or g.rank in ("", main_rank))
+    ]
     waiting = [g for g in records if not g.is_done]
     failing = records if is_wrong else waiting or records[-1:]
     cids = {g.cid for g in failing}
@@ -82,50 +81,53 @@ def find_starts(
         g for g in waiting if g.level == "dynamo"
     ]
     aten = [g for g in failing if g.level == "aten"]
-    found: list[StartingPoint] = []
-    valued: list[StartingPoint] = []
-    for level, some in (("dynamo", dynamo), ("aten", aten)):
-        for record in (some if is_wrong else some[::-1])[:MOST_GRAPHS]:
-            with contextlib.suppress(Exception):
+    starts: list[StartingPoint] = []
+    with_values: list[StartingPoint] = []
+    for level, graphs in (("dynamo", dynamo), ("aten", aten)):
+        for record in (graphs if is_wrong else graphs[::-1])[:MAX_GRAPHS]:
+            with host_log.suppress(Exception):
                 graph = _graph(
                     record, run_path, records, is_training and level == "dynamo", is_fake
                 )
-                found.append(_start(level, graph))
-                if data := files.read_object(_folder(record, run_path) / "small.private"):
+                starts.append(_start(level, graph))
+                if data := files.read_json_object(_folder(record, run_path) / "small.private"):
                     start = _start("values", graph_units.with_data(graph, data))
-                    valued.append(dataclasses.replace(start, graph=graph, data=data))
+                    with_values.append(dataclasses.replace(start, graph=graph, data=data))
     sources = []
     if source:
-        with contextlib.suppress(Exception):
+        with host_log.suppress(Exception):
             sources.append(StartingPoint("source", readable.flatten_calls(source)))
-    place = len([f for f in found if f.level == "dynamo"])
-    return [*found[:place], *sources, *valued, *found[place:]]
+    count = len([s for s in starts if s.level == "dynamo"])
+    return [*starts[:count], *sources, *with_values, *starts[count:]]
 
 
-def find_kernel(run_path: Path, name: str) -> list[StartingPoint]:
-    """The program of a Triton kernel that failed."""
+def kernel_starting_points(run_path: Path, name: str) -> list[StartingPoint]:
+    """Return the program of a Triton kernel that failed; an empty list where it is not there."""
     text = files.read_text(run_path / run_names.KERNELS_FOLDER / Path(name).name)
     return [StartingPoint("kernel", readable.flatten_calls(text))] if text else []
 
 
-def find_sized(source: str, knob: str) -> list[StartingPoint]:
-    """The source with its size as a name, to be run at several; a recorded graph has one size."""
-    with contextlib.suppress(Exception):
+def sized_starting_points(source: str, knob: str) -> list[StartingPoint]:
+    """Return the source with its size as a name, so that it can run at several sizes.
+
+    A recorded graph has one size, so it is not a starting point here.
+    """
+    with host_log.suppress(Exception):
         if source and (text := sized_program.with_size(readable.flatten_calls(source), knob)):
             return [StartingPoint("source", text)]
     return []
 
 
 def _start(level: str, graph: graph_units.GraphProgram) -> StartingPoint:
-    # operators of the user's own are defined where no graph reaches; without them, what they gave
-    # are inputs
-    places, gone = [], set[str]()
-    for place, unit in enumerate(graph.units):
+    # a graph has no definitions of the user's own operators; without those operators, their
+    # results become inputs
+    kept, gone = [], set[str]()
+    for index, unit in enumerate(graph.units):
         if unit.custom or any(name in gone and name not in graph.values for name in unit.reads):
             gone |= set(unit.writes)
         else:
-            places.append(place)
-    return StartingPoint(level, subgraph.program_of_units(graph, places), graph, tuple(places))
+            kept.append(index)
+    return StartingPoint(level, subgraph.program_of_units(graph, kept), graph, tuple(kept))
 
 
 def _folder(record: GraphRecord, run_path: Path) -> Path:
@@ -140,19 +142,19 @@ def _graph(
     is_fake: bool,
 ) -> graph_units.GraphProgram:
     folder = _folder(record, run_path)
-    told = files.read_object(folder / run_names.VALUES_FILE)
-    settings = told.get("settings") or {}
+    recorded = files.read_json_object(folder / run_names.VALUES_FILE)
+    settings = recorded.get("settings") or {}
     if record.level == "aten":
         parents = [g for g in records if g.level == "dynamo" and g.cid == record.cid]
         if parents:
-            asked = (
-                files.read_object(_folder(parents[-1], run_path) / run_names.VALUES_FILE).get(
+            parent_settings = (
+                files.read_json_object(_folder(parents[-1], run_path) / run_names.VALUES_FILE).get(
                     "settings"
                 )
                 or {}
             )
-            settings = {**asked, "grad": False, "dynamic": None}
+            settings = {**parent_settings, "grad": False, "dynamic": None}
     text = files.read_text(folder / run_names.GRAPH_FILE)
     return graph_units.read_graph(
-        text, told.get("values") or {}, {**settings, "fake": is_fake}, record.level, is_training
+        text, recorded.get("values") or {}, {**settings, "fake": is_fake}, record.level, is_training
     )

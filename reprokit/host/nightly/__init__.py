@@ -1,4 +1,4 @@
-"""Run a suite every night, and report what is new.
+"""Nightly runs of a suite, and reports of what is new.
 
 It starts captures as child processes and must not import ``pipeline``.
 """

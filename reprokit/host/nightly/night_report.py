@@ -1,6 +1,4 @@
-"""What a night came to, as one JSON value: the terminal, the digest and the page all say what
-stands in it.
-"""
+"""Make the report of a nightly run as one JSON value, for the terminal, the digest and the page."""
 
 from __future__ import annotations
 
@@ -10,66 +8,85 @@ import sqlite3
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from reprokit.core.shared.errors import BadInput
 from reprokit.core.triage import trend
 from reprokit.host.nightly.ledger import bugs
 from reprokit.host.nightly.ledger.database import Ledger
+from reprokit.host.nightly.night_report_model import (
+    BugMatrix,
+    BugReport,
+    CostHistory,
+    LastHealthyRun,
+    MergeProposal,
+    NightName,
+    NightReport,
+    RefusedFiles,
+    ReportBody,
+    ReportedRun,
+    TargetStates,
+    exit_code,
+    summary_sentence,
+)
 from reprokit.host.nightly.suite.cells import settings_words
 from reprokit.host.system import private_names
 
 SCHEMA = 1
 GROUPS = ("new", "regressed", "fixed", "flaky", "open", "muted")
-"""In the order in which people want to read them."""
-NIGHTS = 14
-"""How many nights a trend shows, and for how long a fixed bug is listed."""
-MOST_TARGETS = 40
-"""Rows of one bug's matrix."""
+"""The groups of bugs, in the order of the report."""
+TREND_NIGHTS = 14
+"""The number of nightly runs in a trend, and for which a fixed bug is listed."""
+MAX_TARGETS = 40
+"""Maximum number of rows of the matrix of one bug."""
 
 
 def make_report(
     ledger: Ledger, number: int | None = None, beside: Path | None = None
-) -> dict[str, Any]:
-    """Say what a night came to, the last one where no ``number`` is given; what is private is gone
-    from it.
+) -> NightReport:
+    """Return the report of nightly run ``number``, or of the last one, without private text.
 
-    Packs are named from the folder ``beside``, where the report will lie.
+    Packs are named relative to ``beside``, the folder of the report.
+
+    Raises:
+        BadInput: the ledger has no nightly run.
     """
-    night = _night(ledger, number)
-    nights = ledger.all(
+    night = _find_night(ledger, number)
+    nights = ledger.fetch_all(
         "SELECT id, name, started FROM night WHERE suite = ? AND id <= ? ORDER BY id DESC LIMIT ?",
         night["suite"],
         night["id"],
-        NIGHTS,
+        TREND_NIGHTS,
     )[::-1]
-    runs = ledger.all(
+    runs = ledger.fetch_all(
         "SELECT run.*, cell.target, cell.settings, cell.key FROM run JOIN cell ON cell.id ="
         " run.cell WHERE night = ?",
         night["id"],
     )
     environments = {json.loads(row["settings"]).get("environment") for row in runs}
     hidden = ("environment",) if len(environments) < 2 else ()
-    table = _Bugs(ledger, night, nights, runs, hidden)
-    groups: dict[str, list[dict[str, Any]]] = {group: [] for group in GROUPS}
-    for bug in table.listed():
+    table = _BugTable(ledger, night, nights, runs, hidden)
+    groups: dict[str, list[BugReport]] = {group: [] for group in GROUPS}
+    for bug in table.listed_bugs():
         groups[bug["status"]].append(bug)
     for group in groups.values():
         group.sort(key=lambda bug: (not bug["is_news"], -bug["tonight"], -bug["hits"], bug["id"]))
-    lost = [_told(row, hidden, why=row["problem"]) for row in runs if not row["kind"]]
+    lost: list[ReportedRun] = [
+        {**_run_row(row, hidden), "why": row["problem"]} for row in runs if not row["kind"]
+    ]
     missing = night["planned"] - len(runs)
     if missing > 0:
-        why = "not run: the night was cut short" if night["ended"] else "not run yet"
+        why = "not run: the nightly run was interrupted" if night["ended"] else "not run yet"
         lost.append(
             {"target": f"{missing} run{'s' if missing > 1 else ''}", "settings": "", "why": why}
         )
     if night["note"]:
-        lost.append({"target": "the night", "settings": "", "why": night["note"]})
-    told = {
+        lost.append({"target": "the nightly run", "settings": "", "why": night["note"]})
+    body: ReportBody = {
         "schema": SCHEMA,
         "suite": night["suite"],
         "night": {
-            **_of_night(night),
+            **_night_name(night),
             "state": night["state"],
             "planned": night["planned"],
             "runs": len(runs),
@@ -80,40 +97,28 @@ def make_report(
         "healthy": sum(row["kind"] == "ok" for row in runs),
         "groups": groups,
         "surprises": [*_surprises(ledger, night, runs, hidden)],
-        "unknown": [_told(row, hidden) for row in runs if row["kind"] == "unknown"],
+        "unknown": [_run_row(row, hidden) for row in runs if row["kind"] == "unknown"],
         "lost": lost,
         "proposals": _proposals(ledger),
         "costs": _costs(runs),
         "refused": refused_files(ledger, night["id"]),
     }
-    told["exit_code"] = exit_code(told)
-    told["sentence"] = _sentence(told)
-    cleaned = private_names.redactor().value(told)
-    assert isinstance(cleaned, dict)
-    _link(cleaned, groups, beside)
+    report: NightReport = {**body, "exit_code": exit_code(body), "sentence": summary_sentence(body)}
+    cleaned = cast(NightReport, private_names.get_redactor().redact_value(report))
+    _link_packs(cleaned, groups, beside)
     return cleaned
 
 
-MOST_REFUSED = 50
+MAX_REFUSED_REASONS = 50
 
 
-def refused_files(ledger: Ledger, night: int) -> dict[str, Any]:
-    """Refused files of this night's jobs, and rows that the ledger lost when it was opened."""
-    rows = ledger.all(
-        "SELECT why FROM event WHERE bug = 0 AND night = ? AND what = ?", night, bugs.REFUSED
+def refused_files(ledger: Ledger, night: int) -> RefusedFiles:
+    """Return refused files of a nightly run, and rows removed when the ledger was opened."""
+    rows = ledger.fetch_all(
+        "SELECT why FROM event WHERE bug = 0 AND night = ? AND what = ?", night, bugs.REFUSED_EVENT
     )
-    found = [*ledger.refused, *(row["why"] for row in rows)]
-    return {"count": len(found), "reasons": found[:MOST_REFUSED]}
-
-
-def exit_code(told: dict[str, Any]) -> int:
-    """0 nothing new, 1 something new or back, 3 the night itself went wrong."""
-    if told["lost"]:
-        return 3
-    news = [
-        bug for group in ("new", "regressed") for bug in told["groups"][group] if bug["is_news"]
-    ]
-    return 1 if news or any(row["is_news"] for row in told["surprises"]) else 0
+    reasons = [*ledger.refused, *(row["why"] for row in rows)]
+    return {"count": len(reasons), "reasons": reasons[:MAX_REFUSED_REASONS]}
 
 
 _OF_SEVERAL = (
@@ -121,11 +126,11 @@ _OF_SEVERAL = (
     " sighting x JOIN signature s ON s.id = x.signature WHERE s.bug = ? AND x.night >= ? GROUP BY"
     " x.night"
 )
-"""What the sums cannot tell of a bug with aliases."""
+"""Cells and surprises of a bug with several signatures, which may show in the same cell."""
 
 
-class _Bugs:
-    """Rows of the ledger, read once for all bugs."""
+class _BugTable:
+    """The rows of the ledger for all bugs of the report."""
 
     def __init__(
         self,
@@ -138,13 +143,14 @@ class _Bugs:
         self._ledger, self._night, self._nights, self._hidden = ledger, night, nights, hidden
         self._index = {row["id"]: i for i, row in enumerate(nights)}
         self._names = {
-            row["id"]: _of_night(row) for row in ledger.all("SELECT id, name, started FROM night")
+            row["id"]: _night_name(row)
+            for row in ledger.fetch_all("SELECT id, name, started FROM night")
         }
         self._runs: dict[str, list[sqlite3.Row]] = {}
         for row in runs:
             self._runs.setdefault(row["target"], []).append(row)
         oldest = nights[0]["id"]
-        self._bugs = ledger.all(
+        self._bugs = ledger.fetch_all(
             "SELECT * FROM bug WHERE merged IS NULL AND (status != 'fixed' OR changed >= ?)", oldest
         )
         self._versions = self._by_bug(
@@ -163,23 +169,25 @@ class _Bugs:
         )
         self._signatures = self._by_bug("SELECT bug, id, title FROM signature ORDER BY id")
 
-    def _by_bug(self, sql: str, *values: Any) -> dict[int, list[sqlite3.Row]]:
-        found: dict[int, list[sqlite3.Row]] = {}
-        for row in self._ledger.all(sql, *values):
-            found.setdefault(row["bug"], []).append(row)
-        return found
+    def _by_bug(self, sql: str, *values: int) -> dict[int, list[sqlite3.Row]]:
+        rows: dict[int, list[sqlite3.Row]] = {}
+        for row in self._ledger.fetch_all(sql, *values):
+            rows.setdefault(row["bug"], []).append(row)
+        return rows
 
-    def listed(self) -> Iterable[dict[str, Any]]:
-        """Bugs that the report is about."""
+    def listed_bugs(self) -> Iterable[BugReport]:
+        """Return the bugs of the report."""
         return (self._bug(row) for row in self._bugs)
 
-    def _bug(self, row: sqlite3.Row) -> dict[str, Any]:
-        number, now = row["id"], row["status"] or "new"  # before the night is closed, none is given
+    def _bug(self, row: sqlite3.Row) -> BugReport:
+        # a bug has no status until its nightly run is closed
+        number, now = row["id"], row["status"] or "new"
         places, versions = self._places.get(number, []), self._versions.get(number, [])
         tallies = {t["night"]: t for t in self._tallies.get(number, [])}
         if len(self._signatures.get(number, ())) > 1:  # which may show in the same cell
             tallies = {
-                t["night"]: t for t in self._ledger.all(_OF_SEVERAL, number, self._nights[0]["id"])
+                t["night"]: t
+                for t in self._ledger.fetch_all(_OF_SEVERAL, number, self._nights[0]["id"])
             }
         tonight = tallies.get(self._night["id"])
         if now == "fixed" and tonight:
@@ -222,11 +230,9 @@ class _Bugs:
             "pack": row["pack"],
         }
 
-    def _range(self, bug: int) -> dict[str, Any] | None:
-        """The last healthy run before it was first seen, in a cell that showed it then: what
-        changed in between is to blame.
-        """
-        row = self._ledger.one(
+    def _range(self, bug: int) -> LastHealthyRun | None:
+        """Return the last healthy run, of a cell with the bug, before the bug was first seen."""
+        row = self._ledger.fetch_one(
             "SELECT r.night, r.torch, x.night AS first, x.torch AS then_torch FROM sighting x JOIN"
             " signature s ON s.id = x.signature JOIN run r ON r.cell = x.cell AND r.night < x.night"
             " AND r.ok > 0 WHERE s.bug = ? AND x.night = ? ORDER BY r.night DESC LIMIT 1",
@@ -241,16 +247,16 @@ class _Bugs:
             "then_torch": row["then_torch"],
         }
 
-    def _history(self, kind: str, places: list[sqlite3.Row]) -> dict[str, Any] | None:
-        """Of a slower compile, or more memory: what it was night by night."""
+    def _history(self, kind: str, places: list[sqlite3.Row]) -> CostHistory | None:
+        """Return the costs by nightly run for a regression of time or memory; None for others."""
         what = next((name for name, regression in trend.KINDS.items() if regression == kind), None)
         if what is None or not places:
             return None
         sql = (
             f"SELECT {what} AS cost FROM run WHERE cell = ? AND ok AND night <= ?"  # noqa: S608
-            f" ORDER BY night DESC LIMIT {NIGHTS}"
+            f" ORDER BY night DESC LIMIT {TREND_NIGHTS}"
         )
-        rows = self._ledger.all(sql, places[0]["cell"], self._night["id"])
+        rows = self._ledger.fetch_all(sql, places[0]["cell"], self._night["id"])
         scale, unit = (
             (1.0, "CPU-seconds of compile") if what == "compile_s" else (1e-6, "MB at most")
         )
@@ -259,13 +265,13 @@ class _Bugs:
             "costs": [round((r["cost"] or 0.0) * scale, 1) for r in reversed(rows)],
         }
 
-    def _matrix(self, places: list[sqlite3.Row]) -> dict[str, Any]:
-        """Where it happens: targets that showed it, by the settings they are run with."""
+    def _matrix(self, places: list[sqlite3.Row]) -> BugMatrix:
+        """Return the targets that showed the bug, by the settings of their cells."""
         by_cell = {p["cell"]: p for p in places}
         targets = sorted({p["target"] for p in places})
         columns: dict[str, None] = {}
-        rows = []
-        for target in targets[:MOST_TARGETS]:
+        states_of: dict[str, dict[str, str]] = {}
+        for target in targets[:MAX_TARGETS]:
             states: dict[str, str] = {}
             for run in self._runs.get(target, []):
                 place = by_cell.get(run["cell"])
@@ -282,43 +288,43 @@ class _Bugs:
             if not states:
                 states = {"": "before"}
                 columns[""] = None
-            rows.append({"target": target, "states": states})
+            states_of[target] = states
         names = [*columns]
-        table = [
-            {"target": r["target"], "states": [r["states"].get(name, "") for name in names]}
-            for r in rows
+        table: list[TargetStates] = [
+            {"target": target, "states": [states.get(name, "") for name in names]}
+            for target, states in states_of.items()
         ]
-        return {"columns": names, "rows": table, "left_out": max(len(targets) - MOST_TARGETS, 0)}
+        return {"columns": names, "rows": table, "left_out": max(len(targets) - MAX_TARGETS, 0)}
 
 
-def _night(ledger: Ledger, number: int | None) -> sqlite3.Row:
+def _find_night(ledger: Ledger, number: int | None) -> sqlite3.Row:
     last = "SELECT * FROM night ORDER BY id DESC LIMIT 1"
     row = (
-        ledger.one(last)
+        ledger.fetch_one(last)
         if number is None
-        else ledger.one("SELECT * FROM night WHERE id = ?", number)
+        else ledger.fetch_one("SELECT * FROM night WHERE id = ?", number)
     )
     if row is None:
         raise BadInput(
-            f"the ledger {ledger.path} knows no night; reprokit nightly run makes the first"
+            f"the ledger {ledger.path} has no nightly run; reprokit nightly run starts the first"
         )
     return row
 
 
-def _of_night(row: sqlite3.Row) -> dict[str, Any]:
+def _night_name(row: sqlite3.Row) -> NightName:
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["started"]))
     return {"name": row["name"], "started": day}
 
 
-def _told(row: sqlite3.Row, hidden: tuple[str, ...], **more: Any) -> dict[str, Any]:
+def _run_row(row: sqlite3.Row, hidden: tuple[str, ...]) -> ReportedRun:
     words = " ".join(settings_words(json.loads(row["settings"]), hidden))
-    return {"target": row["target"], "settings": words, "kind": row["kind"], **more}
+    return {"target": row["target"], "settings": words, "kind": row["kind"]}
 
 
 def _surprises(
     ledger: Ledger, night: sqlite3.Row, runs: list[sqlite3.Row], hidden: tuple[str, ...]
-) -> Iterable[dict[str, Any]]:
-    """Runs that are healthy though a failure is expected of them; news the first time."""
+) -> Iterable[ReportedRun]:
+    """Yield runs that are healthy although a failure is expected; news only the first time."""
     for row in runs:
         if row["kind"] != "ok" or row["is_expected"]:
             continue
@@ -326,13 +332,14 @@ def _surprises(
             "SELECT kind FROM run WHERE cell = ? AND night < ? AND kind != '' ORDER BY night DESC"
             " LIMIT 1"
         )
-        before = ledger.one(sql, row["cell"], night["id"])
-        yield _told(row, hidden, is_news=before is None or before["kind"] != "ok")
+        before = ledger.fetch_one(sql, row["cell"], night["id"])
+        is_news = before is None or before["kind"] != "ok"
+        yield {**_run_row(row, hidden), "is_news": is_news}
 
 
-def _proposals(ledger: Ledger) -> list[dict[str, Any]]:
-    """Pairs of bugs that may be one, the likeliest first."""
-    rows = ledger.all(
+def _proposals(ledger: Ledger) -> list[MergeProposal]:
+    """Return pairs of bugs that may be the same, the most similar first."""
+    rows = ledger.fetch_all(
         "SELECT p.a, p.b, p.score, p.shared, x.title AS one, y.title AS other FROM proposal p JOIN"
         " bug x ON x.id = p.a JOIN bug y ON y.id = p.b WHERE p.state = 'open' AND x.merged IS NULL"
         " AND y.merged IS NULL AND (x.status != 'fixed' OR y.status != 'fixed') ORDER BY p.score"
@@ -349,8 +356,8 @@ def _proposals(ledger: Ledger) -> list[dict[str, Any]]:
     ]
 
 
-def _costs(runs: list[sqlite3.Row]) -> dict[str, Any]:
-    """What the night's healthy compiles took together."""
+def _costs(runs: list[sqlite3.Row]) -> dict[str, float]:
+    """Return the time of all runs, and the total costs of healthy compiles."""
     healthy = [row for row in runs if row["ok"]]
     return {
         "seconds": round(sum(row["seconds"] or 0.0 for row in runs), 1),
@@ -358,34 +365,11 @@ def _costs(runs: list[sqlite3.Row]) -> dict[str, Any]:
     }
 
 
-def _sentence(told: dict[str, Any]) -> str:
-    """The morning in one line."""
-    groups = told["groups"]
-    counts = {name: len(groups[name]) for name in ("flaky", "open")}
-    counts = {
-        **{n: sum(b["is_news"] for b in groups[n]) for n in ("new", "regressed")},
-        "fixed": sum(b["is_tonight"] for b in groups["fixed"]),
-        **counts,
-    }
-    parts = [f"{count} {name}" for name, count in counts.items() if count]
-    if told["lost"]:
-        parts.append(f"{len(told['lost'])} lost")
-    if told["surprises"]:
-        parts.append(f"{len(told['surprises'])} not as expected")
-    if told["refused"]["count"]:
-        parts.append(f"{told['refused']['count']} refused")
-    night = told["night"]
-    return (
-        f"{', '.join(parts) or 'nothing to tell'}; {told['healthy']} of"
-        f" {night['planned'] or night['runs']} healthy"
-    )
-
-
-def _link(
-    told: dict[str, Any], before: dict[str, list[dict[str, Any]]], beside: Path | None
+def _link_packs(
+    report: NightReport, before: dict[str, list[BugReport]], beside: Path | None
 ) -> None:
-    """Name packs from where the report lies: a relative link says nothing of the machine."""
-    for group, listed in told["groups"].items():
+    """Name packs relative to the folder of the report, so that no path of the machine is in it."""
+    for group, listed in report["groups"].items():
         for bug, real in zip(listed, before[group], strict=True):
             bug["pack"] = ""
             if real["pack"] and beside is not None and _is_inside(Path(real["pack"]), beside):
@@ -393,8 +377,6 @@ def _link(
 
 
 def _is_inside(pack: Path, beside: Path) -> bool:
-    """Whether a pack is in this output folder; a result may name any file, and other files are not
-    linked.
-    """
+    """Return whether a pack is in the output folder; the path in a result may be any file."""
     real = Path(os.path.realpath(pack))
     return real.is_file() and Path(os.path.realpath(beside)) in real.parents

@@ -1,17 +1,17 @@
-"""A night from its suite to its report, on whichever engine runs it."""
+"""Run a suite on an engine, and write the report of the nightly run."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.bisect import torch_environments
 from reprokit.host.nightly import night_report, night_report_files
-from reprokit.host.nightly.engines import local_engine, slurm_engine
+from reprokit.host.nightly.engines.engine_table import ENGINES, forget_all_jobs
 from reprokit.host.nightly.ledger import ledger_file, prune
+from reprokit.host.nightly.night_report_model import NightResult
 from reprokit.host.nightly.schedule import night
 from reprokit.host.nightly.suite.cells import Suite, SuiteCell
 from reprokit.host.request import interpreter
@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 
 
 class NightFailed(Exception):
-    """The night itself cannot go on; the message is one line that says why and what to do."""
+    """The nightly run cannot continue; the message says in one line why, and what to do."""
 
 
 def run_night(
@@ -32,14 +32,17 @@ def run_night(
     cores: int | None,
     say: Say,
     show: Callable[[str], None],
-) -> dict[str, Any]:
-    """Run a night to its end, or to an interrupt, and report; what it came to is in the ledger in
-    any case.
+) -> NightResult:
+    """Run a suite to its end or to an interrupt, and write the report.
+
+    The results are in the ledger in both cases.
+
+    Raises:
+        NightFailed: the nightly run cannot continue.
     """
-    if engine == "slurm":
-        slurm_engine.check_slurm()
+    ENGINES[engine].require_available()
     with (
-        night.hold_night(output),
+        night.lock_output(output),
         ledger_file.open_ledger(
             ledger_path or output / "ledger.sqlite", is_new_ok=True, is_checked=True
         ) as store,
@@ -49,51 +52,49 @@ def run_night(
         try:
             pythons, problems = _interpreters(suite, cells, say)
             work = night.begin_jobs(
-                suite, cells, pythons, problems, output, store, say, slurm_engine.forget_jobs
+                suite, cells, pythons, problems, output, store, say, forget_all_jobs
             )
             taken = len(work.jobs) - len(work.left)
-            on = (
-                f"going on with night {work.name}, {taken} of {len(work.jobs)} are done"
+            say(
+                f"resuming nightly run {work.name}: {taken} of {len(work.jobs)} runs are done"
                 if work.is_resumed
-                else ""
+                else f"nightly run {work.name}: {len(work.jobs)} runs"
             )
-            say(on or f"night {work.name}: {len(work.jobs)} runs")
             night.collect_results(work)
-            if engine != "slurm" and work.left and slurm_engine.holds_jobs(work.path):
-                raise BadInput(
-                    f"night {work.name} has jobs on a cluster; go on with it there: --engine slurm"
-                )
+            for other in ENGINES.values():
+                if other.name != engine and work.left and other.holds_jobs(work.path):
+                    raise BadInput(
+                        f"nightly run {work.name} has jobs on a cluster; resume it with --engine"
+                        f" {other.name}"
+                    )
             is_interrupted = False
             try:
-                if engine == "slurm":
-                    slurm_engine.run_on_slurm(work, show, say)
-                else:
-                    local_engine.run_on_machine(work, local_engine.this_machine(cores), show, say)
+                ENGINES[engine].run_jobs(work, cores, show, say)
             except KeyboardInterrupt:
                 is_interrupted = True
             if not is_interrupted and not work.left:
                 night.end_night(work, is_complete=True)
                 prune.prune_output(store, suite, output)
-            told = night_report.make_report(store, work.id, output)
-            night_report_files.write_report(told, output)
+            report = night_report.make_report(store, work.id, output)
+            night_report_files.write_report(report, output)
         except (OSError, sqlite3.Error) as problem:
-            # results lie in their folders, whole; the next start takes them
+            # the complete results are in their folders, and the next start collects them
             raise NightFailed(
-                f"the night cannot go on: {problem}; make room or mend {output}, and start it"
-                " again: it goes on where it was"
+                f"the nightly run cannot continue: {problem}; free space or repair {output}, and"
+                " start it again: it will be resumed"
             ) from problem
     return {
-        **told,
+        **report,
         "is_interrupted": is_interrupted,
-        "report": str(output / night_report_files.PAGE),
-        "digest": str(output / night_report_files.DIGEST),
+        "report": str(output / night_report_files.PAGE_FILE),
+        "digest": str(output / night_report_files.DIGEST_FILE),
     }
 
 
 def _interpreters(
     suite: Suite, cells: tuple[SuiteCell, ...], say: Say
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The interpreter of each environment that is used, and why others have none."""
+    """Return the interpreter of each environment in use, and why other environments have none."""
     pythons: dict[str, str] = {}
     problems: dict[str, str] = {}
     for name in dict.fromkeys(cell.settings["environment"] for cell in cells):
@@ -105,8 +106,8 @@ def _interpreters(
                     index_url=environment.index_url,
                     find_links=environment.find_links,
                 )
-                found = torch_environments.environment_of_version(environment.torch, options, say)
-                pythons[name] = found.python
+                obtained = torch_environments.obtain_environment(environment.torch, options, say)
+                pythons[name] = obtained.python
             else:
                 pythons[name] = interpreter.check_interpreter(environment.python, "python")
         except (BadInput, torch_environments.CannotInstall) as problem:

@@ -1,4 +1,4 @@
-"""What leaves the machine: the pack, the issue, and the reader of packs from strangers.
+"""The pack and the issue, which leave the machine, and the reader of packs from strangers.
 
-It imports ``minimize`` and ``report``; it must not import ``pipeline``.
+This package imports ``minimize`` and ``report``, and must not import ``pipeline``.
 """

@@ -1,84 +1,76 @@
-"""What goes where when a pack becomes an issue. Nothing is posted, and no address that a pack holds
-is used.
+"""The issue forms of the repositories that take failures: one row for each.
+
+A new form is a row here, and a party in ``core/judge/responsible/responsibility.py`` whose failures
+go to its repository.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from reprokit.core.judge.responsible import responsibility
-from reprokit.core.triage import issue_search
-from reprokit.host.pack import issue_url, writer
-from reprokit.host.pack.reopen import OpenedPack
+from reprokit.core.judge.responsible.responsibility import UPSTREAM
+from reprokit.host.report import markdown
 
-FIELD_CHARS = 65_536
-"""GitHub refuses longer bodies, of all fields together."""
-SEARCH = "https://github.com/search"
-PYTORCH = {
-    "Describe the bug": ("issue/describe.md",),
-    "Error logs": ("issue/error_logs.md",),
-    "Versions": ("issue/versions.md",),
-}
-TRITON_FORM = {
-    "Describe the bug": ("issue/describe.md", "issue/error_logs.md"),
-    "Environment details": ("issue/versions.md",),
-}
-"""The fields of each form, and the files of a pack that go there."""
+MAX_URL_CHARS = 8_000
+"""GitHub answers 414 to longer URLs (about 8,192 bytes)."""
 
 
 @dataclass(frozen=True)
-class FormField:
-    """One field of a form."""
+class IssueForm:
+    """The issue form of one repository."""
 
     name: str
-    files: tuple[str, ...]
-    """Those of the pack that go there; one that it lacks is left out."""
-    text: str
+    template: str
+    """File name of the form in the repository."""
+    title_prefix: str
+    layout: str
+    """Template below ``templates/issue`` of the whole issue, whose sections are the fields."""
+    fields: Mapping[str, tuple[str, ...]]
+    """Name of each field of the form, and the files of a pack whose text goes there."""
 
 
-@dataclass(frozen=True)
-class FormFiling:
-    """All that a person does by hand."""
-
-    form: str
-    """``pytorch`` or ``triton``."""
-    url: str
-    fields: tuple[FormField, ...]
-    size: int
-    """Bytes of the tarball."""
-    query: str
-
-    @property
-    def search_url(self) -> str:
-        """Where issues like this one are looked for."""
-        return f"{SEARCH}?{urlencode({'type': 'issues', 'q': self.query})}"
-
-    @property
-    def fits(self) -> bool:
-        """GitHub takes the tarball as an attachment."""
-        return self.size <= writer.MOST_BYTES
-
-
-def why_not(opened: OpenedPack) -> str:
-    """Why this pack is no bug to file; empty when it is one."""
-    return responsibility.why_not_filed(opened.verdict)
+FORMS = {
+    UPSTREAM["torch"]: IssueForm(
+        "pytorch",
+        "pt2-bug-report.yml",
+        "[torch.compile] ",
+        "issue.md.j2",
+        {
+            "Describe the bug": ("issue/describe.md",),
+            "Error logs": ("issue/error_logs.md",),
+            "Versions": ("issue/versions.md",),
+        },
+    ),
+    UPSTREAM["triton"]: IssueForm(
+        "triton",
+        "bug.yml",
+        "",
+        "triton.md.j2",
+        {
+            "Describe the bug": ("issue/describe.md", "issue/error_logs.md"),
+            "Environment details": ("issue/versions.md",),
+        },
+    ),
+}
+"""The forms by repository."""
 
 
-def filing_of(opened: OpenedPack) -> FormFiling:
-    """What to open, paste, attach and search for."""
-    repository = responsibility.repository_for(opened.verdict)
-    is_triton = repository == issue_url.TRITON
-    fields = []
-    for name, wanted in (TRITON_FORM if is_triton else PYTORCH).items():
-        held = tuple(file for file in wanted if file in opened.pack.files)
-        texts = [opened.pack.files[file].decode("utf-8", "replace").strip() for file in held]
-        fields.append(FormField(name, held, "\n\n".join(texts) + "\n" if held else ""))
-    title = opened.signature.title
-    return FormFiling(
-        "triton" if is_triton else "pytorch",
-        issue_url.issue_form_url(title, repository),
-        tuple(fields),
-        opened.pack.path.stat().st_size,
-        issue_search.search_query(title, repository),
-    )
+def issue_form_url(title: str, repository: str) -> str:
+    """Return a short URL that opens the form of ``repository`` with its title.
+
+    The fields of the forms have no ids, so no URL can fill them. Return an empty text where there
+    is no repository in which the failure can be filed.
+    """
+    if not repository:
+        return ""
+    form = FORMS[repository]
+    address = f"https://github.com/{repository}/issues/new"
+    chars = 200
+    while True:
+        heading = form.title_prefix + markdown.one_line(markdown.issue_title(title), chars)
+        query = urlencode({"template": form.template, "title": heading})
+        if len(query) + len(address) < MAX_URL_CHARS:
+            return f"{address}?{query}"
+        chars //= 2

@@ -1,8 +1,6 @@
-"""Fill the templates: the three fields of PyTorch's form, the joined issue and the pack's own
-README.
+"""Render the templates: the fields of an issue form, the whole issue, and the README of the pack.
 
-Every word that a reader of an issue sees stands in ``templates/``; an unknown name there is an
-error.
+The texts of an issue are in ``templates/``; an unknown name in a template is an error.
 """
 
 from __future__ import annotations
@@ -14,27 +12,28 @@ from typing import Any
 from reprokit import __version__
 from reprokit.core.judge.hangs import hang_causes
 from reprokit.core.judge.responsible import responsibility
+from reprokit.core.judge.responsible.responsibility import UPSTREAM
 from reprokit.core.judge.stacks.evidence import main_stacks
 from reprokit.core.records.dumps import Frame
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.host.minimize.proven import Candidate, Repro
-from reprokit.host.pack.issue_url import TRITON, issue_form_url
+from reprokit.host.pack.issue_forms import FORMS, issue_form_url
 from reprokit.host.report import markdown
 from reprokit.host.report.markdown import Markdown
 from reprokit.host.report.template_files import markdown_templates
 
-ISSUE_CHARS = 60_000
-"""GitHub refuses bodies over 65,536 characters; the rest is room for the human's words."""
-REPRO_CHARS = 24_000
-"""A longer repro is in the pack alone."""
-MOST_REMARKS = 4
-"""The report has them all."""
+MAX_ISSUE_CHARS = 60_000
+"""GitHub refuses bodies over 65,536 characters; the rest is for the text of the user."""
+MAX_REPRO_CHARS = 24_000
+"""A longer repro is only in the pack."""
+MAX_REMARKS = 4
+"""Remarks of the compiler in an issue; the report has all of them."""
 
 
 @dataclass(frozen=True)
 class IssueFacts:
-    """What an issue is made of; all texts are redacted already."""
+    """The redacted data of an issue."""
 
     verdict: Verdict
     signature: Signature
@@ -48,12 +47,12 @@ class IssueFacts:
     configs: dict[str, dict[str, str]]
     missing: tuple[Missing, ...]
     ablation: dict[str, Any] = field(default_factory=dict)
-    """``ablation.json``; empty where no ablation step was asked."""
+    """``ablation.json``; empty if no ablation step ran."""
 
 
 @dataclass(frozen=True)
 class IssueText:
-    """The paste-ready texts."""
+    """The texts of an issue, ready to paste."""
 
     describe: str
     error_logs: str
@@ -63,11 +62,11 @@ class IssueText:
 
 
 def make_issue(facts: IssueFacts) -> IssueText:
-    """Render the issue, cutting the longest parts in the middle until it fits."""
-    repro_chars, log_chars, env_chars = REPRO_CHARS, 16_000, 12_000
+    """Render the issue, and cut its longest parts in the middle until it fits."""
+    repro_chars, log_chars, env_chars = MAX_REPRO_CHARS, 16_000, 12_000
     while True:
         rendered = _render(facts, repro_chars, log_chars, env_chars)
-        over = len(rendered.joined) - ISSUE_CHARS
+        over = len(rendered.joined) - MAX_ISSUE_CHARS
         if over <= 0 or repro_chars < 500:
             return rendered
         repro_chars, log_chars, env_chars = (
@@ -92,7 +91,7 @@ def _render(facts: IssueFacts, repro_chars: int, log_chars: int, env_chars: int)
         seconds=seen.seconds,
         cpu_s=seen.cpu_s,
         peak_rss_bytes=seen.peak_rss_bytes,
-        evidence=[*facts.verdict.evidence[:8], *map(str, seen.remarks[:MOST_REMARKS])],
+        evidence=[*facts.verdict.evidence[:8], *map(str, seen.remarks[:MAX_REMARKS])],
         growth="\n".join(seen.growth.get("table", ())),
         command=cut_text(facts.command, 2_000),
         program=Markdown(
@@ -119,15 +118,16 @@ def _render(facts: IssueFacts, repro_chars: int, log_chars: int, env_chars: int)
         "issue/versions.md.j2",
         collect_env=cut_text(facts.collect_env.strip(), env_chars),
         no_collect_env=next(
-            (m.why for m in facts.missing if "collect_env" in m.what), "it was not asked"
+            (m.why for m in facts.missing if "collect_env" in m.what), "it did not run"
         ),
         facts=cut_text(json.dumps(facts.environment, indent=1, default=repr), env_chars // 2),
         variables=cut_text("\n".join(f"{k}={v}" for k, v in facts.variables.items()), 3_000),
     )
     repository = responsibility.repository_for(facts.verdict)
-    form = "triton" if seen.kernel or repository == TRITON else "issue"
+    default = FORMS[UPSTREAM["torch"]]
+    form = FORMS[UPSTREAM["triton"]] if seen.kernel else FORMS.get(repository, default)
     joined = _fill(
-        f"issue/{form}.md.j2",
+        f"issue/{form.layout}",
         describe=Markdown(describe.strip()),
         error_logs=Markdown(error_logs.strip()),
         versions=Markdown(versions.strip()),
@@ -137,22 +137,22 @@ def _render(facts: IssueFacts, repro_chars: int, log_chars: int, env_chars: int)
     )
 
 
-def program_section(shown: Repro | Candidate, most_chars: int, is_simulated: bool = False) -> str:
-    """The part of an issue with the repro; only a proved program is called one."""
+def program_section(shown: Repro | Candidate, max_chars: int, is_simulated: bool = False) -> str:
+    """Return the part of an issue with the program; only a proved program is called a repro."""
     repro = shown if isinstance(shown, Repro) else None
     return _fill(
         "issue/program.md.j2",
         repro=repro,
         candidate=None if repro else shown,
         simulated=is_simulated,
-        is_long=len(shown.text) > most_chars,
+        is_long=len(shown.text) > max_chars,
     )
 
 
-def pack_readme(
+def render_pack_readme(
     facts: IssueFacts, contents: list[tuple[str, str]], trimmed: list[str], hidden: str
 ) -> str:
-    """The README that stands first in the pack."""
+    """Return the README of the pack."""
     return _fill(
         "pack_readme.md.j2",
         verdict=facts.verdict,
@@ -172,39 +172,39 @@ def pack_readme(
     )
 
 
-def cut_text(text: str, most: int) -> str:
-    """Keep head and tail of a long text and say how much was cut between them."""
-    if len(text) <= most:
+def cut_text(text: str, max_chars: int) -> str:
+    """Keep the start and the end of a long text, with the number of bytes that were cut."""
+    if len(text) <= max_chars:
         return text
-    head = max(most * 2 // 3, 0)
-    tail = max(most - head - 40, 0)
+    head = max(max_chars * 2 // 3, 0)
+    tail = max(max_chars - head - 40, 0)
     gone = len(text[head : len(text) - tail].encode("utf-8", "replace"))
     return f"{text[:head]}\n<<cut {gone} bytes>>\n{text[len(text) - tail :]}"
 
 
 def _eager(seen: Observation) -> str:
     if seen.comparison is not None:
-        return "it ran; its results are what the compiled ones are compared with"
+        return "it ran; the compiled results are compared with its results"
     if seen.eager == "passes" and seen.eager_detail:
         return seen.eager_detail
-    said = {
+    outcome = {
         "passes": "it passes",
         "fails": "it fails as well",
         "hangs": "it does not finish either",
     }.get(seen.eager)
-    if said:
-        return said
+    if outcome:
+        return outcome
     return "not tried (a command is run only once)" if seen.is_command else "not tried"
 
 
 def _graphs(seen: Observation) -> str:
     parts = []
     for level, about in (("dynamo", "Dynamo"), ("aten", "ATen")):
-        found = [g for g in seen.graphs if g.level == level]
-        if found:
-            nodes = sum(g.nodes for g in found)
+        graphs = [g for g in seen.graphs if g.level == level]
+        if graphs:
+            nodes = sum(g.nodes for g in graphs)
             parts.append(
-                f"{len(found)} {about} graph{'s' if len(found) > 1 else ''} with {nodes} nodes"
+                f"{len(graphs)} {about} graph{'s' if len(graphs) > 1 else ''} with {nodes} nodes"
             )
     text = ", ".join(parts) or "no graph was recorded"
     recompiles, breaks = sum(r.count for r in seen.recompiled), sum(b.count for b in seen.breaks)
@@ -235,7 +235,9 @@ def _traceback(seen: Observation) -> str:
 
 
 def _stack(seen: Observation) -> tuple[str, str]:
-    """The main thread at the deadline, or the thread that died."""
+    """Return the stack of the thread with the fatal signal, or of the main thread, and its
+    origin.
+    """
     for fault in seen.faults:
         if fault.frames:
             return (
@@ -249,16 +251,18 @@ def _stack(seen: Observation) -> tuple[str, str]:
             )
     stacks = main_stacks(seen)
     if stacks:
-        rows = [f"  {f.file}:{f.line} in {f.function}" for f in trimmed_stack(stacks[-1])]
+        rows = [f"  {f.file}:{f.line} in {f.function}" for f in stack_above_compiler(stacks[-1])]
         return "\n".join(rows), f"the last of {len(stacks)} dumps"
     return "", ""
 
 
-def trimmed_stack(stack: tuple[Frame, ...], most: int = 60) -> list[Frame]:
-    """The stack down to the door of the compiler: who called it is the user's business."""
-    door = next((i for i, f in enumerate(stack) if f.file.endswith("_dynamo/eval_frame.py")), None)
-    return list(stack[: min(most, len(stack) if door is None else door + 1)])
+def stack_above_compiler(stack: tuple[Frame, ...], max_frames: int = 60) -> list[Frame]:
+    """Return the frames from the innermost to the entry of the compiler, without the code of the
+    user that called it.
+    """
+    entry = next((i for i, f in enumerate(stack) if f.file.endswith("_dynamo/eval_frame.py")), None)
+    return list(stack[: min(max_frames, len(stack) if entry is None else entry + 1)])
 
 
 def _fill(name: str, **values: Any) -> Markdown:
-    return markdown.fill(markdown_templates(), name, **values)
+    return markdown.render_template(markdown_templates(), name, **values)

@@ -9,8 +9,9 @@ from typing import Any
 
 from reprokit.core.shared.contract import run_names
 from reprokit.host.pack import tar_format
+from reprokit.host.system import host_log
 
-KINDS = {
+PLACEHOLDER_KINDS = {
     "token": "secret",
     "credentials": "secret of a URL",
     "key": "private key",
@@ -22,42 +23,42 @@ KINDS = {
     "home": "home folder",
     "cut": "unknown edge of a cut",
 }
-"""The kinds of placeholders, and the text that each replaces."""
+"""The kinds of placeholders, and what each replaces."""
 PROGRAMS = (run_names.REPRO_FILE, run_names.CANDIDATE_FILE, run_names.ORIGINAL_FILE)
-MOST_UNPACKED = 192 << 20
-_NUMBERED = "|".join(kind for kind in KINDS if kind != "home")
+MAX_UNPACKED_BYTES = 192 << 20
+_NUMBERED = "|".join(kind for kind in PLACEHOLDER_KINDS if kind != "home")
 _MARK = re.compile(rf"(?:<|&lt;)(?:(?P<kind>{_NUMBERED})-(?P<number>\d+)|home)(?:>|&gt;)".encode())
 
 
 def count_placeholders(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """The number of places with a placeholder, of different placeholders of each kind, and of
-    places in each file.
+    """Return the number of placeholders in all, by kind and by file, and the number of different
+    placeholders of each kind.
     """
     by_file: dict[str, int] = {}
     different: dict[str, set[bytes]] = {}
     places: Counter[str] = Counter()
     for name, data in files.items():
-        found = [*_MARK.finditer(_text(name, data))]
-        if found:
-            by_file[name] = len(found)
-        for one in found:
-            kind = (one["kind"] or b"home").decode()
+        marks = [*_MARK.finditer(_text(name, data))]
+        if marks:
+            by_file[name] = len(marks)
+        for mark in marks:
+            kind = (mark["kind"] or b"home").decode()
             places[kind] += 1
-            different.setdefault(kind, set()).add(one["number"] or b"")
+            different.setdefault(kind, set()).add(mark["number"] or b"")
     kinds = {
         kind: {"different": len(different[kind]), "places": places[kind]}
-        for kind in KINDS
+        for kind in PLACEHOLDER_KINDS
         if kind in places
     }
     return {"places": sum(places.values()), "kinds": kinds, "files": dict(sorted(by_file.items()))}
 
 
 def counts_sentence(counted: Mapping[str, Any]) -> str:
-    """One line for people; it names the program if its text changed."""
+    """Return the counts as one line, which names the program if placeholders changed it."""
     if not counted.get("places"):
         return "nothing was hidden"
     kinds = ", ".join(
-        _many(row["different"], KINDS[kind]) for kind, row in counted["kinds"].items()
+        _many(row["different"], PLACEHOLDER_KINDS[kind]) for kind, row in counted["kinds"].items()
     )
     changed = [
         f"{counted['files'][name]} in {name}" for name in PROGRAMS if name in counted["files"]
@@ -83,6 +84,7 @@ def _text(name: str, data: bytes) -> bytes:
     if not name.endswith(".gz"):
         return data
     try:
-        return tar_format.gunzip(data, MOST_UNPACKED)
-    except ValueError:  # in a stranger's pack that is written again
+        return tar_format.inflate_gzip(data, MAX_UNPACKED_BYTES)
+    except ValueError as problem:  # a damaged file of a stranger's pack that is written again
+        host_log.log_ignored(problem)
         return b""

@@ -1,4 +1,4 @@
-"""Read a pack from a stranger: it checks every name, type and size before it uses a byte, and runs
+"""Read a pack from a stranger. Check all names, types and sizes before using a byte, and run
 nothing.
 
 Nothing is extracted to disk, and files that a command does not need are only hashed. Any part of a
@@ -8,7 +8,6 @@ a folder, a gigabyte of zeros in a kilobyte.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import zlib
 from collections.abc import Callable
@@ -21,19 +20,19 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import SCHEMA
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.pack import tar_format
-from reprokit.host.system import files
+from reprokit.host.system import files, host_log
 
-MOST_PACKED_BYTES = 64 << 20
-MOST_UNPACKED_BYTES = 192 << 20
-MOST_FILES = 20_000
-MOST_PACKS = 20
+MAX_PACKED_BYTES = 64 << 20
+MAX_UNPACKED_BYTES = 192 << 20
+MAX_FILES = 20_000
+MAX_PACKS = 20
 """Maximum number of packs beside a run directory that are searched."""
-MOST_TRIMMED = 1_000
+MAX_TRIMMED = 1_000
 
 
 @dataclass(frozen=True)
 class PackFiles:
-    """A pack whose every file agrees with its manifest."""
+    """A pack whose files all agree with its manifest."""
 
     path: Path
     files: dict[str, bytes]
@@ -42,40 +41,43 @@ class PackFiles:
     """The sizes of all its files."""
     manifest: dict[str, Any]
 
-    def json(self, name: str, most_chars: int = bounded_json.MOST_CHARS) -> dict[str, Any]:
-        """One of the pack's JSON objects; empty if there is none. Raises BadInput if it is not an
-        object.
+    def read_json(self, name: str, max_chars: int = bounded_json.MAX_CHARS) -> dict[str, Any]:
+        """Return the JSON object of a file; empty if the pack has no such file.
+
+        Raises BadInput if it is not an object.
         """
         if name not in self.files:
             return {}
         try:
-            value = bounded_json.parse_json(self.files[name], most_chars)
+            value = bounded_json.parse_json(self.files[name], max_chars)
         except ValueError as problem:
             raise BadInput(f"{self.path} has a {name} that cannot be read: {problem}") from problem
         if not isinstance(value, dict):
-            raise BadInput(f"{self.path} has a {name} that cannot be read: it is no object")
+            raise BadInput(f"{self.path} has a {name} that cannot be read: it is not an object")
         return value
 
 
 def locate_pack(path: Path) -> Path:
-    """The pack that ``path`` names: itself, or the one beside a run directory that was made of
-    it.
+    """Return the pack that ``path`` names: ``path`` itself, or the pack of a run directory, which
+    is next to it.
     """
     try:
         if not (path / run_names.RUN_FILE).is_file():
             return path
-    except (OSError, ValueError):  # a name that is not possible for a file
+    except (OSError, ValueError) as problem:  # a name that is not possible for a file
+        host_log.log_ignored(problem)
         return path
     try:
-        with files.open_plain(path / run_names.PACK_FOLDER / run_names.RUN_FILE) as file:
-            run = hashlib.sha256(file.read(MOST_UNPACKED_BYTES)).hexdigest()
+        with files.open_regular_file(path / run_names.PACK_FOLDER / run_names.RUN_FILE) as file:
+            run = hashlib.sha256(file.read(MAX_UNPACKED_BYTES)).hexdigest()
         packs = sorted(
             path.resolve().parent.glob("*.tar.gz"), key=lambda p: p.stat().st_mtime, reverse=True
         )
-    except OSError:
+    except OSError as problem:
+        host_log.log_ignored(problem)
         run, packs = "", []
-    for pack in packs[:MOST_PACKS]:
-        with contextlib.suppress(BadInput):
+    for pack in packs[:MAX_PACKS]:
+        with host_log.suppress(BadInput):
             if (
                 read_pack(pack, lambda name: False)
                 .manifest["files"]
@@ -84,21 +86,24 @@ def locate_pack(path: Path) -> Path:
                 == run
             ):
                 return pack
-    raise BadInput(f"{path} is a run directory without its pack; make it: reprokit pack {path}")
+    raise BadInput(
+        f"{path} is a run directory without its pack; create the pack: reprokit pack {path}"
+    )
 
 
 def read_pack(path: Path, keeps: Callable[[str], bool] = lambda name: True) -> PackFiles:
-    """Read and verify a pack, and keep the contents of files that ``keeps`` selects; BadInput has
-    the reason.
+    """Read and verify a pack, and keep the contents of files that ``keeps`` selects.
+
+    Raises BadInput with the reason.
     """
     try:
         if not path.exists():
             raise BadInput(f"there is no pack {path}")
         if not path.is_file():
-            raise BadInput(f"{path} is no file; a pack is a .tar.gz that reprokit capture wrote")
-        if path.stat().st_size > MOST_PACKED_BYTES:
+            raise BadInput(f"{path} is not a file; a pack is a .tar.gz that reprokit capture wrote")
+        if path.stat().st_size > MAX_PACKED_BYTES:
             raise BadInput(
-                f"{path} is {path.stat().st_size} bytes long; a pack is at most {MOST_PACKED_BYTES}"
+                f"{path} is {path.stat().st_size} bytes long; a pack is at most {MAX_PACKED_BYTES}"
             )
         return _read(path, keeps)
     except tar_format.TarRefused as problem:
@@ -116,48 +121,46 @@ def _words(problem: Exception) -> str:
 
 
 def _read(path: Path, keeps: Callable[[str], bool]) -> PackFiles:
-    held: dict[str, bytes] = {}
+    kept: dict[str, bytes] = {}
     actual: dict[str, tuple[int, str]] = {}
     folders: set[str] = set()
     with path.open("rb", buffering=0) as file:
-        stream = tar_format.Inflated(
-            file, MOST_PACKED_BYTES, MOST_UNPACKED_BYTES + (MOST_FILES + 2) * 2 * tar_format.BLOCK
+        stream = tar_format.GzipMember(
+            file,
+            MAX_PACKED_BYTES,
+            MAX_UNPACKED_BYTES + (MAX_FILES + 2) * 2 * tar_format.BLOCK_BYTES,
         )
         for name, size in tar_format.read_members(stream):
             parents = ["/".join(name.split("/")[: n + 1]) for n in range(name.count("/"))]
             if name in actual or name in folders or not actual.keys().isdisjoint(parents):
-                raise tar_format.TarRefused(f"it holds {name!a} twice")
-            if len(actual) >= MOST_FILES:
-                raise tar_format.TarRefused(f"it holds more than {MOST_FILES} files")
+                raise tar_format.TarRefused(f"it has {name!a} twice")
+            if len(actual) >= MAX_FILES:
+                raise tar_format.TarRefused(f"it has more than {MAX_FILES} files")
             folders.update(parents)
-            is_kept, digest, pieces = (
-                name == run_names.MANIFEST_FILE or keeps(name),
-                hashlib.sha256(),
-                [],
-            )
-            for piece in stream.pieces(size):
-                digest.update(piece)
+            is_kept = name == run_names.MANIFEST_FILE or keeps(name)
+            digest, chunks = hashlib.sha256(), []
+            for chunk in stream.chunks(size):
+                digest.update(chunk)
                 if is_kept:
-                    pieces.append(piece)
+                    chunks.append(chunk)
             actual[name] = (size, digest.hexdigest())
             if is_kept:
-                held[name] = b"".join(pieces)
-    return PackFiles(
-        path, held, {n: size for n, (size, _) in actual.items()}, _verified(path, held, actual)
-    )
+                kept[name] = b"".join(chunks)
+    sizes = {n: size for n, (size, _) in actual.items()}
+    return PackFiles(path, kept, sizes, _verified_manifest(path, kept, actual))
 
 
-def _verified(
-    path: Path, held: dict[str, bytes], actual: dict[str, tuple[int, str]]
+def _verified_manifest(
+    path: Path, kept: dict[str, bytes], actual: dict[str, tuple[int, str]]
 ) -> dict[str, Any]:
-    """The manifest, if it matches the contents of the pack."""
-    if run_names.MANIFEST_FILE not in held:
+    """Return the manifest. Raises BadInput unless it matches the contents of the pack."""
+    if run_names.MANIFEST_FILE not in kept:
         raise BadInput(f"{path} has no manifest.json; it is not a pack of reprokit")
     try:
-        manifest = bounded_json.parse_json(held[run_names.MANIFEST_FILE])
+        manifest = bounded_json.parse_json(kept[run_names.MANIFEST_FILE])
         trimmed = manifest.setdefault("trimmed", [])
-        if len(trimmed) > MOST_TRIMMED or not all(isinstance(row, str) for row in trimmed):
-            raise ValueError("trimmed is no list of texts")
+        if len(trimmed) > MAX_TRIMMED or not all(isinstance(row, str) for row in trimmed):
+            raise ValueError("trimmed is not a list of texts")
         claims = {str(n): (int(r["size"]), str(r["sha256"])) for n, r in manifest["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as problem:
         raise BadInput(
@@ -167,7 +170,7 @@ def _verified(
         raise BadInput(
             f"{path} has schema {manifest.get('schema')!r:.50}; this reprokit reads {SCHEMA}"
         )
-    del actual[run_names.MANIFEST_FILE]
+    del actual[run_names.MANIFEST_FILE]  # the manifest does not list itself
     wrong = sorted(n for n in claims.keys() | actual.keys() if claims.get(n) != actual.get(n))
     if wrong:
         raise BadInput(

@@ -1,5 +1,5 @@
-"""Which program a pack shows: the smallest one that was proved, or a candidate and why nothing has
-proved it.
+"""Choose the program of a pack: the smallest proved one, or a candidate with the reason why it is
+not proved.
 """
 
 from __future__ import annotations
@@ -7,12 +7,11 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Verdict
-from reprokit.core.records.kinds import kind_named
 from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.reduce import assertions, readable
 from reprokit.core.shared.contract import run_names
@@ -24,39 +23,39 @@ from reprokit.host.request.run_request import Request
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import deletion, files
 
-FOLDER, FILE = "candidate", "candidate.json"
-SLOWER = 4.0
+RECORDED_FOLDER, RECORDED_FILE = "candidate", "candidate.json"
+MAX_SLOWDOWN = 4.0
 """A fresh run may take this many times as long as the run that failed."""
 NO_CHECK = "it has no check of its own that fails"
 
 
 @dataclass(frozen=True)
 class RecordedProof:
-    """A program that a run recorded, and what fresh processes said of it."""
+    """A program that a run recorded, and its results in fresh processes."""
 
     text: str
     about: str
     proof: proof.Proof | None
     unproved: str = ""
-    """Why it is not proved, where more is known than the proof tells."""
+    """Why it is not proved, if the reason is not in ``proof``."""
 
-    def program(self) -> Repro | Candidate:
-        """The program as what its proof makes it."""
-        told = (
-            f"{self.about}; {proven.why_not_proven(self.proof)}"
+    def classified_program(self) -> Repro | Candidate:
+        """Return the program as a repro if its proof succeeded, and otherwise as a candidate."""
+        about = (
+            f"{self.about}; {proven.describe_proof(self.proof)}"
             if self.proof and self.proof.hits
             else self.about
         )
-        return proven.classify_program(self.text, told, self.proof, self.unproved)
+        return proven.classify_program(self.text, about, self.proof, self.unproved)
 
 
 @dataclass(frozen=True)
 class ShownProgram:
-    """What of the programs enters a pack; all texts are redacted."""
+    """The programs of a pack, with redacted texts."""
 
     program: Repro | Candidate
     original: str = ""
-    """The target as a program of its own, where the other one was cut out of it."""
+    """The target as a program, if ``program`` is a part of it."""
     missing: tuple[Missing, ...] = ()
 
 
@@ -69,23 +68,23 @@ def choose_program(
     small: MinimizeResult | None,
     redactor: Redactor,
 ) -> ShownProgram:
-    """The repro, if a program was proved; else the best candidate, with the reason why it is no
-    repro.
+    """Return the repro if a program was proved. Otherwise return the best candidate, with the
+    reason why it is not a repro.
     """
     try:
-        script, missing = program_source.make_program(request, seen, journals, run_path)
-    except Exception as problem:  # the journal may hold anything
+        script, missing = program_source.find_program_script(request, seen, journals, run_path)
+    except Exception as problem:  # the journal may have any content
         script, missing = (
             program_source.ProgramScript(),
             [Missing(run_names.CANDIDATE_FILE, f"it could not be made: {problem!r}")],
         )
-    text = redactor.python(script.text)
+    text = redactor.redact_python(script.text)
     if verdict.kind == "ok":
         return ShownProgram(Candidate("", "", "nothing failed"), text, tuple(missing))
     if small is not None and small.is_proved:
         return ShownProgram(small.program(), text)
-    tried = load_recorded(run_path)
-    program = tried.program() if tried else None
+    recorded = load_recorded_proof(run_path)
+    program = recorded.classified_program() if recorded else None
     if not isinstance(program, Repro) and small is not None and small.text:
         return ShownProgram(_hidden(small.program(), redactor), text, tuple(missing))
     if program is None:
@@ -99,77 +98,86 @@ def choose_program(
 
 
 def _hidden(program: Repro | Candidate, redactor: Redactor) -> Repro | Candidate:
-    """Without what is private; the text is so already, and a repro's is the very text that was
-    run.
+    """Redact the reason of a candidate. The text is already redacted, and that of a repro must not
+    change.
     """
     if isinstance(program, Repro):
         return program
-    return dataclasses.replace(program, why=redactor.text(program.why))
+    return dataclasses.replace(program, why=redactor.redact_text(program.why))
 
 
 def _untried(request: Request, verdict: Verdict) -> str:
-    if why := minimization.why_not(verdict):
+    if why := minimization.why_not_minimizable(verdict):
         return why
-    said = "no fresh process has run it"
-    return said if request.minimizes else f"--no-minimize: {said}"
+    reason = "no fresh process has run it"
+    return reason if request.minimizes else f"--no-minimize: {reason}"
 
 
-def try_recorded(
+def prove_recorded_program(
     request: Request, case: minimization.MinimizeCase, journals: Journals, redactor: Redactor
 ) -> None:
-    """Run the program that was recorded as a repro is run, and keep what that came to.
+    """Run the recorded program in fresh processes, and save the result for
+    :func:`load_recorded_proof`.
 
-    For a failure of which no smaller program was proved. It costs one watched run, ``--proofs``
-    plain ones and one in eager.
+    This is for a failure without a smaller proved program. It starts one watched run, ``--proofs``
+    plain runs and one in eager mode.
     """
-    folder = case.run_path / FOLDER
-    deletion.delete(folder, inside=case.run_path)
-    script, _ = program_source.make_program(request, case.seen, journals, case.run_path)
+    folder = case.run_path / RECORDED_FOLDER
+    deletion.delete_path(folder, inside=case.run_path)
+    script, _ = program_source.find_program_script(request, case.seen, journals, case.run_path)
     text, about = script.text, script.about
-    if script.is_graph:  # with the backend and the options that it was compiled with
+    if script.is_graph:  # use the program with the backend and the options of its compile
         text = next(
-            (start.text for start in minimization.starts_of(case) if start.graph is not None), text
+            (
+                start.text
+                for start in minimization.starting_points_of_case(case)
+                if start.graph is not None
+            ),
+            text,
         )
     if not text:
         return
     text, has_check = _checking(text, case)
-    text = redactor.python(text)
+    text = redactor.redact_python(text)
     folder.mkdir()
-    found, why = None, NO_CHECK
+    result, reason = None, NO_CHECK
     if has_check:
-        limits = minimization.limits_of(case).eased()
-        if case.verdict.kind != "hang":  # the whole target takes as long as it took
+        limits = minimization.probe_limits_of(case).relaxed()
+        if case.verdict.kind != "hang":  # the whole target needs the time of the failing run
             limits = dataclasses.replace(
-                limits, deadline_s=max(limits.deadline_s, SLOWER * case.seen.seconds)
+                limits, deadline_s=max(limits.deadline_s, MAX_SLOWDOWN * case.seen.seconds)
             )
-        found = proof.prove_program(
+        result = proof.prove_program(
             text, case.python, folder, case.signature, limits, runs=case.proofs, tries=1
         )
         is_values = (
             script.is_graph
             and case.verdict.kind == "wrong-result"
-            and found.answer == same_failure.PASSES
+            and result.answer == same_failure.PASSES
         )
         about_values = (
-            f"with inputs made anew it passes: {proven.VALUES}, or on what runs around the graph"
+            f"with new inputs it passes: {proven.DEPENDS_ON_VALUES}, or on the code around the"
+            " graph"
         )
-        why = about_values if is_values else ""
-    row = {"text": text, "about": about, "proof": to_json(found), "unproved": why}
-    files.write_json(folder / FILE, row)
+        reason = about_values if is_values else ""
+    row = {"text": text, "about": about, "proof": to_json(result), "unproved": reason}
+    files.write_json(folder / RECORDED_FILE, row)
 
 
 def _checking(text: str, case: minimization.MinimizeCase) -> tuple[str, bool]:
-    """The program with what makes it fail by itself, and whether it can: only some kinds need
-    that.
+    """Return the program with a check that makes a silent failure visible, and whether that is
+    possible. Other failures need no check.
     """
     kind, seen = case.verdict.kind, case.seen
     if kind == "wrong-result":
-        told = seen.comparison
+        comparison = seen.comparison
         flat = readable.flatten_calls(text)
-        found = (
-            assertions.with_check(flat, told.wrong, told.is_random) if told is not None else flat
+        checked = (
+            assertions.with_check(flat, comparison.wrong, comparison.is_random)
+            if comparison is not None
+            else flat
         )
-        return (found, True) if found != flat else (text, False)
+        return (checked, True) if checked != flat else (text, False)
     if kind == "superlinear-compile":
         return text, False
     if not kind_named(kind).is_silent:
@@ -178,14 +186,14 @@ def _checking(text: str, case: minimization.MinimizeCase) -> tuple[str, bool]:
     return assertions.fail_loudly(readable.flatten_calls(text), kind, max(1, graphs)), True
 
 
-def load_recorded(run_path: Path) -> RecordedProof | None:
-    """What :func:`try_recorded` left in a run directory."""
-    told: dict[str, Any] = files.read_object(run_path / FOLDER / FILE)
-    if not isinstance(told.get("text"), str):
+def load_recorded_proof(run_path: Path) -> RecordedProof | None:
+    """Return the result of :func:`prove_recorded_program` from a run directory."""
+    row = files.read_json_object(run_path / RECORDED_FOLDER / RECORDED_FILE)
+    if not isinstance(row.get("text"), str):
         return None
     return RecordedProof(
-        told["text"],
-        str(told.get("about")),
-        proof.read_proof(told.get("proof")),
-        str(told.get("unproved") or ""),
+        row["text"],
+        str(row.get("about")),
+        proof.parse_proof(row.get("proof")),
+        str(row.get("unproved") or ""),
     )

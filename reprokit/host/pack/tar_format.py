@@ -1,4 +1,4 @@
-"""A strict reader and a writer of the one kind of tarball that a pack is.
+"""Read and write the tarball of a pack, strictly in one format.
 
 Key insight: a general tar reader follows extended headers, whose sizes and number a stranger
 chooses, before its caller sees a member. A pack needs none of them: one gzip member, ustar headers,
@@ -18,16 +18,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import IO
 
-BLOCK = 512
-PIECE = 1 << 16
-MOST_NAME = 100
+BLOCK_BYTES = 512
+CHUNK_BYTES = 1 << 16
+MAX_NAME_CHARS = 100
 """Maximum length of a name that reprokit writes, from the size of the field in a header."""
-MOST_LONG_NAME = 1024
-"""Bytes of the pax record that names a file of an earlier version."""
-MOST_PART = 200
+MAX_PAX_RECORD_BYTES = 1024
+"""Maximum size of the pax record that names a file in a pack of an earlier version."""
+MAX_NAME_PART_BYTES = 200
 """Bytes of one part of a name; file systems allow 255."""
-MOST_PARTS = 16
-MOST_PADDING = 1 << 20
+MAX_NAME_PARTS = 16
+MAX_PADDING_BYTES = 1 << 20
 _KINDS = {
     b"1": "a link",
     b"2": "a link",
@@ -42,68 +42,68 @@ _LONG_NAME = re.compile(rb"([1-9]\d{0,3}) path=([^\n\0]+)\n")
 
 
 class TarRefused(ValueError):
-    """The stream is not a pack; the message has the reason and quotes little of it."""
+    """The stream is not a pack; the message has the reason, and only short quotes of the stream."""
 
 
-class Inflated:
-    """One gzip member, inflated in small pieces and counted, whatever sizes it claims."""
+class GzipMember:
+    """A gzip member that is inflated in small chunks, with limits on both sizes."""
 
-    def __init__(self, file: IO[bytes], most_packed: int, most: int) -> None:
+    def __init__(self, file: IO[bytes], max_packed_bytes: int, max_bytes: int) -> None:
         self._file, self._engine = file, zlib.decompressobj(wbits=31)
-        self._left_packed, self._left = most_packed, most
+        self._left_packed, self._left = max_packed_bytes, max_bytes
         self._ready, self._at = b"", 0
 
-    def pieces(self, size: int) -> Iterator[bytes]:
-        """The next ``size`` bytes in pieces; EOFError if the stream ends before."""
+    def chunks(self, size: int) -> Iterator[bytes]:
+        """Yield the next ``size`` bytes in chunks. Raises EOFError if the stream ends before."""
         while size:
             if self._at == len(self._ready) and not self._inflate():
                 raise EOFError("it ends in the middle of a file")
-            piece = self._ready[self._at : self._at + size]
-            self._at += len(piece)
-            size -= len(piece)
-            yield piece
+            chunk = self._ready[self._at : self._at + size]
+            self._at += len(chunk)
+            size -= len(chunk)
+            yield chunk
 
     def read(self, size: int) -> bytes:
-        """The next ``size`` bytes at once."""
-        return b"".join(self.pieces(size))
+        """Return the next ``size`` bytes."""
+        return b"".join(self.chunks(size))
 
-    def finish(self) -> None:
-        """Require that only a few zeros are left, and nothing after the gzip member."""
-        left = MOST_PADDING
+    def require_end(self) -> None:
+        """Raise TarRefused unless only a few zeros are left, and nothing after the gzip member."""
+        left = MAX_PADDING_BYTES
         while self._at < len(self._ready) or self._inflate():
             rest = self._ready[self._at :]
             left -= len(rest)
             self._at = len(self._ready)
             if rest.strip(b"\0") or left < 0:
-                raise TarRefused("it goes on after the end of its archive")
+                raise TarRefused("it has data after the end of the archive")
         if self._engine.unused_data or self._file.read(1):
-            raise TarRefused("something follows its gzip member")
+            raise TarRefused("it has data after the gzip member")
 
     def _inflate(self) -> bool:
         self._ready, self._at = b"", 0
         while not self._ready and not self._engine.eof:
             packed = self._engine.unconsumed_tail
             if not packed:
-                packed = self._file.read(PIECE)
+                packed = self._file.read(CHUNK_BYTES)
                 self._left_packed -= len(packed)
                 if self._left_packed < 0:
-                    raise TarRefused("it grows while it is read")
+                    raise TarRefused("it grew while it was read")
             if not packed:
                 raise EOFError("it was cut off")
-            self._ready = self._engine.decompress(packed, PIECE)
+            self._ready = self._engine.decompress(packed, CHUNK_BYTES)
         self._left -= len(self._ready)
         if self._left < 0:
-            raise TarRefused("it unpacks to more than a pack may hold")
+            raise TarRefused("its unpacked size is over the limit of a pack")
         return bool(self._ready)
 
 
-def read_members(stream: Inflated) -> Iterator[tuple[str, int]]:
-    """Name and size of each file; the caller reads that many bytes of ``stream`` before the next
-    one.
+def read_members(stream: GzipMember) -> Iterator[tuple[str, int]]:
+    """Yield the name and size of each file. The caller reads that many bytes of ``stream`` before
+    the next file.
     """
     long_name = ""
     while True:
-        head = stream.read(BLOCK)
+        head = stream.read(BLOCK_BYTES)
         if not head.strip(b"\0"):
             break
         name, size, kind = _header(head)
@@ -112,16 +112,16 @@ def read_members(stream: Inflated) -> Iterator[tuple[str, int]]:
             continue
         if kind != b"0":
             raise TarRefused(
-                f"it holds {_quoted(name)}, which is {_KINDS.get(kind, 'no plain file')}"
+                f"it has {_quoted(name)}, which is {_KINDS.get(kind, 'not a regular file')}"
             )
         name, long_name = long_name or name, ""
-        if not is_safe(name):
-            raise TarRefused(f"it holds the unsafe name {_quoted(name)}")
+        if not is_safe_name(name):
+            raise TarRefused(f"it has the unsafe name {_quoted(name)}")
         yield name, size
-        stream.read(-size % BLOCK)
+        stream.read(-size % BLOCK_BYTES)
     if long_name:
-        raise TarRefused("it names a file that is not there")
-    stream.finish()
+        raise TarRefused("it names a file that is missing")
+    stream.require_end()
 
 
 def _header(head: bytes) -> tuple[str, int, bytes]:
@@ -141,36 +141,36 @@ def _header(head: bytes) -> tuple[str, int, bytes]:
     return name.decode("ascii"), int(size[:11], 8), kind
 
 
-def _long_name(stream: Inflated, size: int) -> str:
-    if size > MOST_LONG_NAME:
+def _long_name(stream: GzipMember, size: int) -> str:
+    if size > MAX_PAX_RECORD_BYTES:
         raise TarRefused(f"it has an extended header of {size} bytes")
     record = stream.read(size)
-    stream.read(-size % BLOCK)
-    found = _LONG_NAME.fullmatch(record)
-    if found is None or int(found[1]) != size:
-        raise TarRefused("it has an extended header that is more than a name")
-    return found[2].decode("utf-8")
+    stream.read(-size % BLOCK_BYTES)
+    match = _LONG_NAME.fullmatch(record)
+    if match is None or int(match[1]) != size:
+        raise TarRefused("it has an extended header that is not only a name")
+    return match[2].decode("utf-8")
 
 
-def is_safe(name: str) -> bool:
-    """True for a relative path in normal form that stays in its folder and has only printable
+def is_safe_name(name: str) -> bool:
+    """Return whether a name is a normalized relative path inside its folder, with only printable
     characters.
     """
     parts = name.split("/")
     return (
         name.isprintable()
-        and len(parts) <= MOST_PARTS
+        and len(parts) <= MAX_NAME_PARTS
         and "\\" not in name
         and not {"", ".", ".."} & set(parts)
-        and all(len(part.encode()) <= MOST_PART for part in parts)
+        and all(len(part.encode()) <= MAX_NAME_PART_BYTES for part in parts)
     )
 
 
-def canonical_header(name: str) -> str:
-    """A name for a pack: ``name`` itself if it fits into a header, else a plain name with a digest
-    of the real one.
+def canonical_name(name: str) -> str:
+    """Return the name of a file in a pack: ``name`` if it fits into a header, and otherwise an
+    ASCII name with a digest of it.
     """
-    if len(name) <= MOST_NAME and name.isascii() and is_safe(name):
+    if len(name) <= MAX_NAME_CHARS and name.isascii() and is_safe_name(name):
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     parts = [
@@ -181,11 +181,13 @@ def canonical_header(name: str) -> str:
     plain = PurePosixPath("/".join(parts) or "file")
     suffix = plain.suffix[:12]
     stem = str(plain)[: len(str(plain)) - len(plain.suffix)]
-    return f"{stem[: MOST_NAME - len(suffix) - len(digest) - 1].rstrip('/')}-{digest}{suffix}"
+    return f"{stem[: MAX_NAME_CHARS - len(suffix) - len(digest) - 1].rstrip('/')}-{digest}{suffix}"
 
 
 def build_tar(files: Iterable[tuple[str, bytes]]) -> bytes:
-    """The tarball of ``files``, whose names are canonical: the same bytes every time."""
+    """Return the tarball of ``files``, whose names are canonical. The same files give the same
+    bytes.
+    """
     raw = io.BytesIO()
     with (
         gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=9, mtime=0) as packed,
@@ -198,19 +200,19 @@ def build_tar(files: Iterable[tuple[str, bytes]]) -> bytes:
     return raw.getvalue()
 
 
-def gunzip(data: bytes, most: int) -> bytes:
-    """Inflate a gzip file inside a pack; raises ValueError if it is invalid or has more than
-    ``most`` bytes.
+def inflate_gzip(data: bytes, max_bytes: int) -> bytes:
+    """Inflate a gzip file of a pack. Raises ValueError if it is invalid or has more than
+    ``max_bytes`` bytes.
     """
     try:
         engine = zlib.decompressobj(wbits=31)
-        text = engine.decompress(data, most)
+        text = engine.decompress(data, max_bytes)
     except zlib.error as problem:
         raise ValueError(str(problem)) from problem
     if not engine.eof:
-        raise ValueError(f"it was cut off, or holds more than {most} bytes")
+        raise ValueError(f"it was cut off, or has more than {max_bytes} bytes")
     return text
 
 
 def _quoted(name: str) -> str:
-    return ascii(name) if len(name) <= MOST_NAME else f"{name[:MOST_NAME]!a}..."
+    return ascii(name) if len(name) <= MAX_NAME_CHARS else f"{name[:MAX_NAME_CHARS]!a}..."

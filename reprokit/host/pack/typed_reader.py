@@ -1,26 +1,26 @@
-"""Read the JSON files of a pack as typed records, or refuse them in one line.
+"""Read the JSON files of a pack as typed records, or refuse them with a message of one line.
 
-A stranger may have written them: a number may be a list, and a kind of failure may be a path. The
-records of this module are safe to compute with, and safe as parts of file names.
+A stranger may have written them: a list may be in place of a number, or a path in place of a kind.
+The records of this module are safe for computations and in file names.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import re
 from typing import Any
 
-from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.finding import Signature, Verdict, identity_of_title
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared import simulation
 from reprokit.core.shared.contract import run_names
-from reprokit.core.shared.contract.serialize import from_json, hints
+from reprokit.core.shared.contract.serialize import field_types, from_json
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.pack import reader
+from reprokit.host.system import host_log
 
-MOST_SECONDS = 1e8
-MOST_SIZE = 1_000_000_000
+MAX_SECONDS = 1e8
+MAX_SIZE = 1_000_000_000
 _KIND = re.compile(r"[a-z][a-z-]{0,39}")
 _PARTY = re.compile(r"[a-z-]{0,40}")
 _ID = re.compile(r"[0-9a-f]{4,64}")
@@ -40,41 +40,46 @@ _SEEN = (
 )
 
 
-def read_verdict(found: reader.PackFiles) -> Verdict:
-    """``verdict.json``; its kind and party are single words."""
-    read: Verdict = _record(found, run_names.VERDICT_FILE, Verdict)
-    if not _KIND.fullmatch(read.kind) or not _PARTY.fullmatch(read.responsible):
+def read_verdict(pack: reader.PackFiles) -> Verdict:
+    """Read ``verdict.json``, whose kind and responsible party must be single words."""
+    verdict: Verdict = _record(pack, run_names.VERDICT_FILE, Verdict)
+    if not _KIND.fullmatch(verdict.kind) or not _PARTY.fullmatch(verdict.responsible):
         raise BadInput(
-            f"{found.path} has a verdict.json that cannot be read: its kind or responsible is no"
+            f"{pack.path} has a verdict.json that cannot be read: its kind or responsible is not a"
             " word"
         )
-    return read
+    return verdict
 
 
-def read_signature(found: reader.PackFiles) -> Signature:
-    """``signature.json``."""
-    read: Signature = _record(found, run_names.SIGNATURE_FILE, Signature)
-    if not _ID.fullmatch(read.id):
+def read_signature(pack: reader.PackFiles) -> Signature:
+    """Read ``signature.json``, whose id must be a digest."""
+    signature: Signature = _record(pack, run_names.SIGNATURE_FILE, Signature)
+    if not _ID.fullmatch(signature.id):
         raise BadInput(
-            f"{found.path} has a signature.json that cannot be read: its id is no digest"
+            f"{pack.path} has a signature.json that cannot be read: its id is not a digest"
         )
-    return read
+    # earlier versions wrote no parts, and a stranger may have changed them
+    if signature.parts.title != signature.title:
+        signature = dataclasses.replace(signature, parts=identity_of_title(signature.title))
+    return signature
 
 
-def read_observation(found: reader.PackFiles, judged: Verdict) -> Observation:
-    """The fields of ``observation.json`` that a reduction needs."""
-    told = found.json(run_names.OBSERVATION_FILE)
-    kinds = hints(Observation)
+def read_observation(pack: reader.PackFiles, judged: Verdict) -> Observation:
+    """Read the fields of ``observation.json`` that a reduction needs."""
+    document = pack.read_json(run_names.OBSERVATION_FILE)
+    kinds = field_types(Observation)
     try:
         kept = {
-            name: from_json(kinds[name], told[name]) for name in _SEEN if told.get(name) is not None
+            name: from_json(kinds[name], document[name])
+            for name in _SEEN
+            if document.get(name) is not None
         }
         for name in ("seconds", "quiet_s"):
-            if not 0 <= kept.get(name, 0.0) <= MOST_SECONDS:
-                raise ValueError(f"{name} is no time")
+            if not 0 <= kept.get(name, 0.0) <= MAX_SECONDS:
+                raise ValueError(f"{name} is not a time")
     except ValueError as problem:
         raise BadInput(
-            f"{found.path} has an observation.json that cannot be read: {problem}"
+            f"{pack.path} has an observation.json that cannot be read: {problem}"
         ) from problem
     # a pack is minimized as one rank
     kept["graphs"] = tuple(
@@ -91,8 +96,8 @@ def read_observation(found: reader.PackFiles, judged: Verdict) -> Observation:
 
 
 def read_gpu_file(value: object) -> dict[str, Any] | None:
-    """The GPU of ``run.json``."""
-    with contextlib.suppress(BadInput):
+    """Return the GPU of ``run.json``; None if it is missing or invalid."""
+    with host_log.suppress(BadInput):
         return (
             dataclasses.asdict(simulation.read_gpu(value, "the pack"))
             if isinstance(value, dict)
@@ -102,38 +107,38 @@ def read_gpu_file(value: object) -> dict[str, Any] | None:
 
 
 def read_arguments(value: object) -> dict[str, Any]:
-    """Arguments of torch.compile, which are scalars."""
+    """Return the scalar arguments of torch.compile."""
     if not isinstance(value, dict):
         return {}
     return {k: v for k, v in value.items() if isinstance(v, (str, bool, int, type(None)))}
 
 
-def _record(found: reader.PackFiles, name: str, kind: type[Any]) -> Any:
+def _record(pack: reader.PackFiles, name: str, kind: type[Any]) -> Any:
     try:
-        return from_json(kind, found.json(name))
+        return from_json(kind, pack.read_json(name))
     except ValueError as problem:
-        raise BadInput(f"{found.path} has a {name} that cannot be read: {problem}") from problem
+        raise BadInput(f"{pack.path} has a {name} that cannot be read: {problem}") from problem
 
 
-def _growth(told: dict[str, Any]) -> dict[str, Any]:
-    """``growth`` with valid sizes and seconds; empty if there is none."""
-    rows = told.get("sizes")
-    sound = (
-        [row for row in rows if isinstance(row, dict) and _is_sound(row)]
+def _growth(document: dict[str, Any]) -> dict[str, Any]:
+    """Return ``growth`` with its valid rows; empty if there is none."""
+    rows = document.get("sizes")
+    valid = (
+        [row for row in rows if isinstance(row, dict) and _is_valid_row(row)]
         if isinstance(rows, list)
         else []
     )
-    knob = told.get("knob")
-    return (
-        {**told, "sizes": sound} if sound and isinstance(knob, str) and knob.isidentifier() else {}
-    )
+    knob = document.get("knob")
+    if not valid or not isinstance(knob, str) or not knob.isidentifier():
+        return {}
+    return {**document, "sizes": valid}
 
 
-def _is_sound(row: dict[str, Any]) -> bool:
+def _is_valid_row(row: dict[str, Any]) -> bool:
     size, spent, phases = row.get("size"), row.get("cpu_s"), row.get("phases", {})
     seconds: list[Any] = [spent, *phases.values()] if isinstance(phases, dict) else [None]
     return (
         type(size) is int
-        and 0 < size <= MOST_SIZE
-        and all(type(s) in (int, float) and 0 <= s <= MOST_SECONDS for s in seconds)
+        and 0 < size <= MAX_SIZE
+        and all(type(s) in (int, float) and 0 <= s <= MAX_SECONDS for s in seconds)
     )

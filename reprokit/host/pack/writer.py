@@ -1,10 +1,7 @@
-"""Make the pack: redacted copies of what the run left, a manifest, and a tarball of the same bytes
-every time.
-"""
+"""Write the pack: redacted copies of the files of a run, a manifest, and a reproducible tarball."""
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import hashlib
 import json
@@ -19,117 +16,117 @@ from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import SCHEMA, to_json
-from reprokit.host.minimize.proven import PROOF, REPRO, Repro, Unproven
+from reprokit.host.minimize.proven import Repro, Unproven
 from reprokit.host.pack import issue_text, placeholder_counts, tar_format
-from reprokit.host.system import deletion, files
+from reprokit.host.system import deletion, files, host_log
 
-MOST_BYTES = 25_000_000
-"""GitHub takes attachments of up to 25 MB."""
-MOST_UNPACKED = 160 << 20
-MOST_FILES = 15_000
-"""Fewer than :mod:`archive` reads, because files are added to a pack later."""
-MOST_TRIMMED = 500
-"""Files whose cuts are listed one by one."""
-LOG_BYTES = 8 << 20
-TRACE_BYTES = 96 << 20
+MAX_PACK_BYTES = 25_000_000
+"""The limit of GitHub for attachments is 25 MB."""
+MAX_UNPACKED_BYTES = 160 << 20
+MAX_FILES = 15_000
+"""Lower than the limit of :mod:`reader`, because files are added to a pack later."""
+MAX_TRIMMED = 500
+"""Cut files that are listed by name."""
+MAX_LOG_BYTES = 8 << 20
+MAX_TRACE_BYTES = 96 << 20
 
 EVIDENCE = (
-    ("logs", (".txt", ".log", ".mlir"), LOG_BYTES),
-    ("stacks", (".txt", ".json"), LOG_BYTES),
-    ("graphs", (".py", ".json"), LOG_BYTES),
-    ("kernels", (".py",), LOG_BYTES),
-    ("journal", (".jsonl",), LOG_BYTES),
-    ("trace", (".log",), TRACE_BYTES),
-    ("eager/logs", (".txt",), LOG_BYTES),
-    ("eager/stacks", (".txt", ".json"), LOG_BYTES),
-    ("eager/journal", (".jsonl",), LOG_BYTES),
-    ("escalate", (".txt", ".log", ".mlir"), LOG_BYTES),
+    ("logs", (".txt", ".log", ".mlir"), MAX_LOG_BYTES),
+    ("stacks", (".txt", ".json"), MAX_LOG_BYTES),
+    ("graphs", (".py", ".json"), MAX_LOG_BYTES),
+    ("kernels", (".py",), MAX_LOG_BYTES),
+    ("journal", (".jsonl",), MAX_LOG_BYTES),
+    ("trace", (".log",), MAX_TRACE_BYTES),
+    ("eager/logs", (".txt",), MAX_LOG_BYTES),
+    ("eager/stacks", (".txt", ".json"), MAX_LOG_BYTES),
+    ("eager/journal", (".jsonl",), MAX_LOG_BYTES),
+    ("escalate", (".txt", ".log", ".mlir"), MAX_LOG_BYTES),
 )
-"""Folders of a run directory whose files enter a pack: with which endings, and cut to how many
-bytes each.
+"""Folders of a run directory whose files are packed, with the suffixes and the maximum size of a
+file.
 """
 
-ABOUT = (
+FILE_DESCRIPTIONS = (
     (run_names.ISSUE_FILE, "the whole issue, with the headings of PyTorch's form"),
     ("issue/", "one file for each field of the form, and the short URL"),
     (
         run_names.REPORT_FILE,
-        "why, when and where, in pictures; opens in any browser, without a network",
+        "cause, timeline and stacks, with figures; opens in any browser, without a network",
     ),
-    (run_names.REPORT_DATA_FILE, "the same as data; reprokit show prints it"),
-    (run_names.EVIDENCE_FILE, "what the kernel said of each process at the end"),
-    (run_names.REPRO_FILE, "the smallest program that was run alone and failed in the same way"),
+    (run_names.REPORT_DATA_FILE, "the data of the report; reprokit show prints it"),
+    (run_names.EVIDENCE_FILE, "the data of the kernel about each process at the end"),
+    (run_names.REPRO_FILE, "the smallest program that ran alone and failed in the same way"),
     (
         run_names.PROOF_FILE,
-        "what fresh processes said of repro.py, and the digest of the text that they ran",
+        "the results of repro.py in fresh processes, and the digest of the text that they ran",
     ),
-    (run_names.ORIGINAL_FILE, "the program that it was cut from"),
+    (run_names.ORIGINAL_FILE, "the program that repro.py is a part of"),
     (
         run_names.CANDIDATE_FILE,
         "a program that may show the failure; nothing has proved it, and the issue says why",
     ),
     (
         run_names.MINIMIZE_FILE,
-        "how the smallest program was found, and what fresh processes said of it",
+        "how the smallest program was found, and its results in fresh processes",
     ),
     (run_names.COMMAND_FILE, "the command line that was captured"),
     (run_names.VERDICT_FILE, "kind, phase, cause, reason, evidence"),
     (run_names.SIGNATURE_FILE, "the identity of the failure and how it was found"),
-    (run_names.OBSERVATION_FILE, "all that the rules judged"),
+    (run_names.OBSERVATION_FILE, "the data that the rules judged"),
     (
         run_names.GROWTH_FILE,
-        "what the compile cost at each size, by phase and pass, and by which law it grows",
+        "the cost of the compile at each size, by phase and pass, and the law of its growth",
     ),
-    (run_names.RUN_FILE, "what was asked and how it ended"),
+    (run_names.RUN_FILE, "the request and the outcome of the run"),
     (run_names.ENVIRONMENT_FILE, "machine, packages, allow-listed variables, configuration"),
     (run_names.COLLECT_ENV_FILE, "PyTorch's own collect_env"),
-    (run_names.KERNELS_FILE, "what became of each Triton kernel that was compiled alone"),
-    (run_names.SIMULATED_FILE, "where a simulation of the GPU disagrees with it"),
+    (run_names.KERNELS_FILE, "the result of each Triton kernel that was compiled alone"),
+    (run_names.SIMULATED_FILE, "the differences between the GPU and its simulation"),
     (run_names.GPU_FILE, "the GPU that was simulated, for --gpu"),
-    ("logs/", "stdout, stderr, TORCH_LOGS, one file a process; MLIR reproducers of Triton"),
-    ("stacks/", "stack dumps, one file a dump, tool and process"),
+    ("logs/", "stdout, stderr, TORCH_LOGS, one file per process; MLIR reproducers of Triton"),
+    ("stacks/", "stack dumps, one file per dump, tool and process"),
     (
         "graphs/",
         (
-            "each graph as a script, with its inputs' metadata, recorded before it was compiled;"
-            " what it was compiled to"
+            "each graph as a script, with the metadata of its inputs, recorded before its"
+            " compilation; the generated code"
         ),
     ),
     ("kernels/", "each Triton kernel that was generated for a simulated GPU, as a program"),
     ("trace/", "TORCH_TRACE, gzipped; tlparse reads it"),
-    ("journal/", "what the agent saw, one JSON object a line"),
-    ("eager/", "the same of the run without torch.compile"),
-    ("escalate/", "logs and stacks of the shorter runs that asked what the first left open"),
-    (run_names.SAMPLES_FILE, "memory, processor time and state of each process, once a second"),
+    ("journal/", "the events that the agent recorded, one JSON object per line"),
+    ("eager/", "the same files of the run without torch.compile"),
+    ("escalate/", "logs and stacks of shorter runs for questions that the first run left open"),
+    (run_names.SAMPLES_FILE, "memory, CPU time and state of each process, once a second"),
 )
 
 
 @dataclass
 class PackDraft:
-    """Files of a pack to be: name to redacted bytes."""
+    """The files of a pack that is being written: redacted bytes by name."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     missing: list[Missing] = field(default_factory=list)
     trimmed: list[str] = field(default_factory=list)
     hidden: dict[str, Any] = field(default_factory=dict)
-    """The counts of :mod:`redacted` for the files of the tarball."""
+    """The counts of :mod:`placeholder_counts` for the files of the tarball."""
 
     def add_repro(self, repro: Repro, redactor: Redactor) -> None:
-        """Add the program that was proved, and its proof; nothing else adds a file of that name."""
-        self._add(REPRO, repro.text)
-        self.add_json(PROOF, redactor.value(to_json(repro.proof)))
+        """Add a proved program and its proof. No other method adds a file of this name."""
+        self._add(run_names.REPRO_FILE, repro.text)
+        self.add_json(run_names.PROOF_FILE, redactor.redact_value(to_json(repro.proof)))
 
     def add_text(self, name: str, text: str) -> None:
-        """Add a text that is redacted already; a program is a repro only by :meth:`add_repro`."""
-        if name == REPRO:
-            raise Unproven(f"{REPRO} takes a proved program")
+        """Add a redacted text. Raises Unproven for a repro, which :meth:`add_repro` adds."""
+        if name == run_names.REPRO_FILE:
+            raise Unproven(f"{run_names.REPRO_FILE} must be a proved program")
         self._add(name, text)
 
     def _add(self, name: str, text: str) -> None:
         self.files[name] = text.encode("utf-8", "replace")
 
     def add_json(self, name: str, value: Any) -> None:
-        """Add JSON that is redacted already."""
+        """Add redacted JSON."""
         self.add_text(
             name,
             json.dumps(value, indent=1, sort_keys=True, default=repr, ensure_ascii=False) + "\n",
@@ -137,53 +134,55 @@ class PackDraft:
 
 
 def gather_files(run_path: Path, redactor: Redactor) -> PackDraft:
-    """Read, cut and redact what the run left; a file that cannot be read becomes a line in
+    """Read, cut and redact the files of a run; a file that cannot be read is listed in
     ``missing``.
     """
     draft = PackDraft()
-    for folder, suffixes, most in EVIDENCE:
+    for folder, suffixes, max_bytes in EVIDENCE:
         if (run_path / folder).is_symlink():
             draft.missing.append(Missing(folder, "it is a symbolic link, which is not followed"))
             continue
         for path in sorted((run_path / folder).rglob("*")):
-            name = redactor.file_name(path.relative_to(run_path).as_posix())
-            if files.is_linked(path) or path.suffix not in suffixes or "/." in f"/{name}":
+            name = redactor.redact_file_name(path.relative_to(run_path).as_posix())
+            if files.has_symlink(path) or path.suffix not in suffixes or "/." in f"/{name}":
                 continue
             try:
                 if not path.is_file() or path.stat().st_size == 0:
                     continue
-                text = _read_middle_cut(path, most, draft, name)
+                text = _read_middle_cut(path, max_bytes, draft, name)
             except OSError as problem:
                 draft.missing.append(Missing(name, problem.strerror or str(problem)))
                 continue
             redact = {
-                ".json": redactor.json,
-                ".jsonl": redactor.json_lines,
-                ".py": redactor.python,
-            }.get(path.suffix, redactor.text)
-            draft.files[tar_format.canonical_header(name)] = redact(text).encode("utf-8", "replace")
+                ".json": redactor.redact_json,
+                ".jsonl": redactor.redact_json_lines,
+                ".py": redactor.redact_python,
+            }.get(path.suffix, redactor.redact_text)
+            draft.files[tar_format.canonical_name(name)] = redact(text).encode("utf-8", "replace")
     if samples := files.read_text(run_path / run_names.SAMPLES_FILE):
-        draft.add_text(run_names.SAMPLES_FILE, redactor.text(samples))
+        draft.add_text(run_names.SAMPLES_FILE, redactor.redact_text(samples))
     for name in (run_names.EVIDENCE_FILE, run_names.KERNELS_FILE, run_names.SIMULATED_FILE):
-        if told := files.read_text(run_path / name):
-            draft.add_text(name, redactor.json(told))
+        if text := files.read_text(run_path / name):
+            draft.add_text(name, redactor.redact_json(text))
     return draft
 
 
 Readme = Callable[[list[tuple[str, str]], list[str], str], str]
-"""Makes the README of a pack from its contents, the trimmed files and the counts of hidden text."""
+"""Renders the README of a pack from its contents, the trimmed files and the counts of hidden
+text.
+"""
 
 
-def build_tarball(draft: PackDraft, readme: Readme, most_bytes: int = MOST_BYTES) -> bytes:
-    """Give the tarball, trimmed in a stated order until it is at most ``most_bytes`` long.
+def build_tarball(draft: PackDraft, readme: Readme, max_bytes: int = MAX_PACK_BYTES) -> bytes:
+    """Return the tarball, trimmed in a fixed order until it has at most ``max_bytes``.
 
     The order: chromium events of the traces, whole traces, samples, journals and logs to 200 kB
-    each, graphs but the last ten, all graphs, kernels, stacks but the last round, and then whole
-    folders: a program may write any number of files there, and no command reads a pack with too
-    many.
+    each, all graphs but the last ten, all graphs, kernels, all stacks but the last round, and then
+    whole folders. A program may write any number of files there, and no command reads a pack with
+    too many files.
     """
     _compress_traces(draft)
-    draft.files = {tar_format.canonical_header(name): data for name, data in draft.files.items()}
+    draft.files = {tar_format.canonical_name(name): data for name, data in draft.files.items()}
     steps: list[Callable[[PackDraft], str]] = [
         _drop_chromium,
         _drop("trace/"),
@@ -196,32 +195,34 @@ def build_tarball(draft: PackDraft, readme: Readme, most_bytes: int = MOST_BYTES
         _keep_last_stacks,
         *(_drop(folder) for folder in ("eager/", "escalate/", "journal/", "logs/", "stacks/")),
     ]
-    if len(draft.trimmed) > MOST_TRIMMED:
-        draft.trimmed[MOST_TRIMMED:] = [
-            f"{len(draft.trimmed) - MOST_TRIMMED} more files, each cut from its middle"
+    if len(draft.trimmed) > MAX_TRIMMED:
+        draft.trimmed[MAX_TRIMMED:] = [
+            f"{len(draft.trimmed) - MAX_TRIMMED} more files, each cut in the middle"
         ]
     while True:
         data = _tar(draft, readme) if _can_be_read(draft) or not steps else b""
-        if (data and len(data) <= most_bytes) or not steps:
+        if (data and len(data) <= max_bytes) or not steps:
             return data
-        said = steps.pop(0)(draft)
-        if said:
-            draft.trimmed.append(said)
+        trimmed = steps.pop(0)(draft)
+        if trimmed:
+            draft.trimmed.append(trimmed)
 
 
 def _can_be_read(draft: PackDraft) -> bool:
-    """Whether the pack is within the limits of :mod:`archive`."""
-    return sum(map(len, draft.files.values())) <= MOST_UNPACKED and len(draft.files) <= MOST_FILES
+    """Return whether the pack is within the limits of :mod:`reader`."""
+    return (
+        sum(map(len, draft.files.values())) <= MAX_UNPACKED_BYTES and len(draft.files) <= MAX_FILES
+    )
 
 
 def _tar(draft: PackDraft, readme: Readme) -> bytes:
     draft.hidden = placeholder_counts.count_placeholders(draft.files)
     contents = [
         (name, about)
-        for name, about in ABOUT
+        for name, about in FILE_DESCRIPTIONS
         if any(f == name or (name.endswith("/") and f.startswith(name)) for f in draft.files)
     ]
-    everything = {
+    packed = {
         **draft.files,
         "README.md": (
             readme(
@@ -236,34 +237,35 @@ def _tar(draft: PackDraft, readme: Readme) -> bytes:
         "redacted": draft.hidden,
         "files": {
             n: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()}
-            for n, d in sorted(everything.items())
+            for n, d in sorted(packed.items())
         },
     }
-    everything[run_names.MANIFEST_FILE] = (
+    packed[run_names.MANIFEST_FILE] = (
         json.dumps(manifest, indent=1, sort_keys=True) + "\n"
     ).encode()
     names = sorted(
-        everything,
+        packed,
         key=lambda n: (n not in (run_names.MANIFEST_FILE, "README.md", run_names.ISSUE_FILE), n),
     )
-    return tar_format.build_tar((name, everything[name]) for name in names)
+    return tar_format.build_tar((name, packed[name]) for name in names)
 
 
 def write_tarball(data: bytes, output: Path, name: str) -> Path:
-    """Write the tarball whole or not at all."""
-    return files.write_whole(output / name, data)
+    """Write the tarball completely or not at all."""
+    return files.write_atomically(output / name, data)
 
 
-def _read_middle_cut(path: Path, most: int, draft: PackDraft, name: str) -> str:
+def _read_middle_cut(path: Path, max_bytes: int, draft: PackDraft, name: str) -> str:
+    """Read a text file; cut the middle of a file that is longer than ``max_bytes``."""
     size = path.stat().st_size
-    if size <= most:
-        return files.read_text(path, most)
-    with files.open_plain(path) as file:
-        head = file.read(most // 2)
-        file.seek(size - most // 2)
+    if size <= max_bytes:
+        return files.read_text(path, max_bytes)
+    with files.open_regular_file(path) as file:
+        head = file.read(max_bytes // 2)
+        file.seek(size - max_bytes // 2)
         tail = file.read()
-    draft.trimmed.append(f"{name}: {size - most} bytes cut from its middle")
-    # cut at line ends: half a line must not hide half a secret
+    draft.trimmed.append(f"{name}: {size - max_bytes} bytes cut from its middle")
+    # cut at line ends, because a part of a secret would not be recognized
     head = head[: head.rfind(b"\n") + 1]
     tail = tail[tail.find(b"\n") + 1 :]
     mark = cuts.cut_mark(size - len(head) - len(tail), "bytes")
@@ -280,8 +282,9 @@ def _drop_chromium(draft: PackDraft) -> str:
     for name in [n for n in draft.files if n.startswith("trace/")]:
         kept, is_skipping = [], False
         try:
-            text = tar_format.gunzip(draft.files[name], 2 * TRACE_BYTES)
-        except ValueError:  # in a stranger's pack that is written again
+            text = tar_format.inflate_gzip(draft.files[name], 2 * MAX_TRACE_BYTES)
+        except ValueError as problem:  # a damaged file of a stranger's pack that is written again
+            host_log.log_ignored(problem)
             continue
         for line in text.splitlines(keepends=True):
             if not line.startswith(b"\t"):
@@ -323,7 +326,7 @@ def _keep_last_graphs(draft: PackDraft) -> str:
     old = set(numbers[:-10])
     for name in [n for n in draft.files if n.startswith("graphs/") and n.split("/")[1] in old]:
         del draft.files[name]
-    return f"graphs: all but the last ten, {len(old)} gone" if old else ""
+    return f"graphs: all but the last ten, {len(old)} dropped" if old else ""
 
 
 def _keep_last_stacks(draft: PackDraft) -> str:
@@ -334,16 +337,16 @@ def _keep_last_stacks(draft: PackDraft) -> str:
     ]
     for name in old:
         del draft.files[name]
-    return f"stacks: all but the last round, {len(old)} gone" if old else ""
+    return f"stacks: all but the last round, {len(old)} dropped" if old else ""
 
 
-def unpack_beside(draft: PackDraft, folder: Path) -> None:
-    """Leave the redacted files on disk too, so that a person can read what leaves before it leaves;
-    no file of an older pack.
+def write_pack_folder(draft: PackDraft, folder: Path) -> None:
+    """Write the redacted files into ``folder`` too, so that a user can read them before they leave
+    the machine. Old files in it are deleted first.
     """
-    deletion.delete(folder, inside=folder.parent)
+    deletion.delete_path(folder, inside=folder.parent)
     for name, data in draft.files.items():
         path = folder / name
-        with contextlib.suppress(OSError):
+        with host_log.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            files.write_whole(path, data)
+            files.write_atomically(path, data)

@@ -1,4 +1,4 @@
-"""From a target to its pack, as one list of steps.
+"""The list of steps from a target to its pack.
 
-It imports all that steps need; it must not import ``bisect`` or ``nightly``.
+It imports all that the steps need; it must not import ``bisect`` or ``nightly``.
 """

@@ -1,7 +1,8 @@
-"""What a capture leaves: the records, and where the files lie."""
+"""The result of a capture: its records, and the paths of its files."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from reprokit.host.run.run_outcome import RunOutcome
 
 @dataclass
 class CaptureResult:
-    """What a capture leaves: the records, and where the files lie."""
+    """The records of a capture, and the paths of its files."""
 
     verdict: Verdict
     signature: Signature
@@ -41,17 +42,17 @@ class CaptureResult:
     """Class and inputs of an ``hf:`` target: reprokit chose them."""
     missing: list[Missing] = field(default_factory=list)
     trimmed: list[str] = field(default_factory=list)
-    hidden: dict[str, Any] = field(default_factory=dict)
+    hidden: Mapping[str, object] = field(default_factory=dict)
     """The counts of placeholders in the files of the pack."""
     minimized: MinimizeResult | None = None
     ablation: Ablation | None = None
     phases: dict[str, float] = field(default_factory=dict)
-    """CPU seconds of the compile by phase, with what other processes did for it."""
+    """CPU seconds of the compile by phase, with those of its child processes."""
     versions: dict[str, str] = field(default_factory=dict)
-    """``torch`` and ``triton`` as the target had them; only what is known."""
+    """The versions of ``torch`` and ``triton`` of the target, where they are known."""
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``--json`` prints; later versions only add keys."""
+        """Return the object that ``--json`` prints; later versions only add keys."""
         verdict, signature = self.verdict, self.signature
         return {
             "schema": SCHEMA,
@@ -68,11 +69,11 @@ class CaptureResult:
             "candidate": str(self.candidate_path) if self.candidate_path else None,
             "unproven": self.unproven or None,
             "report": str(self.report_path) if self.report_path else None,
-            "minimized": reopen.about_minimized(self.minimized) if self.minimized else None,
+            "minimized": reopen.minimize_document(self.minimized) if self.minimized else None,
             "comparison": to_json(self.seen.comparison),
             "ablation": self.ablation.to_json() if self.ablation else None,
             "traits": to_json(
-                traits.traits_of_failure(verdict, self.seen, signature, self._rung())
+                traits.traits_of_failure(verdict, self.seen, signature, self._first_failing_part())
             ),
             "compile": {"cpu_s": round(sum(self.phases.values()), 3), "phases": self.phases},
             "versions": self.versions,
@@ -82,21 +83,24 @@ class CaptureResult:
             "peak_rss_bytes": self.seen.peak_rss_bytes,
         }
 
-    def _rung(self) -> str:
-        first = self.ablation.first if self.ablation else None
+    def _first_failing_part(self) -> str:
+        first = self.ablation.first_failing if self.ablation else None
         return first.part if first else ""
 
 
 def phases_of(journals: Journals, outcome: RunOutcome) -> dict[str, float]:
-    """CPU seconds of the compile by phase, the largest first."""
+    """Return the CPU seconds of the compile by phase, the largest first."""
     by_phase, _ = costs.costs_of_journals(journals.by_pid, outcome.cpu_s, outcome.cpu_by_pid)
     return {
         name: round(cost, 4) for name, cost in sorted(by_phase.items(), key=lambda row: -row[1])
     }
 
 
-def versions_of(journals: Journals, found: MachineFacts) -> dict[str, str]:
-    """Which torch and triton the target had."""
-    packages = found.facts.get("packages")
-    known = {"torch": journals.last(Torch).version, "triton": (packages or {}).get("triton")}
+def versions_of(journals: Journals, machine: MachineFacts) -> dict[str, str]:
+    """Return the versions of torch and triton of the target, where they are known."""
+    packages = machine.facts.get("packages")
+    known = {
+        "torch": journals.last_event_of_type(Torch).version,
+        "triton": (packages or {}).get("triton"),
+    }
     return {name: str(version) for name, version in known.items() if version}

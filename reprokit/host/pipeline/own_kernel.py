@@ -1,4 +1,4 @@
-"""Treat a command that compiles a kernel with Triton alone as that kernel."""
+"""Recognise a command that compiles one kernel with Triton alone."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import files
 
 
-def may_be_own(request: Request, seen: Observation, verdict: Verdict) -> bool:
-    """Whether a command failed in a stage of Triton, without torch."""
+def may_be_own_kernel(request: Request, seen: Observation, verdict: Verdict) -> bool:
+    """Return True for a command that failed in a stage of Triton, without torch."""
     is_stage = request.target.kind == "command" and verdict.phase in TRITON_STAGES
     return is_stage and not seen.has_instrumentation and not seen.kernel
 
@@ -27,12 +27,17 @@ def may_be_own(request: Request, seen: Observation, verdict: Verdict) -> bool:
 def isolate_own_kernel(
     request: Request, seen: Observation, journals: Journals, run_path: Path
 ) -> Observation:
-    """Treat a command that compiles a kernel with Triton alone as that kernel."""
+    """Return ``seen`` with the kernel of a command that compiles it with Triton alone.
+
+    Return ``seen`` unchanged for any other command.
+    """
     text = program_source.own_source(request, journals)
-    if not programs.is_program(text):
+    if not programs.is_kernel_program(text):
         return seen
     name = f"{Path(request.target.command[-1]).stem[:80]}.py"
     (run_path / run_names.KERNELS_FOLDER).mkdir(exist_ok=True)
-    files.write_whole(run_path / run_names.KERNELS_FOLDER / name, text)
-    write_reproducer(run_path, text, journals.last(Process).executable or request.python)
+    files.write_atomically(run_path / run_names.KERNELS_FOLDER / name, text)
+    write_reproducer(
+        run_path, text, journals.last_event_of_type(Process).executable or request.python
+    )
     return dataclasses.replace(seen, kernel=name, kernels=1)

@@ -1,12 +1,11 @@
-"""From a target to a pack, as one list of steps: run it, judge it, sign it, make it small, pack it.
+"""The steps from a target to a pack: run, judge, sign, minimize and pack it.
 
-A capture starts with nothing and runs the target. A later judgement of its run directory starts
-with what the run left, goes over the same list, and reads what each step left there.
+A capture starts with an empty run directory and runs the target. A later judgement starts with the
+files of the run, does the same steps, and reads what each step wrote before.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -25,11 +24,11 @@ from reprokit.host.pipeline.state import Callbacks, Say, State, StudyTools
 from reprokit.host.pipeline.step_runner import Step, follow_steps
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import restore_run, run_directory, supervise
-from reprokit.host.system import files, interrupts
+from reprokit.host.system import files, host_log, interrupts
 from reprokit.host.system.progress import OperationStatus
 
 
-def capture(
+def capture_target(
     request: Request,
     output: Path | None,
     say: Say,
@@ -37,22 +36,27 @@ def capture(
     echo: tuple[IO[bytes] | None, IO[bytes] | None] | None = None,
     show_status: Callable[[OperationStatus], None] | None = None,
 ) -> CaptureResult:
-    """Run the target and go over all steps; raises BadInput only for what the user must change."""
+    """Run the target, and do all steps.
+
+    Raises:
+        BadInput: the user must change the target, the options or the machine.
+    """
     with interrupts.deferred():
-        place = run_directory.create_run(output, request.target.label)
-        state = State(request, place, Callbacks(say, show, echo, show_status), StudyTools())
+        run_dir = run_directory.create_run_directory(output, request.target.label)
+        state = State(request, run_dir, Callbacks(say, show, echo, show_status), StudyTools())
         try:
-            return captured_of(follow_steps(state, STEPS))
+            with host_log.log_to(run_dir.path):
+                return capture_result_of(follow_steps(state, STEPS))
         except run_directory.NothingRan:
-            place.discard()
+            run_dir.delete_run()
             raise
         finally:
             state.study.close()
-            eager_vs_compiled.forget_results(place.path)
-            place.release()
+            eager_vs_compiled.delete_results(run_dir.path)
+            run_dir.release_lock()
 
 
-def repack(
+def repack_run(
     run_path: Path,
     say: Say,
     budget_s: float = 0.0,
@@ -62,52 +66,51 @@ def repack(
     ablates: bool = False,
     proofs: int = Request.proofs,
 ) -> CaptureResult:
-    """Judge and pack a run directory once more, after minimizing it when there is a budget for
-    that.
+    """Judge and pack a run directory again, and minimize it if ``budget_s`` is not 0.
 
-    ``ablates`` asks for the ablation too, also where the capture was told not to.
-
-    For a reprokit that was killed, or whose pack found no room, or that was told not to minimize.
+    ``ablates`` does the ablation too, also where the options of the capture excluded it. This is
+    for a capture that was killed, that found no space for its pack, or that did not minimize.
     """
     with interrupts.deferred():
-        place = run_directory.reopen_run(run_path)
+        run_dir = run_directory.reopen_run_directory(run_path)
         calls = Callbacks(say, show_status=show)
         try:
-            state = reopened(place, calls, StudyTools(python, resume), may_study=bool(budget_s))
+            state = reopen_state(
+                run_dir, calls, StudyTools(python, resume), may_study=bool(budget_s)
+            )
             if budget_s:
-                rungs = (
+                steps = (
                     "none"
                     if not ablates
                     else "few"
                     if state.request.rungs == "none"
                     else state.request.rungs
                 )
-                asked = dataclasses.replace(
-                    state.request, minimizes=True, budget_s=budget_s, proofs=proofs, rungs=rungs
+                request = dataclasses.replace(
+                    state.request, minimizes=True, budget_s=budget_s, proofs=proofs, rungs=steps
                 )
-                state = dataclasses.replace(state, request=asked)
+                state = dataclasses.replace(state, request=request)
             try:
-                return captured_of(follow_steps(state, STEPS))
+                with host_log.log_to(run_dir.path):
+                    return capture_result_of(follow_steps(state, STEPS))
             finally:
                 state.study.close()
         finally:
-            place.release()
+            run_dir.release_lock()
 
 
-def reopened(
-    place: run_directory.RunDir, callbacks: Callbacks, study: StudyTools, may_study: bool = False
+def reopen_state(
+    run_dir: run_directory.RunDir, callbacks: Callbacks, study: StudyTools, may_study: bool = False
 ) -> State:
-    """The state of a run directory in which the target has run; nothing of the target is run
-    again.
-    """
-    request, outcome = restore_run.restore_run(place.path)
-    state = State(request, place, callbacks, study, may_run=False, may_study=may_study)
-    return run_steps.run_has_ended(state, outcome)
+    """Return the state of a run directory in which the target has run, without running it again."""
+    request, outcome = restore_run.restore_run(run_dir.path)
+    state = State(request, run_dir, callbacks, study, may_run=False, may_study=may_study)
+    return run_steps.state_after_run(state, outcome)
 
 
-def captured_of(state: State) -> CaptureResult:
-    """What the steps came to."""
-    journals, made = state.journals, state.journals.last(TransformersModel)
+def capture_result_of(state: State) -> CaptureResult:
+    """Return the result of a capture from the state after its steps."""
+    journals, model = state.journals, state.journals.last_event_of_type(TransformersModel)
     captured = state.captured or CaptureResult(
         state.verdict, state.signature, state.seen, state.run_path
     )
@@ -119,47 +122,47 @@ def captured_of(state: State) -> CaptureResult:
     )
     captured.versions = versions_of(journals, state.environment)
     is_known = state.request.target.kind in ("zoo", "hf")
-    captured.weights = journals.last(Weights).why if is_known else ""
-    if made.kind:
+    captured.weights = journals.last_event_of_type(Weights).why if is_known else ""
+    if model.kind:
         captured.model = ", ".join(
-            [made.kind, *(f"{name} {shape}" for name, shape in made.inputs.items())]
+            [model.kind, *(f"{name} {shape}" for name, shape in model.inputs.items())]
         )
     return captured
 
 
 def count_costs(state: State) -> State:
-    """Count what each phase of the compile cost."""
+    """Add up the CPU seconds of each phase of the compile."""
     return dataclasses.replace(state, phases=phases_of(state.journals, state.ended))
 
 
 def collect_environment(state: State) -> State:
-    """Ask the machine, and the interpreter that the target used."""
+    """Collect facts about the machine and the interpreter of the target."""
     state.callbacks.say("collecting the environment")
     python = (
-        state.journals.last(Process).executable or None
+        state.journals.last_event_of_type(Process).executable or None
         if state.is_command
         else state.request.python
     )
     if state.has_run:
-        found = machine_facts.collect_facts(python, state.run_path, is_fresh=False)
+        machine = machine_facts.collect_facts(python, state.run_path, is_fresh=False)
     else:
-        found = machine_facts.collect_facts(None, state.run_path, "not asked after an interrupt")
-    return dataclasses.replace(state, environment=found).lacks_all(found.missing)
+        machine = machine_facts.collect_facts(None, state.run_path, "not asked after an interrupt")
+    return dataclasses.replace(state, environment=machine).with_all_missing(machine.missing)
 
 
 def write_pack(state: State) -> State:
-    """Leave the records in the run directory, and the pack beside it."""
+    """Write the records to the run directory, and the pack next to it."""
     state.callbacks.say("packing")
-    captured = captured_of(state)
+    captured = capture_result_of(state)
     records = {
         "observation": captured.seen,
         "verdict": captured.verdict,
         "signature": captured.signature,
     }
     for name, record in records.items():
-        with contextlib.suppress(OSError):  # they can be made again, and are in the pack
+        with host_log.suppress(OSError):  # the pack has the records too
             files.write_json(state.run_path / f"{name}.json", to_json(record))
-    story = contents.PackInput(
+    pack_input = contents.PackInput(
         state.request,
         state.verdict,
         state.signature,
@@ -169,14 +172,14 @@ def write_pack(state: State) -> State:
         state.minimized,
         state.ablation,
     )
-    made = contents.make_pack(story, captured.missing, state.place)
-    captured.pack_path, captured.issue_path, captured.repro_path = made.pack, made.issue, made.repro
-    captured.candidate_path = made.candidate
-    if captured.verdict.kind != "ok" and isinstance(made.program, Candidate):
-        captured.unproven = made.program.why
-    captured.report_path, captured.url = made.report, made.url
-    captured.trimmed, captured.hidden = made.trimmed, made.hidden
-    return dataclasses.replace(state, captured=captured).lacks_all(captured.missing)
+    pack = contents.make_pack(pack_input, captured.missing, state.run_dir)
+    captured.pack_path, captured.issue_path, captured.repro_path = pack.pack, pack.issue, pack.repro
+    captured.candidate_path = pack.candidate
+    if captured.verdict.kind != "ok" and isinstance(pack.program, Candidate):
+        captured.unproven = pack.program.why
+    captured.report_path, captured.url = pack.report, pack.url
+    captured.trimmed, captured.hidden = pack.trimmed, pack.hidden
+    return dataclasses.replace(state, captured=captured).with_all_missing(captured.missing)
 
 
 def _may_run(state: State) -> bool:
@@ -211,7 +214,7 @@ COMPILE_KERNELS = Step(
 ISOLATE_KERNEL = Step(
     "kernel",
     run_steps.isolate_kernel,
-    lambda s: own_kernel.may_be_own(s.request, s.seen, s.verdict),
+    lambda s: own_kernel.may_be_own_kernel(s.request, s.seen, s.verdict),
     "kernel.json",
     may=_may_run,
 )
@@ -228,33 +231,35 @@ CONFIRM = Step(
 FOLLOW_UP = Step(
     "questions",
     run_steps.follow_up_hang,
-    lambda s: follow_up.is_wanted(s.request, s.verdict, s.ended),
+    lambda s: follow_up.wants_follow_up(s.request, s.verdict, s.ended),
     "answers.json",
     may=_may_run,
 )
 LOCATE = Step(
     "location",
-    study_steps.locate_begin,
+    study_steps.locate_failure,
     study_steps.can_locate,
     "location.json",
     may=_may_study,
     why_not=NOT_STUDIED,
 )
-REFUSE = Step("minimization", study_steps.say_why_not, study_steps.cannot_minimize)
+REFUSE = Step("minimization", study_steps.note_why_not, study_steps.cannot_minimize)
 MINIMIZE = Step(
     "minimization",
-    study_steps.minimize,
+    study_steps.minimize_failure,
     study_steps.can_minimize,
     load=study_steps.load_minimized,
     may=_may_study,
     why_not=NOT_STUDIED,
 )
 TRY_RECORDED = Step(
-    "proof of the recorded program", study_steps.try_recorded, study_steps.can_try_recorded
+    "proof of the recorded program",
+    study_steps.prove_recorded_program,
+    study_steps.can_prove_recorded_program,
 )
 ABLATE = Step(
     "ablation",
-    study_steps.do_ablate,
+    study_steps.ablate_failure,
     study_steps.can_ablate,
     load=study_steps.load_ablation,
     may=_may_study,
@@ -275,7 +280,7 @@ JUDGE = (
     FOLLOW_UP,
     LOCATE,
 )
-"""What the verdict and the signature come from."""
+"""The steps before the verdict and the signature are final."""
 LEAVE = (REFUSE, MINIMIZE, TRY_RECORDED, ABLATE, COUNT, COLLECT, PACK)
 STEPS = (RUN, *JUDGE, *LEAVE)
-"""All of a capture, in its order."""
+"""All steps of a capture, in order."""

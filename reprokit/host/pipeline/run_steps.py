@@ -1,6 +1,4 @@
-"""The steps that run the target, or read what its runs left: what happened, and what a second run
-says of it.
-"""
+"""The steps that run the target, and the steps that read the files of its runs."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ import errno
 from pathlib import Path
 
 from reprokit.core.judge import machine_limits
-from reprokit.core.records.kinds import kind_named
 from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import TargetRefused
 from reprokit.core.shared.errors import BadInput
@@ -22,24 +20,33 @@ from reprokit.host.run import observation_reader, restore_run, run_directory, ru
 from reprokit.host.system import compiler_cache, files
 
 BEFORE_COMPILE = frozenset({"build", "import"})
-"""Phases of a factory target in which nothing was compiled yet."""
+"""Phases of a factory target before the first compile."""
 NO_ROOM = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 )
 
 
 def run_target(state: State) -> State:
-    """Run it; a place that cannot be written to is the user's to change."""
+    """Run the target.
+
+    Raises:
+        BadInput: the user must change the target, the folder or a limit of the machine.
+        NothingRan: the program cannot start.
+    """
     request, path, calls = state.request, state.run_path, state.callbacks
-    if compiler_cache.fix_headers():
+    if compiler_cache.delete_partial_headers():
         calls.say(
-            "removed half a precompiled header of a killed g++: C++ builds took several times as"
-            " long"
+            "removed an incomplete precompiled header of a killed g++, which made C++ builds"
+            " several times slower"
         )
     calls.say(f"running {request.target.words} in {path}")
     try:
         outcome = supervise.run_target_once(
-            eager_vs_compiled.run_watched(request, path), path, calls.show, calls.echo, calls.say
+            eager_vs_compiled.request_with_results(request, path),
+            path,
+            calls.show,
+            calls.echo,
+            calls.say,
         )
     except OSError as problem:
         if problem.errno in (errno.ENOEXEC, errno.E2BIG, errno.ENOENT):
@@ -55,89 +62,92 @@ def run_target(state: State) -> State:
         raise BadInput(why) from problem
     except (RuntimeError, MemoryError) as problem:
         raise _over_limit(problem, request) from problem
-    state = run_has_ended(state, outcome)
-    refuse_bad_target(state.journals, path)
+    state = state_after_run(state, outcome)
+    # a signal that ends the construction of a target does not make it a bad target
+    if not outcome.is_interrupted:
+        refuse_bad_target(state.journals, path)
     return state
 
 
 def _over_limit(problem: Exception, request: Request) -> Exception:
-    """The exception for a run that cannot begin or be watched; only the user can raise a limit."""
-    spent = machine_limits.limit_in(problem)
+    """Return BadInput where a limit of the machine stopped the run, and ``problem`` otherwise."""
+    limit = machine_limits.limit_in(problem)
     return (
-        BadInput(f"cannot run {request.target.words}: {spent}; raise that limit")
-        if spent
+        BadInput(f"cannot run {request.target.words}: {limit}; raise that limit")
+        if limit
         else problem
     )
 
 
-def run_has_ended(state: State, outcome: run_outcome.RunOutcome) -> State:
-    """What is known of a run without reading what it left: at least how it ended."""
+def state_after_run(state: State, outcome: run_outcome.RunOutcome) -> State:
+    """Return the state with the end and the journals of the run; its other files are read later."""
     bare = Observation(exit_status=outcome.exit_status, is_command=state.is_command)
     journals = observation_reader.read_journals(state.run_path)
-    return dataclasses.replace(state, outcome=outcome, journals=journals, seen=bare).lacks_all(
-        outcome.missing
-    )
+    return dataclasses.replace(
+        state, outcome=outcome, journals=journals, seen=bare
+    ).with_all_missing(outcome.missing)
 
 
 def refuse_bad_target(journals: observation_reader.Journals, run_path: Path) -> None:
-    """A target that cannot be built is the user's to change: one line, and the full text stays in
-    the run directory.
+    """Raise BadInput, in one line, for a target that cannot be built.
+
+    The full text stays in the run directory.
     """
-    told = journals.last(TargetRefused)
-    if message := told.message:
-        if told.has_run is False:
+    refusal = journals.last_event_of_type(TargetRefused)
+    if message := refusal.message:
+        if refusal.has_run is False:
             raise run_directory.NothingRan(message)
         raise BadInput(
             f"{message} (all of its output:"
             f" {run_path / run_names.LOGS_FOLDER / run_names.STDERR_FILE})"
         )
     if not journals.by_pid:
-        said = (
+        last_lines = (
             files.read_tail(run_path / run_names.LOGS_FOLDER / run_names.STDERR_FILE, 4_000)
             .strip()
             .splitlines()
         )
-        spec = restore_run.read_run(run_path)
+        run = restore_run.read_run_file(run_path)
         if (
-            spec.get("target", {}).get("kind") != "command"
-            and spec.get("exit_status") not in (0, None)
-            and int(spec["exit_status"]) > 0
+            run.get("target", {}).get("kind") != "command"
+            and run.get("exit_status") not in (0, None)
+            and int(run["exit_status"]) > 0
         ):
             raise BadInput(
-                f"{spec.get('python')} cannot run reprokit's agent:"
-                f" {said[-1] if said else 'it said nothing'}; it needs Python 3.10 or newer and"
-                " torch 2.9 or newer"
+                f"{run.get('python')} cannot run reprokit's agent:"
+                f" {last_lines[-1] if last_lines else 'it wrote nothing'}; it needs Python 3.10 or"
+                " newer and torch 2.9 or newer"
             )
 
 
 def read_evidence(state: State) -> State:
-    """Read what the run left into one observation."""
-    seen = observation_reader.read_observation_of(
+    """Read the files of the run into one observation."""
+    seen = observation_reader.read_observation(
         state.request, state.ended, state.run_path, state.journals
     )
     return dataclasses.replace(state, seen=seen)
 
 
 def read_problems(state: State) -> State:
-    """Read what the instrumentation could not do."""
-    return state.lacks_all(
-        observation_reader.missing_of(state.journals, state.run_path, state.request)
+    """Add to ``missing`` what the instrumentation could not do."""
+    return state.with_all_missing(
+        observation_reader.find_missing(state.journals, state.run_path, state.request)
     )
 
 
 def may_hide_more(state: State) -> bool:
-    """The run ended well, as far as is known: it may still have given wrong results."""
+    """Return True for a run without a known failure, whose results may still be wrong."""
     return state.has_run and state.verdict.kind == "ok"
 
 
 def compare_with_eager(state: State) -> State:
-    """Compare its results with those of runs without torch.compile."""
-    state.callbacks.say("comparing its results with eager's")
+    """Compare the results of the run with those of runs without torch.compile."""
+    state.callbacks.say("comparing its results with those of eager")
     missing: list[Missing] = []
     seen = eager_vs_compiled.compare_with_eager(
         state.request, state.seen, state.run_path, missing, state.callbacks.show
     )
-    return dataclasses.replace(state, seen=seen).lacks_all(missing)
+    return dataclasses.replace(state, seen=seen).with_all_missing(missing)
 
 
 def compile_kernels(state: State) -> State:
@@ -151,7 +161,7 @@ def compile_kernels(state: State) -> State:
 
 
 def isolate_kernel(state: State) -> State:
-    """Take a program that needs Triton alone as one kernel."""
+    """Treat a command that compiles one kernel with Triton alone as that kernel."""
     return dataclasses.replace(
         state,
         seen=own_kernel.isolate_own_kernel(
@@ -161,7 +171,7 @@ def isolate_kernel(state: State) -> State:
 
 
 def simulate_beside(state: State) -> State:
-    """Compile for a simulation of the GPU that is here, too."""
+    """Compile also for a simulation of the GPU of this machine."""
     state.callbacks.say("compiling for a simulated GPU too")
     seen = compare_simulated.compare_with_simulation(
         state.request, state.seen, state.verdict, state.run_path, state.callbacks.show
@@ -170,8 +180,9 @@ def simulate_beside(state: State) -> State:
 
 
 def wants_eager(state: State) -> bool:
-    """Whether only a run without torch.compile can tell whose fault it is. A command is run only
-    once.
+    """Return True where a run without torch.compile can show whether the compiler is responsible.
+
+    A command is run only once, so it has no such run.
     """
     if state.is_command or not state.has_run:
         return False
@@ -189,8 +200,8 @@ def confirm_in_eager(state: State) -> State:
 
 
 def follow_up_hang(state: State) -> State:
-    """Ask in shorter runs what a hang left open."""
-    state.callbacks.say("asking what is still open, in shorter runs")
+    """Run the target again, in short runs, to learn more about a hang."""
+    state.callbacks.say("running it again, in shorter runs, to learn more about the hang")
     answers = follow_up.ask_follow_ups(
         state.request, state.verdict, state.ended, state.run_path, state.callbacks.show
     )

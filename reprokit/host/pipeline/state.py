@@ -1,4 +1,4 @@
-"""What is known of one run directory while steps go over it."""
+"""The state of one run directory, which the steps pass on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from reprokit.core.experiments.ablation import Ablation
-from reprokit.core.judge.signature import sign
+from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.host.environment import machine_facts
@@ -25,17 +25,17 @@ from reprokit.host.run.run_directory import RunDir
 from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system.progress import OperationStatus
 
-UNJUDGED = Verdict("unknown", None, None, "The run could not be judged; what is missing says why.")
+UNJUDGED = Verdict("unknown", None, None, "The run could not be judged; `missing` says why.")
 
 SLOWER = 4.0
-"""An ablation step may take this many times as long as the run that failed."""
+"""The deadline of an ablation step, as a multiple of the time of the run that failed."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Callbacks:
-    """How the steps tell the user what they do."""
+    """How the steps report to the user."""
 
     say: Say
     show: supervise.Show | None = None
@@ -43,24 +43,24 @@ class Callbacks:
     echo: tuple[IO[bytes] | None, IO[bytes] | None] | None = None
     """Where the target's stdout and stderr go."""
     show_status: Callable[[OperationStatus], None] | None = None
-    """Called with the progress of a step that asks many small questions."""
+    """Called with the progress of a step that makes many probes."""
 
 
 @dataclass(frozen=True)
 class State:
-    """One run directory, and what the steps so far know of it."""
+    """One run directory, and the results of the steps so far."""
 
     request: Request
-    place: RunDir
+    run_dir: RunDir
     callbacks: Callbacks
     study: StudyTools
-    """Runs programs that are cut from the target."""
+    """Runs programs that are made from the target."""
     may_run: bool = True
     """The target may be run. False when a run directory is judged again."""
     may_study: bool = True
-    """Programs that are cut from the target may be run."""
+    """Programs that are made from the target may be run."""
     is_given_up: bool = False
-    """The user interrupted a step: what would run more programs is left out."""
+    """The user interrupted a step: later steps run no more programs."""
     outcome: RunOutcome | None = None
     """How the run ended; None before it."""
     journals: Journals = field(default_factory=lambda: Journals({}, 0, {}))
@@ -79,62 +79,57 @@ class State:
     @property
     def run_path(self) -> Path:
         """The run directory."""
-        return self.place.path
+        return self.run_dir.path
 
     @property
     def ended(self) -> RunOutcome:
-        """How the run ended, in a step that comes after it."""
+        """How the run ended; only for steps after the run."""
         assert self.outcome is not None
         return self.outcome
 
     @property
     def is_command(self) -> bool:
-        """The target is a whole command, which is run only once."""
+        """True for a target that is a whole command, which runs only once."""
         return self.request.target.kind == "command"
 
     @property
     def has_run(self) -> bool:
-        """The run came to an end of its own or was ended for what it did, not by the user."""
+        """True for a run that ended without an interrupt by the user."""
         return self.outcome is not None and not self.outcome.is_interrupted
 
     @property
     def signature(self) -> Signature:
-        """The identity of what is known so far."""
-        return sign(self.verdict, self.seen)
+        """The signature of the verdict so far."""
+        return sign_verdict(self.verdict, self.seen)
 
-    def lacks(self, what: str, why: str) -> State:
-        """The same, with one thing more that is missing."""
+    def with_missing(self, what: str, why: str) -> State:
+        """Return the state with one more row in ``missing``, unless it is there already."""
         row = Missing(what, why)
         return (
             self if row in self.missing else dataclasses.replace(self, missing=(*self.missing, row))
         )
 
-    def lacks_all(self, rows: tuple[Missing, ...] | list[Missing]) -> State:
-        """The same, with more that is missing; what is known to be is not listed twice."""
+    def with_all_missing(self, rows: tuple[Missing, ...] | list[Missing]) -> State:
+        """Return the state with more rows in ``missing``, each of them once."""
         new = tuple(row for row in rows if row not in self.missing)
         return dataclasses.replace(self, missing=(*self.missing, *new))
 
 
 class StudyTools:
-    """What the steps that run programs share: the case, and one warm server. Close it in the
-    end.
-    """
+    """The case and the warm server that several steps share; close it at the end."""
 
     def __init__(self, python: str | None = None, resume: bool = False) -> None:
-        """``python`` is another interpreter than the one that failed; ``resume`` goes on with an
-        earlier reduction.
-        """
+        """``python`` replaces the interpreter of the run; ``resume`` continues a reduction."""
         self.resume = resume
         self._python = python
         self._case: reducer.MinimizeCase | None = None
         self._server: ProbeServer | None = None
 
-    def case(self, state: State) -> reducer.MinimizeCase:
-        """What is to be studied, as it is known now."""
-        if (
-            self._case is None
-        ):  # made once: it joins the target's source and looks for its interpreter
-            case = reducer.case_of(
+    def case_for(self, state: State) -> reducer.MinimizeCase:
+        """Return the case with the verdict and the observation of ``state``."""
+        # created once, because it joins the target's source and looks for its interpreter
+        if self._case is None:
+            case = reducer.case_of_run(
                 state.request,
                 state.verdict,
                 state.signature,
@@ -147,28 +142,29 @@ class StudyTools:
             self._case, verdict=state.verdict, signature=state.signature, seen=state.seen
         )
 
-    def server(self, case: reducer.MinimizeCase) -> ProbeServer:
-        """The server that runs the programs; it starts when it is asked first."""
+    def server_for(self, case: reducer.MinimizeCase) -> ProbeServer:
+        """Return the server that runs the programs; it starts with its first request."""
         if self._server is None:
-            self._server = reducer.server_of(case)
+            self._server = reducer.create_probe_server(case)
         return self._server
 
-    def ladder(self, state: State, program: Request | str) -> run_ablation.AblationRunner:
-        """The ablation of ``program``, which is a text or the whole target."""
-        case = self.case(state)
-        limits = reducer.limits_of(case).eased()
-        if (
-            not isinstance(program, str) and state.verdict.kind != "hang"
-        ):  # the whole target takes as long as it took
+    def create_ablation_runner(
+        self, state: State, program: Request | str
+    ) -> run_ablation.AblationRunner:
+        """Return the runner of the ablation of ``program``, a text or the whole target."""
+        case = self.case_for(state)
+        limits = reducer.probe_limits_of(case).relaxed()
+        # the whole target needs about the time of its first run
+        if not isinstance(program, str) and state.verdict.kind != "hang":
             limits = dataclasses.replace(
                 limits, deadline_s=max(limits.deadline_s, SLOWER * state.seen.seconds)
             )
         return run_ablation.AblationRunner(
-            self.server(case), program, case.signature, limits, case.python
+            self.server_for(case), program, case.signature, limits, case.python
         )
 
     def close(self) -> None:
-        """End the server."""
+        """Stop the server."""
         if self._server is not None:
             self._server.close()
             self._server = None

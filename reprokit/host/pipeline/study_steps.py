@@ -1,5 +1,6 @@
-"""Study a failure: where in the compiler it begins, and the smallest program that shows it, on one
-warm server.
+"""The steps that study a failure: locate it in the compiler, minimize it, and ablate the compiler.
+
+They share one warm server.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ import contextlib
 import dataclasses
 
 from reprokit.core.experiments.ablation import Ablation
-from reprokit.core.judge.verdict import judge
+from reprokit.core.judge.verdict import judge_run
+from reprokit.core.shared.contract import run_names
 from reprokit.host.experiments import run_ablation
 from reprokit.host.minimize import locate
 from reprokit.host.minimize import minimization as reducer
@@ -18,163 +20,186 @@ from reprokit.host.request.run_request import Request
 from reprokit.host.system import files, interrupts, private_names
 from reprokit.host.system.progress import OperationStatus
 
-NO_WRONG_PART = (
-    "no recorded graph, and no source that stands alone, gives the wrong results by itself"
-)
-NO_PARTS = "a whole command is run again only in small parts, and there are none"
+NO_WRONG_PART = "no recorded graph, and no self-contained source, gives the wrong results by itself"
+NO_PARTS = "of a command, only a small program would be run again, and there is none"
 
 
-def is_wanted(state: State) -> bool:
-    """Whether the user asks for more than what happened, of a run that ended."""
+def wants_study(state: State) -> bool:
+    """Return True for a run that ended, where the options ask for a study of the failure."""
     return state.has_run and (state.request.minimizes or state.request.rungs != "none")
 
 
 def can_locate(state: State) -> bool:
-    """Wrong results have no identity until it is known where in the compiler they begin."""
-    return is_wanted(state) and state.verdict.kind == "wrong-result"
+    """Return True for wrong results: their signature needs the part where they begin."""
+    return wants_study(state) and state.verdict.kind == "wrong-result"
 
 
-def locate_begin(state: State) -> State:
-    """Ask where in the compiler wrong results begin: of the target, or of the first part of a
-    command that shows them.
+def locate_failure(state: State) -> State:
+    """Find the part of the compiler where wrong results begin.
+
+    The program is the target, or the first starting point of a command that shows the failure.
     """
-    state.callbacks.say("asking where in the compiler it begins")
+    state.callbacks.say("locating the failure in the compiler")
     with interrupts.allowed():
         program = _first_wrong(state) if state.is_command else state.request
         if not program:
-            return state.lacks("location", NO_WRONG_PART)
-        with contextlib.closing(state.study.ladder(state, program)) as ladder:
-            seen, ablation = locate.locate_begin(ladder, state.seen, _trying(state))
+            return state.with_missing("location", NO_WRONG_PART)
+        with contextlib.closing(state.study.create_ablation_runner(state, program)) as runner:
+            seen, ablation = locate.locate_first_failing_part(runner, state.seen, _trying(state))
     return _with_ablation(dataclasses.replace(state, seen=seen), ablation)
 
 
 def _first_wrong(state: State) -> str:
-    case = state.study.case(state)
-    return locate.first_wrong(
-        reducer.starts_of(case),
-        state.study.server(case),
+    case = state.study.case_for(state)
+    return locate.first_wrong_program(
+        reducer.starting_points_of_case(case),
+        state.study.server_for(case),
         case.signature,
-        reducer.limits_of(case),
+        reducer.probe_limits_of(case),
         case.python,
         _trying(state),
     )
 
 
 def cannot_minimize(state: State) -> bool:
-    """Whether something failed that has no smaller program."""
-    return is_wanted(state) and state.verdict.kind != "ok" and bool(reducer.why_not(state.verdict))
+    """Return True for a failure that cannot be minimized."""
+    return (
+        wants_study(state)
+        and state.verdict.kind != "ok"
+        and bool(reducer.why_not_minimizable(state.verdict))
+    )
 
 
-def say_why_not(state: State) -> State:
-    """Say why such a failure has no smaller program."""
-    return state.lacks("minimization", reducer.why_not(state.verdict))
+def note_why_not(state: State) -> State:
+    """Add to ``missing`` why the failure cannot be minimized."""
+    return state.with_missing("minimization", reducer.why_not_minimizable(state.verdict))
 
 
 def can_minimize(state: State) -> bool:
-    """Whether a smaller program is wanted, and the failure can have one."""
-    return is_wanted(state) and state.request.minimizes and not reducer.why_not(state.verdict)
+    """Return True where the options ask for a smaller program, and the failure can have one."""
+    return (
+        wants_study(state)
+        and state.request.minimizes
+        and not reducer.why_not_minimizable(state.verdict)
+    )
 
 
-def minimize(state: State) -> State:
-    """Look for the smallest program that shows the failure."""
+def minimize_failure(state: State) -> State:
+    """Find the smallest program that shows the failure."""
     budget_s, calls = state.request.budget_s, state.callbacks
     calls.say(f"minimizing, for at most {budget_s:g} s")
-    case = state.study.case(state)
+    case = state.study.case_for(state)
     with interrupts.allowed():
-        found = reducer.minimize_case(
+        result = reducer.minimize_case(
             case,
-            state.study.server(case),
+            state.study.server_for(case),
             budget_s,
             state.study.resume,
             calls.show_status,
             calls.say,
         )
-    return minimized(dataclasses.replace(state, minimized=found))
+    return with_minimize_notes(dataclasses.replace(state, minimized=result))
 
 
-def minimized(state: State) -> State:
-    """Say why there is no smaller program, where there is none."""
-    found = state.minimized
-    for note in found.notes if found is not None and not found.text else ():
-        state = state.lacks("minimization", note)
+def with_minimize_notes(state: State) -> State:
+    """Add to ``missing`` why there is no smaller program, where there is none."""
+    result = state.minimized
+    for note in result.notes if result is not None and not result.text else ():
+        state = state.with_missing("minimization", note)
     return state
 
 
-def can_try_recorded(state: State) -> bool:
-    """Whether a reduction that was done now has left no proved program."""
-    found = state.minimized
-    is_open = found is not None and not (found.is_proved or found.is_interrupted)
+def can_prove_recorded_program(state: State) -> bool:
+    """Return True where the reduction ended now without a proved program."""
+    result = state.minimized
+    is_open = result is not None and not (result.is_proved or result.is_interrupted)
     return state.may_study and not state.is_given_up and can_minimize(state) and is_open
 
 
-def try_recorded(state: State) -> State:
-    """Run the recorded program alone: it may be a repro as it is."""
+def prove_recorded_program(state: State) -> State:
+    """Run the recorded program alone, because it may be a repro as it is."""
     state.callbacks.say("running the recorded program alone, in fresh processes")
     with interrupts.allowed():
-        shown_program.try_recorded(
-            state.request, state.study.case(state), state.journals, private_names.redactor()
+        shown_program.prove_recorded_program(
+            state.request, state.study.case_for(state), state.journals, private_names.get_redactor()
         )
     return state
 
 
 def load_minimized(state: State) -> State | None:
-    """What an earlier reduction left; a reduction that may be done now is done again."""
-    found = None if state.may_study else reducer.load_minimized(state.run_path)
-    return None if found is None else minimized(dataclasses.replace(state, minimized=found))
+    """Return the state with the result of an earlier reduction.
+
+    Return None where there is none, or where the reduction may be done again now.
+    """
+    result = None if state.may_study else reducer.load_minimized(state.run_path)
+    return (
+        None
+        if result is None
+        else with_minimize_notes(dataclasses.replace(state, minimized=result))
+    )
 
 
 def can_ablate(state: State) -> bool:
-    """A kernel has no other backend; nor has a graph of CUDA's that Inductor does not record."""
+    """Return True where the options ask for an ablation, and other backends can be tried.
+
+    A kernel has no other backend, nor has a CUDA graph that Inductor skipped.
+    """
     is_of_inductor = state.seen.kernel or state.verdict.kind == "cudagraph-skip"
-    if not is_wanted(state) or state.request.rungs == "none" or is_of_inductor:
+    if not wants_study(state) or state.request.rungs == "none" or is_of_inductor:
         return False
-    return not reducer.why_not(state.verdict) or (
+    return not reducer.why_not_minimizable(state.verdict) or (
         state.request.rungs == "all" and not state.is_command
     )
 
 
-def do_ablate(state: State) -> State:
-    """Compile the small program, which is quick, in other ways; or the target where there is no
-    small program.
-    """
+def ablate_failure(state: State) -> State:
+    """Compile the small program, or the target if there is none, in different ways."""
     program = _to_ablate(state)
     if state.ablation is not None and (program is None or state.request.rungs != "all"):
-        return state  # it was made to locate wrong results
+        return state  # the ablation was done to locate wrong results
     if program is None:
-        return state.lacks("ablation", NO_PARTS)
-    climb = (
-        run_ablation.ablate_everything if state.request.rungs == "all" else run_ablation.in_capture
+        return state.with_missing("ablation", NO_PARTS)
+    ablate = (
+        run_ablation.ablate_everything
+        if state.request.rungs == "all"
+        else run_ablation.ablate_for_capture
     )
-    state.callbacks.say("asking with which backends it fails")
-    with interrupts.allowed(), contextlib.closing(state.study.ladder(state, program)) as ladder:
-        ablation = climb(ladder, state.seen, _trying(state))
+    state.callbacks.say("testing with which backends it fails")
+    with (
+        interrupts.allowed(),
+        contextlib.closing(state.study.create_ablation_runner(state, program)) as runner,
+    ):
+        ablation = ablate(runner, state.seen, _trying(state))
     return _with_ablation(state, ablation)
 
 
 def _with_ablation(state: State, ablation: Ablation) -> State:
-    """The state with what an ablation says, also of the program's own backend and passes."""
+    """Return the state with an ablation, and with what the failure needs of the user's own code."""
     seen = dataclasses.replace(state.seen, fails_only_with=ablation.needs)
-    ablation = dataclasses.replace(ablation, responsible=judge(seen).responsible)
+    ablation = dataclasses.replace(ablation, responsible=judge_run(seen).responsible)
     if state.may_study:
-        files.write_json(state.run_path / run_ablation.FILE, ablation.to_json())
+        files.write_json(state.run_path / run_names.ABLATION_FILE, ablation.to_json())
     return dataclasses.replace(state, seen=seen, ablation=ablation)
 
 
 def load_ablation(state: State) -> State | None:
-    """What an earlier ablation left; one that may be done now is done again."""
+    """Return the state with an earlier ablation.
+
+    Return None where there is none, or where the ablation may be done again now.
+    """
     if state.may_study:
         return None
-    found = run_ablation.load_ablation(state.run_path)
-    if found is None:
-        return state.lacks("ablation", NO_PARTS) if _to_ablate(state) is None else None
-    return _with_ablation(state, found)
+    ablation = run_ablation.load_ablation(state.run_path)
+    if ablation is None:
+        return state.with_missing("ablation", NO_PARTS) if _to_ablate(state) is None else None
+    return _with_ablation(state, ablation)
 
 
 def _to_ablate(state: State) -> Request | str | None:
-    """The small program, else the target; None for a command that has no small program."""
-    found = state.minimized
-    if found is not None and found.has_shown:
-        return found.text
+    """Return the small program, or else the target; None for a command without a small program."""
+    result = state.minimized
+    if result is not None and result.has_shown:
+        return result.text
     return None if state.is_command else state.request
 
 

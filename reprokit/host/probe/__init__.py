@@ -1,4 +1,5 @@
-"""One question about one program: does this candidate fail in the same way?
+"""Run one candidate, and compare its failure with a signature.
 
-It imports ``run`` and ``watch``; it must not import ``minimize``, which asks many.
+This package imports ``run`` and ``watch``, and must not import ``minimize``, which starts many
+probes.
 """

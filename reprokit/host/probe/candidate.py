@@ -1,10 +1,9 @@
-"""What one run of a candidate came to: the rules of a capture, and a comparison with the signature
-that is wanted.
+"""Judge the run of a candidate by the rules of a capture, and compare it with the wanted
+signature.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,8 +12,8 @@ from typing import Any
 
 from reprokit.core.growth import costs
 from reprokit.core.judge import same_failure
-from reprokit.core.judge.signature import sign
-from reprokit.core.judge.verdict import judge
+from reprokit.core.judge.signature import sign_verdict
+from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records import stalls
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
@@ -23,103 +22,109 @@ from reprokit.core.shared.contract import run_names
 from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import Target
 from reprokit.host.run import observation_reader, run_outcome
-from reprokit.host.run.run_directory import RESULTS as RESULTS
+from reprokit.host.run.run_directory import RESULTS_FOLDER
+from reprokit.host.system import host_log
 
-SAME_RANDOM = {"configs": {"torch._inductor.config.fallback_random": True}}
-"""Compiled code draws the same random numbers as eager, so that the two can be compared."""
-PLAIN = ("eager", "again", "float64")
+SAME_RANDOM_NUMBERS = {"configs": {"torch._inductor.config.fallback_random": True}}
+"""Overrides with which compiled code draws the same random numbers as eager mode."""
+UNCOMPILED_ROLES = ("eager", "again", "float64")
 """Roles in which nothing is compiled."""
 
-
-SLOW_S = 12.0
-"""Served seconds after which a compile that goes on is slow: a single operator takes two or three,
-C++ and all.
+SLOW_COMPILE_S = 12.0
+"""A compile that takes longer is slow: one operator takes two or three seconds, with its C++.
+Seconds in which the process waits for a CPU do not count.
 """
 START_S = 5.0
-"""To start a process and import torch."""
-KEPT_SHARE = 0.5
-"""A smaller program whose compile grows must cost so much of what the whole cost."""
-EASE_S, EASE_RATIO = 0.3, 0.9
-"""A reduction goes to the edge of what must grow, and what it found runs again where it is quiet,
-or on a machine three times as fast: the seconds are a share of what they were, the ratio's
-logarithm is.
+"""Seconds to start a process and import torch."""
+MIN_COST_SHARE = 0.5
+"""If the growth of the cost is wanted, a smaller program must have at least this share of the
+original cost.
 """
-DEAR_S = 15.0
-"""A size that costs more is asked only where too few others are known."""
+RELAXED_COST_SHARE, RELAXED_RATIO_EXPONENT = 0.3, 0.9
+"""Factors of the limits of a later run of a reduced program. A reduction stops close to its limits,
+but the program may run again on an idle machine, or on one that is three times as fast. The first
+is a factor of the seconds, the second of the logarithm of the ratio.
+"""
+EXPENSIVE_S = 15.0
+"""A size with a higher cost is used only if there are too few others."""
 
 
 @dataclass(frozen=True)
 class ProbeLimits:
-    """When a program is ended, and where its compile may stop."""
+    """The limits of a probe: when it is ended, and which failure is wanted."""
 
     deadline_s: float
-    """Served seconds: those in which it had the processor that it wanted, or wanted none."""
+    """Seconds, without those in which the program waits for a CPU."""
     stop: str | None = None
-    """The phase behind which nothing is of interest; only forked children are stopped."""
+    """The phase after which the program is stopped; only forked children are."""
     is_backward: bool = False
     wants_stacks: bool = False
-    """A hang is looked for: the stacks of a program that met its deadline say which."""
+    """A hang is wanted, so the stacks are dumped at the deadline."""
     line_repeats: int = Request.line_repeats
     most_breaks: int | None = None
-    """More graph breaks are a failure."""
+    """A larger number of graph breaks is a failure."""
     compares: bool = False
-    """Wrong results are looked for: a program is run in each role of
+    """Wrong results are wanted, so a program runs in each role of
     ``core.shared.result_comparison``.
     """
     knob: str = ""
-    """Growth is looked for: a program is run at each of ``sizes`` of this name in it."""
-    sizes: tuple[int, ...] = ()
-    least_s: float = 0.0
-    """CPU seconds that the part of the compiler which grows must take at the largest of them: less
-    is lost in noise.
+    """Growth of the cost is wanted, so a program runs with each of ``sizes`` in the variable of
+    this name.
     """
-    least_ratio: float = 1.0
-    """So many times what it takes at the smallest: half way, in logarithms, from a line to what was
-    measured.
+    sizes: tuple[int, ...] = ()
+    min_cost_s: float = 0.0
+    """CPU seconds that the part of the compiler that grows must take at the largest size; shorter
+    times are too noisy.
+    """
+    min_cost_ratio: float = 1.0
+    """The minimum ratio of this time to that at the smallest size. It is the geometric mean of
+    linear growth and the measured growth.
     """
     gpu: Mapping[str, Any] | None = None
-    """A GPU is simulated."""
+    """The simulated GPU."""
     is_kernel: bool = False
-    """The program compiles a Triton kernel and nothing else: it has no eager run."""
+    """The program only compiles a Triton kernel, so it has no eager run."""
     alone: Mapping[str, Any] = field(default_factory=dict)
-    """Overrides of a compiled run under which only what the signature names can make results
-    wrong.
+    """Overrides of a compiled run with which only the part of the compiler in the signature can
+    cause wrong results.
     """
     is_slow: bool = False
-    """A slow compile is looked for: one that goes on at the deadline."""
+    """A slow compile is wanted: one that is not complete at the deadline."""
 
-    def eased(self) -> ProbeLimits:
-        """For another run of a program that kept to these."""
+    def relaxed(self) -> ProbeLimits:
+        """Return the limits for a later run of a program that was found with these."""
         return dataclasses.replace(
-            self, least_s=EASE_S * self.least_s, least_ratio=self.least_ratio**EASE_RATIO
+            self,
+            min_cost_s=RELAXED_COST_SHARE * self.min_cost_s,
+            min_cost_ratio=self.min_cost_ratio**RELAXED_RATIO_EXPONENT,
         )
 
     @property
     def wall_s(self) -> float:
-        """The deadline on the wall of a process that nobody else ends, on a machine that may be
-        busy.
-        """
+        """Wall-clock seconds after which a process is ended in any case, even on a busy machine."""
         return self.deadline_s + START_S if self.is_slow else self.deadline_s * 8 + 60
 
 
-def limits_for(
+def probe_limits_for(
     kind: str, deadline_s: float, growth: Mapping[str, Any] | None = None, **more: Any
 ) -> ProbeLimits:
-    """The limits under which a verdict of ``kind`` can show: what of it is silent is looked for.
+    """Return the limits of a probe for a failure of ``kind``.
 
-    ``growth`` is that of a superlinear compile, as ``growth.json`` has it.
+    ``growth`` is the content of ``growth.json``, for a superlinear compile. ``more`` are further
+    fields of the limits.
     """
     most_breaks = 0 if kind == "graph-break" else None
     if kind == "slow-compile":
-        deadline_s, more = SLOW_S, {**more, "is_slow": True}
+        deadline_s, more = SLOW_COMPILE_S, {**more, "is_slow": True}
     if kind == "superlinear-compile" and growth:
-        more = {**more, **_sizes(growth)}
+        more = {**more, **_growth_limits(growth)}
     return ProbeLimits(deadline_s, most_breaks=most_breaks, compares=kind == "wrong-result", **more)
 
 
-def _sizes(growth: Mapping[str, Any]) -> dict[str, Any]:
-    """The sizes at which it was measured, but for those that cost much where the others can tell,
-    and what they cost.
+def _growth_limits(growth: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the limits for a superlinear compile: the measured sizes and the costs.
+
+    Expensive sizes are left out if there are enough others.
     """
     rows = growth.get("sizes")
     used = (
@@ -132,29 +137,33 @@ def _sizes(growth: Mapping[str, Any]) -> dict[str, Any]:
         for r in used
         if isinstance(r.get("size"), int) and isinstance(r.get("cpu_s"), (int, float))
     ]
-    quick = [r for r in known if r["cpu_s"] <= DEAR_S]
-    asked = sorted(quick if len(quick) >= costs.LEAST_SIZES else known, key=lambda r: r["size"])
+    quick = [r for r in known if r["cpu_s"] <= EXPENSIVE_S]
+    rows_used = sorted(quick if len(quick) >= costs.MIN_SIZES else known, key=lambda r: r["size"])
     worst = growth.get("worst")
     limits: dict[str, Any] = {
         "knob": str(growth.get("knob")),
-        "sizes": tuple(r["size"] for r in asked),
+        "sizes": tuple(r["size"] for r in rows_used),
     }
-    with contextlib.suppress(
+    # growth.json may be from a pack of a stranger
+    with host_log.suppress(
         TypeError, KeyError, IndexError, AttributeError, ValueError, ZeroDivisionError
-    ):  # it may come from anywhere
+    ):
         part = same_failure.compiler_part(worst["phase"] if isinstance(worst, dict) else "")
-        low, high = (float(costs.costs_of_part(r["phases"], part)) for r in (asked[0], asked[-1]))
+        low, high = (
+            float(costs.costs_of_part(r["phases"], part)) for r in (rows_used[0], rows_used[-1])
+        )
         low = max(low, costs.FLOOR_S)
-        line = low * asked[-1]["size"] / asked[0]["size"]
+        line = low * rows_used[-1]["size"] / rows_used[0]["size"]
         limits.update(
-            least_s=KEPT_SHARE * high, least_ratio=costs.geometric_midpoint(low, line, high)
+            min_cost_s=MIN_COST_SHARE * high,
+            min_cost_ratio=costs.geometric_midpoint(low, line, high),
         )
     return limits
 
 
 @dataclass(frozen=True)
 class CandidateResult:
-    """What one run of a program came to."""
+    """The judged run of a candidate."""
 
     answer: str
     verdict: Verdict
@@ -162,16 +171,16 @@ class CandidateResult:
     seconds: float = 0.0
     cpu_s: float = 0.0
     healthy_s: float = 0.0
-    """From its start to the last event in its journal."""
+    """Seconds from its start to the last event in its journal."""
     seen: Observation = field(default_factory=Observation)
     phases: Mapping[str, float] = field(default_factory=dict)
-    """CPU seconds of the compile, by phase; where growth is looked for."""
+    """CPU seconds of the compile by phase, if the growth of the cost is wanted."""
     has_failed_eager: bool = False
-    """The program fails without torch.compile too."""
+    """The program also fails without torch.compile."""
 
 
-def request_for(file: Path, python: str, limits: ProbeLimits) -> Request:
-    """The request of one probe."""
+def candidate_request(file: Path, python: str, limits: ProbeLimits) -> Request:
+    """Return the request of one probe."""
     command = Target("command", command=(python, str(file)))
     return Request(
         command,
@@ -192,12 +201,12 @@ def judge_candidate(
     wanted: Signature,
     is_measured: bool = False,
 ) -> CandidateResult:
-    """Judge a run with the rules of a capture; with what each phase of the compile cost, where that
-    is asked.
+    """Judge a run by the rules of a capture. With ``is_measured``, also return the cost of each
+    phase of the compile.
     """
     journals = observation_reader.read_journals(folder)
-    seen = observation_reader.read_observation_of(request, outcome, folder, journals)
-    answer, verdict, signature = _weigh(seen, wanted)
+    seen = observation_reader.read_observation(request, outcome, folder, journals)
+    answer, verdict, signature = _compare(seen, wanted)
     healthy_s = max(0.0, max(journals.times, default=outcome.started) - outcome.started)
     by_phase = (
         costs.costs_of_journals(journals.by_pid, outcome.cpu_s, outcome.cpu_by_pid)[0]
@@ -209,63 +218,66 @@ def judge_candidate(
     )
 
 
-def _weigh(seen: Observation, wanted: Signature) -> tuple[str, Verdict, Signature]:
-    verdict = judge(seen)
-    signature = sign(verdict, seen)
+def _compare(seen: Observation, wanted: Signature) -> tuple[str, Verdict, Signature]:
+    verdict = judge_run(seen)
+    signature = sign_verdict(verdict, seen)
     answer = same_failure.compare_failures(wanted, verdict, signature)
     if answer == same_failure.OTHER and verdict.kind == "slow-compile":
-        answer = same_failure.UNRESOLVED  # how it would have ended is not known
+        answer = same_failure.UNRESOLVED  # its end is not known
     return answer, verdict, signature
 
 
-def in_role(role: str, run_path: Path) -> dict[str, str]:
-    """Environment variables that make a program write down its results below ``run_path``."""
+def role_variables(role: str, run_path: Path) -> dict[str, str]:
+    """Return the environment variables with which a program writes its results below
+    ``run_path``.
+    """
     return {
         run_names.RESULTS_VARIABLE: role,
-        run_names.RESULTS_DIR_VARIABLE: str(run_path / RESULTS),
+        run_names.RESULTS_DIR_VARIABLE: str(run_path / RESULTS_FOLDER),
     }
 
 
-def overrides_for(role: str, limits: ProbeLimits) -> dict[str, Any]:
-    """What is changed in a run of a role; in none, nothing is."""
-    return {**SAME_RANDOM, **(limits.alone if role == "compiled" else {})} if role else {}
+def role_overrides(role: str, limits: ProbeLimits) -> dict[str, Any]:
+    """Return the overrides of a run in a role; empty for a run without a role."""
+    return {**SAME_RANDOM_NUMBERS, **(limits.alone if role == "compiled" else {})} if role else {}
 
 
-def ask_roles(run_role: Callable[[str], CandidateResult], wanted: Signature) -> CandidateResult:
-    """Judge a candidate by its results: it must pass in eager, and give wrong ones compiled."""
+def judge_results(run_role: Callable[[str], CandidateResult], wanted: Signature) -> CandidateResult:
+    """Judge a candidate by its results: it must pass in eager mode, and be wrong when compiled."""
     eager = run_role("eager")
     if eager.verdict.kind != "ok":
         answer = same_failure.UNRESOLVED if eager.verdict.kind == "unknown" else same_failure.OTHER
         return dataclasses.replace(
             eager, answer=answer, has_failed_eager=answer == same_failure.OTHER
         )
-    found = run_role("compiled")
+    compiled = run_role("compiled")
     for role in ("again", "float64"):
-        if found.seen.comparison is None or not found.seen.comparison.suspects:
+        if compiled.seen.comparison is None or not compiled.seen.comparison.suspects:
             break
-        if (told := run_role(role).seen.comparison) is not None:
-            seen = dataclasses.replace(found.seen, comparison=told)
-            answer, verdict, signature = _weigh(seen, wanted)
-            found = dataclasses.replace(
-                found, answer=answer, verdict=verdict, signature=signature, seen=seen
+        if (comparison := run_role(role).seen.comparison) is not None:
+            seen = dataclasses.replace(compiled.seen, comparison=comparison)
+            answer, verdict, signature = _compare(seen, wanted)
+            compiled = dataclasses.replace(
+                compiled, answer=answer, verdict=verdict, signature=signature, seen=seen
             )
-    return found
+    return compiled
 
 
-def ask_sizes(
+def judge_growth(
     run_size: Callable[[str, int], CandidateResult],
     text: str,
     wanted: Signature,
     limits: ProbeLimits,
 ) -> CandidateResult:
-    """Judge a candidate by how its compile grows from the smallest size to the largest, which is
-    run first.
+    """Judge a candidate by the growth of its compile from the smallest to the largest size.
+
+    The largest size runs first.
     """
-    found: list[costs.PhaseCost] = []
+    measured: list[costs.PhaseCost] = []
     last = CandidateResult(
         same_failure.OTHER, Verdict("unknown", None, "size", "it has no size"), wanted
     )
-    part = same_failure.compiler_part(same_failure.kind_and_phase(wanted)[1])
+    part = same_failure.compiler_part(wanted.parts.phase)
     for size in (max(limits.sizes), min(limits.sizes)):
         if not (program := sized_program.at_size(text, limits.knob, size)):
             return dataclasses.replace(last, answer=same_failure.OTHER)
@@ -276,17 +288,19 @@ def ask_sizes(
             )
             return dataclasses.replace(last, answer=answer)
         by_phase = dict(last.phases)
-        found.append(
+        measured.append(
             costs.PhaseCost(
                 size, "", "ok", True, sum(by_phase.values()), by_phase, {}, last.seen.peak_rss_bytes
             )
         )
-        if costs.costs_of_part(found[0].phases, part) < limits.least_s:
+        if costs.costs_of_part(measured[0].phases, part) < limits.min_cost_s:
             return last
-    told = costs.compare_growth(found[1], found[0], limits.knob, part, limits.least_ratio)
-    seen = dataclasses.replace(last.seen, growth=told)
-    answer, verdict, signature = _weigh(seen, wanted)
-    seconds, cpu_s = last.seconds * len(found), last.cpu_s * len(found)
+    growth = costs.compare_growth(
+        measured[1], measured[0], limits.knob, part, limits.min_cost_ratio
+    )
+    seen = dataclasses.replace(last.seen, growth=growth)
+    answer, verdict, signature = _compare(seen, wanted)
+    seconds, cpu_s = last.seconds * len(measured), last.cpu_s * len(measured)
     return dataclasses.replace(
         last,
         answer=answer,

@@ -1,9 +1,8 @@
-"""The client of the probe server: start it, have it run a program in a forked child, watch that
-child, end it.
+"""The client of the probe server, which runs each program in a forked child.
 
-Each probe gets a run directory of its own and gives the same :class:`Outcome` as a run of
-``host/run/supervise.py``, so that both are judged alike. Deadlines are counted in served seconds:
-time in which the child had the processor it wanted, so that a busy machine changes no answer.
+Each probe has its own run directory and the same :class:`RunOutcome` as a run of
+``host/run/supervise.py``, so that both are judged in the same way. Seconds in which the child waits
+for a CPU do not count for a deadline, so that a busy machine does not change an answer.
 """
 
 from __future__ import annotations
@@ -33,9 +32,10 @@ from reprokit.core.shared.contract.probe_messages import (
     ServerSpec,
 )
 from reprokit.core.shared.contract.serialize import from_json, to_json
-from reprokit.host.probe.candidate import RESULTS, ProbeLimits
+from reprokit.host.probe.candidate import ProbeLimits
 from reprokit.host.request import run_request
 from reprokit.host.run import launch, run_directory
+from reprokit.host.run.run_directory import RESULTS_FOLDER
 from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import (
     compiler_cache,
@@ -48,27 +48,30 @@ from reprokit.host.system import (
 from reprokit.host.watch.hang_evidence import HangStacks
 from reprokit.host.watch.stacks import StackDumper
 
-START_DEADLINE_S = 240.0
-ROUNDS = 3
-GAP_S = 0.15
+START_TIMEOUT_S = 240.0
+DUMP_ROUNDS = 3
+ROUND_GAP_S = 0.15
 POLL_S = 0.02
-MEMORY_SHARE = 0.7
-"""Of the memory that is free, for one probe."""
-FILE_BYTES = 1 << 30
-REAP_S = 20.0
+MAX_MEMORY_SHARE = 0.7
+"""The share of the free memory that one probe may use."""
+MAX_FILE_BYTES = 1 << 30
+REAP_TIMEOUT_S = 20.0
 
 
 class ServerLost(Exception):
-    """The server ended; the message says what it said last."""
+    """The server ended; the message has the last line of its log."""
 
 
 class ProbeServer:
-    """One warm process in ``folder``; start it again after :class:`ServerLost`."""
+    """A process that has imported torch and forks a child for each probe.
+
+    It starts with the first probe, and again after :class:`ServerLost`.
+    """
 
     def __init__(
         self, folder: Path, python: str, depth: str, gpu: Mapping[str, Any] | None = None
     ) -> None:
-        """``gpu`` is simulated in all that it runs."""
+        """``folder`` has the run directories of the probes; ``gpu`` is simulated in all of them."""
         self.folder, self._python, self._depth, self._gpu = folder, python, depth, gpu
         self._run_id = uuid.uuid4().hex
         self._stack = contextlib.ExitStack()
@@ -76,8 +79,8 @@ class ProbeServer:
         self._rest = b""
         self._number = 0
         self.cpu_s = 0.0
-        """Processor seconds of probes and warm-ups so far."""
-        self._told_s = 0.0
+        """CPU seconds of all probes and starts of the server."""
+        self._probes_cpu_s = 0.0
         self.starts = 0
 
     def __enter__(self) -> ProbeServer:
@@ -86,7 +89,7 @@ class ProbeServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(
+    def run_program(
         self,
         text: str,
         limits: ProbeLimits,
@@ -94,16 +97,17 @@ class ProbeServer:
         role: str = "",
         overrides: Mapping[str, Any] | None = None,
     ) -> tuple[RunOutcome, Path]:
-        """Run a program in a forked child; gives how it ended and its run directory, which is the
-        caller's to delete.
+        """Run a program in a forked child. Return the outcome and the run directory, which the
+        caller deletes.
 
-        In a ``role`` it leaves its results in the folder ``RESULTS`` of the server's, for the next
-        role to compare.
+        In a ``role``, the program writes its results to ``RESULTS_FOLDER`` of the server, where the
+        next role compares them.
         """
         folder = self._make_folder()
-        file = files.write_whole(folder / run_names.REPRO_FILE, text)
-        asked = self._request(folder, limits, is_eager, role, overrides)
-        return self._asked(dataclasses.replace(asked, file=str(file)), folder, limits), folder
+        file = files.write_atomically(folder / run_names.REPRO_FILE, text)
+        request = self._request(folder, limits, is_eager, role, overrides)
+        request = dataclasses.replace(request, file=str(file))
+        return self._run_with_cache(request, folder, limits), folder
 
     def run_target(
         self,
@@ -113,17 +117,11 @@ class ProbeServer:
         role: str = "",
         overrides: Mapping[str, Any] | None = None,
     ) -> tuple[RunOutcome, Path]:
-        """Run a factory target in a forked child, with other settings than its own; else as
-        :meth:`run`.
-        """
+        """Run a factory target in a forked child, as :meth:`run_program` does."""
         folder = self._make_folder()
-        asked = self._request(folder, limits, is_eager, role, overrides)
-        return (
-            self._asked(
-                dataclasses.replace(asked, target=run_request.factory_spec(request)), folder, limits
-            ),
-            folder,
-        )
+        probe = self._request(folder, limits, is_eager, role, overrides)
+        probe = dataclasses.replace(probe, target=run_request.factory_spec(request))
+        return self._run_with_cache(probe, folder, limits), folder
 
     def _request(
         self,
@@ -139,11 +137,11 @@ class ProbeServer:
             is_eager=is_eager,
             overrides=dict(overrides or {}),
             role=role,
-            results=str(self.folder / RESULTS),
+            results=str(self.folder / RESULTS_FOLDER),
             stop=limits.stop,
             is_backward=limits.is_backward,
-            memory_bytes=int(psutil.virtual_memory().available * MEMORY_SHARE),
-            file_bytes=FILE_BYTES,
+            memory_bytes=int(psutil.virtual_memory().available * MAX_MEMORY_SHARE),
+            file_bytes=MAX_FILE_BYTES,
             openblas_threads=os.environ.get("OPENBLAS_NUM_THREADS"),
         )
 
@@ -152,33 +150,34 @@ class ProbeServer:
             self._start()
         self._number += 1
         folder = self.folder / f"probe-{self._number:04d}"
-        deletion.delete(folder, inside=self.folder)
+        deletion.delete_path(folder, inside=self.folder)
         run_directory.make_folders(folder)
         return folder
 
-    def _asked(self, asked: ProbeRequest, folder: Path, limits: ProbeLimits) -> RunOutcome:
+    def _run_with_cache(
+        self, request: ProbeRequest, folder: Path, limits: ProbeLimits
+    ) -> RunOutcome:
         compiler_cache.link_cache(self._cache, folder / run_names.CACHE_FOLDER)
         try:
-            return self._one(asked, folder, limits)
+            return self._run(request, folder, limits)
         finally:
-            deletion.delete(folder / run_names.CACHE_FOLDER, inside=self.folder)
-            compiler_cache.fix_headers()
+            deletion.delete_path(folder / run_names.CACHE_FOLDER, inside=self.folder)
+            compiler_cache.delete_partial_headers()
 
     def close(self) -> None:
-        """End the server and all that it started."""
+        """End the server and its children."""
         child, self._child = self._child, None
         with interrupts.blocked():
             self._end(child)
 
     def _end(self, child: subprocess.Popen[bytes] | None) -> None:
         if child is not None:
-            process_tree.kill_all(child.pid, self._run_id)
+            process_tree.kill_process_tree(child.pid, self._run_id)
             _, _, used = os.wait4(child.pid, 0)
             child.returncode = 0
-            self.cpu_s += max(
-                used.ru_utime + used.ru_stime - self._told_s, 0.0
-            )  # that of its children was told before
-            self._told_s = 0.0
+            # the usage of its children was added before
+            self.cpu_s += max(used.ru_utime + used.ru_stime - self._probes_cpu_s, 0.0)
+            self._probes_cpu_s = 0.0
         self._stack.close()
 
     def _start(self) -> None:
@@ -189,22 +188,21 @@ class ProbeServer:
         self.folder.mkdir(parents=True, exist_ok=True)
         if guardian := guardian_client.watch_run_id(self._run_id, (self.folder,)):
             self._stack.callback(guardian.dismiss)
-        agent = self._stack.enter_context(launch.agent_folder(self.folder, frozenset(launch.PARTS)))
-        environ = launch.users_environment()
+        agent = self._stack.enter_context(launch.copied_agent(self.folder, frozenset(launch.PARTS)))
+        environ = launch.environment_without_reprokit()
         environ.update(
-            PYTHONPATH=launch.python_path(agent), **{run_names.RUN_ID_VARIABLE: self._run_id}
+            PYTHONPATH=launch.agent_python_path(agent), **{run_names.RUN_ID_VARIABLE: self._run_id}
         )
         environ.update(
             REPROKIT_WATCHDOG_PID=str(os.getpid()), **launch.simulation_variables(self._gpu)
         )
         environ.pop("TORCH_TRACE", None)
-        environ["OPENBLAS_NUM_THREADS"] = (
-            "1"  # numpy's would be threads of the server; its children get the user's own
-        )
+        # threads of numpy in the server would prevent the fork; the children get the user's value
+        environ["OPENBLAS_NUM_THREADS"] = "1"
         self._cache = self.folder / "warm"
-        deletion.delete(self._cache, inside=self.folder)
-        compiler_cache.fix_headers()
-        kept = compiler_cache.kept_cache(self._python)
+        deletion.delete_path(self._cache, inside=self.folder)
+        compiler_cache.delete_partial_headers()
+        kept = compiler_cache.kept_cache_folder(self._python)
         compiler_cache.copy_cache(kept, self._cache)
         spec = json.dumps(to_json(ServerSpec(depth=self._depth, cache=str(self._cache))))
         log = self._stack.enter_context((self.folder / "server.txt").open("wb"))
@@ -216,39 +214,38 @@ class ProbeServer:
             env=environ,
             start_new_session=True,
         )
-        ready: ServerReady = from_json(ServerReady, self._hear(START_DEADLINE_S))
+        ready: ServerReady = from_json(ServerReady, self._receive(START_TIMEOUT_S))
         if not ready.ready or ready.threads != 1:
             self.close()
             raise ServerLost(
-                f"it could not warm up: it has {ready.threads} threads; {self._last_words()}"
+                f"it could not start: it has {ready.threads} threads; {self._last_log_line()}"
             )
         compiler_cache.keep_cache(self._cache, kept)
 
-    def _one(self, asked: ProbeRequest, folder: Path, limits: ProbeLimits) -> RunOutcome:
+    def _run(self, request: ProbeRequest, folder: Path, limits: ProbeLimits) -> RunOutcome:
         started = time.time()
-        self._send(asked)
-        pid = from_json(ProbeStarted, self._hear(START_DEADLINE_S, asked.id)).pid
+        self._send(request)
+        pid = from_json(ProbeStarted, self._receive(START_TIMEOUT_S, request.id)).pid
         clock = _Clock(pid)
-        end, stacks, said = "ended", HangStacks(), {}
+        end, stacks, message = "ended", HangStacks(), {}
         try:
-            while not (said := self._heard(POLL_S, asked.id)):
+            while not (message := self._poll(POLL_S, request.id)):
                 interrupts.raise_if_interrupted()
-                clock.tick()
+                clock.update()
                 if clock.served_s >= limits.deadline_s:
                     end = "deadline"
                     if limits.wants_stacks:
                         stacks = _dump(folder, pid)
                     break
         finally:
-            if not said:
-                process_tree.end_tree(
-                    pid, process_tree.family_of(pid)
-                )  # the server reaps it, so its pid stays its own until then
-        if not said:
-            said = self._hear(REAP_S, asked.id)
-        ended: ProbeEnded = from_json(ProbeEnded, said)
+            if not message:
+                # the server has not reaped the child, so no other process has its pid
+                process_tree.kill_processes(pid, process_tree.family_of(pid))
+        if not message:
+            message = self._receive(REAP_TIMEOUT_S, request.id)
+        ended: ProbeEnded = from_json(ProbeEnded, message)
         self.cpu_s += ended.cpu_s
-        self._told_s += ended.cpu_s
+        self._probes_cpu_s += ended.cpu_s
         return RunOutcome(
             exit_status=ended.status if end == "ended" else None,
             is_timed_out=end == "deadline",
@@ -270,25 +267,27 @@ class ProbeServer:
             missing=(),
         )
 
-    def _send(self, asked: ProbeRequest) -> None:
+    def _send(self, request: ProbeRequest) -> None:
         assert self._child is not None and self._child.stdin is not None
         try:
-            self._child.stdin.write(json.dumps(to_json(asked)).encode() + b"\n")
+            self._child.stdin.write(json.dumps(to_json(request)).encode() + b"\n")
             self._child.stdin.flush()
         except OSError as problem:
             raise self._lost() from problem
 
-    def _hear(self, limit_s: float, number: int | None = None) -> dict[str, Any]:
-        """The server's next line; raises ServerLost when it ends or says nothing for too long."""
-        end = time.monotonic() + limit_s
-        while not (said := self._heard(0.5, number)):
+    def _receive(self, timeout_s: float, number: int | None = None) -> dict[str, Any]:
+        """Return the next message about probe ``number``. Raises ServerLost if the server ends or
+        sends none in time.
+        """
+        end = time.monotonic() + timeout_s
+        while not (message := self._poll(0.5, number)):
             if time.monotonic() > end:
                 raise self._lost()
-        return said
+        return message
 
-    def _heard(self, wait_s: float, number: int | None = None) -> dict[str, Any]:
-        """A line on probe ``number`` that is there, or that comes within ``wait_s``; empty when
-        none does.
+    def _poll(self, wait_s: float, number: int | None = None) -> dict[str, Any]:
+        """Return a message about probe ``number`` that arrives within ``wait_s``, or an empty
+        object.
         """
         assert self._child is not None and self._child.stdout is not None
         if b"\n" not in self._rest:
@@ -302,21 +301,21 @@ class ProbeServer:
                 return {}
         line, _, self._rest = self._rest.partition(b"\n")
         value = json.loads(line)
-        # the end of a probe that an interrupt left alone is nobody's answer
+        # a late message about a probe that was interrupted is dropped
         return value if isinstance(value, dict) and value.get("id") == number else {}
 
     def _lost(self) -> ServerLost:
-        words = self._last_words()
+        line = self._last_log_line()
         self.close()
-        return ServerLost(f"the probe server ended: {words}")
+        return ServerLost(f"the probe server ended: {line}")
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         rows = files.read_tail(self.folder / "server.txt", 2_000).strip().splitlines()
-        return cuts.cut_head(rows[-1], 300) if rows else "it said nothing"
+        return cuts.cut_head(rows[-1], 300) if rows else "its log is empty"
 
 
 class _Clock:
-    """Seconds in which a process family had the processor that it wanted, or wanted none."""
+    """Counts seconds, without those in which a process and its descendants wait for a CPU."""
 
     EVERY_S = 0.1
 
@@ -324,29 +323,27 @@ class _Clock:
         self._pid, self.served_s = pid, 0.0
         self._at, self._before = time.monotonic(), (0.0, 0.0)
 
-    def tick(self) -> None:
+    def update(self) -> None:
         passed = time.monotonic() - self._at
         if passed < self.EVERY_S:
             return
         self._at += passed
         ran = waited = 0.0
         for process in process_tree.family_of(self._pid):
-            mine = process_tree.processor_s(process.pid)
-            ran, waited = ran + mine[0], waited + mine[1]
+            own_ran, own_waited = process_tree.cpu_seconds(process.pid)
+            ran, waited = ran + own_ran, waited + own_waited
         now_ran, now_waited = max(ran - self._before[0], 0.0), max(waited - self._before[1], 0.0)
         self._before = ran, waited
-        self.served_s += min(passed, 2.0) * process_tree.processor_share(
-            now_ran, now_waited, passed
-        )
+        self.served_s += min(passed, 2.0) * process_tree.cpu_share(now_ran, now_waited, passed)
 
 
 def _dump(folder: Path, pid: int) -> HangStacks:
     dumper = StackDumper(folder)
     try:
-        for _ in range(ROUNDS):
-            dumper.round([pid])
-            dumper.ask_inside([pid], dumper.number)
-            time.sleep(GAP_S)
-        return HangStacks(tuple(dumper.dumps), Evidence(), dumper.problems())
+        for _ in range(DUMP_ROUNDS):
+            dumper.dump_round([pid])
+            dumper.dump_by_signal([pid], dumper.number)
+            time.sleep(ROUND_GAP_S)
+        return HangStacks(tuple(dumper.dumps), Evidence(), dumper.describe_problems())
     finally:
         dumper.close()

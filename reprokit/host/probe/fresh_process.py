@@ -1,6 +1,4 @@
-"""Run a program in a process of its own, as a capture would, and compare its signature with the one
-that is wanted.
-"""
+"""Run a candidate in a fresh process, as a capture does, and compare its failure."""
 
 from __future__ import annotations
 
@@ -12,25 +10,25 @@ from reprokit.core.records.finding import Signature
 from reprokit.core.shared import without_compile
 from reprokit.core.shared.contract import run_names
 from reprokit.host.probe.candidate import (
-    RESULTS,
     CandidateResult,
     ProbeLimits,
-    ask_roles,
-    ask_sizes,
-    in_role,
+    candidate_request,
     judge_candidate,
-    overrides_for,
-    request_for,
+    judge_growth,
+    judge_results,
+    role_overrides,
+    role_variables,
 )
 from reprokit.host.request.target import Target
 from reprokit.host.run import launch, run_directory, supervise
+from reprokit.host.run.run_directory import RESULTS_FOLDER
 from reprokit.host.system import compiler_cache, deletion, files
 
-LEAST_STALL_S = 15.0
-"""A fresh process imports torch and asks the C++ compiler first, in silence."""
+MIN_STALL_S = 15.0
+"""A fresh process first imports torch and runs the C++ compiler, without progress."""
 
 
-def run_cold(
+def run_in_fresh_process(
     text: str,
     python: str,
     folder: Path,
@@ -39,23 +37,22 @@ def run_cold(
     is_eager: bool = False,
     file: Path | None = None,
 ) -> CandidateResult:
-    """Run it below ``folder``, which is emptied first and kept; raises KeyboardInterrupt when
-    interrupted.
+    """Run a program in the run directory ``folder``, whose old content is deleted first.
 
-    ``file`` is run where it lies, instead of a copy of ``text``.
+    With ``file``, run this file in place instead of a copy of ``text``. Raises KeyboardInterrupt.
     """
-    deletion.delete(folder, inside=folder.parent)
+    deletion.delete_path(folder, inside=folder.parent)
 
-    def one(role: str) -> CandidateResult:
-        place = folder if role in ("", "compiled") else folder / role
-        return _one(
-            text, python, place, wanted, limits, is_eager, file, _variables(role, folder, limits)
+    def run_role(role: str) -> CandidateResult:
+        run_path = folder if role in ("", "compiled") else folder / role
+        return _run(
+            text, python, run_path, wanted, limits, is_eager, file, _variables(role, folder, limits)
         )
 
     if limits.sizes and not is_eager:
 
-        def sized(program: str, size: int) -> CandidateResult:
-            return _one(
+        def run_size(program: str, size: int) -> CandidateResult:
+            return _run(
                 program,
                 python,
                 folder / f"size-{size}",
@@ -66,27 +63,27 @@ def run_cold(
                 _variables("", folder, limits),
             )
 
-        return ask_sizes(sized, text, wanted, limits)
+        return judge_growth(run_size, text, wanted, limits)
     if is_eager or not limits.compares:
-        return one("")
+        return run_role("")
     try:
-        return ask_roles(one, wanted)
+        return judge_results(run_role, wanted)
     finally:
-        deletion.delete(folder / RESULTS, inside=folder)
+        deletion.delete_path(folder / RESULTS_FOLDER, inside=folder)
 
 
 def _variables(role: str, folder: Path, limits: ProbeLimits) -> dict[str, str]:
     return (
         {
-            **in_role(role, folder),
-            run_names.OVERRIDES_VARIABLE: json.dumps(overrides_for(role, limits)),
+            **role_variables(role, folder),
+            run_names.OVERRIDES_VARIABLE: json.dumps(role_overrides(role, limits)),
         }
         if role
         else {}
     )
 
 
-def _one(
+def _run(
     text: str,
     python: str,
     folder: Path,
@@ -97,16 +94,16 @@ def _one(
     variables: dict[str, str],
 ) -> CandidateResult:
     run_directory.make_folders(folder)
-    place = None if file else folder  # what stands alone reads nothing that lies about
-    file = file or files.write_whole(folder / run_names.REPRO_FILE, text)
-    request = request_for(file, python, limits)
+    cwd = None if file else folder  # a file that is run in place needs no other files
+    file = file or files.write_atomically(folder / run_names.REPRO_FILE, text)
+    request = candidate_request(file, python, limits)
     own = {
         "TORCHINDUCTOR_CACHE_DIR": str(folder / run_names.CACHE_FOLDER),
         "TRITON_CACHE_DIR": str(folder / run_names.CACHE_FOLDER / "triton"),
     }
     own |= {**launch.simulation_variables(limits.gpu), **variables}
     request = dataclasses.replace(
-        request, stall_s=max(request.stall_s, LEAST_STALL_S), cwd=place, variables=own
+        request, stall_s=max(request.stall_s, MIN_STALL_S), cwd=cwd, variables=own
     )
     if is_eager:
         command = Target("command", command=(python, "-c", without_compile.PRELUDE, str(file)))
@@ -115,11 +112,11 @@ def _one(
         )
     try:
         compiler_cache.copy_cache(
-            compiler_cache.kept_cache(python), folder / run_names.CACHE_FOLDER
+            compiler_cache.kept_cache_folder(python), folder / run_names.CACHE_FOLDER
         )
         outcome = supervise.run_target_once(request, folder)
     finally:
-        deletion.delete(folder / run_names.CACHE_FOLDER, inside=folder)
+        deletion.delete_path(folder / run_names.CACHE_FOLDER, inside=folder)
     if outcome.is_interrupted:
         raise KeyboardInterrupt
     return judge_candidate(request, outcome, folder, wanted, bool(limits.sizes))

@@ -1,4 +1,4 @@
 """The report of one run, as data, HTML, SVG and Markdown.
 
-It imports ``run`` and ``watch``; it must not import ``pack``.
+This package imports ``run`` and ``watch``, and must not import ``pack``.
 """

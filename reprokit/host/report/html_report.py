@@ -1,16 +1,17 @@
-"""The report of one run as one HTML page that needs no network."""
+"""Render the report of one run as an HTML page."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from reprokit import __version__
 from reprokit.host.report import svg
+from reprokit.host.report.report_model import ReportModel
 from reprokit.host.report.template_files import html_templates
 
 
-def html_report(model: dict[str, Any]) -> str:
-    """One self-contained HTML page: no script, nothing fetched, every text escaped."""
+def render_html_report(model: ReportModel) -> str:
+    """Return a self-contained HTML page, without scripts and external files, and with all text
+    escaped.
+    """
     kind, phase = str(model["kind"]), model["phase"]
     headline = f"{kind}{' in ' + phase if phase else ''}" + (
         f": {model['cause']}" if model["cause"] else ""

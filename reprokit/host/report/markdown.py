@@ -1,9 +1,9 @@
-"""Write Markdown in which no text of a target is markup. This is the only module that escapes.
+"""Write Markdown in which no text of a target is markup. No other module escapes Markdown.
 
-Key insight: GitHub looks for mentions, references, commits and addresses in the text after Markdown
-is rendered, so no escape character stops it, but it does not change code. So a word that could be
-more than a word becomes a code span. Templates do this by default: every value is escaped unless a
-filter of this module made it.
+Key insight: GitHub searches the rendered text for mentions, references, commits and addresses, so
+no escape character prevents a link, but it does not search code. So a word that GitHub could change
+becomes a code span. Templates do this by default: every value is escaped, except results of the
+filters of this module.
 """
 
 from __future__ import annotations
@@ -24,119 +24,123 @@ _LIVE = re.compile(
     r"|(?<![0-9A-Za-z])[0-9A-Fa-f]{7,}(?![0-9A-Za-z])|[A-Z]-\d|\bGHSA-|\b[Gg][Hh]-\d"
 )
 _ALONE = frozenset("@#&*~$_<>")
-"""Between spaces these are not markup."""
+"""Words that are not markup between spaces."""
 _FIRST = re.compile(r"[-+=#>*~_|:]+|>.*|\d{1,9}[.)]")
-"""A first word that begins a heading, a list, a quotation or a rule."""
+"""A first word that starts a heading, a list, a quotation or a rule."""
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _WORD = re.compile(r"(['\"(]*)(.*?)([.,;:'\")?!]*)", re.DOTALL)
 
 
 class Markdown(str):
-    """Text that is markup of reprokit, or is escaped."""
+    """Text that is escaped, or is markup of reprokit."""
 
     __slots__ = ()
 
 
-def inline(text: object) -> Markdown:
-    """One line of text without markup, mentions, references or addresses; text in backticks is
-    code.
+def escape_line(text: object) -> Markdown:
+    """Return the text on one line, without markup, mentions, references or addresses.
+
+    Text in backticks is code.
     """
-    found = ""
+    line = ""
     for place, part in enumerate(_CODE.split(" ".join(clean_text(str(text)).split()))):
-        piece = code(part) if place % 2 else _words(part, is_start=not place)
-        found += " " * (found.endswith("`") and piece.startswith("`")) + piece
-    return Markdown(found)
+        piece = code_span(part) if place % 2 else _words(part, is_start=not place)
+        line += " " * (line.endswith("`") and piece.startswith("`")) + piece
+    return Markdown(line)
 
 
 def _words(text: str, is_start: bool) -> str:
-    """The words of a text without code; words that could be more than words become code."""
-    found: list[str] = []
-    held: list[str] = []  # words that become one code span
+    """Return the words of a text, with code spans for words that GitHub could change."""
+    parts: list[str] = []
+    pending: list[str] = []  # words that become one code span
     for place, word in enumerate(text.split(" ")):
         is_first = is_start and not place and _FIRST.fullmatch(word)
         is_live = is_first or (word not in _ALONE and (_LIVE.search(word) or word.endswith(">")))
-        if held and not is_live:
-            found.append(_span(held))
-            held = []
-        (held if is_live else found).append(word)
-    return " ".join([*found, _span(held)] if held else found)
+        if pending and not is_live:
+            parts.append(_span(pending))
+            pending = []
+        (pending if is_live else parts).append(word)
+    return " ".join([*parts, _span(pending)] if pending else parts)
 
 
 def _span(words: list[str]) -> str:
-    found = _WORD.fullmatch(" ".join(words))
-    assert found is not None
-    before, core, after = found.groups()
+    match = _WORD.fullmatch(" ".join(words))
+    assert match is not None
+    before, core, after = match.groups()
     return (
-        f"{before}{code(core)}{after}"
+        f"{before}{code_span(core)}{after}"
         if core and not _LIVE.search(before + after)
-        else code(" ".join(words))
+        else code_span(" ".join(words))
     )
 
 
-def code(text: object) -> Markdown:
-    """A code span that the text inside cannot close."""
+def code_span(text: object) -> Markdown:
+    """Return a code span that the text inside cannot close."""
     line = " ".join(clean_text(str(text)).split()) or " "
     ticks = "`" * (max((len(run) for run in re.findall(r"`+", line)), default=0) + 1)
     return Markdown(f"{ticks} {line} {ticks}" if "`" in line else f"{ticks}{line}{ticks}")
 
 
-def cell(text: object) -> Markdown:
-    """:func:`inline`, or finished Markdown, for a cell of a table, in which a bar ends even
+def table_cell(text: object) -> Markdown:
+    """Return text or Markdown for a table cell, with escaped bars: a bar ends a cell even in
     code.
     """
-    return Markdown((text if isinstance(text, Markdown) else inline(text)).replace("|", "\\|"))
+    return Markdown((text if isinstance(text, Markdown) else escape_line(text)).replace("|", "\\|"))
 
 
-def fence(text: object, language: str, indent: int = 0) -> Markdown:
-    """A code block that its content cannot close, indented by ``indent`` spaces. A program does not
-    change.
+def code_block(text: object, language: str, indent: int = 0) -> Markdown:
+    """Return a code block that its content cannot close, indented by ``indent`` spaces.
+
+    The text of a Python program is not changed.
     """
-    held = (
+    content = (
         str(text)
         if language == "python"
         else clean_text(str(text).replace("\r\n", "\n").replace("\r", "\n"))
     )
-    longest = max((len(run) for run in re.findall(r"`{3,}", held)), default=2)
+    longest = max((len(run) for run in re.findall(r"`{3,}", content)), default=2)
     ticks = "`" * (longest + 1)
-    block = f"{ticks}{language}\n{held.rstrip()}\n{ticks}"
+    block = f"{ticks}{language}\n{content.rstrip()}\n{ticks}"
     return Markdown(re.sub(r"(?m)^|(?<=\r)(?!\n)", " " * indent, block) if indent else block)
 
 
-def link(words: str, target: object) -> Markdown:
-    """A link to a file below the folder of the Markdown file."""
+def file_link(words: str, target: object) -> Markdown:
+    """Return a link to a file in or below the folder of the Markdown file."""
     return Markdown(f"[{words}]({quote(str(target).lstrip('/'), safe='/-._~', errors='replace')})")
 
 
-def title(text: str) -> str:
-    """A title for a form of GitHub, without mentions and references."""
+def issue_title(text: str) -> str:
+    """Return a title for an issue form of GitHub, without mentions and references."""
     return re.sub(r"(@|#|://|\b[Gg][Hh]-)(?=\w)", r"\1 ", " ".join(clean_text(text).split()))
 
 
-def escaped(value: object) -> object:
-    """The text of a value in a template: numbers and Markdown of reprokit are unchanged, all else
-    is escaped.
-    """
-    return value if isinstance(value, (Markdown, int, float, jinja2.Undefined)) else inline(value)
+def escape_value(value: object) -> object:
+    """Return a value of a template, escaped unless it is a number or Markdown of reprokit."""
+    return (
+        value if isinstance(value, (Markdown, int, float, jinja2.Undefined)) else escape_line(value)
+    )
 
 
-def one_line(text: object, most: int) -> str:
-    """The text on one line, cut at its end."""
+def one_line(text: object, max_chars: int) -> str:
+    """Return the text on one line, cut at the end."""
     line = " ".join(clean_text(str(text)).split())
-    return line if len(line) <= most else line[: most - 3] + "..."
+    return line if len(line) <= max_chars else line[: max_chars - 3] + "..."
 
 
-def environment(loader: jinja2.BaseLoader) -> jinja2.Environment:
-    """The environment for templates of Markdown; an unknown name in one is an error."""
+def template_environment(loader: jinja2.BaseLoader) -> jinja2.Environment:
+    """Return the environment for Markdown templates; an unknown name in a template is an error."""
     env = jinja2.Environment(  # noqa: S701 - escaped as Markdown, not as HTML
         loader=loader,
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
-        finalize=escaped,
+        finalize=escape_value,
     )
-    env.filters.update(fence=fence, code=code, cell=cell, link=link, one_line=one_line)
+    env.filters.update(
+        fence=code_block, code=code_span, cell=table_cell, link=file_link, one_line=one_line
+    )
     return env
 
 
-def fill(env: jinja2.Environment, name: str, **values: Any) -> Markdown:
-    """Fill a template."""
+def render_template(env: jinja2.Environment, name: str, **values: Any) -> Markdown:
+    """Render a template."""
     return Markdown(env.get_template(name).render(**values))

@@ -1,12 +1,12 @@
-"""The report of one run: why it hangs in words, what it did when, where it stood; for HTML and for
-the terminal.
+"""Gather the data of the report of one run: cause, evidence, timeline, stacks.
 
-The model is plain JSON values, redacted before anything is drawn from it, and it is in the pack as
-``report.json``: ``report.html`` and ``reprokit show`` draw the same.
+The report consists of JSON values. It is redacted, and then written into the pack as
+``report.json``, which ``report.html`` and ``reprokit show`` present.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +16,20 @@ from reprokit.core.judge.responsible import responsibility
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.evidence import main_stacks, still_frames
 from reprokit.core.judge.stacks.recent_dumps import only_recent, stack_place, threads_of
+from reprokit.core.records.dumps import Frame
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import SCHEMA
 from reprokit.host.report import flamegraph, timeline
+from reprokit.host.report.report_model import FrameRow, ProcessRow, ReportModel, StackRow
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import files
 from reprokit.host.watch import stacks
 
-MOST_FRAMES = 40
-MOST_PROCESSES = 40
-Model = dict[str, Any]
+MAX_FRAMES = 40
+MAX_PROCESSES = 40
 
 
 def make_report_data(
@@ -38,8 +39,8 @@ def make_report_data(
     journals: Journals,
     run_path: Path,
     ablation: dict[str, Any] | None = None,
-) -> Model:
-    """Gather the model; nothing in it is redacted yet."""
+) -> ReportModel:
+    """Return the report, which the caller must redact."""
     began, ended = _times(journals, seen)
     names = {pid: f"rank {rank}" for rank, pid in seen.ranks.items()}
     samples = files.read_text(run_path / run_names.SAMPLES_FILE)
@@ -67,9 +68,9 @@ def make_report_data(
             {"question": a.question, "answer": a.answer, "seconds": a.seconds} for a in seen.answers
         ],
         "timeline": timeline.make_timeline(journals.by_pid, seen.ranks, samples, began, ended),
-        "flame": flamegraph.stack_tree(stacks.read_dumps(run_path, most_rounds=400), names),
+        "flame": flamegraph.stack_tree(stacks.read_dumps(run_path, max_rounds=400), names),
         "stacks": _stacks(seen),
-        "processes": [_process(seen, p.pid) for p in seen.evidence.processes[:MOST_PROCESSES]],
+        "processes": [_process(seen, p.pid) for p in seen.evidence.processes[:MAX_PROCESSES]],
         "tools": [
             {
                 "round": d.number,
@@ -88,13 +89,16 @@ def _times(journals: Journals, seen: Observation) -> tuple[float, float]:
     return began, max([began + seen.seconds, *times])
 
 
-def _stacks(seen: Observation) -> list[Model]:
-    """The last stacks, merged over ranks or threads, the odd one out first."""
+def _stacks(seen: Observation) -> list[StackRow]:
+    """Return the last stacks: one for each group of ranks with the same stack, or one for each
+    thread. The most important is first.
+    """
     if len(seen.ranks) > 1 and seen.evidence.processes:
-        rows = []
+        rows: list[StackRow] = []
         for group in ranks.merged_views(ranks.rank_views(seen)):
-            who = f"rank{'s' if len(group) > 1 else ''} {', '.join(v.rank for v in group)}"
-            rows.append({"who": who, "told": group[0].told, "frames": _frames(group[0].frames)})
+            names = ", ".join(view.rank for view in group)
+            who = f"rank{'s' if len(group) > 1 else ''} {names}"
+            rows.append({"who": who, "told": group[0].summary, "frames": _frames(group[0].frames)})
         return rows
     rows = []
     is_compared = len(main_stacks(only_recent(seen))) > 1
@@ -106,32 +110,31 @@ def _stacks(seen: Observation) -> list[Model]:
     for thread in threads:
         if is_service(thread):
             continue
-        is_story = thread.tid == seen.working_tid or (thread.is_main and not seen.working_tid)
+        is_working = thread.tid == seen.working_tid or (thread.is_main and not seen.working_tid)
         frames = fr.normalise_frames(thread.frames)
-        told = f"stands at {stack_place(thread.frames)}"
         rows.append(
             {
                 "who": f"thread {thread.thread}",
-                "told": told,
-                "frames": _frames(frames, stable if is_story else None),
+                "told": f"is at {stack_place(thread.frames)}",
+                "frames": _frames(frames, stable if is_working else None),
             }
         )
     return rows[:24]
 
 
-def _frames(frames: Any, stable: set[str] | None = None) -> list[Model]:
+def _frames(frames: Sequence[Frame], stable: set[str] | None = None) -> list[FrameRow]:
     return [
         {
             "function": f.function,
             "place": f"{f.file}:{f.line}",
             "has_moved": None if stable is None else fr.show_frame(f) not in stable,
         }
-        for f in frames[:MOST_FRAMES]
+        for f in frames[:MAX_FRAMES]
     ]
 
 
-def _process(seen: Observation, pid: int) -> Model:
-    process = seen.evidence.process(pid)
+def _process(seen: Observation, pid: int) -> ProcessRow:
+    process = seen.evidence.process_of_pid(pid)
     assert process is not None
     main = next((t for t in process.threads if t.tid == pid), None)
     waits = f"{main.syscall} {main.waits_for}".strip() if main else ""

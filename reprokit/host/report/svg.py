@@ -1,6 +1,4 @@
-"""Where the rectangles and lines of the report's pictures go; the template draws them, with
-escaping.
-"""
+"""Compute the shapes of the report's figures; the template draws them, with escaped text."""
 
 from __future__ import annotations
 
@@ -8,18 +6,20 @@ import math
 from typing import Any
 
 from reprokit.host.report import flamegraph
+from reprokit.host.report.report_model import FlameNode, Timeline
 
-Model = dict[str, Any]
+Shape = dict[str, Any]
+"""A rectangle, line or text for the template, or a figure of them."""
 
 WIDTH = 1100.0
-LABEL = 150.0
-"""Room for the names at the left, in pixels."""
-LANE = 26.0
-SERIES = 64.0
-ROW = 17.0
-LEAST_WIDTH = 1.5
-CHAR = 6.2
-"""Width of a character of the pictures' font."""
+LABEL_WIDTH = 150.0
+"""Width of the names at the left, in pixels."""
+LANE_HEIGHT = 26.0
+SERIES_HEIGHT = 64.0
+ROW_HEIGHT = 17.0
+MIN_BOX_WIDTH = 1.5
+CHAR_WIDTH = 6.2
+"""Width of a character of the font, in pixels."""
 
 COLOURS = {
     "dynamo-trace": "#4e79a7",
@@ -41,57 +41,58 @@ COLOURS = {
     "build": "#d4d4d4",
     "import": "#e6e6e6",
 }
-OTHER = "#cccccc"
-GROWTH = 300.0
-LEAST_COST_S = 0.01
-"""The foot of the logarithmic axis of costs."""
+OTHER_COLOUR = "#cccccc"
+GROWTH_HEIGHT = 300.0
+MIN_COST_S = 0.01
+"""The lower end of the logarithmic axis of costs."""
 
 
-def timeline_shapes(model: Model) -> Model:
-    """Rectangles of the lanes, lines of the series, ticks of the axis."""
+def timeline_shapes(model: Timeline) -> Shape:
+    """Return the rectangles of the lanes, the lines of the series, and the ticks of the axis."""
     seconds = max(float(model["seconds"]), 0.001)
-    scale = (WIDTH - LABEL - 10) / seconds
+    scale = (WIDTH - LABEL_WIDTH - 10) / seconds
     lanes, top = [], 22.0
     for lane in model["lanes"]:
         boxes = []
         for span in lane["spans"]:
-            width = max((span["end"] - span["start"]) * scale, LEAST_WIDTH)
-            text = span["phase"] if width > CHAR * (len(span["phase"]) + 2) else ""
+            width = max((span["end"] - span["start"]) * scale, MIN_BOX_WIDTH)
+            text = span["phase"] if width > CHAR_WIDTH * (len(span["phase"]) + 2) else ""
             boxes.append(
                 {
                     **span,
-                    "x": round(LABEL + span["start"] * scale, 1),
+                    "x": round(LABEL_WIDTH + span["start"] * scale, 1),
                     "width": round(width, 1),
                     "text": text,
-                    "colour": COLOURS.get(span["phase"], OTHER),
+                    "colour": COLOURS.get(span["phase"], OTHER_COLOUR),
                 }
             )
         lanes.append({"name": lane["name"], "y": top, "boxes": boxes})
-        top += LANE
+        top += LANE_HEIGHT
     series = []
-    for one in model["series"]:
-        most = max((v for _, v in one["points"]), default=0.0)
-        scale_y = (SERIES - 18) / most if most > 0 else 0.0
-        base = top + SERIES - 6
+    for measure in model["series"]:
+        most = max((v for _, v in measure["points"]), default=0.0)
+        scale_y = (SERIES_HEIGHT - 18) / most if most > 0 else 0.0
+        base = top + SERIES_HEIGHT - 6
         points = " ".join(
-            f"{LABEL + max(t, 0) * scale:.1f},{base - v * scale_y:.1f}" for t, v in one["points"]
+            f"{LABEL_WIDTH + max(t, 0) * scale:.1f},{base - v * scale_y:.1f}"
+            for t, v in measure["points"]
         )
-        last = one["points"][-1][0] if one["points"] else 0
-        area = f"{LABEL:.1f},{base:.1f} {points} {LABEL + last * scale:.1f},{base:.1f}"
+        last = measure["points"][-1][0] if measure["points"] else 0
+        area = f"{LABEL_WIDTH:.1f},{base:.1f} {points} {LABEL_WIDTH + last * scale:.1f},{base:.1f}"
         series.append(
             {
-                "name": one["name"],
-                "most": _amount(most, one["unit"]),
+                "name": measure["name"],
+                "most": _amount(most, measure["unit"]),
                 "y": top,
                 "base": base,
                 "area": area,
             }
         )
-        top += SERIES
-    ticks = [_tick(LABEL + t * scale, f"{t:g} s") for t in _ticks(seconds)]
+        top += SERIES_HEIGHT
+    ticks = [_tick(LABEL_WIDTH + t * scale, f"{t:g} s") for t in _ticks(seconds)]
     return {
         "width": WIDTH,
-        "label": LABEL,
+        "label": LABEL_WIDTH,
         "height": top + 4,
         "lanes": lanes,
         "series": series,
@@ -99,24 +100,24 @@ def timeline_shapes(model: Model) -> Model:
     }
 
 
-def flame_shapes(model: Model) -> Model:
-    """Rectangles of the sampled stacks, callers above what they call."""
-    boxes: list[Model] = []
+def flame_shapes(model: FlameNode) -> Shape:
+    """Return the rectangles of the flame graph, callers above callees."""
+    boxes: list[Shape] = []
     scale = (WIDTH - 4) / max(model["samples"], 1)
 
-    def add(node: Model, x: float, level: int) -> None:
+    def add(node: FlameNode, x: float, level: int) -> None:
         width = node["samples"] * scale
-        if width < LEAST_WIDTH:
+        if width < MIN_BOX_WIDTH:
             return
         text = node["name"]
-        room = int((width - 6) / CHAR)
-        text = text if len(text) <= room else text[: room - 1] + "…" if room > 3 else ""
+        chars = int((width - 6) / CHAR_WIDTH)
+        text = text if len(text) <= chars else text[: chars - 1] + "…" if chars > 3 else ""
         share = node["samples"] / max(model["samples"], 1)
         hue = 20 + sum(map(ord, node["place"].split("/")[0])) % 40
         boxes.append(
             {
                 "x": round(x, 1),
-                "y": level * ROW,
+                "y": level * ROW_HEIGHT,
                 "width": round(width - 0.6, 1),
                 "text": text,
                 "title": (
@@ -133,15 +134,16 @@ def flame_shapes(model: Model) -> Model:
     add(model, 2.0, 0)
     return {
         "width": WIDTH,
-        "height": flamegraph.tree_depth(model) * ROW + 4,
-        "row": ROW,
+        "height": flamegraph.tree_depth(model) * ROW_HEIGHT + 4,
+        "row": ROW_HEIGHT,
         "boxes": boxes,
     }
 
 
-def growth_shapes(model: Model) -> Model:
-    """Measured costs and predictions over the size, both axes logarithmic: there a power law is a
-    straight line.
+def growth_shapes(model: dict[str, Any]) -> Shape:
+    """Return the lines of the measured and predicted costs over the size.
+
+    Both axes are logarithmic, so that a power law is a straight line.
     """
     if not model.get("phases"):
         return {}
@@ -153,22 +155,25 @@ def growth_shapes(model: Model) -> Model:
 
     def x(size: float) -> float:
         return round(
-            LABEL
+            LABEL_WIDTH
             + 30
-            + (WIDTH - LABEL - 290) * math.log(size / first) / math.log(max(at, first + 1) / first),
+            + (WIDTH - LABEL_WIDTH - 290)
+            * math.log(size / first)
+            / math.log(max(at, first + 1) / first),
             1,
         )
 
     def y(cost: float) -> float:
-        share = math.log(min(max(cost, LEAST_COST_S), ceiling) / LEAST_COST_S) / math.log(
-            ceiling / LEAST_COST_S
+        share = math.log(min(max(cost, MIN_COST_S), ceiling) / MIN_COST_S) / math.log(
+            ceiling / MIN_COST_S
         )
-        return round(GROWTH - 24 - (GROWTH - 40) * share, 1)
+        return round(GROWTH_HEIGHT - 24 - (GROWTH_HEIGHT - 40) * share, 1)
 
-    lines: list[Model] = []
+    lines: list[Shape] = []
     rows = [("all", [row["cpu_s"] for row in used], model["total"], "#1c1f23")]
     rows += [
-        (p["phase"], p["costs"], p, COLOURS.get(p["phase"], OTHER)) for p in model["phases"][:6]
+        (p["phase"], p["costs"], p, COLOURS.get(p["phase"], OTHER_COLOUR))
+        for p in model["phases"][:6]
     ]
     for name, costs, fit, colour in rows:
         dots = [
@@ -191,9 +196,8 @@ def growth_shapes(model: Model) -> Model:
             }
         )
     lowest = 0.0
-    for line in sorted(
-        lines, key=lambda row: float(row["y"])
-    ):  # names at the right edge keep clear of each other
+    # names at the right edge must not overlap
+    for line in sorted(lines, key=lambda row: float(row["y"])):
         line["text_y"] = lowest = max(float(line["y"]) + 4, lowest + 13)
     sizes = [{"x": x(n), "text": str(n)} for n in (*(row["size"] for row in used), at)]
     decades = [
@@ -202,16 +206,16 @@ def growth_shapes(model: Model) -> Model:
     ]
     return {
         "width": WIDTH,
-        "height": GROWTH,
-        "label": LABEL,
+        "height": GROWTH_HEIGHT,
+        "label": LABEL_WIDTH,
         "lines": lines,
         "sizes": sizes,
         "decades": decades,
     }
 
 
-def _tick(x: float, text: str) -> Model:
-    """A name on the axis; the last one must not run over the edge."""
+def _tick(x: float, text: str) -> Shape:
+    """Return a label of the axis; the last one ends at its tick, so that it is not cut."""
     return {"x": round(x, 1), "text": text, "anchor": "end" if x > WIDTH - 40 else "start"}
 
 

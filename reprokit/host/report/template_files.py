@@ -1,4 +1,4 @@
-"""Find and load the templates of Markdown and HTML."""
+"""Load the templates of Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from reprokit.host.report import markdown
 
 @cache
 def markdown_templates() -> jinja2.Environment:
-    """The templates of Markdown."""
-    return markdown.environment(jinja2.FunctionLoader(read_template))
+    """Return the environment of the Markdown templates."""
+    return markdown.template_environment(jinja2.FunctionLoader(read_template))
 
 
 @cache
 def html_templates() -> jinja2.Environment:
-    """The templates of HTML, in which every text is escaped."""
+    """Return the environment of the HTML templates, in which all text is escaped."""
     return jinja2.Environment(
         loader=jinja2.FunctionLoader(read_template),
         undefined=jinja2.StrictUndefined,
@@ -29,7 +29,7 @@ def html_templates() -> jinja2.Environment:
 
 
 def read_template(name: str) -> str:
-    """From the installed package, where the wheel puts them, or from the source tree."""
+    """Read a template from the installed package, or from the source tree."""
     inside = resources.files("reprokit").joinpath("templates", *name.split("/"))
     if inside.is_file():
         return inside.read_text(encoding="utf-8")

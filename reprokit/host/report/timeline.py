@@ -1,23 +1,20 @@
-"""What each process did when: phases from the journals, processor, memory and GPU from the
-samples.
-"""
+"""The timeline of a run: phases from the journals; CPU, memory and GPU use from the samples."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Mapping
-from typing import Any
 
 from reprokit.core.judge.stacks import phases
 from reprokit.core.shared.contract.events import Begin, End, Event
+from reprokit.host.report.report_model import Lane, PhaseSeconds, Series, Span, Timeline
+from reprokit.host.system import host_log
 
-MOST_LANES = 12
-MOST_SPANS = 400
-MOST_POINTS = 240
-LEAST_SPAN_S = 0.001
-
-Model = dict[str, Any]
+MAX_LANES = 12
+MAX_SPANS = 400
+MAX_POINTS = 240
+MIN_SPAN_S = 0.001
 
 
 def make_timeline(
@@ -26,12 +23,12 @@ def make_timeline(
     samples: str,
     began: float,
     ended: float,
-) -> Model:
-    """Lanes of phases and series of measures, in seconds from ``began``; plain values, ready for
-    JSON.
+) -> Timeline:
+    """Return lanes of phases and series of measurements as JSON values, in seconds from
+    ``began``.
     """
     seconds = max(ended - began, 0.001)
-    lanes: list[Model] = []
+    lanes: list[Lane] = []
     names = {pid: f"rank {rank}, process {pid}" for rank, pid in ranks.items()}
     for pid, events in by_pid.items():
         threads: dict[int, list[Begin | End]] = {}
@@ -45,7 +42,7 @@ def make_timeline(
                 lanes.append({"pid": pid, "name": name, "spans": spans})
     lanes.sort(
         key=lambda lane: (
-            str(lane["name"]) if int(lane["pid"]) in names else "~",
+            lane["name"] if lane["pid"] in names else "~",
             -len(lane["spans"]),
         )
     )
@@ -54,45 +51,40 @@ def make_timeline(
         lane["spans"] = _longest(lane["spans"])
     return {
         "seconds": round(seconds, 3),
-        "lanes": lanes[:MOST_LANES],
-        "lanes_left_out": max(0, len(lanes) - MOST_LANES),
+        "lanes": lanes[:MAX_LANES],
+        "lanes_left_out": max(0, len(lanes) - MAX_LANES),
         "series": _series(samples, began),
         "phases": totals,
     }
 
 
-def _longest(spans: list[Model]) -> list[Model]:
-    """As many as can be drawn: what is still open, and the longest, in the order of time."""
-    if len(spans) <= MOST_SPANS:
+def _longest(spans: list[Span]) -> list[Span]:
+    """Return at most MAX_SPANS spans, ordered by time: the open ones and the longest."""
+    if len(spans) <= MAX_SPANS:
         return spans
-    chosen = sorted(spans, key=lambda s: (not s["is_open"], s["start"] - s["end"]))[:MOST_SPANS]
+    chosen = sorted(spans, key=lambda s: (not s["is_open"], s["start"] - s["end"]))[:MAX_SPANS]
     return sorted(chosen, key=lambda s: s["start"])
 
 
-def _spans(events: list[Begin | End], began: float, ended: float) -> list[Model]:
-    """The innermost phase at each time; what is open at the end is marked so."""
-    spans: list[Model] = []
+def _spans(events: list[Begin | End], began: float, ended: float) -> list[Span]:
+    """Return the innermost phase at each time; a phase that is open at the end is marked."""
+    spans: list[Span] = []
     stack: list[str] = []
     at: float | None = None
 
     def close(until: float, is_open: bool = False) -> None:
-        if not stack or at is None or (until - at < LEAST_SPAN_S and not is_open):
+        if not stack or at is None or (until - at < MIN_SPAN_S and not is_open):
             return
-        phase = phases.phase_of_events(stack)
-        row = {
-            "phase": phase[0] if phase else "other",
-            "event": stack[-1],
-            "start": round(at - began, 3),
-        }
+        names = phases.phase_of_events(stack)
+        phase = names[0] if names else "other"
+        start, end = round(at - began, 3), round(until - began, 3)
         last = spans[-1] if spans else None
-        if last and last["phase"] == row["phase"] and row["start"] - last["end"] < 0.01:
-            last["end"], last["is_open"], last["event"] = (
-                round(until - began, 3),
-                is_open,
-                row["event"],
-            )
+        if last and last["phase"] == phase and start - last["end"] < 0.01:
+            last["end"], last["is_open"], last["event"] = end, is_open, stack[-1]
         else:
-            spans.append({**row, "end": round(until - began, 3), "is_open": is_open})
+            spans.append(
+                {"phase": phase, "event": stack[-1], "start": start, "end": end, "is_open": is_open}
+            )
 
     for event in events:
         close(event.t)
@@ -106,18 +98,18 @@ def _spans(events: list[Begin | End], began: float, ended: float) -> list[Model]
     return spans
 
 
-def _totals(lanes: list[Model]) -> list[Model]:
-    """Seconds by phase over all lanes, the longest first."""
-    found: dict[str, float] = {}
+def _totals(lanes: list[Lane]) -> list[PhaseSeconds]:
+    """Return the seconds of each phase over all lanes, the longest first."""
+    seconds: dict[str, float] = {}
     for span in (s for lane in lanes for s in lane["spans"]):
-        found[span["phase"]] = found.get(span["phase"], 0.0) + span["end"] - span["start"]
-    rows = sorted(found.items(), key=lambda row: -row[1])
+        seconds[span["phase"]] = seconds.get(span["phase"], 0.0) + span["end"] - span["start"]
+    rows = sorted(seconds.items(), key=lambda row: -row[1])
     return [{"phase": phase, "seconds": round(total, 2)} for phase, total in rows]
 
 
-def _series(samples: str, began: float) -> list[Model]:
-    """Processors wanted, memory, and the use of each GPU over time, from ``samples.csv``, cut short
-    or not.
+def _series(samples: str, began: float) -> list[Series]:
+    """Return the requested CPUs, the memory, and the use of each GPU over time, from
+    ``samples.csv``, which may be incomplete.
     """
     want: dict[float, float] = {}
     memory: dict[float, float] = {}
@@ -130,7 +122,8 @@ def _series(samples: str, began: float) -> list[Model]:
                 gpus.setdefault(row["name"], {})[t] = float(row["gpu_share"])
                 continue
             wanted, rss = float(row["want_s"]), float(row["rss_bytes"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError) as problem:
+            host_log.log_ignored(problem)
             continue
         memory[t] = memory.get(t, 0.0) + rss
         last = before.get(row["pid"])
@@ -153,6 +146,6 @@ def _series(samples: str, began: float) -> list[Model]:
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    if len(points) <= MOST_POINTS:
+    if len(points) <= MAX_POINTS:
         return points
-    return [points[i * (len(points) - 1) // (MOST_POINTS - 1)] for i in range(MOST_POINTS)]
+    return [points[i * (len(points) - 1) // (MAX_POINTS - 1)] for i in range(MAX_POINTS)]

@@ -1,4 +1,4 @@
-"""What the user may ask for: the target, the options, and the command line that asks again.
+"""The user's request: the target, the options, and the command line that repeats it.
 
-It imports only ``host.system``; it must not start a target.
+This package imports only ``host.system``, and must not start a target.
 """

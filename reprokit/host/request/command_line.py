@@ -1,4 +1,4 @@
-"""The command line that makes a capture again."""
+"""Write the command line that repeats a capture."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from reprokit.core.shared import simulation, target_options
 from reprokit.host.request.run_request import DEADLINE_S, Request
 
 
-def command_line(request: Request, growth: dict[str, Any] | None = None) -> str:
-    """The command that makes this capture again, or all of the runs that it was the largest of."""
+def capture_command(request: Request, growth: dict[str, Any] | None = None) -> str:
+    """Return the command that repeats this capture.
+
+    With ``growth``, it is the ``reprokit scale`` command that repeats all runs of the measurement.
+    """
     words = ["reprokit", "capture"]
-    given = dict(request.knobs)
+    knobs = dict(request.knobs)
     if growth:
         words = ["reprokit", "scale", "--at", str(growth["at"])]
         sizes = ",".join(str(row["size"]) for row in growth["sizes"])
         words += ["--set", f"{growth['knob']}={sizes}"]
         words += [
             w
-            for k, v in given.items()
+            for k, v in knobs.items()
             if k not in (growth["knob"], "dtype")
             for w in ("--set", f"{k}={v}")
         ]
-        given = {k: v for k, v in given.items() if k == "dtype"}
-    for name, value in given.items():
+        knobs = {k: v for k, v in knobs.items() if k == "dtype"}
+    for name, value in knobs.items():
         words += target_options.option_words(name, value) if value is not None else []
     for name, value in request.compile.items():
         flag = "--" + name.replace("_", "-")
@@ -46,8 +49,8 @@ def command_line(request: Request, growth: dict[str, Any] | None = None) -> str:
         words += ["--tensor-parallel-gpus", str(request.tensor_parallel)]
     if request.weights != "auto":
         words += ["--weights", request.weights]
-    usual = None if request.target.kind == "command" else DEADLINE_S
-    if request.deadline_s is not None and request.deadline_s != usual:
+    default_s = None if request.target.kind == "command" else DEADLINE_S
+    if request.deadline_s is not None and request.deadline_s != default_s:
         words += ["--timeout", f"{request.deadline_s:g}"]
     if request.stall_s != Request.stall_s:
         words += ["--stall", f"{request.stall_s:g}"]

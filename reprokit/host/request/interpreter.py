@@ -1,43 +1,43 @@
-"""The interpreter that ``--python``, or another option, names."""
+"""Find and check the Python interpreter of the target."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
 import sys
 
 from reprokit.core.shared.errors import BadInput
+from reprokit.host.system import host_log
 
 HAS_TORCH = """
 import importlib.util, sys
-sys.path[:] = filter(None, sys.path)  # a folder torch/ here is not torch
+sys.path[:] = filter(None, sys.path)  # a folder torch/ in the current directory is not torch
 sys.exit(importlib.util.find_spec("torch") is None)
 """
 
 
-def usual_interpreter() -> tuple[str, str]:
-    """The interpreter that is used where none is named, and why it is not reprokit's own; empty
-    where it is.
+def default_interpreter() -> tuple[str, str]:
+    """Return the interpreter that is used without ``--python``, and a message if it is not
+    reprokit's own.
 
-    An isolated install of reprokit has no torch; the environment that the user works in may have
+    An isolated install of reprokit has no torch, but the active environment of the user may have
     it.
     """
     if has_torch(sys.executable):
         return sys.executable, ""
     active = os.environ.get("VIRTUAL_ENV")
-    places = [(active, "the active VIRTUAL_ENV")] if active else []
-    for folder, what in (*places, (".venv", "the .venv here")):
+    folders = [(active, "the active VIRTUAL_ENV")] if active else []
+    for folder, description in (*folders, (".venv", "the .venv here")):
         path = os.path.abspath(os.path.join(folder, "bin", "python"))
         if os.path.exists(path) and has_torch(path):
-            return path, f"using {path}, {what}: reprokit's own interpreter has no torch"
+            return path, f"using {path}, {description}: reprokit's own interpreter has no torch"
     return sys.executable, ""
 
 
 def has_torch(path: str) -> bool:
-    """Whether this interpreter finds torch; it is not imported."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+    """Return whether this interpreter finds torch, without importing it."""
+    with host_log.suppress(OSError, subprocess.TimeoutExpired):
         return (
             subprocess.run(
                 [path, "-c", HAS_TORCH], capture_output=True, timeout=30, check=False
@@ -48,19 +48,21 @@ def has_torch(path: str) -> bool:
 
 
 def check_interpreter(name: str | None, option: str = "--python") -> str:
-    """Check that the interpreter runs and is new enough, before anything is started with it."""
+    """Return the absolute path of the interpreter that ``option`` names.
+
+    Raises BadInput if it does not run or is too old.
+    """
     if name is None:
         return sys.executable
-    found = shutil.which(name)
-    path = (
-        os.path.abspath(found) if found else None
-    )  # not resolved: a link in a virtual environment is the environment
-    if path is None:
+    program = shutil.which(name)
+    if program is None:
         raise BadInput(
             f"{option} {name}: there is no such program; give the path of an interpreter"
         )
-    said = ""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+    # links are not resolved: the python of a virtual environment is a link
+    path = os.path.abspath(program)
+    output = ""
+    with host_log.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
             [path, "-I", "-c", "import sys; print('%d %d' % sys.version_info[:2])"],
             capture_output=True,
@@ -68,10 +70,11 @@ def check_interpreter(name: str | None, option: str = "--python") -> str:
             timeout=30,
             check=False,
         )
-        said = done.stdout.strip()
+        output = done.stdout.strip()
     try:
-        version = tuple(int(n) for n in said.split())
-    except ValueError:
+        version = tuple(int(n) for n in output.split())
+    except ValueError as problem:
+        host_log.log_ignored(problem)
         version = ()
     if len(version) != 2:
         raise BadInput(f"{option} {name}: it does not behave like a Python interpreter")

@@ -1,5 +1,5 @@
-"""Read the words that name a target: a zoo name, ``hf:TYPE``, ``file.py:factory``,
-``pkg.mod:factory`` or a command.
+"""Parse the name of a target: a zoo name, ``hf:TYPE``, ``file.py:factory``, ``pkg.mod:factory`` or
+a command.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from pathlib import Path
 
 from reprokit.core.shared.errors import BadInput
 from reprokit.core.shared.zoo import ZOO
-from reprokit.host.system import private_names
+from reprokit.host.system import host_log, private_names
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is run."""
+    """A target: what is run."""
 
     kind: str
     """``zoo``, ``hf``, ``file``, ``module`` or ``command``."""
     place: str = ""
-    """The file or module, or the configuration's file; empty for a zoo model, a model type and a
-    command.
+    """The file or module of a factory, or the configuration file of a model type; otherwise
+    empty.
     """
     name: str = ""
-    """The zoo name, the model type of transformers or the factory."""
+    """The zoo name, the model type of transformers, or the factory."""
     command: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
-        """A short name that is safe in a file name."""
+        """Return a short name that is safe in a file name."""
         words = {
             "zoo": self.name,
             "hf": f"hf-{self.name or Path(self.place).resolve().parent.name}",
@@ -41,14 +41,14 @@ class Target:
         script = next(
             (w for w in self.command if w.endswith(".py")), self.command[0] if self.command else ""
         )
-        text = private_names.redactor().file_name(
+        text = private_names.get_redactor().redact_file_name(
             (words.get(self.kind) or Path(script).stem).replace("/", "-")
         )
         return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.")[:40].rstrip("-.") or "target"
 
     @property
     def words(self) -> str:
-        """The target as the user would write it again."""
+        """Return the target as the user writes it on the command line."""
         import shlex
 
         if self.kind == "command":
@@ -59,7 +59,7 @@ class Target:
 
 
 def parse_target(words: str) -> Target:
-    """Read a target that is not a command; raises BadInput with near matches."""
+    """Parse a target that is not a command. Raises BadInput with near matches."""
     if words.startswith("hf:"):
         return _parse_hf(words[3:])
     place, colon, name = words.rpartition(":")
@@ -93,8 +93,9 @@ def parse_target(words: str) -> Target:
 
 
 def _parse_hf(words: str) -> Target:
-    """A model type of the target's transformers, which alone knows them, or a configuration's
-    file.
+    """Parse a model type or the path of a configuration file.
+
+    Only the transformers of the target's interpreter can check a model type.
     """
     if not words:
         raise BadInput(
@@ -104,23 +105,22 @@ def _parse_hf(words: str) -> Target:
     if "/" not in words and not words.endswith(".json"):
         if not re.fullmatch(r"[A-Za-z0-9._-]+", words):
             raise BadInput(
-                f"hf:{words}: {words!r} is no model type; reprokit models hf: lists them"
+                f"hf:{words}: {words!r} is not a model type; reprokit models hf: lists them"
             )
         return Target("hf", name=words)
     path = Path(words).expanduser()
     if path.is_dir():
         path /= "config.json"
     if not path.is_file():
-        hub = (
-            "; models of a hub are not fetched: download its config.json, or name its type, such as"
-            " hf:llama"
+        raise BadInput(
+            f"there is no configuration {path}; reprokit does not download models: download the"
+            " config.json yourself, or name the model type, such as hf:llama"
         )
-        raise BadInput(f"there is no configuration {path}{hub}")
     return Target("hf", str(path.resolve()))
 
 
 def parse_command(words: tuple[str, ...]) -> Target:
-    """Read a command line; raises BadInput when there is nothing to run."""
+    """Parse a command line. Raises BadInput if there is nothing to run."""
     if not words:
         raise BadInput("there is no command after --; write: reprokit capture -- python train.py")
     if shutil.which(words[0]) is None:
@@ -131,7 +131,8 @@ def parse_command(words: tuple[str, ...]) -> Target:
 def _near_file(path: Path) -> str:
     try:
         names = [p.name for p in path.parent.iterdir() if p.suffix == ".py"]
-    except OSError:
+    except OSError as problem:
+        host_log.log_ignored(problem)
         return f"; nor a folder {path.parent}"
     near = difflib.get_close_matches(path.name, names, n=2)
     return f"; did you mean {' or '.join(near)}?" if near else "; check the path"

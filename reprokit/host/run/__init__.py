@@ -1,4 +1,4 @@
-"""One execution of a target: start it, end it, and read what it left.
+"""One execution of a target: start it, end it, and read its run directory.
 
-It imports ``request``, ``watch`` and ``system``; it must not run a second execution.
+This package imports ``request``, ``watch`` and ``system``, and must not start a second execution.
 """

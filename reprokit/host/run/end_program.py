@@ -1,13 +1,11 @@
-"""End a program: with a signal that it can answer first, then a grace period, then SIGKILL for what
-is left.
+"""End a program: send a signal that it can handle, wait for a grace period, then kill the rest.
 
-A signal of the user's goes on to the program as a terminal or ``kill`` would have sent it. A
-deadline or a stall sends SIGTERM, where the program handles it and can still run Python.
+A signal of the user is forwarded in the way that a terminal or ``kill`` sends it. At a deadline or
+a stall, the signal is SIGTERM, if the program handles it and can still run Python.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import signal
@@ -17,16 +15,16 @@ from dataclasses import dataclass
 
 import psutil
 
-from reprokit.core.judge.hangs.thread_facts import GIL_STALE_S
+from reprokit.core.judge.hangs.thread_facts import MAX_GIL_AGE_S
 from reprokit.core.records.process_state import Evidence
-from reprokit.host.system import compiler_cache, interrupts, process_tree
+from reprokit.host.system import compiler_cache, host_log, interrupts, process_tree
 from reprokit.host.system.guardian_client import GuardedProcess
 from reprokit.host.watch import blocked_on
 
 POLL_S = 0.05
 STRAYS_EVERY_S = 0.5
-"""How often processes outside of the process tree are searched, which reads the environment of each
-process.
+"""Seconds between searches for processes outside of the process tree; a search reads the
+environment of each process.
 """
 _TO_GROUP = (signal.SIGINT, signal.SIGHUP)
 """A terminal sends these to the whole process group; SIGTERM is sent to one process."""
@@ -35,35 +33,35 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ProgramEnding:
-    """What is left of a program that has ended, or was ended."""
+    """How a program ended."""
 
     status: int | None
-    """Its exit status; None where it could not be reaped."""
+    """Its exit status; None if it could not be reaped."""
     usage: resource.struct_rusage | None
-    """What it used, with the children that it waited for."""
+    """Its resource usage, with that of the children that it waited for."""
     stubborn: list[int]
-    """Processes that could not be ended."""
+    """Processes that could not be killed."""
     root_cpu_s: float
-    """Processor seconds of the root alone."""
+    """CPU seconds of the root process alone."""
 
 
-def end_politely(child: GuardedProcess, number: int, grace_s: float, say: Say) -> None:
-    """Send signal ``number`` and wait for at most ``grace_s`` until the program and all that it
-    started are gone.
+def end_with_signal(child: GuardedProcess, number: int, grace_s: float, say: Say) -> None:
+    """Send signal ``number`` and wait at most ``grace_s`` until the program and its descendants
+    have ended.
 
-    Raises KeyboardInterrupt for a further Ctrl-C, which ends the grace. Another signal is sent on
-    as well.
+    Raises KeyboardInterrupt for a further Ctrl-C, which ends the grace period. Other signals are
+    forwarded as well.
     """
     with interrupts.blocked():
-        _politely(child, number, grace_s, say)
+        _signal_and_wait(child, number, grace_s, say)
 
 
-def _politely(child: GuardedProcess, number: int, grace_s: float, say: Say) -> None:
+def _signal_and_wait(child: GuardedProcess, number: int, grace_s: float, say: Say) -> None:
     name = signal.Signals(number).name
     say(f"sent {name} to the program; it has {grace_s:g} s to end (Ctrl-C kills it now)")
     _send(child.pid, number)
     until, looked = time.monotonic() + grace_s, 0.0
-    asked: set[int] = set()
+    signalled: set[int] = set()
     while time.monotonic() < until:
         try:
             with interrupts.allowed():
@@ -79,39 +77,38 @@ def _politely(child: GuardedProcess, number: int, grace_s: float, say: Say) -> N
         strays = process_tree.processes_of_run(child.run_id, child.guardian_pid)
         if not strays:
             return
-        for process in strays:  # a shell passes no signal on, and its program outlives it
-            if process.pid not in asked:
-                asked.add(process.pid)
-                with contextlib.suppress(psutil.Error):
+        for process in strays:  # a shell does not forward signals, and its program outlives it
+            if process.pid not in signalled:
+                signalled.add(process.pid)
+                with host_log.suppress(psutil.Error):
                     process.send_signal(number)
     say(f"the program had not ended {grace_s:g} s after {name}; killing it")
 
 
-def can_answer(evidence: Evidence, pid: int) -> bool:
-    """Whether ``pid`` handles SIGTERM itself and, as far as the evidence says, can still run the
+def handles_sigterm(evidence: Evidence, pid: int) -> bool:
+    """Return whether ``pid`` handles SIGTERM and, as far as the evidence shows, can run the
     handler.
 
-    A handler in Python runs in the main thread between two instructions, so that thread must get
-    the GIL.
+    A Python handler runs in the main thread, so that thread must be able to take the GIL.
     """
     if not blocked_on.catches_signal(pid, signal.SIGTERM):
         return False
-    process = evidence.process(pid)
+    process = evidence.process_of_pid(pid)
     if process is None:
         return True
-    is_free = process.gil_age_s is None or process.gil_age_s < GIL_STALE_S
+    is_free = process.gil_age_s is None or process.gil_age_s < MAX_GIL_AGE_S
     return is_free and not process.is_stopped and "D" not in process.states[-1:]
 
 
-def end_everything(child: GuardedProcess) -> ProgramEnding:
-    """Kill what is left of the whole tree and reap the root."""
-    stubborn = process_tree.kill_all(child.pid, child.run_id, child.guardian_pid)
-    compiler_cache.fix_headers()
+def kill_and_reap(child: GuardedProcess) -> ProgramEnding:
+    """Kill the remaining processes of the run and reap the root."""
+    stubborn = process_tree.kill_process_tree(child.pid, child.run_id, child.guardian_pid)
+    compiler_cache.delete_partial_headers()
     own_s = 0.0
-    with contextlib.suppress(psutil.Error):  # the kernel still knows a process that is not reaped
+    with host_log.suppress(psutil.Error):  # the root is not reaped yet
         times = psutil.Process(child.pid).cpu_times()
         own_s = round(times.user + times.system, 3)
-    reaped = child.reap(waits=child.pid not in stubborn)
+    reaped = child.reap_program(waits=child.pid not in stubborn)
     if reaped is None:
         return ProgramEnding(None, None, stubborn, own_s)
     raw, usage = reaped
@@ -119,6 +116,8 @@ def end_everything(child: GuardedProcess) -> ProgramEnding:
 
 
 def _send(root_pid: int, number: int) -> None:
-    """The root is not reaped, so its pid and its group are its own."""
-    with contextlib.suppress(OSError):
+    """Send a signal to the root or its process group; it is not reaped, so the pid is still its
+    own.
+    """
+    with host_log.suppress(OSError):
         (os.killpg if number in _TO_GROUP else os.kill)(root_pid, number)

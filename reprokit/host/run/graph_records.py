@@ -1,4 +1,4 @@
-"""Read from the journals which graphs were compiled, and where the graphs of two ranks differ."""
+"""Find the compiled graphs in the journals, and where the graphs of two ranks differ."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from reprokit.host.system import files
 def read_graph_records(
     graphs: Sequence[Graph], finished: Sequence[GraphDone], ranks: Mapping[str, int]
 ) -> list[GraphRecord]:
-    """The graphs of the events ``graph`` and ``graph_done``; ``ranks`` has the pid of each rank."""
+    """Return the graphs of the events ``graph`` and ``graph_done``; ``ranks`` has the pid of each
+    rank.
+    """
     done = {e.n for e in finished if e.n is not None}
     of_pid = {pid: rank for rank, pid in ranks.items()}
     return [_graph(e, done, of_pid.get(e.pid, "")) for e in graphs]
 
 
 def describe_difference(graphs: list[GraphRecord], run_path: Path) -> str:
-    """Of two ranks that compiled different graphs: which, and the first line at which the texts
-    part.
-    """
+    """Describe two ranks that compiled different graphs, and the first line that differs."""
     pair = rank_graphs.mismatch_of_ranks(graphs)
     if pair is None:
         return ""
     odd, usual = pair
-    told = (
-        f"rank {odd.rank} compiled another graph {odd.cid} than rank {usual.rank}: {odd.nodes}"
-        f" nodes against {usual.nodes}"
+    difference = (
+        f"rank {odd.rank} compiled a different graph {odd.cid} than rank {usual.rank}: {odd.nodes}"
+        f" nodes, not {usual.nodes}"
     )
     numbers = [
         next((h.number for h in graphs if h.digest == g.digest and h.number >= 0), -1) for g in pair
@@ -43,13 +43,13 @@ def describe_difference(graphs: list[GraphRecord], run_path: Path) -> str:
         if n >= 0
     ]
     rows = [[r.split(";")[0].strip() for r in t.splitlines()[1:] if " = " in r] for t in texts]
-    for one, two in zip(*rows, strict=False) if len(rows) == 2 else ():
-        if one != two:
+    for first, second in zip(*rows, strict=False) if len(rows) == 2 else ():
+        if first != second:
             return (
-                f"{told}; they part at `{cuts.cut_head(one, 200)}` against"
-                f" `{cuts.cut_head(two, 200)}`"
+                f"{difference}; the first different lines are `{cuts.cut_head(first, 200)}` and"
+                f" `{cuts.cut_head(second, 200)}`"
             )
-    return told
+    return difference
 
 
 def _graph(event: Graph, done: set[int], rank: str) -> GraphRecord:

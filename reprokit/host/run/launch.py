@@ -1,6 +1,4 @@
-"""What a target is started with: its command line, its environment, and the folder that holds the
-agent.
-"""
+"""Prepare the start of a target: its command line, its environment, and a copy of the agent."""
 
 from __future__ import annotations
 
@@ -22,32 +20,32 @@ from reprokit.host.system import compiler_cache, deletion, files
 
 
 @contextlib.contextmanager
-def agent_folder(place: Path | None, parts: frozenset[str]) -> Iterator[Path]:
-    """A folder for the target's path alone, with the agent and what it shares with the host; gone
+def copied_agent(run_path: Path | None, parts: frozenset[str]) -> Iterator[Path]:
+    """Yield a folder with a copy of the agent and ``core.shared``, for PYTHONPATH; delete it
     afterwards.
 
-    It lies below ``place``, except where that path holds a colon: PYTHONPATH cannot say such a
-    path.
+    The folder is in ``run_path``, or in the temporary folder if that path contains a colon, which
+    PYTHONPATH cannot express.
     """
     with contextlib.ExitStack() as stack:
-        if place is None or os.pathsep in str(place):
+        if run_path is None or os.pathsep in str(run_path):
             folder = Path(
                 stack.enter_context(
                     tempfile.TemporaryDirectory(prefix="reprokit-", ignore_cleanup_errors=True)
                 )
             )
         else:
-            folder = place / run_names.AGENT_FOLDER
-            stack.callback(deletion.delete, folder, inside=place)
+            folder = run_path / run_names.AGENT_FOLDER
+            stack.callback(deletion.delete_path, folder, inside=run_path)
         package = folder / "_reprokit"
-        deletion.delete(package, inside=folder)  # left by a reprokit that was killed
+        deletion.delete_path(package, inside=folder)  # a killed reprokit may have left it
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
         source = Path(__file__).resolve().parents[2]
-        for path in copied_files(source, parts):
+        for path in agent_files(source, parts):
             copy = package / path.relative_to(source)
             copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, copy)  # with its time: compiled files beside it stay valid
+            shutil.copy2(path, copy)  # with its time, so that the .pyc files stay valid
         (package / "agent" / "sitecustomize.py").rename(folder / "sitecustomize.py")
         yield folder
 
@@ -58,10 +56,15 @@ FACTORY, TRANSFORMERS, ZOO = "factory", "transformers", "zoo"
 PARTS: dict[str, tuple[str, ...]] = {
     SERVER: (
         "agent/serve",
+        "agent/torch_hooks/stop_after_phase.py",
         "core/shared/contract/probe_messages.py",
         "core/shared/without_compile.py",
     ),
-    OVERRIDES: ("agent/experiments", "core/shared/operators.py"),
+    OVERRIDES: (
+        "agent/experiments",
+        "agent/torch_hooks/ablation_hooks.py",
+        "core/shared/operators.py",
+    ),
     RESULTS: ("agent/results", "core/shared/result_comparison.py"),
     CODEGEN: (
         "agent/record/generated_kernels.py",
@@ -70,67 +73,70 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     SIMULATION: (
         "agent/simulate",
-        "agent/record/kernel_launches.py",
         "core/shared/simulation.py",
     ),
     FACTORY: ("agent/run_target.py", "agent/target", "core/shared/target_options.py"),
     TRANSFORMERS: ("agent/target/hf",),
     ZOO: ("agent/models", "core/shared/zoo.py"),
 }
-"""What of the agent is needed only for some runs, as folders and files."""
+"""Folders and files of the agent that only some runs need."""
 
 
-def parts_of(request: Request) -> frozenset[str]:
-    """The parts of the agent that a run needs."""
-    found = set()
-    if request.target.kind != "command":  # its weights may be fake
-        found |= {FACTORY, CODEGEN}
+def agent_parts_of_request(request: Request) -> frozenset[str]:
+    """Return the parts of the agent that a run needs."""
+    parts = set()
+    if request.target.kind != "command":
+        parts |= {FACTORY, CODEGEN}  # fake weights need CODEGEN
     if request.target.kind in ("hf", "zoo"):
-        found.add(TRANSFORMERS if request.target.kind == "hf" else ZOO)
+        parts.add(TRANSFORMERS if request.target.kind == "hf" else ZOO)
     if request.gpu is not None:
-        found |= {CODEGEN, SIMULATION}
-    return parts_in({**os.environ, **request.variables}) | found
+        parts |= {CODEGEN, SIMULATION}
+    return agent_parts_of_environment({**os.environ, **request.variables}) | parts
 
 
-def parts_in(environ: Mapping[str, str]) -> frozenset[str]:
-    """The parts of the agent that environment variables ask for."""
-    found: set[str] = set()
+def agent_parts_of_environment(environ: Mapping[str, str]) -> frozenset[str]:
+    """Return the parts of the agent that environment variables require."""
+    parts: set[str] = set()
     if environ.get(run_names.OVERRIDES_VARIABLE):
-        found |= {OVERRIDES, RESULTS}
+        parts |= {OVERRIDES, RESULTS}
     if environ.get(run_names.RESULTS_VARIABLE):
-        found.add(RESULTS)
+        parts.add(RESULTS)
     if environ.get(run_names.GPU_VARIABLE):
-        found |= {CODEGEN, SIMULATION}
-    return frozenset(found)
+        parts |= {CODEGEN, SIMULATION}
+    return frozenset(parts)
 
 
-def copied_files(source: Path, parts: frozenset[str]) -> list[Path]:
-    """The files of reprokit that the agent needs with these parts, and their compiled forms."""
-    left_out = {one for part in PARTS.keys() - parts for one in PARTS[part]}
-    found = [source / "core" / "__init__.py"]
+def agent_files(source: Path, parts: frozenset[str]) -> list[Path]:
+    """Return the files of reprokit that the agent needs with these parts, and their ``.pyc``
+    files.
+    """
+    left_out = {name for part in PARTS.keys() - parts for name in PARTS[part]}
+    chosen = [source / "core" / "__init__.py"]
     for package in ("core/shared", "agent"):
         for path in sorted((source / package).rglob("*.*")):
-            place = path.relative_to(source)
+            module = path.relative_to(source)
             if path.suffix == ".pyc":
-                place = place.parent.parent / f"{path.name.partition('.')[0]}.py"
-            names = {str(place), *map(str, place.parents)}
+                module = module.parent.parent / f"{path.name.partition('.')[0]}.py"
+            names = {str(module), *map(str, module.parents)}
             if path.suffix in (".py", ".pyc", ".cpp") and not names & left_out:
-                found.append(path)
-    return found
+                chosen.append(path)
+    return chosen
 
 
-def users_environment() -> dict[str, str]:
-    """Our environment without what reprokit tells its own processes."""
+def environment_without_reprokit() -> dict[str, str]:
+    """Return the environment of this process without the variables of reprokit."""
     return {k: v for k, v in os.environ.items() if not k.startswith(run_names.OUR_VARIABLES)}
 
 
-def python_path(agent: Path) -> str:
-    """PYTHONPATH with the agent's folder before the user's own."""
+def agent_python_path(agent: Path) -> str:
+    """Return PYTHONPATH with the folder of the agent before the folders of the user."""
     return os.pathsep.join([str(agent), *(p for p in (os.environ.get("PYTHONPATH"),) if p)])
 
 
 def target_command(request: Request, run_path: Path) -> list[str]:
-    """The command line: the user's own, or the agent with a spec of the factory target."""
+    """Return the command line: that of the user, or that of the agent with the description of a
+    factory target.
+    """
     if request.target.kind == "command":
         return list(request.target.command)
     spec = dataclasses.replace(factory_spec(request), every_rank=has_simulated_ranks(request))
@@ -153,21 +159,23 @@ def target_command(request: Request, run_path: Path) -> list[str]:
 def target_environment(
     request: Request, run_path: Path, agent: Path, run_id: str
 ) -> tuple[dict[str, str], list[Missing]]:
-    """The target's environment: the user's own, plus our folder on PYTHONPATH and where to
-    write.
+    """Return the environment of the target: that of the user, the agent on PYTHONPATH, and the run
+    directory.
+
+    Also return what will be missing.
     """
     missing: list[Missing] = []
     environ = dict(os.environ)
-    environ["PYTHONPATH"] = python_path(agent)
+    environ["PYTHONPATH"] = agent_python_path(agent)
     environ[run_names.RUN_DIR_VARIABLE] = str(run_path)
     environ[run_names.WATCHDOG_VARIABLE] = str(os.getpid())
     environ[run_names.RUN_ID_VARIABLE] = run_id
     environ[run_names.LOGS_VARIABLE] = ",".join(request.logs)
-    environ.setdefault("PYTHONUNBUFFERED", "1")  # output that a crash would lose is evidence
-    # A warm cache hides the compile that fails, and a killed compile poisons the cache it wrote to.
+    environ.setdefault("PYTHONUNBUFFERED", "1")  # a crash would lose buffered output
+    # A filled cache would skip the failing compile, and a killed compile would damage the cache.
     environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(run_path / run_names.CACHE_FOLDER))
     if not request.has_trace:
-        missing.append(Missing("TORCH_TRACE", "left out by --no-trace"))
+        missing.append(Missing("TORCH_TRACE", "disabled by --no-trace"))
     elif environ.get("TORCH_TRACE"):
         missing.append(
             Missing(
@@ -184,14 +192,12 @@ def target_environment(
         environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(request.tensor_parallel))
     environ.update(request.variables)
     if environ.get("TORCH_TRACE") == "":
-        del environ["TORCH_TRACE"]  # an empty one is an error to torch
+        del environ["TORCH_TRACE"]  # torch raises an error for an empty value
     return environ, missing
 
 
 def simulation_variables(gpu: Mapping[str, Any] | None) -> dict[str, str]:
-    """The environment variable that has a process, and those it starts, compile for a GPU that is
-    not there.
-    """
+    """Return the environment variable that simulates a GPU in a process and its children."""
     if gpu is None:
         return {}
     return {

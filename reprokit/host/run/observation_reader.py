@@ -1,8 +1,7 @@
-"""Read a run directory into the one record that the rules judge."""
+"""Read a run directory into an Observation, the record that the rules judge."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,16 +47,14 @@ from reprokit.core.shared.contract.journal_format import NOW_BYTES, Now
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import graph_records, unrolled_loops
 from reprokit.host.run.run_outcome import RunOutcome
-from reprokit.host.system import files, private_names
+from reprokit.host.system import files, host_log, private_names
 
 STDERR_TAIL_BYTES = 64_000
 BEFORE_TAIL_BYTES = 64_000
 """Bytes before the tail that are also read and redacted, so that a secret that begins there is
 hidden.
 """
-MOST_JOURNAL_BYTES = 256 << 20
-GROWTH = run_names.GROWTH_FILE
-"""In the run directory of the largest of several sizes: what they cost, and by which law."""
+MAX_JOURNAL_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -67,88 +64,86 @@ class Journals:
     by_pid: dict[int, list[Event]]
     bad_lines: int
     now: dict[int, Now]
-    """What each process was at last."""
+    """The last position of each process."""
 
     @property
     def last_line(self) -> dict[int, str]:
-        """The user line that each process journalled last."""
-        found = {}
+        """The last user line in the journal of each process."""
+        last = {}
         for pid, events in self.by_pid.items():
             lines = [e.where for e in events if isinstance(e, Progress) and e.unit == "line"]
-            found[pid] = lines[-1] if lines else ""
-        return found
+            last[pid] = lines[-1] if lines else ""
+        return last
 
     @property
     def times(self) -> list[float]:
-        """When its events were written, in seconds since the epoch."""
+        """The times of all events, in seconds since the epoch."""
         return [e.t for events in self.by_pid.values() for e in events if e.t]
 
-    def all(self, kind: type[SomeEvent]) -> list[SomeEvent]:
-        """All events of one kind, in the order of their times."""
-        found = [e for events in self.by_pid.values() for e in events if isinstance(e, kind)]
-        return sorted(found, key=lambda e: e.t)
+    def events_of_type(self, kind: type[SomeEvent]) -> list[SomeEvent]:
+        """Return all events of one type, ordered by time."""
+        chosen = [e for events in self.by_pid.values() for e in events if isinstance(e, kind)]
+        return sorted(chosen, key=lambda e: e.t)
 
-    def until(self, when: float) -> Journals:
-        """What had happened at ``when``, in seconds since the epoch."""
+    def events_before(self, when: float) -> Journals:
+        """Return the journals with the events until ``when``, in seconds since the epoch."""
         kept = {pid: [e for e in events if e.t <= when] for pid, events in self.by_pid.items()}
         return Journals(kept, self.bad_lines, self.now)
 
-    def last(self, kind: type[SomeEvent]) -> SomeEvent:
-        """The latest event of one kind, or an empty one."""
-        found = self.all(kind)
-        return found[-1] if found else kind()
+    def last_event_of_type(self, kind: type[SomeEvent]) -> SomeEvent:
+        """Return the last event of one type, or an empty event."""
+        events = self.events_of_type(kind)
+        return events[-1] if events else kind()
 
 
 def read_journals(run_path: Path) -> Journals:
-    """Read every ``journal/<pid>.jsonl``, cut at any byte or not."""
+    """Read all ``journal/<pid>.jsonl``, which may be cut at any byte."""
     by_pid: dict[int, list[Event]] = {}
     bad = 0
     for path in sorted((run_path / run_names.JOURNAL_FOLDER).glob("*.jsonl")):
-        with contextlib.suppress(OSError, ValueError), files.open_plain(path) as file:
-            events, wrong = decode_events(files.read_most(file, MOST_JOURNAL_BYTES))
-            by_pid[int(path.stem)] = private_names.events_text(events)
+        with host_log.suppress(OSError, ValueError), files.open_regular_file(path) as file:
+            events, wrong = decode_events(files.read_at_most(file, MAX_JOURNAL_BYTES))
+            by_pid[int(path.stem)] = private_names.redact_events(events)
             bad += wrong
     now = {}
     for path in (run_path / run_names.JOURNAL_FOLDER).glob("*.now"):
-        with contextlib.suppress(OSError, ValueError), files.open_plain(path) as file:
+        with host_log.suppress(OSError, ValueError), files.open_regular_file(path) as file:
             now[int(path.stem)] = decode_now(file.read(NOW_BYTES))
     return Journals(by_pid, bad, now)
 
 
-def read_observation_of(
+def read_observation(
     request: Request, outcome: RunOutcome, run_path: Path, journals: Journals
 ) -> Observation:
-    """Make the observation; what a run did not leave stays at its default."""
+    """Return the observation of a run; fields without data have their defaults."""
     if outcome.is_timed_out or outcome.is_interrupted:
-        journals = journals.until(
-            outcome.ended
-        )  # what it did when it was asked to end is no evidence
+        # the reaction to the signal that ended it is not evidence
+        journals = journals.events_before(outcome.ended)
     read_bytes = STDERR_TAIL_BYTES + BEFORE_TAIL_BYTES
     stderr = run_path / run_names.LOGS_FOLDER / run_names.STDERR_FILE
     end = files.read_tail(stderr, read_bytes)
     gone = stderr.stat().st_size - read_bytes if end else 0
-    stderr_tail = private_names.redacted_tail(end, STDERR_TAIL_BYTES, max(0, gone))
+    stderr_tail = private_names.redact_tail(end, STDERR_TAIL_BYTES, max(0, gone))
     raised, raiser = _ending_exception(outcome, journals, end)
-    alive = {
-        p.pid for p in outcome.stacks.evidence.processes
-    }  # those that were there when it was ended
+    # the processes at the end of the run
+    alive = {p.pid for p in outcome.stacks.evidence.processes}
     living = {
         pid: events for pid, events in journals.by_pid.items() if pid in alive
     } or journals.by_pid
-    told = (
+    main = (
         main_process.describe_process(journals.by_pid, raiser)
         if raiser
         else main_process.find_main_process(living, outcome.main_pid)
     )
-    pid, names = told.pid, told.open_events
+    pid, names = main.pid, main.open_events
     now = journals.now.get(pid, Now())
     named = phases.phase_of_events(names)
     is_tracing = named is not None and named[0] == "dynamo-trace"
     is_endless = is_tracing and now.repeats > request.line_repeats
-    sizes = [e.world_size or "" for e in journals.all(Process)]
+    sizes = [e.world_size or "" for e in journals.events_of_type(Process)]
     ranks_of = main_process.ranks_of_processes(journals.by_pid)
     graphs = graph_records.read_graph_records(
-        journals.all(Graph), journals.all(GraphDone), ranks_of
+        journals.events_of_type(Graph), journals.events_of_type(GraphDone), ranks_of
     )
     seen = Observation(
         exit_status=outcome.exit_status,
@@ -162,7 +157,7 @@ def read_observation_of(
         peak_rss_bytes=outcome.peak_rss_bytes,
         quiet_s=outcome.quiet_s if journals.by_pid else None,
         quiet_limit_s=request.quiet_limit_s,
-        last_progress=private_names.redactor().text(outcome.last_progress),
+        last_progress=private_names.get_redactor().redact_text(outcome.last_progress),
         endless_line=now.repeated if is_endless else "",
         endless_count=now.repeats if is_endless else 0,
         endless_pace=(
@@ -174,7 +169,7 @@ def read_observation_of(
         position=now.where if now.where and named and named[0] in phases.FINE_HEARTBEAT else "",
         last_line=journals.last_line.get(pid, ""),
         raised=private_names.redact_raised(raised) if raised is not None else None,
-        compile_failures=tuple(_raised(e) for e in journals.all(CompileFailed)),
+        compile_failures=tuple(_raised(e) for e in journals.events_of_type(CompileFailed)),
         faults=tuple(private_names.redact_fault(f) for f in _faults(run_path, end)),
         dumps=outcome.stacks.dumps,
         still_from=outcome.still_from,
@@ -182,112 +177,116 @@ def read_observation_of(
         on_stall=request.on_stall,
         evidence=outcome.stacks.evidence,
         main_pid=pid,
-        working_tid=told.tid,
+        working_tid=main.tid,
         ranks=ranks_of,
         world_size=max((int(n) for n in sizes if n.isdigit()), default=0),
         graphs=tuple(graphs),
         graphs_differ=graph_records.describe_difference(graphs, run_path),
         steps={e.unit: e.count for e in journals.by_pid.get(pid, []) if isinstance(e, Progress)},
         recompiled=recompiles.recompiled_functions(
-            journals.all(Recompile), _limits(journals), _again_s(journals)
+            journals.events_of_type(Recompile), _limits(journals), _again_s(journals)
         ),
-        breaks=recompiles.graph_breaks(journals.all(GraphBreakFound)),
-        skips=cudagraph_skips.group_skips(journals.all(CudagraphSkipped)),
-        remarks=compiler_warnings.group_warnings(journals.all(WarningShown)),
+        breaks=recompiles.graph_breaks(journals.events_of_type(GraphBreakFound)),
+        skips=cudagraph_skips.group_skips(journals.events_of_type(CudagraphSkipped)),
+        remarks=compiler_warnings.group_warnings(journals.events_of_type(WarningShown)),
         most_breaks=request.most_breaks,
-        has_instrumentation=bool(journals.all(Torch)),
-        is_watched=bool(journals.all(Process)),
-        has_finished=bool(journals.all(Finished)),
+        has_instrumentation=bool(journals.events_of_type(Torch)),
+        is_watched=bool(journals.events_of_type(Process)),
+        has_finished=bool(journals.events_of_type(Finished)),
         is_command=request.target.kind == "command",
-        has_fake_tensors=journals.last(Weights).kind == "fake",
-        comparison=result_comparison.comparison_of_ranks(journals.all(Compared)),
-        own_backend=next(iter(_own(e.backend for e in journals.all(OwnCode))), ""),
-        own_passes=_own(place for e in journals.all(OwnCode) for place in e.passes),
+        has_fake_tensors=journals.last_event_of_type(Weights).kind == "fake",
+        comparison=result_comparison.comparison_of_ranks(journals.events_of_type(Compared)),
+        own_backend=next(iter(_own(e.backend for e in journals.events_of_type(OwnCode))), ""),
+        own_passes=_own(place for e in journals.events_of_type(OwnCode) for place in e.passes),
         simulated=_simulated(journals),
-        growth=files.read_object(run_path / GROWTH),
+        growth=files.read_json_object(run_path / run_names.GROWTH_FILE),
         stderr_tail=stderr_tail,
-        oom_evidence=private_names.redactor().text(outcome.oom_evidence),
+        oom_evidence=private_names.get_redactor().redact_text(outcome.oom_evidence),
     )
-    return seen if raiser else ranks.odd_one_out(seen)
+    return seen if raiser else ranks.choose_waiting_rank(seen)
 
 
-def missing_of(journals: Journals, run_path: Path, request: Request) -> list[Missing]:
-    """What the instrumentation could not do, in its own words."""
-    found = [Missing(f"hook {e.hook}", e.problem) for e in journals.all(AgentProblem)]
-    found += [
-        Missing(f"kernel {e.name}", f"it could not be written down: {e.problem}")
-        for e in journals.all(KernelWritten)
+def find_missing(journals: Journals, run_path: Path, request: Request) -> list[Missing]:
+    """Return the parts of the evidence that the instrumentation could not record."""
+    missing = [Missing(f"hook {e.hook}", e.problem) for e in journals.events_of_type(AgentProblem)]
+    missing += [
+        Missing(f"kernel {e.name}", f"its program could not be written: {e.problem}")
+        for e in journals.events_of_type(KernelWritten)
         if e.problem
     ]
-    found += [
+    missing += [
         Missing(
             f"simulation of {symbol}",
-            "it reaches the CUDA driver and is not simulated, so the call was refused",
+            "it calls the CUDA driver and is not simulated, so the call was refused",
         )
-        for symbol in dict.fromkeys(e.symbol for e in journals.all(SimulationGapMet))
+        for symbol in dict.fromkeys(e.symbol for e in journals.events_of_type(SimulationGapMet))
     ]
-    told = journals.last(ModelSplit)
-    if told.left_out:
-        found.append(
+    split = journals.last_event_of_type(ModelSplit)
+    if split.left_out:
+        missing.append(
             Missing(
-                "tensor parallel", f"not split, for want of a rule: {', '.join(told.left_out[:8])}"
+                "tensor parallel",
+                f"not split, because there is no rule: {', '.join(split.left_out[:8])}",
             )
         )
-    if told.is_split is False:
+    if split.is_split is False:
         why = "nothing was split: the model has no tp_plan, and none of its parameters is a DTensor"
-        found.append(Missing("tensor parallel", why))
+        missing.append(Missing("tensor parallel", why))
     if journals.bad_lines:
-        found.append(
+        missing.append(
             Missing(
                 "journal", f"{journals.bad_lines} lines were cut or unreadable and were skipped"
             )
         )
     dropped = sum(e.dropped for events in journals.by_pid.values() for e in events)
     if dropped:
-        found.append(Missing("journal", f"{dropped} events could not be written (disk full?)"))
+        missing.append(Missing("journal", f"{dropped} events could not be written (disk full?)"))
     if text := files.read_text(run_path / run_names.AGENT_PROBLEMS_FILE).strip():
-        found.append(Missing("instrumentation", cuts.cut_head(text, 500)))
+        missing.append(Missing("instrumentation", cuts.cut_head(text, 500)))
     if not journals.by_pid:
         why = "no process imported torch with the instrumentation on its path"
         if request.target.kind == "command":
-            why += "; python -I, -E and a cleared environment keep it out"
-        found.append(Missing("journal", why))
-    return found
+            why += "; python -I, python -E and a cleared environment remove it"
+        missing.append(Missing("journal", why))
+    return missing
 
 
 def _simulated(journals: Journals) -> tuple[str, ...]:
-    told, alone = journals.last(GpuSimulated), journals.last(RanksSimulated).difference
-    found = [alone] if alone else []
-    gpu = told.gpu
+    """Return how the simulation of a GPU or of ranks differs from real ones."""
+    event = journals.last_event_of_type(GpuSimulated)
+    of_ranks = journals.last_event_of_type(RanksSimulated).difference
+    differences = [of_ranks] if of_ranks else []
+    gpu = event.gpu
     if not gpu:
-        return tuple(found)
-    what = (
+        return tuple(differences)
+    device = (
         f"{gpu.get('name')}, compute capability {gpu.get('major')}.{gpu.get('minor')}, is not there"
     )
-    return (what, *told.differences, *found)
+    return (device, *event.differences, *differences)
 
 
 def _own(places: Iterable[str]) -> tuple[str, ...]:
-    """Where the program's own backend or passes are defined; torch's and Python's are left out."""
+    """Return the locations of backends or passes that the program itself defines."""
     return tuple(dict.fromkeys(p for p in places if p and ownership.is_own(p.rpartition(":")[0])))
 
 
 def _ending_exception(
     outcome: RunOutcome, journals: Journals, stderr_tail: str
 ) -> tuple[Raised | None, int | None]:
-    """The exception that ended the target, and who raised it: the first that is more than a
-    launcher's relay.
+    """Return the exception that ended the target, and the pid of the process that raised it.
+
+    An exception in which a launcher only reports the failure of a child is the last choice.
     """
-    told = [
+    raised = [
         (_raised(e), e.pid)
-        for e in journals.all(ExceptionRaised)
+        for e in journals.events_of_type(ExceptionRaised)
         if e.where in ("uncaught", "call")
     ]
-    first = [(r, p) for r, p in told if not fr.RULES.is_relay(fr.root_cause(r))]
-    if first or told:
-        return (first or told)[0]
+    causes = [(r, p) for r, p in raised if not fr.RULES.is_relay(fr.root_cause(r))]
+    if causes or raised:
+        return (causes or raised)[0]
     if outcome.exit_status not in (0, None):
-        # raised before torch was imported, or kept from our hook by another excepthook
+        # raised before torch was imported, or hidden from the agent by a different excepthook
         link = fr.parse_traceback(stderr_tail)
         if link is not None and not fr.RULES.is_relay(link):
             return Raised((link,), "stderr"), None
@@ -309,35 +308,35 @@ def _raised(event: ExceptionRaised | CompileFailed) -> Raised:
 
 
 def _faults(run_path: Path, stderr_tail: str) -> list[Fault]:
-    found = []
+    faults = []
     for path in sorted((run_path / run_names.STACKS_FOLDER).glob("faulthandler-*.txt")):
         pid = path.stem.removeprefix("faulthandler-")
         fault = fr.parse_fatal(
             files.read_text(path), int(pid) if pid.isascii() and pid.isdigit() else 0
         )
         if fault:
-            found.append(fault)
+            faults.append(fault)
     fault = fr.parse_fatal(stderr_tail, 0)
-    return [*found, fault] if fault else found
+    return [*faults, fault] if fault else faults
 
 
 def _limits(journals: Journals) -> dict[str, str]:
-    """Limits of recompilation that were hit, by the number of Dynamo's frame."""
-    return {recompiles.frame_of(e): e.limit for e in journals.all(RecompileLimit)}
+    """Return the reached limits of recompilation, by the number of Dynamo's frame."""
+    return {recompiles.frame_of_event(e): e.limit for e in journals.events_of_type(RecompileLimit)}
 
 
 def _again_s(journals: Journals) -> dict[str, float]:
-    """Processor seconds that went into compiling a frame after the first time, by its number."""
-    found: dict[str, float] = {}
+    """Return the CPU seconds of recompiling each frame, by its number."""
+    seconds: dict[str, float] = {}
     for events in journals.by_pid.values():
         opened: list[Begin] = []
         for event in events:
             if isinstance(event, Begin):
                 opened.append(event)
             elif isinstance(event, End) and opened:
-                begun = opened.pop()
+                begin = opened.pop()
                 is_outermost = not any(o.cid for o in opened)
-                if begun.cid and is_outermost and not begun.cid.endswith("/0"):
-                    frame = recompiles.frame_of(begun)
-                    found[frame] = found.get(frame, 0.0) + event.cpu - begun.cpu
-    return found
+                if begin.cid and is_outermost and not begin.cid.endswith("/0"):
+                    frame = recompiles.frame_of_event(begin)
+                    seconds[frame] = seconds.get(frame, 0.0) + event.cpu - begin.cpu
+    return seconds

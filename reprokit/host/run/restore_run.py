@@ -1,8 +1,7 @@
-"""Read the request and the outcome of a run directory back."""
+"""Read the request and the outcome of a run from its run directory."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -15,32 +14,33 @@ from reprokit.core.shared.errors import BadInput
 from reprokit.host.request import run_request
 from reprokit.host.request.run_request import Request
 from reprokit.host.run.run_outcome import RunOutcome
-from reprokit.host.system import files
+from reprokit.host.system import files, host_log
 from reprokit.host.watch import stacks
-from reprokit.host.watch.hang_evidence import EVIDENCE, HangStacks
+from reprokit.host.watch.hang_evidence import HangStacks
 
 
-def read_run(run_path: Path) -> dict[str, Any]:
-    """Read ``run.json`` back; empty when it is missing or broken."""
-    return files.read_object(run_path / run_names.RUN_FILE)
+def read_run_file(run_path: Path) -> dict[str, Any]:
+    """Read ``run.json``; return an empty object if it is missing or damaged."""
+    return files.read_json_object(run_path / run_names.RUN_FILE)
 
 
 def restore_run(run_path: Path) -> tuple[Request, RunOutcome]:
-    """Make request and outcome again from a run directory.
+    """Return the request and the outcome of the run in a run directory.
 
-    A run whose watchdog was killed has no end: it counts as interrupted when its last file was
-    written.
+    If reprokit was killed, ``run.json`` has no end of the run. Such a run counts as interrupted at
+    the time of its last file. Raises BadInput if there is no run.
     """
-    told = read_run(run_path)
-    if not isinstance(told.get("target"), dict) or not told.get("argv"):
-        raise BadInput(f"{run_path} is no run directory: it has no run.json that says what was run")
-    request = run_request.request_from_json(told)
-    was_cut = "ended" not in told
+    document = read_run_file(run_path)
+    if not isinstance(document.get("target"), dict) or not document.get("argv"):
+        raise BadInput(f"{run_path} is not a run directory: it has no run.json with a target")
+    request = run_request.request_from_json(document)
+    was_cut = "ended" not in document
     times = [p.lstat().st_mtime for p in (run_path / run_names.JOURNAL_FOLDER).glob("*")] or [
         run_path.stat().st_mtime
     ]
-    began = told["started"] if isinstance(told.get("started"), (int, float)) else min(times)
-    end = told.get("end") if was_cut else ""
+    started = document.get("started")
+    began = started if isinstance(started, (int, float)) else min(times)
+    end = document.get("end") if was_cut else ""
     blank = RunOutcome(
         exit_status=None,
         is_timed_out=end in ("deadline", "stalled"),
@@ -69,23 +69,22 @@ def restore_run(run_path: Path) -> tuple[Request, RunOutcome]:
             else ()
         ),
     )
-    kept: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for field in dataclasses.fields(RunOutcome):
-        value, usual = told.get(field.name), getattr(blank, field.name)
-        if isinstance(value, type(usual)) or (
-            isinstance(value, int) and isinstance(usual, (float, type(None)))
+        value, default = document.get(field.name), getattr(blank, field.name)
+        if isinstance(value, type(default)) or (
+            isinstance(value, int) and isinstance(default, (float, type(None)))
         ):
-            kept[field.name] = value
-    if isinstance(told.get("missing"), list):
-        rows = [m for m in told["missing"] if isinstance(m, dict)]
-        kept["missing"] = tuple(Missing(str(m.get("what")), str(m.get("why"))) for m in rows)
-    with contextlib.suppress(ValueError, RecursionError):
-        kept["stalls"] = serialize.from_json(tuple[Stall, ...], told.get("stalls"))
-    outcome = dataclasses.replace(blank, **kept)
-    if (
-        outcome.is_timed_out or outcome.is_interrupted
-    ):  # else there were looks at the stacks, and no end to explain
-        evidence = evidence_from_json(files.read_object(run_path / EVIDENCE))
+            fields[field.name] = value
+    if isinstance(document.get("missing"), list):
+        rows = [m for m in document["missing"] if isinstance(m, dict)]
+        fields["missing"] = tuple(Missing(str(m.get("what")), str(m.get("why"))) for m in rows)
+    with host_log.suppress(ValueError, RecursionError):
+        fields["stalls"] = serialize.from_json(tuple[Stall, ...], document.get("stalls"))
+    outcome = dataclasses.replace(blank, **fields)
+    # the dumps of a run that ended by itself do not explain its end
+    if outcome.is_timed_out or outcome.is_interrupted:
+        evidence = evidence_from_json(files.read_json_object(run_path / run_names.EVIDENCE_FILE))
         outcome = dataclasses.replace(
             outcome, stacks=HangStacks(tuple(stacks.read_dumps(run_path)), evidence)
         )

@@ -1,4 +1,4 @@
-"""One directory a run: where it lies, who holds it, and how it is laid out."""
+"""Create, lock, reopen and delete run directories."""
 
 from __future__ import annotations
 
@@ -11,82 +11,85 @@ from typing import IO
 
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.system import deletion
+from reprokit.host.system import deletion, host_log
 
-FOLDERS = ("journal", "graphs", "stacks", "logs", "trace")
-TEMPORARY = ("agent", "cache", "warm")
-"""Folders that exist only during a run; the copy of the agent is always one of them."""
-RESULTS = "results"
-"""Folder of the results of the runs, which are the user's data: never packed, and deleted after the
-comparison.
+RUN_FOLDERS = ("journal", "graphs", "stacks", "logs", "trace")
+TEMPORARY_FOLDERS = ("agent", "cache", "warm")
+"""Folders that exist only during a run; one of them is always the copy of the agent."""
+RESULTS_FOLDER = "results"
+"""The folder with the results of the runs. They are data of the user, so they are never packed, and
+deleted after the comparison.
 """
 
 
 class NothingRan(BadInput):
-    """The target does not exist, so nothing ran and its run directory is of no use."""
+    """The target does not exist, so nothing ran and its run directory is deleted."""
 
 
 @dataclass
 class RunDir:
-    """The run directory, held under a lock for as long as reprokit works in it."""
+    """A run directory, which is locked while reprokit works in it."""
 
     output: Path
-    """Where the pack is left; what ``--output-dir`` names."""
+    """The folder of the pack, which ``--output-dir`` names."""
     path: Path
-    """``run-001`` below it: everything the run left, before redaction. Never leaves the machine."""
+    """``run-001`` in ``output``: the data of the run before redaction, which never leave the
+    machine.
+    """
     _lock: IO[str]
-    _made: tuple[Path, ...] = ()
-    """The folders that were made for it, innermost first."""
+    _created: tuple[Path, ...] = ()
+    """The folders that were created for it, innermost first."""
 
-    def discard(self) -> None:
-        """Remove what was made for a run of nothing; other files stay."""
-        deletion.delete(self.path, inside=self.output)
-        deletion.delete(self.output / ".lock", inside=self.output)
-        for folder in self._made:
-            deletion.delete_empty(folder, inside=folder.parent)
+    def delete_run(self) -> None:
+        """Delete the run directory and the empty folders that were created for it."""
+        deletion.delete_path(self.path, inside=self.output)
+        deletion.delete_path(self.output / ".lock", inside=self.output)
+        for folder in self._created:
+            deletion.delete_empty_folder(folder, inside=folder.parent)
 
-    def another(self) -> RunDir:
-        """A further run directory below the same output, under the same lock."""
+    def create_next_run(self) -> RunDir:
+        """Create a further run directory in the same output folder, under the same lock."""
         path = _next_run(self.output)
         make_folders(path)
         return RunDir(self.output, path, self._lock)
 
-    def release(self) -> None:
-        """Let the next capture in; the files stay."""
+    def release_lock(self) -> None:
+        """Release the lock, so that a different capture can use the output folder."""
         if self.output.is_dir():
-            deletion.delete(self.output / ".lock", inside=self.output)
+            deletion.delete_path(self.output / ".lock", inside=self.output)
         self._lock.close()
 
 
-def create_run(output: Path | None, label: str) -> RunDir:
-    """Make a run directory below ``output`` (default ``reprokit-out/<label>-<time>``) or raise
-    BadInput.
+def create_run_directory(output: Path | None, label: str) -> RunDir:
+    """Create a run directory in ``output`` (default ``reprokit-out/<label>-<time>``).
+
+    Raises BadInput if that is not possible.
     """
-    place = (
+    folder = (
         output or Path("reprokit-out") / f"{label}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     )
-    made = tuple(p.absolute() for p in (place, *place.parents) if not p.exists())
+    created = tuple(p.absolute() for p in (folder, *folder.parents) if not p.exists())
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        place = place.resolve()
-        lock = _lock(place)
-        path = _next_run(place)
+        folder.mkdir(parents=True, exist_ok=True)
+        folder = folder.resolve()
+        lock = _lock(folder)
+        path = _next_run(folder)
         make_folders(path)
     except OSError as problem:
-        where = "--output-dir" if output else "the current directory"
+        advice = "" if output else " (the current directory is not)"
         raise BadInput(
-            f"cannot write below {place}: {problem.strerror or problem}; name a writable"
-            " --output-dir" + ("" if output else f" ({where} is not)")
+            f"cannot write below {folder}: {problem.strerror or problem}; name a writable"
+            f" --output-dir{advice}"
         ) from problem
-    return RunDir(place, path, lock, made)
+    return RunDir(folder, path, lock, created)
 
 
-def reopen_run(path: Path) -> RunDir:
-    """Hold a run directory that an earlier capture left; raises BadInput for anything else."""
+def reopen_run_directory(path: Path) -> RunDir:
+    """Lock the run directory of an earlier capture. Raises BadInput for any other folder."""
     if not (path / run_names.RUN_FILE).is_file():
         raise BadInput(
-            f"{path} is no run directory: it has no run.json; name a run-NNN that reprokit capture"
-            " made"
+            f"{path} is not a run directory: it has no run.json; name a folder run-NNN that"
+            " reprokit capture created"
         )
     path = path.resolve()
     try:
@@ -96,48 +99,49 @@ def reopen_run(path: Path) -> RunDir:
 
 
 def make_folders(path: Path) -> None:
-    """Make the folders that target and watcher write into."""
-    for name in FOLDERS:
+    """Create the folders that the agent and the host write into."""
+    for name in RUN_FOLDERS:
         (path / name).mkdir(parents=True, exist_ok=True)
 
 
-def _lock(place: Path) -> IO[str]:
-    file = (place / ".lock").open("a+")
+def _lock(output: Path) -> IO[str]:
+    file = (output / ".lock").open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as problem:
         file.seek(0)
-        holder = file.read().strip() or "another process"
+        holder = file.read().strip() or "a different process"
         file.close()
         raise BadInput(
-            f"{place} is in use by {holder}; name another --output-dir, or wait for it"
+            f"{output} is in use by {holder}; name a different --output-dir, or wait for it"
         ) from problem
-    # some network file systems have no locks; run directories have their own numbers all the same
-    except OSError:
+    # some network file systems have no locks; the numbers of run directories are unique anyway
+    except OSError as problem:
+        host_log.log_ignored(problem)
         return file
-    _sweep(place)  # no other process works here
+    _delete_temporary_folders(output)  # no other process works here
     file.truncate(0)
     file.write(f"reprokit, process {os.getpid()}")
     file.flush()
     return file
 
 
-def _sweep(place: Path) -> None:
-    """Delete temporary folders of a reprokit that was killed together with its guardians."""
-    for run in place.glob("run-[0-9][0-9][0-9]*"):
-        deletion.delete(run / RESULTS, inside=run)
+def _delete_temporary_folders(output: Path) -> None:
+    """Delete the temporary folders of a reprokit that was killed together with its guardians."""
+    for run in output.glob("run-[0-9][0-9][0-9]*"):
+        deletion.delete_path(run / RESULTS_FOLDER, inside=run)
         for depth in ("", "*/", "*/*/", "*/*/*/"):
             for package in run.glob(f"{depth}agent/_reprokit"):
-                if package.resolve() != package:  # through a link that the target made
+                if package.resolve() != package:  # the target may have created a link
                     continue
-                for name in TEMPORARY:
-                    deletion.delete(package.parent.with_name(name), inside=run)
+                for name in TEMPORARY_FOLDERS:
+                    deletion.delete_path(package.parent.with_name(name), inside=run)
 
 
-def _next_run(place: Path) -> Path:
+def _next_run(output: Path) -> Path:
     number = 1
     while True:
-        path = place / f"run-{number:03d}"
+        path = output / f"run-{number:03d}"
         try:
             path.mkdir()
             return path

@@ -12,11 +12,11 @@ from reprokit.host.watch.hang_evidence import HangStacks
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How the run ended, beside what it left in its directory."""
+    """How a run ended. The names of the fields are keys of ``run.json``."""
 
     exit_status: int | None
     is_timed_out: bool
-    """It was still running when its deadline came, or when it was ended for a stall."""
+    """It was ended at its deadline, or because of a stall."""
     is_stalled: bool
     is_interrupted: bool
     quiet_s: float
@@ -24,7 +24,9 @@ class RunOutcome:
     seconds: float
     cpu_s: float
     cpu_by_pid: Mapping[str, float]
-    """Of the processes that keep a journal, as far as they were seen; the root's is exact."""
+    """CPU seconds of the processes that write a journal, at their last sample; that of the root is
+    exact.
+    """
     peak_rss_bytes: int
     started: float
     ended: float
@@ -32,11 +34,11 @@ class RunOutcome:
     stacks: HangStacks
     oom_evidence: str
     watch_cpu_s: float
-    """Processor seconds of reprokit itself and its tools while the target ran."""
+    """CPU seconds of reprokit and its tools while the target ran."""
     last_output: float
-    """When the target last wrote to stdout or stderr; 0 when it never did."""
+    """When the target last wrote to stdout or stderr; 0 if it never did."""
     missing: tuple[Missing, ...]
     stalls: tuple[Stall, ...] = ()
-    """Times without progress that did not end the run."""
+    """Stalls that did not end the run."""
     still_from: int = 0
     """The first round of stacks since the last progress."""

@@ -1,9 +1,8 @@
-"""How fast Dynamo traces the iterations of a loop, and how many of them the program asks for."""
+"""Estimate how long Dynamo needs to trace all iterations of a loop that it unrolls."""
 
 from __future__ import annotations
 
 import ast
-import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,15 +10,14 @@ from pathlib import Path
 from reprokit.core.judge.stacks import phases
 from reprokit.core.records.journal_reader import open_events
 from reprokit.core.shared.contract.events import Event, Progress
-from reprokit.host.system import files
+from reprokit.host.system import files, host_log
 
 
 def loop_pace(events: Sequence[Event], line: str, count: int) -> str:
-    """What was seen of a loop whose ``line`` was traced ``count`` times, as words; ``events`` are
-    those of its process.
+    """Describe the progress of a loop whose ``line`` was traced ``count`` times.
 
-    For example ``in 50 s (2.0 ms each); the loop has 1000000 iterations: about 32 min more at this
-    rate``.
+    ``events`` are those of its process. For example ``in 50 s (2.0 ms each); the loop has 1000000
+    iterations: about 32 min more at this rate``.
     """
     opened = [
         e
@@ -32,25 +30,25 @@ def loop_pace(events: Sequence[Event], line: str, count: int) -> str:
     seconds = max(lines[-1] - opened[0].t, 0.0)
     each = seconds / count
     text = f"in {seconds:.0f} s ({_each(each)} each)"
-    most = loop_bound(line)
-    return (
-        f"{text}; the loop has {most} iterations: about {_rest((most - count) * each)} more at this"
-        " rate"
-        if most > count
-        else text
-    )
+    bound = loop_bound(line)
+    if bound <= count:
+        return text
+    rest = _rest((bound - count) * each)
+    return f"{text}; the loop has {bound} iterations: about {rest} more at this rate"
 
 
 def loop_bound(line: str) -> int:
-    """How often the innermost ``for`` loop around a ``FILE:LINE in FUNCTION`` runs its body; 0
-    where its text does not say.
+    """Return the number of iterations of the innermost ``for`` loop around ``FILE:LINE in
+    FUNCTION``.
+
+    Return 0 if the program text does not determine it.
     """
-    found = re.match(r"(?P<file>.+):(?P<line>\d+) in ", line)
-    if found is None:
+    match = re.match(r"(?P<file>.+):(?P<line>\d+) in ", line)
+    if match is None:
         return 0
-    number = int(found["line"])
-    with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, OverflowError):
-        tree = ast.parse(files.read_text(Path(found["file"])))
+    number = int(match["line"])
+    with host_log.suppress(OSError, SyntaxError, ValueError, RecursionError, OverflowError):
+        tree = ast.parse(files.read_text(Path(match["file"])))
         loops = [
             n
             for n in ast.walk(tree)
@@ -62,8 +60,8 @@ def loop_bound(line: str) -> int:
 
 
 def _constants(tree: ast.Module) -> dict[str, int]:
-    """Integers that the module gives a name to, once."""
-    found: dict[str, int] = {}
+    """Return the integer constants of a module; 0 for a name that is assigned twice."""
+    constants: dict[str, int] = {}
     for node in tree.body:
         if (
             isinstance(node, ast.Assign)
@@ -72,8 +70,8 @@ def _constants(tree: ast.Module) -> dict[str, int]:
         ):
             for target in node.targets:
                 if isinstance(target, ast.Name):
-                    found[target.id] = 0 if target.id in found else node.value.value
-    return found
+                    constants[target.id] = 0 if target.id in constants else node.value.value
+    return constants
 
 
 def _length(iterated: ast.expr, known: dict[str, int]) -> int:

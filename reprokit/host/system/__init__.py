@@ -1,4 +1,4 @@
-"""The operating system: files, processes, signals, the guardian.
+"""Operating system services: files, processes, signals, the guardian.
 
-It knows nothing of torch or of a run, and must not import the other packages of the host.
+This package knows nothing about torch or runs, and must not import the other packages of the host.
 """

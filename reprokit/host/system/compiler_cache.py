@@ -1,19 +1,17 @@
-"""What is warm and may be shared: the C++ compiler's answers to Inductor's questions, never a
-compiled graph.
+"""Inductor caches that processes may share: results of the C++ compiler, never a compiled graph.
 
-A probe that is killed in the middle of a write must not spoil what the next one reads. So each gets
-a cache folder of its own, and nothing that a probe wrote is ever shared. What is kept between runs
-is copied into each, so that a program cannot write into what later ones read.
+A probe that is killed during a write must not damage the cache of the next probe. So each probe has
+its own cache folder, and files that a probe wrote are never shared. The cache that is kept between
+runs is copied into each of these folders, so that no program can write to the kept cache.
 
-Torch's folder of precompiled C++ headers is shared by all of a user's programs, wherever their
-caches are. A program that is killed while g++ writes there leaves half a header, which torch takes
-for a whole one and g++ passes over without a word: from then on every C++ build on the machine
-costs four times as much (0.6 s and 2.2 s, torch 2.13 with g++ 12).
+Torch has one folder of precompiled C++ headers for all programs of a user, whatever their cache
+folder is. If a program is killed while g++ writes a header there, the header is incomplete. Torch
+does not check that, and g++ ignores an incomplete header without a warning. From then on every C++
+build on the machine takes four times as long (2.2 s instead of 0.6 s, torch 2.13 with g++ 12).
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import getpass
 import hashlib
@@ -25,110 +23,116 @@ from pathlib import Path
 
 import platformdirs
 
-from reprokit.host.system import deletion
+from reprokit.host.system import deletion, host_log
 
-NOT_SHARED = frozenset({"locks", "fxgraph", "aotautograd"})
-"""Results and locks."""
-WHOLE = b"gpch"
-"""What g++ writes at the head of a precompiled header when all the rest is there."""
-
-
-def copy_cache(source: Path, place: Path) -> None:
-    """Give ``place`` the files of a warm cache as its own."""
-    _put(source, place, shutil.copy2)
+UNSHARED_FOLDERS = frozenset({"locks", "fxgraph", "aotautograd"})
+"""Folders with compiled graphs or locks, which are not shared."""
+GCH_MAGIC = b"gpch"
+"""The first bytes of a complete precompiled header: g++ writes them last."""
 
 
-def link_cache(source: Path, place: Path) -> None:
-    """The same as hard links: reading them costs nothing. For what one run made for itself only."""
-    _put(source, place, os.link)
+def copy_cache(source: Path, folder: Path) -> None:
+    """Copy the shareable files of the cache ``source`` into ``folder``."""
+    _transfer_files(source, folder, shutil.copy2)
 
 
-def _put(source: Path, place: Path, put: Callable[[Path, Path], object]) -> None:
-    for path, name in _files(source):
-        with contextlib.suppress(OSError):
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            put(path, place / name)
-    place.mkdir(parents=True, exist_ok=True)
+def link_cache(source: Path, folder: Path) -> None:
+    """Make hard links to the shareable files of ``source`` in ``folder``.
+
+    Use it only for a cache that the current run made itself: a program could write to it.
+    """
+    _transfer_files(source, folder, os.link)
 
 
-def _files(source: Path) -> list[tuple[Path, Path]]:
-    """What the C++ compiler was asked and built; not the graphs of the warm-up, and no locks."""
-    found = []
-    with contextlib.suppress(OSError):
+def _transfer_files(source: Path, folder: Path, transfer: Callable[[Path, Path], object]) -> None:
+    for path, name in _shareable_files(source):
+        with host_log.suppress(OSError):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            transfer(path, folder / name)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _shareable_files(source: Path) -> list[tuple[Path, Path]]:
+    """Return the inputs and outputs of the C++ compiler, each with its path below ``source``."""
+    shareable = []
+    with host_log.suppress(OSError):
         for path in source.rglob("*"):
             name = path.relative_to(source)
-            is_result = name.parts[0] in NOT_SHARED or path.suffix == ".py" or ".main." in path.name
-            if path.is_file() and not is_result and path.stat().st_size:
-                found.append((path, name))
-    return found
+            is_graph = path.suffix == ".py" or ".main." in path.name
+            if name.parts[0] in UNSHARED_FOLDERS or is_graph:
+                continue
+            if path.is_file() and path.stat().st_size:
+                shareable.append((path, name))
+    return shareable
 
 
-def kept_cache(python: str) -> Path:
-    """Where they are kept between runs, by interpreter and torch."""
+def kept_cache_folder(python: str) -> Path:
+    """Return the folder of the cache that is kept between runs for this interpreter and torch."""
     return (
         Path(platformdirs.user_cache_dir("reprokit"))
         / "inductor"
-        / interpreter_state(python, "torch/version.py")
+        / interpreter_digest(python, "torch/version.py")
     )
 
 
 def guard_folder() -> Path:
-    """Where the device guards of simulated GPUs are kept; each is named for the torch that it was
-    built for.
+    """Return the folder of the device guards of simulated GPUs; their names contain the version of
+    torch.
     """
     return Path(platformdirs.user_cache_dir("reprokit")) / "guards"
 
 
-def interpreter_state(python: str, file: str = "", more: Iterable[str] = ()) -> str:
-    """A name for an interpreter with the times of ``file`` in its site-packages; it changes with
-    what is installed.
+def interpreter_digest(python: str, file: str = "", more: Iterable[str] = ()) -> str:
+    """Return a digest of the interpreter's path, ``more``, and the modification time of ``file`` in
+    its site-packages. It changes when packages are installed.
     """
     homes = {Path(python).parent.parent, Path(python).resolve().parent.parent}
-    found = sorted(p for home in homes for p in home.glob(f"lib*/python3*/site-packages/{file}"))
-    told = [python, *(f"{p}:{p.stat().st_mtime_ns}" for p in found), *more]
-    return hashlib.sha256("\n".join(told).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    paths = sorted(p for home in homes for p in home.glob(f"lib*/python3*/site-packages/{file}"))
+    parts = [python, *(f"{p}:{p.stat().st_mtime_ns}" for p in paths), *more]
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def keep_cache(warm: Path, place: Path) -> None:
-    """Keep what a finished warm-up has built; whole or not at all."""
-    draft = place.with_name(f"{place.name}.{os.getpid()}")
-    with contextlib.suppress(OSError):
-        if not place.exists() and any(path.suffix == ".so" for path, _ in _files(warm)):
+def keep_cache(warm: Path, kept: Path) -> None:
+    """Copy the cache of a finished warm-up to ``kept``, completely or not at all."""
+    draft = kept.with_name(f"{kept.name}.{os.getpid()}")
+    with host_log.suppress(OSError):
+        if not kept.exists() and any(path.suffix == ".so" for path, _ in _shareable_files(warm)):
             copy_cache(warm, draft)
-            draft.rename(place)
-    deletion.delete(draft, inside=place.parent)
+            draft.rename(kept)
+    deletion.delete_path(draft, inside=kept.parent)
 
 
-def fix_headers() -> int:
-    """Remove the halves of precompiled headers that killed compilers left, and say how many; torch
-    makes them anew.
+def delete_partial_headers() -> int:
+    """Delete the incomplete precompiled headers that killed compilers left, and return how many.
+
+    Torch compiles a missing header again.
     """
     count = 0
-    with contextlib.suppress(OSError, KeyError):
+    with host_log.suppress(OSError, KeyError):
         folder = (
             Path(tempfile.gettempdir())
             / f"torchinductor_{getpass.getuser()}"
             / "precompiled_headers"
         )
         for path in folder.glob("*.gch"):
-            with contextlib.suppress(OSError):
-                if not _is_whole(path):
+            with host_log.suppress(OSError):
+                if not _is_complete(path):
                     count += _remove_unless_locked(
                         path, folder / "locks" / f"{path.name.partition('.')[0]}.lock"
                     )
     return count
 
 
-def _is_whole(path: Path) -> bool:
+def _is_complete(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(len(WHOLE)) == WHOLE
+        return file.read(len(GCH_MAGIC)) == GCH_MAGIC
 
 
 def _remove_unless_locked(path: Path, lock: Path) -> bool:
-    """torch holds the lock for as long as it has the header compiled."""
+    """Delete a header; torch holds the lock while it compiles the header."""
     lock.parent.mkdir(exist_ok=True)
     with lock.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _is_whole(path):
+        if _is_complete(path):
             return False
-        return deletion.delete(path, inside=path.parent)
+        return deletion.delete_path(path, inside=path.parent)

@@ -1,8 +1,7 @@
-"""Files are written whole or not at all."""
+"""Write files completely or not at all, and read files that a target may have written."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -12,115 +11,120 @@ from pathlib import Path
 from typing import IO, Any
 
 from reprokit.core.records import bounded_json
-from reprokit.host.system import deletion
+from reprokit.host.system import deletion, host_log
 
-MOST_CHARS, MOST_VALUES = 64 << 20, 4_000_000
-"""Bytes of one JSON file of a run directory, which may be longer than one of a pack."""
+MAX_JSON_CHARS, MAX_JSON_VALUES = 64 << 20, 4_000_000
+"""Limits of one JSON file of a run directory; those of a file in a pack are lower."""
 
 
-def write_whole(path: Path, data: str | bytes) -> Path:
-    """Write under a temporary name and rename, so that no reader ever sees half a file."""
+def write_atomically(path: Path, data: str | bytes) -> Path:
+    """Write a temporary file and rename it, so that no reader sees an incomplete file."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         draft.write_bytes(
             data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
         )
         os.replace(draft, path)
-    except BaseException:  # also an interrupt
-        deletion.delete(draft, inside=path.parent)
+    except BaseException:  # KeyboardInterrupt too
+        deletion.delete_path(draft, inside=path.parent)
         raise
     return path
 
 
 def write_json(path: Path, value: Any) -> Path:
-    """Write ``value`` as indented JSON with a stable order of keys."""
-    return write_whole(
+    """Write ``value`` as indented JSON with sorted keys."""
+    return write_atomically(
         path, json.dumps(value, indent=1, sort_keys=True, default=repr, ensure_ascii=False) + "\n"
     )
 
 
-_RUN = re.compile(r"run-\d{3,}")
-"""The name of a run directory."""
+_RUN_NAME = re.compile(r"run-\d{3,}")
 
 
-def is_linked(path: Path) -> bool:
-    """Whether a part of ``path`` inside its run directory is a symbolic link, which a target may
-    have made.
+def has_symlink(path: Path) -> bool:
+    """Return whether a component of ``path`` below its run directory is a symbolic link.
+
+    A target may have created such a link.
     """
-    for place in (path, *path.parents):
-        if _RUN.fullmatch(place.name):
+    for folder in (path, *path.parents):
+        if _RUN_NAME.fullmatch(folder.name):
             return any(
                 p.is_symlink()
                 for p in (path, *path.parents)
-                if p != place and p.is_relative_to(place)
+                if p != folder and p.is_relative_to(folder)
             )
     return path.is_symlink()
 
 
-def open_plain(path: Path) -> IO[bytes]:
-    """Open a plain file for reading; OSError for a device, a pipe that would block, or a link in
-    its path.
+def open_regular_file(path: Path) -> IO[bytes]:
+    """Open a regular file for reading.
+
+    Raises OSError for a device, for a pipe, which would block, and for a symbolic link in the path.
     """
-    if is_linked(path):
+    if has_symlink(path):
         raise OSError(errno.ELOOP, "a symbolic link, which is not followed", str(path))
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, "not a plain file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     return os.fdopen(fd, "rb")
 
 
-PIECE_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
 
 
-def read_most(file: IO[bytes], most_bytes: int) -> bytes:
-    """Read at most ``most_bytes``; ``read`` alone allocates that much memory for a file of any
-    size.
+def read_at_most(file: IO[bytes], max_bytes: int) -> bytes:
+    """Read at most ``max_bytes``, in chunks.
+
+    ``file.read(max_bytes)`` allocates that much memory even for a small file.
     """
-    pieces = []
-    while most_bytes and (piece := file.read(min(most_bytes, PIECE_BYTES))):
-        pieces.append(piece)
-        most_bytes -= len(piece)
-    return b"".join(pieces)
+    chunks = []
+    while max_bytes and (chunk := file.read(min(max_bytes, CHUNK_BYTES))):
+        chunks.append(chunk)
+        max_bytes -= len(chunk)
+    return b"".join(chunks)
 
 
-def read_text(path: Path, most_bytes: int = 64 << 20) -> str:
-    """Read a file that a target may have written: any bytes, any size, perhaps none."""
+def read_text(path: Path, max_bytes: int = 64 << 20) -> str:
+    """Read the start of a file that a target may have written; return "" if it cannot be read."""
     try:
-        with open_plain(path) as file:
-            return read_most(file, most_bytes).decode("utf-8", "replace")
-    except OSError:
+        with open_regular_file(path) as file:
+            return read_at_most(file, max_bytes).decode("utf-8", "replace")
+    except OSError as problem:
+        host_log.log_ignored(problem)
         return ""
 
 
-def read_tail(path: Path, most_bytes: int) -> str:
-    """Read the last ``most_bytes`` of a file."""
+def read_tail(path: Path, max_bytes: int) -> str:
+    """Read the last ``max_bytes`` of a file; return "" if it cannot be read."""
     try:
-        with open_plain(path) as file:
+        with open_regular_file(path) as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - most_bytes))
+            file.seek(max(0, size - max_bytes))
             return file.read().decode("utf-8", "replace")
-    except OSError:
+    except OSError as problem:
+        host_log.log_ignored(problem)
         return ""
 
 
-def parse_object(text: str) -> dict[str, Any]:
-    """A JSON object; empty for anything else."""
-    with contextlib.suppress(ValueError):
-        value = bounded_json.parse_json(text, MOST_CHARS, MOST_VALUES)
+def parse_json_object(text: str) -> dict[str, Any]:
+    """Parse a JSON object; return an empty one for any other text."""
+    with host_log.suppress(ValueError):
+        value = bounded_json.parse_json(text, MAX_JSON_CHARS, MAX_JSON_VALUES)
         if isinstance(value, dict):
             return value
     return {}
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object of a file; empty where there is none."""
-    return parse_object(read_text(path))
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Read the JSON object of a file; return an empty one if there is none."""
+    return parse_json_object(read_text(path))
 
 
 def append_json(path: Path, value: Any) -> None:
-    """Add a line to a file of JSON lines; half a line that a killed writer has left stays a line of
-    its own.
+    """Append a line to a file of JSON lines.
+
+    If a killed writer has left an incomplete last line, start a new line first.
     """
     is_torn = read_tail(path, 1) not in ("", "\n")
     with path.open("a", encoding="utf-8") as file:

@@ -1,8 +1,7 @@
-"""Ctrl-C, SIGTERM and SIGHUP: heard where a step can be given up, and kept for later everywhere
-else.
+"""Handle Ctrl-C, SIGTERM and SIGHUP where a step can be cancelled, and defer them elsewhere.
 
-A pack is always left: an interrupt ends the target, or a question, never the clean-up and never the
-packing.
+An interrupt can end the target or a probe, but neither the clean-up nor the packing. So reprokit
+always writes a pack.
 """
 
 from __future__ import annotations
@@ -13,40 +12,39 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-_is_heard = False
-_is_waiting = False
+_is_allowed = False
+_is_pending = False
 _count_before: int | None = None
-"""The value of ``count`` when interrupts began to be held; None while they are not held."""
+"""The value of ``count`` when interrupts began to be deferred; None while they are not."""
 last = int(signal.SIGINT)
-"""The number of the signal that came last."""
+"""The last signal that arrived."""
 count = 0
-"""The number of all signals that came while interrupts were held."""
+"""How many signals arrived while interrupts were deferred."""
 
 
 def interrupt_has_come() -> bool:
-    """Whether a signal came since interrupts began to be held. If so, the caller stops its work."""
+    """Return whether a signal arrived since interrupts were deferred; if so, the caller stops."""
     return _count_before is not None and count > _count_before
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    global _is_waiting, last, count
+    global _is_pending, last, count
     last = number
     count += 1
-    _is_waiting = (
-        True  # until somebody has caught it: what is raised in a finalizer, Python only prints
-    )
-    if _is_heard:
+    # True until the exception is caught: Python only prints an exception that a finalizer raises
+    _is_pending = True
+    if _is_allowed:
         raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Keep interrupts back for the whole line; what was ignored before (nohup) stays ignored."""
-    global _is_waiting, _count_before
+    """Defer interrupts in this block. A signal that was ignored before (nohup) stays ignored."""
+    global _is_pending, _count_before
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    _is_waiting, outer = False, _count_before
+    _is_pending, outer = False, _count_before
     _count_before = count if outer is None else outer
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {n: signal.getsignal(n) for n in numbers if signal.getsignal(n) is not signal.SIG_IGN}
@@ -62,36 +60,33 @@ def deferred() -> Iterator[None]:
 
 @contextlib.contextmanager
 def blocked() -> Iterator[None]:
-    """Keep interrupts back inside a block that hears them: a clean-up is never given up."""
-    global _is_heard
-    before, _is_heard = _is_heard, False
+    """Defer interrupts in this block, even inside :func:`allowed`: a clean-up is not cancelled."""
+    global _is_allowed
+    before, _is_allowed = _is_allowed, False
     try:
         yield
     finally:
-        _is_heard = before
+        _is_allowed = before
 
 
 @contextlib.contextmanager
 def allowed() -> Iterator[None]:
-    """Let an interrupt raise KeyboardInterrupt inside this block; one that is waiting raises at
-    once.
-    """
-    global _is_heard, _is_waiting
-    before = _is_heard
+    """Let an interrupt raise KeyboardInterrupt in this block; a deferred one raises at once."""
+    global _is_allowed, _is_pending
+    before = _is_allowed
     try:
-        _is_heard = (
-            True  # inside, so that an interrupt between the two is caught and undone here too
-        )
+        # inside the try block, so that an interrupt directly after this line is handled too
+        _is_allowed = True
         raise_if_interrupted()
         yield
     except KeyboardInterrupt:
-        _is_waiting = False
+        _is_pending = False
         raise
     finally:
-        _is_heard = before
+        _is_allowed = before
 
 
 def raise_if_interrupted() -> None:
-    """Raise an interrupt that is waiting, where one is heard; loops that wait call this."""
-    if _is_waiting and _is_heard:
+    """Raise a deferred interrupt if interrupts are allowed; loops that wait call this."""
+    if _is_pending and _is_allowed:
         raise KeyboardInterrupt

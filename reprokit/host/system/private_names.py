@@ -1,8 +1,10 @@
-"""What is private on this machine; ``core/redaction/redactor.py`` says how it is hidden."""
+"""Collect the private names of this machine, and redact records with them.
+
+``core/redaction/redactor.py`` has the rules.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import getpass
@@ -18,20 +20,21 @@ from reprokit.core.redaction.rules import secret_names
 from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract.events import Event, RaisedEvent
+from reprokit.host.system import host_log
 
 
 def gather_names() -> PrivateNames:
-    """Names of this machine and its user, and the values of secret variables of this
-    environment.
+    """Return the names of this machine and its user, and the values of secret environment
+    variables.
     """
     users = {
         os.environ.get(n, "")
         for n in ("USER", "LOGNAME", "SUDO_USER", "USERNAME", "SLURM_JOB_USER")
     }
-    with contextlib.suppress(Exception):  # no passwd entry: a container's bare uid
+    with host_log.suppress(Exception):  # a uid in a container may have no passwd entry
         users.add(getpass.getuser())
     homes = {os.environ.get("HOME", "")}
-    with contextlib.suppress(RuntimeError):
+    with host_log.suppress(RuntimeError):
         homes.add(str(Path.home()))
         homes.add(str(Path.home().resolve()))
     host = socket.gethostname()
@@ -47,9 +50,10 @@ def gather_names() -> PrivateNames:
     return PrivateNames(_sorted(users), _sorted(hosts), _sorted(homes), _sorted(secrets))
 
 
-def redactor() -> Redactor:
-    """The redactor of this process: a secret has the same placeholder in all output of one
-    process.
+def get_redactor() -> Redactor:
+    """Return the redactor of this process.
+
+    It is shared, so that a secret has the same placeholder in all output of the process.
     """
     return _redactor(gather_names())
 
@@ -59,51 +63,60 @@ def _redactor(known: PrivateNames) -> Redactor:
     return Redactor(known)
 
 
-def events_text(told: list[Event]) -> list[Event]:
-    """Events without private text of the target; paths stay, because the rules use them."""
-    hider = redactor()
-    return [_event(one, hider) for one in told]
-
-
-def _event(told: Event, hider: Redactor) -> Event:
-    if isinstance(told, RaisedEvent):
-        chain = (dataclasses.replace(link, message=hider.text(link.message)) for link in told.chain)
-        return dataclasses.replace(told, chain=tuple(chain))
-    names = private_fields(told.ev)
-    return (
-        dataclasses.replace(told, **{n: hider.value(getattr(told, n)) for n in names})
-        if names
-        else told
-    )
-
-
-def redact_raised(found: dumps.Raised) -> dumps.Raised:
-    """An exception without private text in its messages."""
-    chain = (
-        dataclasses.replace(link, message=redactor().text(link.message)) for link in found.chain
-    )
-    return dataclasses.replace(found, chain=tuple(chain))
-
-
-def redact_fault(found: dumps.Fault) -> dumps.Fault:
-    """A fatal signal without private text in its headline."""
-    return dataclasses.replace(found, headline=redactor().text(found.headline))
-
-
-def redacted_tail(text: str, most: int, gone: int) -> str:
-    """The end of a text, redacted before it is cut; ``gone`` bytes before the text are missing
-    already.
+def redact_events(events: list[Event]) -> list[Event]:
+    """Return the events without private text. Paths stay, because the rules of the judge need
+    them.
     """
-    hidden = redactor().text(
-        f"{cuts.cut_mark(gone, 'bytes')}\n{text[text.find(chr(10)) + 1 :]}" if gone else text
+    redactor = get_redactor()
+    return [_redact_event(event, redactor) for event in events]
+
+
+def _redact_event(event: Event, redactor: Redactor) -> Event:
+    if isinstance(event, RaisedEvent):
+        chain = (
+            dataclasses.replace(link, message=redactor.redact_text(link.message))
+            for link in event.chain
+        )
+        return dataclasses.replace(event, chain=tuple(chain))
+    names = private_fields(event.ev)
+    return (
+        dataclasses.replace(event, **{n: redactor.redact_value(getattr(event, n)) for n in names})
+        if names
+        else event
     )
-    if len(hidden) <= most:
-        return hidden
-    return hidden[hidden.find("\n", max(0, len(hidden) - most)) + 1 :]
+
+
+def redact_raised(raised: dumps.Raised) -> dumps.Raised:
+    """Return the exception without private text in its messages."""
+    chain = (
+        dataclasses.replace(link, message=get_redactor().redact_text(link.message))
+        for link in raised.chain
+    )
+    return dataclasses.replace(raised, chain=tuple(chain))
+
+
+def redact_fault(fault: dumps.Fault) -> dumps.Fault:
+    """Return the fatal signal without private text in its headline."""
+    return dataclasses.replace(fault, headline=get_redactor().redact_text(fault.headline))
+
+
+def redact_tail(text: str, max_chars: int, missing_bytes: int) -> str:
+    """Redact a text, then return its end, which starts at the start of a line.
+
+    ``missing_bytes`` is the size of what was already cut before ``text``.
+    """
+    redacted = get_redactor().redact_text(
+        f"{cuts.cut_mark(missing_bytes, 'bytes')}\n{text[text.find(chr(10)) + 1 :]}"
+        if missing_bytes
+        else text
+    )
+    if len(redacted) <= max_chars:
+        return redacted
+    return redacted[redacted.find("\n", max(0, len(redacted) - max_chars)) + 1 :]
 
 
 def allowed_variables() -> dict[str, str]:
-    """The environment variables that may leave the machine; their values are still redacted."""
+    """Return the environment variables that a pack may contain; the caller redacts their values."""
     return {
         n: v
         for n, v in sorted(os.environ.items())
@@ -112,7 +125,7 @@ def allowed_variables() -> dict[str, str]:
 
 
 def _sorted(values: set[str]) -> tuple[str, ...]:
-    """The values, and how they stand inside a JSON string, escaped to ASCII or not."""
+    """Return the values and their spellings in a JSON string, escaped to ASCII or not."""
     escaped = {
         json.dumps(v, ensure_ascii=ascii_only)[1:-1] for v in values for ascii_only in (True, False)
     }

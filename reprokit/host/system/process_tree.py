@@ -1,10 +1,10 @@
-"""The target's processes: found through the family tree and through the run id in their
-environment.
+"""Find, measure and kill the processes of a run.
+
+They are found in the process tree, and by the run id in their environment.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import time
@@ -13,36 +13,37 @@ from collections.abc import Iterable
 import psutil
 
 from reprokit.core.shared.contract import run_names
-from reprokit.host.system import guardian
+from reprokit.host.system import guardian, host_log
 
-KILL_PATIENCE_S = 5.0
+KILL_TIMEOUT_S = 5.0
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
-MOST_THREADS = 500
-"""Of one process, so that a program with thousands costs no more to watch."""
+MAX_THREADS = 500
+"""Threads of one process whose CPU time is read, which limits the cost of sampling."""
 
 
 def family_of(root_pid: int) -> list[psutil.Process]:
-    """The root and all its living descendants, parents first; zombies are not alive. Process 1 is
-    never a root.
+    """Return the root and its descendants, parents first, without zombies.
+
+    Return nothing for process 1, which is never the root of a run.
     """
     if root_pid <= 1:
         return []
-    with contextlib.suppress(psutil.Error):
+    with host_log.suppress(psutil.Error):
         root = psutil.Process(root_pid)
         return [p for p in [root, *root.children(recursive=True)] if _is_alive(p)]
     return []
 
 
 def marked_processes(run_id: str) -> list[psutil.Process]:
-    """Processes with the run id in their environment, anywhere in the process tree.
+    """Return the processes with the run id in their environment, anywhere in the process tree.
 
-    The caller may kill them, so a text that is not a complete run id raises ValueError.
+    Raises ValueError for an incomplete run id, because callers kill these processes.
     """
-    guardian.check_processes(run_id)
+    guardian.check_run_id(run_id)
     mark = f"{run_names.RUN_ID_VARIABLE}={run_id}".encode()
     found = []
     for pid in psutil.pids():
-        with contextlib.suppress(OSError, psutil.Error):
+        with host_log.suppress(OSError, psutil.Error):
             with open(f"/proc/{pid}/environ", "rb") as file:
                 if mark not in file.read().split(b"\0"):
                     continue
@@ -53,8 +54,10 @@ def marked_processes(run_id: str) -> list[psutil.Process]:
 
 
 def processes_of_run(run_id: str, guardian_pid: int = 0) -> list[psutil.Process]:
-    """All processes of a run: below its guardian, with its mark, or below a process with its
-    mark.
+    """Return all processes of a run.
+
+    They are the descendants of its guardian, and the processes with its run id and their
+    descendants.
     """
     strays = marked_processes(run_id)
     below = [child for p in strays for child in family_of(p.pid)]
@@ -62,46 +65,48 @@ def processes_of_run(run_id: str, guardian_pid: int = 0) -> list[psutil.Process]
     return list({p.pid: p for p in [*owned, *strays, *below]}.values())
 
 
-def kill_all(root_pid: int, run_id: str, guardian_pid: int = 0) -> list[int]:
-    """End the whole tree; gives the pids that do not end (uninterruptible in the kernel).
+def kill_process_tree(root_pid: int, run_id: str, guardian_pid: int = 0) -> list[int]:
+    """Kill all processes of a run. Return the pids of those that do not end, because the kernel
+    cannot interrupt them.
 
-    It takes a snapshot first: when the root ends, its children become children of its guardian, or
-    of process 1 if it has none. SIGKILL also ends stopped processes. The environment finds
-    processes that left their session and their parent. The root must not be reaped yet, so that no
-    other process has its pid.
+    The processes are listed before any is killed: when the root ends, its children become children
+    of its guardian, or of process 1. Processes that left their session and their parent are found
+    by the run id in their environment. The root must not be reaped yet, so that no other process
+    has its pid.
     """
-    deadline = time.monotonic() + KILL_PATIENCE_S
+    deadline = time.monotonic() + KILL_TIMEOUT_S
     while True:
         victims = {
             p.pid: p for p in [*family_of(root_pid), *processes_of_run(run_id, guardian_pid)]
         }
         if not victims:
             return []
-        end_tree(root_pid, victims.values())
+        kill_processes(root_pid, victims.values())
         if time.monotonic() > deadline:
             return sorted(victims)
         time.sleep(0.02)  # not psutil's wait: it would reap the root
 
 
-def end_tree(root_pid: int, processes: Iterable[psutil.Process]) -> None:
-    """Send SIGKILL to the process group of an unreaped root, and to each process; compilers first
-    clean up.
+def kill_processes(root_pid: int, processes: Iterable[psutil.Process]) -> None:
+    """Send SIGKILL to the process group of a root that is not reaped, and to each process.
+
+    Compilers can delete their temporary files first.
     """
     if root_pid <= 1:
-        raise ValueError(f"process {root_pid} leads no group of ours")
+        raise ValueError(f"process {root_pid} is not the leader of a process group of a run")
     victims = {p.pid for p in processes}
     guardian.end_compilers(victims)
-    with contextlib.suppress(OSError):
+    with host_log.suppress(OSError):
         os.killpg(root_pid, signal.SIGKILL)
     for process in processes:
-        with contextlib.suppress(psutil.Error):
+        with host_log.suppress(psutil.Error):
             process.kill()
 
 
 def has_ended(pid: int) -> bool:
-    """A program is a zombie; its parent has not reaped it, so that its pid stays its own.
+    """Return whether a process has ended, whether or not its parent has reaped it.
 
-    A zombie with threads is a program whose first thread has ended before the others.
+    A zombie that has threads has not ended: only its first thread has.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -109,16 +114,18 @@ def has_ended(pid: int) -> bool:
         return (
             text[text.rindex(b")") + 2 :][:1] in b"ZX" and len(os.listdir(f"/proc/{pid}/task")) <= 1
         )
-    except OSError:
+    except OSError as problem:
+        host_log.log_ignored(problem)
         return True
 
 
-def processor_share(ran_s: float, waited_s: float, span_s: float) -> float:
-    """Of the processor time that was wanted in ``span_s``, what was got: 0 to 1, and 1 where next
-    to none was wanted.
+def cpu_share(ran_s: float, waited_s: float, span_s: float) -> float:
+    """Return the share of the requested CPU time that a process received in ``span_s``: 0 to 1.
+
+    It is 1 for a process that requested almost none.
     """
-    wanted = ran_s + waited_s
-    return min(max(ran_s / wanted, 0.0), 1.0) if span_s and wanted > 0.2 * span_s else 1.0
+    requested = ran_s + waited_s
+    return min(max(ran_s / requested, 0.0), 1.0) if span_s and requested > 0.2 * span_s else 1.0
 
 
 def _is_alive(process: psutil.Process) -> bool:
@@ -127,28 +134,34 @@ def _is_alive(process: psutil.Process) -> bool:
             process.is_running()
             and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
         )
-    except psutil.Error:
+    except psutil.Error as problem:
+        host_log.log_ignored(problem)
         return False
 
 
-def processor_s(pid: int) -> tuple[float, float]:
-    """Seconds that all threads of ``pid`` ran, and that they waited for a processor (schedstat).
+def cpu_seconds(pid: int) -> tuple[float, float]:
+    """Return the seconds that all threads of ``pid`` ran, and that they waited for a CPU
+    (schedstat).
 
-    Their sum is what it wanted: load-proof, unlike cpu%.
+    Their sum is the CPU time that the process requested. Unlike the CPU usage, it does not depend
+    on the load of the machine.
     """
     ran = waited = 0.0
-    with contextlib.suppress(OSError, ValueError):
-        for task in os.listdir(f"/proc/{pid}/task")[:MOST_THREADS]:
-            mine = thread_s(pid, task)
-            ran, waited = ran + mine[0], waited + mine[1]
+    with host_log.suppress(OSError, ValueError):
+        for task in os.listdir(f"/proc/{pid}/task")[:MAX_THREADS]:
+            thread_ran, thread_waited = thread_cpu_seconds(pid, task)
+            ran, waited = ran + thread_ran, waited + thread_waited
     return ran, waited
 
 
-def thread_s(pid: int, task: str) -> tuple[float, float]:
-    """The same of one thread; where the kernel keeps no schedstat, what it ran, from stat."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
+def thread_cpu_seconds(pid: int, task: str) -> tuple[float, float]:
+    """Return the seconds that a thread ran, and that it waited for a CPU.
+
+    If the kernel has no schedstat, use ``stat``, which has only the first.
+    """
+    with host_log.suppress(OSError, ValueError, IndexError):
         with (
-            contextlib.suppress(FileNotFoundError),
+            host_log.suppress(FileNotFoundError),
             open(f"/proc/{pid}/task/{task}/schedstat") as file,
         ):
             words = file.read().split()

@@ -1,4 +1,4 @@
-"""The status of a long operation, for the terminal."""
+"""The status of a long operation, which the terminal shows."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 
 @dataclass
 class OperationStatus:
-    """How a reduction stands."""
+    """How far a reduction, or another long operation, has come."""
 
     trying: str = ""
-    words: str = ""
-    """How it stands, where it is no reduction."""
+    """The step that is running."""
+    text: str = ""
+    """The whole status, if the operation is not a reduction."""
     lines: int = 0
+    """Lines of the smallest program with the same failure."""
     probes: int = 0
-    asked: int = 0
-    """Questions that were answered without a probe, too."""
+    answered: int = 0
+    """Answered candidates, including those that needed no probe."""
     began: float = field(default_factory=time.monotonic)

@@ -1,4 +1,4 @@
 """Watch processes from outside: samples, stacks, what they wait for, whether they advance.
 
-It imports only ``host.system``; it must not start or end a target.
+This package imports only ``host.system``, and must not start or end a target.
 """

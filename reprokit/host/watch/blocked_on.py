@@ -1,10 +1,9 @@
-"""What a blocked thread waits for: the system call, and what its descriptor leads to (proc(5),
-syscall(2)).
+"""Find what a blocked thread waits for: its system call and the file, pipe, socket or process in
+the arguments (proc(5), syscall(2)).
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import struct
@@ -15,9 +14,9 @@ import psutil
 
 from reprokit.core.records.process_state import HeldLock, cut_words
 from reprokit.core.redaction.redactor import command_text
+from reprokit.host.system import host_log
 
-# Numbers of the calls a hanging thread is found in, from the kernel's unistd.h of each
-# architecture.
+# The system calls that can block, from unistd.h of the kernel for each architecture.
 _X86 = {
     0: "read",
     1: "write",
@@ -98,12 +97,14 @@ _HAS_FD = frozenset(
 )
 _LOCKING = {7, 38}  # F_SETLKW and F_OFD_SETLKW of fcntl(2)
 _P_PID, _P_PIDFD = 1, 3
-MOST_FDS = 8
+MAX_FDS = 8
+"""Descriptors of one system call that are described."""
 
 
-def system_call(pid: int, tid: int) -> tuple[str, list[int]]:
-    """The system call a thread is in and its arguments; empty when it runs, or when the kernel will
-    not say.
+def current_system_call(pid: int, tid: int) -> tuple[str, list[int]]:
+    """Return the name and arguments of the system call that a thread is in.
+
+    The name is empty if the thread runs, or if the kernel refuses access.
     """
     words = read_proc_file(f"/proc/{pid}/task/{tid}/syscall").split()
     if not words or not words[0].lstrip("-").isdigit() or int(words[0]) < 0:
@@ -111,24 +112,24 @@ def system_call(pid: int, tid: int) -> tuple[str, list[int]]:
     args = [int(w, 16) for w in words[1:7]]
     name = _NAMES.get(int(words[0]), f"syscall {words[0]}")
     if name in ("select", "pselect6") and args and args[0] == 0:
-        return "sleep", args  # what time.sleep was before Python 3.11
+        return "sleep", args  # time.sleep before Python 3.11
     if name == "fcntl" and args[1] not in _LOCKING:
         return "fcntl without waiting", args
     return name, args
 
 
 class DescriptorLinks:
-    """What descriptors lead to, for many threads at once: the machine's descriptors are read once,
-    and not for long.
+    """Describes descriptors of many threads. The descriptors of all processes are read only once,
+    within a time limit.
     """
 
     def __init__(self) -> None:
         self._pipes: dict[str, set[int]] | None = None
         self._peers: dict[int, dict[int, str]] = {}
 
-    def target(self, pid: int, name: str, args: list[int]) -> tuple[str, int]:
-        """What the call waits for, in words, and the pid of a child that it names (0 for none or
-        any).
+    def describe_wait(self, pid: int, name: str, args: list[int]) -> tuple[str, int]:
+        """Describe what a system call waits for. Also return the pid of the child in its arguments,
+        0 for none or any.
         """
         if name == "wait4" and args:
             child = args[0] if args[0] < 1 << 31 else 0
@@ -153,43 +154,43 @@ class DescriptorLinks:
             return _text(pid, args[1]), 0
         if name.startswith("epoll") and fds:
             fds = _epolled(pid, fds[0]) or fds
-        return ", ".join(self.describe(pid, fd) for fd in fds[:MOST_FDS]), 0
+        return ", ".join(self.describe_descriptor(pid, fd) for fd in fds[:MAX_FDS]), 0
 
-    def describe(self, pid: int, fd: int) -> str:
-        """A path, or a pipe with the processes at its other end, or a socket with its peer."""
+    def describe_descriptor(self, pid: int, fd: int) -> str:
+        """Describe a descriptor: a path, a pipe and the processes that have it open, or a socket
+        and its peer.
+        """
         try:
             link = os.readlink(f"/proc/{pid}/fd/{fd}")
-        except OSError:
+        except OSError as problem:
+            host_log.log_ignored(problem)
             return f"descriptor {fd}"
         if link.startswith("pipe:"):
-            self._pipes = lock_holders("pipe:") if self._pipes is None else self._pipes
-            others = sorted(self._pipes.get(link, set()) - {pid})
-            told = ", ".join(f"{p} ({cut_words(command_of(p), 80)})" for p in others[:4])
-            return (
-                f"descriptor {fd}, a pipe;"
-                f" {f'also open in process {told}' if told else 'open in no other process'}"
-            )
+            self._pipes = processes_by_link("pipe:") if self._pipes is None else self._pipes
+            pids = sorted(self._pipes.get(link, set()) - {pid})
+            names = ", ".join(f"{p} ({cut_words(redacted_command_line(p), 80)})" for p in pids[:4])
+            users = f"also open in process {names}" if names else "open in no other process"
+            return f"descriptor {fd}, a pipe; {users}"
         if link.startswith("socket:"):
             return f"descriptor {fd}, a socket{self._sockets(pid).get(fd, '')}"
         return link if link.startswith("/") else f"descriptor {fd}, {link}"
 
     def _sockets(self, pid: int) -> dict[int, str]:
         if pid not in self._peers:
-            found = self._peers[pid] = {}
-            with contextlib.suppress(psutil.Error, OSError):
-                for one in psutil.Process(pid).net_connections("all"):
-                    peer = (
-                        ":".join(map(str, one.raddr))
-                        if isinstance(one.raddr, tuple)
-                        else str(one.raddr)
-                    )
-                    found[one.fd] = f" to {peer or 'nobody'} ({one.status})"
+            peers = self._peers[pid] = {}
+            with host_log.suppress(psutil.Error, OSError):
+                for connection in psutil.Process(pid).net_connections("all"):
+                    address = connection.raddr
+                    peer = ":".join(map(str, address)) if isinstance(address, tuple) else address
+                    peers[connection.fd] = f" to {peer or 'nobody'} ({connection.status})"
         return self._peers[pid]
 
 
-def held_locks(asker: int, family: Iterable[int], paths: Iterable[str]) -> tuple[HeldLock, ...]:
-    """File locks held by processes of ``family`` or on one of ``paths``, from ``/proc/locks``;
-    ``asker`` waits itself.
+def find_locks(waiter: int, family: Iterable[int], paths: Iterable[str]) -> tuple[HeldLock, ...]:
+    """Return the file locks that processes of ``family`` hold, and those on ``paths``, from
+    ``/proc/locks``.
+
+    ``waiter`` is the process that waits for a lock; its own locks are left out.
     """
     pids, wanted = set(family), {p for p in paths if p}
     found: list[HeldLock] = []
@@ -199,25 +200,25 @@ def held_locks(asker: int, family: Iterable[int], paths: Iterable[str]) -> tuple
             continue
         pid, inode = int(words[4]), words[5].rsplit(":", 1)[-1]
         path = _path_of_inode(pid, int(inode)) if inode.isdigit() and pid > 0 else ""
-        if path and pid != asker and (pid in pids or path in wanted):
-            found.append(HeldLock(path, pid, command_of(pid)))
+        if path and pid != waiter and (pid in pids or path in wanted):
+            found.append(HeldLock(path, pid, redacted_command_line(pid)))
     known = {lock.path for lock in found}
-    if wanted - known:  # the locker may have died and left the descriptor to a child
-        opened = lock_holders("/")
+    if wanted - known:  # the holder may have ended, and a child may have inherited the descriptor
+        opened = processes_by_link("/")
         for path in wanted - known:
-            others = sorted(opened.get(path, set()) - {asker})
-            found += [HeldLock(path, p, command_of(p), is_holder=False) for p in others[:4]]
+            users = sorted(opened.get(path, set()) - {waiter})[:4]
+            found += [HeldLock(path, p, redacted_command_line(p), is_holder=False) for p in users]
     return tuple(sorted(set(found), key=lambda h: (h.path, h.pid)))
 
 
-def command_of(pid: int) -> str:
-    """The command line of a process, without the values of secret options."""
+def redacted_command_line(pid: int) -> str:
+    """Return the command line of a process, without the values of secret options."""
     argv = read_proc_file(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
     return command_text(argv).strip()
 
 
 def catches_signal(pid: int, number: int) -> bool:
-    """Whether a process has a handler for signal ``number``; False where it is gone."""
+    """Return whether a process has a handler for signal ``number``; False if it has ended."""
     for line in read_proc_file(f"/proc/{pid}/status").splitlines():
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) & 1 << (number - 1))
@@ -225,39 +226,40 @@ def catches_signal(pid: int, number: int) -> bool:
 
 
 def read_proc_file(path: str) -> str:
-    """The text of a file in /proc; empty when it is gone or refused."""
+    """Read a file in /proc; return "" if it does not exist or access is refused."""
     try:
         with open(path, "rb") as file:
             return file.read().decode("utf-8", "replace")
-    except OSError:
+    except OSError as problem:
+        host_log.log_ignored(problem)
         return ""
 
 
 def _path_of_inode(pid: int, inode: int) -> str:
-    with contextlib.suppress(OSError):
+    with host_log.suppress(OSError):
         for fd in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
+            with host_log.suppress(OSError):
                 if os.stat(f"/proc/{pid}/fd/{fd}").st_ino == inode:
                     return os.readlink(f"/proc/{pid}/fd/{fd}")
     return ""
 
 
-def lock_holders(prefix: str, budget_s: float = 1.0) -> dict[str, set[int]]:
-    """Link -> the processes that have it open, for links that begin with ``prefix``; as many as the
-    time allows.
+def processes_by_link(prefix: str, budget_s: float = 1.0) -> dict[str, set[int]]:
+    """Return the processes that have each link open, for links of descriptors that begin with
+    ``prefix``.
+
+    The newest processes are searched first, for ``budget_s`` seconds.
     """
     found: dict[str, set[int]] = {}
     until = time.monotonic() + budget_s
-    for name in sorted(
-        os.listdir("/proc"), key=lambda n: -int(n) if n.isdigit() else 0
-    ):  # the newest first
+    for name in sorted(os.listdir("/proc"), key=lambda n: -int(n) if n.isdigit() else 0):
         if not name.isdigit() or int(name) == os.getpid():
             continue
         if time.monotonic() > until:
             break
-        with contextlib.suppress(OSError):
+        with host_log.suppress(OSError):
             for fd in os.listdir(f"/proc/{name}/fd"):
-                with contextlib.suppress(OSError):
+                with host_log.suppress(OSError):
                     link = os.readlink(f"/proc/{name}/fd/{fd}")
                     if link.startswith(prefix):
                         found.setdefault(link, set()).add(int(name))
@@ -272,29 +274,27 @@ def _pid_of_pidfd(pid: int, fd: int) -> int:
 
 
 def _polled(pid: int, address: int, count: int) -> list[int]:
-    """The descriptors of a ``struct pollfd`` array in the memory of ``pid``."""
-    data = _memory(pid, address, 8 * min(count, MOST_FDS))
+    """Return the descriptors of a ``struct pollfd`` array in the memory of ``pid``."""
+    data = _memory(pid, address, 8 * min(count, MAX_FDS))
     return [fd for fd, _ in struct.iter_unpack("=i4s", data[: len(data) // 8 * 8]) if fd >= 0]
 
 
 def _selected(pid: int, count: int, address: int) -> list[int]:
-    """The descriptors of an ``fd_set`` in the memory of ``pid``."""
+    """Return the descriptors of an ``fd_set`` in the memory of ``pid``."""
     bits = int.from_bytes(
         _memory(pid, address, (min(count, 1024) + 7) // 8) if address else b"", "little"
     )
-    return [fd for fd in range(min(count, 1024)) if bits >> fd & 1][:MOST_FDS]
+    return [fd for fd in range(min(count, 1024)) if bits >> fd & 1][:MAX_FDS]
 
 
 def _text(pid: int, address: int) -> str:
-    """A C string in the memory of ``pid``, such as the path of a pipe that nobody opens for
-    writing.
-    """
+    """Return a C string in the memory of ``pid``, such as a path."""
     return _memory(pid, address, 512).split(b"\0")[0].decode("utf-8", "replace")
 
 
 def _memory(pid: int, address: int, size: int) -> bytes:
     with (
-        contextlib.suppress(OSError, OverflowError, ValueError),
+        host_log.suppress(OSError, OverflowError, ValueError),
         open(f"/proc/{pid}/mem", "rb", 0) as memory,
     ):
         memory.seek(address)

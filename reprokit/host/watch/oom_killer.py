@@ -1,36 +1,36 @@
-"""Whether the kernel's out-of-memory killer was at work: it leaves a SIGKILL and, where we may read
-them, counters.
-"""
+"""Detect the out-of-memory killer of the kernel by SIGKILL, counters and memory samples."""
 
 from __future__ import annotations
 
-import contextlib
 import re
 import signal
 
 import psutil
 
+from reprokit.host.system import host_log
 from reprokit.host.watch.sampler import ProcessSamples
 
 
-def oom_kills() -> dict[str, int]:
-    """How many times the out-of-memory killer has struck, by the counters that we may read."""
+def count_oom_kills() -> dict[str, int]:
+    """Return the readable counters of out-of-memory kills, by path."""
     counts = {}
     for path, pattern in (
         ("/proc/vmstat", r"^oom_kill (\d+)"),
         ("/sys/fs/cgroup/memory.events", r"^oom_kill (\d+)"),
     ):
-        with contextlib.suppress(OSError), open(path) as file:
+        with host_log.suppress(OSError), open(path) as file:
             if found := re.search(pattern, file.read(), re.MULTILINE):
                 counts[path] = int(found.group(1))
     return counts
 
 
-def oom_evidence(before: dict[str, int], status: int | None, samples: ProcessSamples) -> str:
-    """Say what points at the killer; only a SIGKILL that is not ours can be its work."""
+def describe_oom_kill(before: dict[str, int], status: int | None, samples: ProcessSamples) -> str:
+    """Describe the evidence for an out-of-memory kill; return "" unless the target ended by
+    SIGKILL.
+    """
     if status not in (-signal.SIGKILL, 128 + signal.SIGKILL):
         return ""
-    for path, count in oom_kills().items():
+    for path, count in count_oom_kills().items():
         if count > before.get(path, count):
             return f"oom_kill in {path} rose from {before[path]} to {count} during the run"
     total = psutil.virtual_memory().total

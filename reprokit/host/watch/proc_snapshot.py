@@ -1,13 +1,11 @@
-"""Ask the kernel what every process and thread of the target is doing, over several samples
-(proc(5)).
+"""Sample the state of every process and thread of the target (proc(5)).
 
-Processor use is told as *want*, running plus waiting for a processor, from ``schedstat``: on an
-overloaded machine a loop that spins shows 20 % of processor time and 99 % of want.
+CPU use is measured as *want*: the time that a thread runs plus the time that it waits for a CPU,
+from ``schedstat``. On an overloaded machine, a busy loop has 20 % of CPU time, but 99 % of want.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,12 +18,12 @@ from reprokit.core.records.process_state import (
     ThreadState,
     cut_words,
 )
-from reprokit.host.system import process_tree
+from reprokit.host.system import host_log, process_tree
 from reprokit.host.watch import blocked_on
 
-MOST_PROCESSES = 256
-MOST_THREADS = 200
-"""Of one process; the main thread first. A program may have thousands, all alike."""
+MAX_PROCESSES = 256
+MAX_THREADS = 200
+"""Threads of one process that are sampled, the main thread first."""
 MEMORY_POINTS = 33
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -47,26 +45,28 @@ class _Process:
 
 @dataclass
 class ProcSampler:
-    """Collects samples of the same processes; :meth:`evidence` says what they add up to."""
+    """Collects samples of the same processes; :meth:`make_evidence` combines them."""
 
     _taken: list[tuple[float, dict[int, _Process]]] = field(default_factory=list)
 
-    def sample(self, pids: Iterable[int]) -> None:
+    def take_sample(self, pids: Iterable[int]) -> None:
         """Take one sample."""
         found = {}
-        for pid in list(pids)[:MOST_PROCESSES]:
+        for pid in list(pids)[:MAX_PROCESSES]:
             process = _process(pid)
             if process is not None:
                 found[pid] = process
         self._taken.append((time.monotonic(), found))
 
-    def evidence(
+    def make_evidence(
         self,
         memory: Mapping[int, Sequence[tuple[float, int, float]]],
         gil_ages: Mapping[int, float],
         gpus: tuple[GpuUse, ...] = (),
     ) -> Evidence:
-        """What is known of each process that the last sample saw; asks for system calls now."""
+        """Return the evidence about each process of the last sample, with its current system
+        calls.
+        """
         if not self._taken:
             return Evidence()
         states = []
@@ -90,11 +90,13 @@ class ProcSampler:
             letters = "".join(p.threads[tid].state for _, p in seen if tid in p.threads)
             before = first.threads.get(tid)
             want = (thread.wanted_s - before.wanted_s) / span if before and span > 0.2 else None
-            name, args = blocked_on.system_call(pid, tid)
+            name, args = blocked_on.current_system_call(pid, tid)
             target, child = (
-                links.target(pid, name, args) if tid == pid or len(last.threads) < 32 else ("", 0)
+                links.describe_wait(pid, name, args)
+                if tid == pid or len(last.threads) < 32
+                else ("", 0)
             )
-            place = blocked_on.read_proc_file(f"/proc/{pid}/task/{tid}/wchan")
+            wchan = blocked_on.read_proc_file(f"/proc/{pid}/task/{tid}/wchan")
             threads.append(
                 ThreadState(
                     tid=tid,
@@ -102,7 +104,7 @@ class ProcSampler:
                     states=letters,
                     want=None if want is None else round(max(want, 0.0), 3),
                     syscall=name,
-                    wchan="" if place == "0" else place,
+                    wchan="" if wchan == "0" else wchan,
                     waits_for=target,
                     waits_for_pid=child,
                 )
@@ -111,7 +113,7 @@ class ProcSampler:
         return ProcessState(
             pid=pid,
             ppid=last.ppid,
-            command=cut_words(blocked_on.command_of(pid), 2000) or f"[{last.name}]",
+            command=cut_words(blocked_on.redacted_command_line(pid), 2000) or f"[{last.name}]",
             states="".join(p.state for _, p in seen),
             want=round(sum(wants), 3) if wants else None,
             rss_bytes=last.rss_bytes,
@@ -128,17 +130,21 @@ def _process(pid: int) -> _Process | None:
     name, rest = words
     process = _Process(int(rest[1]), name, rest[0], int(rest[21]) * _PAGE)
     tasks: list[str] = []
-    with contextlib.suppress(OSError):
+    with host_log.suppress(OSError):
         tasks = os.listdir(f"/proc/{pid}/task")
-    for task in sorted(tasks, key=lambda t: (int(t) != pid, int(t)))[:MOST_THREADS]:
+    for task in sorted(tasks, key=lambda t: (int(t) != pid, int(t)))[:MAX_THREADS]:
         stat = _stat(f"/proc/{pid}/task/{task}/stat")
         if stat is not None:
-            process.threads[int(task)] = _Thread(stat[1][0], sum(process_tree.thread_s(pid, task)))
+            process.threads[int(task)] = _Thread(
+                stat[1][0], sum(process_tree.thread_cpu_seconds(pid, task))
+            )
     return process
 
 
 def _stat(path: str) -> tuple[str, list[str]] | None:
-    """The name, which may hold anything, and the fields after it, the state first."""
+    """Return the name, which may contain any character, and the fields after it, from the state
+    on.
+    """
     text = blocked_on.read_proc_file(path)
     if ")" not in text:
         return None

@@ -1,14 +1,13 @@
-"""Take the stacks of processes, from outside (py-spy) and from inside (faulthandler).
+"""Dump the stacks of processes, from outside (py-spy) and from inside (faulthandler).
 
-Both work while native code holds the GIL. py-spy reads memory without stopping the process
-(``--nonblocking``), so it disturbs nothing and works on stopped and uninterruptible processes too.
-faulthandler needs a signal, which ends some system calls early (libc's ``sleep``), so it comes
-last: :meth:`Dumper.ask_inside`. Every tool has a hard timeout.
+Both work while native code holds the GIL. py-spy reads the memory without stopping the process
+(``--nonblocking``), so it does not disturb it, and works on stopped and uninterruptible processes
+too. faulthandler needs a signal, which ends some system calls early (libc's ``sleep``), so it comes
+last: :meth:`StackDumper.dump_by_signal`. Every tool has a timeout.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
@@ -25,24 +24,24 @@ from typing import Any
 
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.records.dumps import Dump, ThreadStack
-from reprokit.core.records.process_state import PYTHON
+from reprokit.core.records.process_state import PYTHON_MARK
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.journal_format import STACKS_SIGNAL
-from reprokit.host.system import deletion, files
+from reprokit.host.system import deletion, files, host_log
 from reprokit.host.watch import blocked_on
 
 PY_SPY_TIMEOUT_S = 4.0
 NATIVE_TIMEOUT_S = 4.0
-PY_SPY_TRIES = 3
-"""A running stack may change while it is read without stopping the process."""
+MAX_PY_SPY_TRIES = 3
+"""py-spy is repeated because the stack may change while it is read."""
 FAULTHANDLER_TIMEOUT_S = 1.0
-MOST_PROCESSES = 32
-MOST_LOOK_FILES = 120
-"""Rounds of dumps on disk; of a longer run, older ones are thinned out."""
-TOO_SLOW = "gave nothing"
-MOST_LOOKS_KEPT = 12
-"""Dumps of earlier looks that are judged and kept in memory; all of them are files."""
+MAX_PROCESSES = 32
+MAX_ROUNDS_ON_DISK = 120
+"""Rounds of dumps on disk; of a longer run, every second of the older rounds is deleted."""
+TOO_SLOW = "no result"
+MAX_ROUNDS_IN_MEMORY = 12
+"""Rounds of dumps in memory, which are judged."""
 
 
 _NAME = re.compile(r"(?P<number>[0-9]{1,9})-(?P<tool>py-spy|faulthandler)-(?P<pid>[0-9]{1,9})")
@@ -53,26 +52,26 @@ class StackDumper:
 
     def __init__(self, run_path: Path) -> None:
         self._folder = run_path / run_names.STACKS_FOLDER
-        self._tool = run_py_spy()
+        self._tool = find_py_spy()
         self._pool = ThreadPoolExecutor(max_workers=8)
         self.number = 0
         self.dumps: list[Dump] = []
         self.seconds_to_first = 0.0
-        """From the start of a round to its first stack; set it to 0 to measure the next round."""
+        """From the start of a round to its first stack; set to 0 to measure the next round."""
         self._mute: set[int] = set()
         self._slow: set[int] = set()
         self._looks: list[int] = []
         self._left_out = 0
 
-    def round(self, pids: Iterable[int]) -> list[Dump]:
-        """One dump of each process from outside, which disturbs none of them."""
+    def dump_round(self, pids: Iterable[int]) -> list[Dump]:
+        """Dump each process once from outside, without disturbing it."""
         self.number += 1
         self._looks.append(self.number)
-        if len(self._looks) > MOST_LOOK_FILES:
+        if len(self._looks) > MAX_ROUNDS_ON_DISK:
             self._thin_out()
-        asked = list(pids)
-        chosen = asked[:MOST_PROCESSES]
-        self._left_out = len(asked) - len(chosen)
+        every = list(pids)
+        chosen = every[:MAX_PROCESSES]
+        self._left_out = len(every) - len(chosen)
         number, tool, began = self.number, self._tool, time.monotonic()
         jobs = [
             self._pool.submit(_py_spy, tool, self._folder, number, pid)
@@ -85,18 +84,18 @@ class StackDumper:
             taken.append(dump)
             if dump.threads and not self.seconds_to_first:
                 self.seconds_to_first = round(time.monotonic() - began, 3)
-        # one that did not answer once would cost every further round its timeout
+        # a process without a result would delay every further round by the timeout
         self._slow |= {d.pid for d in taken if TOO_SLOW in d.problem}
         return self._keep(taken)
 
-    def ask_inside(self, pids: Iterable[int], number: int) -> list[Dump]:
-        """One dump of each process by itself, as a part of round ``number``.
+    def dump_by_signal(self, pids: Iterable[int], number: int) -> list[Dump]:
+        """Dump each process once from inside, as a part of round ``number``.
 
-        A signal asks for it, and a system call that the process waits in may end early. ``pids``
-        must be able to dump (``Follower.can_dump``).
+        The signal for it may end a system call that the process waits in. ``pids`` must be in
+        ``JournalFollower.can_dump``.
         """
         began = time.monotonic()
-        chosen = [pid for pid in list(pids)[:MOST_PROCESSES] if pid not in self._mute]
+        chosen = [pid for pid in list(pids)[:MAX_PROCESSES] if pid not in self._mute]
         taken = list(self._pool.map(lambda pid: _faulthandler(self._folder, number, pid), chosen))
         if not self.seconds_to_first and any(d.threads for d in taken):
             self.seconds_to_first = round(time.monotonic() - began, 3)
@@ -105,37 +104,37 @@ class StackDumper:
 
     def _keep(self, taken: list[Dump]) -> list[Dump]:
         taken.sort(key=lambda d: (d.tool, d.pid))
-        self.dumps = sorted(
-            [*self.dumps, *taken], key=lambda d: (d.number, d.tool, d.pid)
-        )  # as read() gives them
-        old = self.number - MOST_LOOKS_KEPT
+        # in the order of read_dumps()
+        self.dumps = sorted([*self.dumps, *taken], key=lambda d: (d.number, d.tool, d.pid))
+        old = self.number - MAX_ROUNDS_IN_MEMORY
         self.dumps = [d for d in self.dumps if d.number > old]
         return taken
 
-    def try_all_again(self) -> None:
-        """A tool that was too slow once, perhaps under load, is given another chance."""
+    def retry_failed_tools(self) -> None:
+        """Try all tools again, even if they were too slow before, perhaps under load."""
         self._mute.clear()
         self._slow.clear()
 
     def _thin_out(self) -> None:
-        """Delete every second of the older rounds: days of looks must not fill the disk."""
-        old = self._looks[: -MOST_LOOK_FILES // 2]
+        """Delete every second of the older rounds, so that a long run does not fill the disk."""
+        old = self._looks[: -MAX_ROUNDS_ON_DISK // 2]
         gone = set(old[1::2])
         self._looks = [n for n in self._looks if n not in gone]
         for number in gone:
             for path in self._folder.glob(f"{number}-*"):
-                deletion.delete(path, inside=self._folder)
+                deletion.delete_path(path, inside=self._folder)
 
-    def problems(self) -> tuple[str, ...]:
-        """Which tool could not dump which process, and why."""
-        left = f"{self._left_out} processes beyond the first {MOST_PROCESSES} were not dumped"
+    def describe_problems(self) -> tuple[str, ...]:
+        """Return which tool could not dump which process, and why."""
+        left = f"{self._left_out} processes beyond the first {MAX_PROCESSES} were not dumped"
         return (left,) * bool(self._left_out) + tuple(
             sorted({f"{d.tool} of process {d.pid}: {d.problem}" for d in self.dumps if d.problem})
         )
 
-    def native(self, pid: int) -> dict[int, tuple[str, ...]]:
-        """Thread id -> native function names above Python, innermost first; stops the process for
-        some 0.2 s.
+    def native_frames(self, pid: int) -> dict[int, tuple[str, ...]]:
+        """Return the native functions above Python by thread id, innermost first.
+
+        This stops the process for about 0.2 s.
         """
         if self._tool is None:
             return {}
@@ -144,15 +143,16 @@ class StackDumper:
         try:
             threads = json.loads(text)
             found = {t["os_thread_id"]: _above_python(t["frames"]) for t in threads}
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError) as problem:
+            host_log.log_ignored(problem)
             return {}
-        with contextlib.suppress(OSError):
-            files.write_whole(self._folder / f"{self.number}-py-spy-native-{pid}.json", text)
+        with host_log.suppress(OSError):
+            files.write_atomically(self._folder / f"{self.number}-py-spy-native-{pid}.json", text)
         return found
 
-    def lock_file(self, pid: int) -> str:
-        """The file that Python code of ``pid`` waits to lock, from its local variables, which are
-        not kept.
+    def find_lock_file(self, pid: int) -> str:
+        """Return the file that Python code of ``pid`` waits to lock, from its local variables,
+        which are not saved.
         """
         if self._tool is None:
             return ""
@@ -167,7 +167,7 @@ class StackDumper:
             str(pid),
         ]
         text, _ = _call(command, PY_SPY_TIMEOUT_S)
-        with contextlib.suppress(ValueError, KeyError, TypeError):
+        with host_log.suppress(ValueError, KeyError, TypeError):
             for frame in (f for t in json.loads(text) for f in t["frames"]):
                 for local in frame.get("locals") or ():
                     value = str(local.get("repr") or "").strip("'\"")
@@ -182,7 +182,7 @@ class StackDumper:
         return ""
 
     def close(self) -> None:
-        """Wait for no one: every job has a timeout of its own."""
+        """Release the threads without waiting: each job has its own timeout."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -190,28 +190,28 @@ def _above_python(frames: list[dict[str, Any]]) -> tuple[str, ...]:
     inside = itertools.takewhile(
         lambda f: not str(f.get("filename") or "").endswith((".py", ">")), frames
     )
-    return (*(str(f["name"]) for f in inside), PYTHON)
+    return (*(str(f["name"]) for f in inside), PYTHON_MARK)
 
 
-def read_dumps(run_path: Path, most_rounds: int = MOST_LOOKS_KEPT) -> list[Dump]:
-    """The dumps that a run left on disk, of its last ``most_rounds`` rounds."""
+def read_dumps(run_path: Path, max_rounds: int = MAX_ROUNDS_IN_MEMORY) -> list[Dump]:
+    """Read the dumps of the last ``max_rounds`` rounds from a run directory."""
     named = []
     for path in (run_path / run_names.STACKS_FOLDER).glob("[0-9]*-*-*"):
         if (words := _NAME.fullmatch(path.stem)) is not None:
             named.append((int(words["number"]), words["tool"], int(words["pid"]), path))
-    rounds = sorted({number for number, *_ in named})[-most_rounds:]
+    rounds = sorted({number for number, *_ in named})[-max_rounds:]
     found = []
     for number, tool, pid, path in sorted(named):
         if number in rounds:
             parse = fr.parse_py_spy if tool == "py-spy" else fr.parse_faulthandler
-            with contextlib.suppress(ValueError):
+            with host_log.suppress(ValueError):
                 found.append(Dump(number, tool, pid, tuple(parse(files.read_text(path), pid))))
     return found
 
 
-def run_py_spy() -> str | None:
-    """Where the py-spy that came with reprokit lies, else one on PATH; ``REPROKIT_PY_SPY`` names
-    another.
+def find_py_spy() -> str | None:
+    """Return the path of py-spy: that of ``REPROKIT_PY_SPY``, that of reprokit's environment, or
+    that on PATH.
     """
     if named := os.environ.get("REPROKIT_PY_SPY"):
         return named if os.access(named, os.X_OK) else None
@@ -223,7 +223,7 @@ def run_py_spy() -> str | None:
 
 
 def _call(command: list[str], timeout_s: float) -> tuple[str, str]:
-    """What the tool wrote, and the first line of what was wrong."""
+    """Return the output of the tool, and the first line of its error."""
     try:
         done = subprocess.run(
             command, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL, check=False
@@ -232,31 +232,31 @@ def _call(command: list[str], timeout_s: float) -> tuple[str, str]:
         return "", f"{TOO_SLOW} in {timeout_s:.0f} s"
     except OSError as problem:
         return "", str(problem)
-    said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
-    return done.stdout.decode("utf-8", "replace"), said or f"exit status {done.returncode}"
+    error = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
+    return done.stdout.decode("utf-8", "replace"), error or f"exit status {done.returncode}"
 
 
 def _py_spy(tool: str | None, folder: Path, number: int, pid: int) -> Dump:
     if tool is None:
-        return Dump(number, "py-spy", pid, problem="it is not installed beside reprokit")
-    said = ""
-    for attempt in range(1, PY_SPY_TRIES + 1):
+        return Dump(number, "py-spy", pid, problem="it is not installed with reprokit")
+    error = ""
+    for attempt in range(1, MAX_PY_SPY_TRIES + 1):
         command = [tool, "dump", "--nonblocking", "--json", "--full-filenames", "--pid", str(pid)]
-        text, said = _call(command, PY_SPY_TIMEOUT_S)
-        if TOO_SLOW in said:
+        text, error = _call(command, PY_SPY_TIMEOUT_S)
+        if TOO_SLOW in error:
             break
-        with contextlib.suppress(ValueError):
+        with host_log.suppress(ValueError):
             threads = fr.parse_py_spy(text, pid)
-            if not any(t.is_main and _is_whole(t) for t in threads) and attempt < PY_SPY_TRIES:
+            if not any(t.is_main and _is_whole(t) for t in threads) and attempt < MAX_PY_SPY_TRIES:
                 continue  # it changed while it was read
-            with contextlib.suppress(OSError):
-                files.write_whole(folder / f"{number}-py-spy-{pid}.json", text)
+            with host_log.suppress(OSError):
+                files.write_atomically(folder / f"{number}-py-spy-{pid}.json", text)
             return Dump(number, "py-spy", pid, tuple(threads))
-    return Dump(number, "py-spy", pid, problem=cuts.cut_head(said, 300))
+    return Dump(number, "py-spy", pid, problem=cuts.cut_head(error, 300))
 
 
 def _is_whole(thread: ThreadStack) -> bool:
-    """A main thread's stack ends where the program starts."""
+    """Return whether the stack of a main thread reaches the start of the program."""
     return bool(thread.frames) and thread.frames[-1].function in (
         "<module>",
         "_run_module_as_main",
@@ -265,18 +265,18 @@ def _is_whole(thread: ThreadStack) -> bool:
 
 
 def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
-    """Ask the process itself: STACKS_SIGNAL makes faulthandler append all threads to its file."""
+    """Send STACKS_SIGNAL, on which faulthandler appends the stacks of all threads to a file."""
     path = folder / f"faulthandler-{pid}.txt"
     try:
         before = path.stat().st_size
         if not blocked_on.catches_signal(pid, STACKS_SIGNAL):
             has_ended = "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
-            why = (
+            reason = (
                 "the process had ended"
                 if has_ended
-                else "the process does not catch the signal that asks for stacks"
+                else "the process does not handle the signal for a dump"
             )
-            return Dump(number, "faulthandler", pid, problem=why)
+            return Dump(number, "faulthandler", pid, problem=reason)
         os.kill(pid, STACKS_SIGNAL)
         deadline, size = time.monotonic() + FAULTHANDLER_TIMEOUT_S, before
         while time.monotonic() < deadline:
@@ -285,17 +285,14 @@ def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
             if now > before and now == size:
                 break
             size = now
-        with files.open_plain(path) as file:
+        with files.open_regular_file(path) as file:
             file.seek(before)
             text = file.read().decode("utf-8", "replace")
     except OSError as problem:
         return Dump(number, "faulthandler", pid, problem=problem.strerror or str(problem))
     if not text:
-        why = (
-            "gave nothing (a stopped process runs no handler; nor does one whose disk is full"
-            " write)"
-        )
-        return Dump(number, "faulthandler", pid, problem=why)
-    with contextlib.suppress(OSError):
-        files.write_whole(folder / f"{number}-faulthandler-{pid}.txt", text)
+        reason = "no result (the process is stopped, or the disk is full)"
+        return Dump(number, "faulthandler", pid, problem=reason)
+    with host_log.suppress(OSError):
+        files.write_atomically(folder / f"{number}-faulthandler-{pid}.txt", text)
     return Dump(number, "faulthandler", pid, tuple(fr.parse_faulthandler(text, pid)))

@@ -1,5 +1,4 @@
-"""Targets ``hf:TYPE``: a model of transformers from its configuration, with random weights.
+"""Build targets ``hf:TYPE``: a model of transformers from its configuration, with random weights.
 
-It imports transformers by name, in the interpreter of the target, and must not import
-``torch_hooks``.
+It imports transformers in the interpreter of the target. It must not import ``torch_hooks``.
 """

@@ -1,7 +1,6 @@
-"""Targets ``hf:TYPE`` and ``hf:PATH/config.json``: a model of transformers from its configuration,
-with random weights.
+"""Build targets ``hf:TYPE`` and ``hf:PATH/config.json``: models with random weights.
 
-Which class and which inputs are right is settled by a trial: one forward pass without the compiler.
+A forward pass without the compiler decides which class and which inputs are used.
 """
 
 from __future__ import annotations
@@ -25,132 +24,151 @@ TABLES = (
     " IMAGE_CLASSIFICATION VIDEO_CLASSIFICATION AUDIO_CLASSIFICATION OBJECT_DETECTION"
     " UNIVERSAL_SEGMENTATION SEMANTIC_SEGMENTATION DEPTH_ESTIMATION"
 ).split()
-"""Tables of the library, by task, in the order in which a class is looked for; then the bare model,
-then any other.
+"""Tables of the library by task, in the order in which a class is searched. The bare model and the
+other tables follow.
 """
-MOST_CLASSES = 3
-UNSAID = (
+MAX_CLASSES = 3
+"""Limit of classes that are tried."""
+FAKE_TENSOR_ERRORS = (
     "DataDependentOutputException",
     "DynamicOutputShapeException",
     "UnsupportedOperatorException",
 )
-"""Errors of fake tensors: they say nothing about the inputs."""
+"""Errors that do not depend on whether the inputs are right."""
 ACTIVATIONS = 1.3
-"""What a forward pass of small inputs takes beside the weights, as a factor; a rough guess."""
+"""The memory of a forward pass of small inputs, as a factor of the weights; a rough estimate."""
 
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """What is built: settled before anything takes memory."""
+    """The model that is built, before it takes memory."""
 
     library: Any
     config: Any
-    told: dict[str, Any]
-    """What the configuration was made from, where that is not the library's default."""
-    kinds: tuple[Any, ...]
-    """Classes of model that may be right, the likeliest first."""
+    changed: dict[str, Any]
+    """The fields of the configuration that are not the library's default."""
+    classes: tuple[Any, ...]
+    """Classes of model that may be right, the most probable first."""
     batch_size: int | None
     sequence_length: int | None
     dtype: str | None
 
 
 def plan_model(library: Any, place: str, name: str, knobs: dict[str, Any]) -> ModelPlan:
-    """Read the knobs and find the classes; raises BadTarget for what is not there."""
-    config, told = configuration.make_configuration(library, place, name, knobs)
+    """Build the configuration and find the classes; raises BadTarget if one cannot be used."""
+    config, changed = configuration.make_configuration(library, place, name, knobs)
     dtype = (
         knobs.get("dtype")
         or str(getattr(config, "dtype", None) or "").removeprefix("torch.")
         or None
     )
-    kinds = tuple(_classes(library, config))
     return ModelPlan(
-        library, config, told, kinds, knobs.get("batch_size"), knobs.get("sequence_length"), dtype
+        library,
+        config,
+        changed,
+        tuple(_find_classes(library, config)),
+        knobs.get("batch_size"),
+        knobs.get("sequence_length"),
+        dtype,
     )
 
 
 def model_types_of(library: Any) -> list[str]:
-    """All model types of this transformers that have a model, and are no mere part of one."""
+    """Return all model types of this transformers that have a model of their own."""
     tables = importlib.import_module("transformers.models.auto.modeling_auto")
-    named = [
+    mappings = [
         getattr(tables, n)
         for n in dir(tables)
         if n.startswith("MODEL_") and n.endswith("MAPPING_NAMES")
     ]
-    return sorted({t for table in named for t in table} & set(library.CONFIG_MAPPING.keys()))
+    return sorted({t for mapping in mappings for t in mapping} & set(library.CONFIG_MAPPING.keys()))
 
 
-def needed_bytes(torch: Any, made: ModelPlan, is_train: bool) -> int | None:
-    """What real weights take, counted on a network without memory; None where such a one cannot be
-    built.
+def needed_bytes(plan: ModelPlan, is_train: bool) -> int | None:
+    """Return the memory of real weights and activations, or None if it cannot be computed.
+
+    The model is built on the meta device, which takes no memory.
     """
-    with contextlib.suppress(Exception), torch.device("meta"), _default_dtype(torch, made.dtype):
-        model = made.kinds[0](made.config)
+    import torch
+
+    with contextlib.suppress(Exception), torch.device("meta"), _default_dtype(plan.dtype):
+        model = plan.classes[0](plan.config)
         size = sum(t.numel() * t.element_size() for t in (*model.parameters(), *model.buffers()))
         return int(size * (2 if is_train else 1) * ACTIVATIONS)
     return None
 
 
-def build_model(torch: Any, made: ModelPlan) -> BuiltTarget:
-    """Build the first class that runs with the inputs that can be made for it."""
+def build_model(plan: ModelPlan) -> BuiltTarget:
+    """Build the first class that runs with generated inputs; raises BadTarget if none does."""
     tried: list[str] = []
-    for kind in made.kinds[:MOST_CLASSES]:
-        with _default_dtype(torch, made.dtype):
-            model = _build(torch, made, kind, tried)
+    for model_class in plan.classes[:MAX_CLASSES]:
+        with _default_dtype(plan.dtype):
+            model = _build_class(plan, model_class, tried)
         if model is None:
             continue
-        found = _try(torch, made, model, tried)
-        if found is not None:
-            kwargs = {n: r.make(torch, model.dtype) for n, r in found.items()}
-            _tell(made, kind, found)
+        recipes = _find_inputs(plan, model, tried)
+        if recipes is not None:
+            kwargs = {n: r.make_tensor(model.dtype) for n, r in recipes.items()}
+            _journal_model(plan, model_class, recipes)
             return BuiltTarget(model, [((), kwargs)], form="args, kwargs")
-    named, said = made.config.model_type, "; ".join(tried)
+    name, reasons = plan.config.model_type, "; ".join(tried)
     if all(" cannot be built" in t for t in tried):
-        raise BadTarget(f"{named} cannot be built: {said}")
+        raise BadTarget(f"{name} cannot be built: {reasons}")
     raise BadTarget(
-        f"no inputs were found with which {named} runs without torch.compile; tried: {said}"
+        f"no inputs were found with which {name} runs without torch.compile; tried: {reasons}"
     )
 
 
-def _tell(made: ModelPlan, kind: Any, recipes: dict[str, InputRecipe]) -> None:
-    inputs = InputMaker(made.config, made.batch_size, made.sequence_length)
-    text, call = rebuild_script.write_script(made.config, made.told, kind, recipes, inputs)
+def _journal_model(plan: ModelPlan, model_class: Any, recipes: dict[str, InputRecipe]) -> None:
+    inputs = InputMaker(plan.config, plan.batch_size, plan.sequence_length)
+    text, call = rebuild_script.write_script(
+        plan.config, plan.changed, model_class, recipes, inputs
+    )
     shapes = {n: list(r.shape) for n, r in recipes.items()}
-    journal.write(
+    journal.write_event(
         events.TransformersModel(
-            kind=kind.__name__, inputs=shapes, dtype=made.dtype or "", script=text, call=call
+            kind=model_class.__name__,
+            inputs=shapes,
+            dtype=plan.dtype or "",
+            script=text,
+            call=dict(call),
         )
     )
 
 
-def about_model(torch: Any, made: ModelPlan) -> dict[str, Any]:
-    """What ``reprokit models hf:TYPE`` says, without building anything that takes memory."""
-    kind, inputs = made.kinds[0], InputMaker(made.config, made.batch_size, made.sequence_length)
+def describe_model(plan: ModelPlan) -> dict[str, object]:
+    """Return the JSON values of ``reprokit models hf:TYPE``, without using real memory."""
+    import torch
+
+    model_class = plan.classes[0]
+    inputs = InputMaker(plan.config, plan.batch_size, plan.sequence_length)
     parameters = None
     with contextlib.suppress(Exception), torch.device("meta"):
-        parameters = sum(p.numel() for p in kind(made.config).parameters())
-    choice = next(inputs.choices(kind), {})
-    shown = {
+        parameters = sum(p.numel() for p in model_class(plan.config).parameters())
+    recipes = next(inputs.input_choices(model_class), {})
+    fields = {
         ".".join((*path, n)): value
-        for path, part in configuration.parts_of(made.config)
+        for path, part in configuration.parts_of(plan.config)
         for n, value in configuration.fields_of(part).items()
     }
     return {
-        "name": made.config.model_type,
-        "transformers": made.library.__version__,
-        "class": kind.__name__,
+        "name": plan.config.model_type,
+        "transformers": plan.library.__version__,
+        "class": model_class.__name__,
         "parameters": parameters,
-        "layers": list(configuration.layer_fields(made.config)),
+        "layers": list(configuration.layer_fields(plan.config)),
         "batch_size": inputs.batch,
         "sequence_length": inputs.length,
-        "inputs": {n: list(r.shape) for n, r in choice.items()},
-        "knobs": shown,
+        "inputs": {n: list(r.shape) for n, r in recipes.items()},
+        "knobs": fields,
     }
 
 
-def _classes(library: Any, config: Any) -> Iterator[Any]:
-    """The classes for a configuration: those it names, then those of the library's tables."""
-    asked = getattr(config, "architectures", None) or ()
-    for name in [asked] if isinstance(asked, str) else asked:
+def _find_classes(library: Any, config: Any) -> Iterator[Any]:
+    """Yield the classes for a configuration: those it names, then those of the library's tables."""
+    architectures = getattr(config, "architectures", None) or ()
+    names = [architectures] if isinstance(architectures, str) else list(architectures)
+    for name in names:
         if not hasattr(library, name):
             raise BadTarget(
                 f"transformers {library.__version__} has no class {name!r}, which the configuration"
@@ -167,18 +185,17 @@ def _classes(library: Any, config: Any) -> Iterator[Any]:
         for n in dir(tables)
         if n.startswith("MODEL_FOR_") and n.endswith("_MAPPING_NAMES") and n not in order
     ]
-    names = [asked] if isinstance(asked, str) else list(asked)
     for table in (*order, "MODEL_MAPPING_NAMES", *rest):
-        found = getattr(tables, table, {}).get(config.model_type, ())
-        names += [found] if isinstance(found, str) else list(found)
-    kinds, problem = [], ""
+        entry = getattr(tables, table, {}).get(config.model_type, ())
+        names += [entry] if isinstance(entry, str) else list(entry)
+    classes, problem = [], ""
     for name in dict.fromkeys(names):
         try:
-            kinds.append(getattr(library, name))
+            classes.append(getattr(library, name))
         except (ImportError, AttributeError, RuntimeError) as missing:
-            problem = problem or configuration.one_line_of(missing)
-    kinds = [k for k in kinds if not getattr(k, "is_dummy", False)]
-    if not kinds:
+            problem = problem or configuration.describe_error(missing)
+    classes = [c for c in classes if not getattr(c, "is_dummy", False)]
+    if not classes:
         why = (
             f": {problem}"
             if problem
@@ -188,86 +205,87 @@ def _classes(library: Any, config: Any) -> Iterator[Any]:
             f"transformers {library.__version__} has no model for the type {config.model_type!r}"
             f" alone{why}"
         )
-    yield from kinds
+    yield from classes
 
 
-def _build(torch: Any, made: ModelPlan, kind: Any, tried: list[str]) -> Any:
+def _build_class(plan: ModelPlan, model_class: Any, tried: list[str]) -> Any:
+    """Build a model, or add the reason to ``tried`` and return None."""
     try:
         try:
-            return kind(made.config).eval()
+            return model_class(plan.config).eval()
         except Exception as problem:
-            if type(problem).__name__ not in UNSAID:
+            if type(problem).__name__ not in FAKE_TENSOR_ERRORS:
                 raise
-            return _build_empty(torch, made, kind)
+            return _build_on_meta(plan, model_class)
     except Exception as problem:
         if is_out_of_memory(problem):
             raise
-        said = f"cannot be built ({cuts.cut_head(configuration.one_line_of(problem), 200)})"
-        tried.append(
-            f"{kind.__name__}"
-            f" {said if not any(t.endswith(said) for t in tried) else 'cannot be built either'}"
-        )
+        reason = f"cannot be built ({cuts.cut_head(configuration.describe_error(problem), 200)})"
+        if any(t.endswith(reason) for t in tried):
+            reason = "cannot be built either"
+        tried.append(f"{model_class.__name__} {reason}")
         return None
 
 
-def _build_empty(torch: Any, made: ModelPlan, kind: Any) -> Any:
-    """For fake tensors, where the initialisation asks for values: build on meta, which has none to
-    initialise.
-    """
+def _build_on_meta(plan: ModelPlan, model_class: Any) -> Any:
+    """Build a model whose initialization fails on fake tensors, because it reads values."""
+    import torch
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     device = torch.get_default_device()
     with unset_fake_temporarily(), torch.device("meta"):
-        model = kind(made.config).eval()
+        model = model_class(plan.config).eval()
     return model._apply(lambda t: torch.empty(t.shape, dtype=t.dtype, device=device))
 
 
-def _try(
-    torch: Any, made: ModelPlan, model: Any, tried: list[str]
-) -> dict[str, InputRecipe] | None:
-    """The first inputs with which the model runs."""
-    kind = type(model)
-    inputs = InputMaker(made.config, made.batch_size, made.sequence_length)
-    said: list[str] = []
-    choices = list(inputs.choices(kind))
-    if not _is_fake(torch):  # where the image goes is a question of values
+def _find_inputs(plan: ModelPlan, model: Any, tried: list[str]) -> dict[str, InputRecipe] | None:
+    """Return the first inputs with which the model runs, or add the reason to ``tried``."""
+    import torch
+
+    model_class = type(model)
+    inputs = InputMaker(plan.config, plan.batch_size, plan.sequence_length)
+    errors: list[str] = []
+    choices = list(inputs.input_choices(model_class))
+    if not _has_fake_tensors():  # the position of an image in the text depends on values
         with contextlib.suppress(Exception):
-            choices = [c for c in (inputs.with_image(torch, model),) if c] + choices
+            choices = [c for c in (inputs.text_with_image(model),) if c] + choices
     for choice in choices:
         try:
             with torch.no_grad():
-                model(**{n: r.make(torch, model.dtype) for n, r in choice.items()})
+                model(**{n: r.make_tensor(model.dtype) for n, r in choice.items()})
         except Exception as problem:
-            if type(problem).__name__ in UNSAID:
+            if type(problem).__name__ in FAKE_TENSOR_ERRORS:
                 return choice
             if is_out_of_memory(problem):
                 raise
-            said.append(
-                f"{', '.join(choice)}: {cuts.cut_head(configuration.one_line_of(problem), 160)}"
+            errors.append(
+                f"{', '.join(choice)}: {cuts.cut_head(configuration.describe_error(problem), 160)}"
             )
         else:
             torch.manual_seed(0)
             return choice
-    if any("BF16" in s for s in said) and _is_fake(torch):
-        said = ["fake weights of experts need --dtype bfloat16"]
-    unknown = inputs.unknown(kind)
-    why = f"it needs {', '.join(unknown)}, which cannot be made" if unknown else ""
-    # the first is what the model is for; the others only guess
-    tried.append(
-        f"{kind.__name__}"
-        f" ({said[0] if said and not why else why or 'it takes nothing that is known'})"
-    )
+    if any("BF16" in e for e in errors) and _has_fake_tensors():
+        errors = ["fake weights of experts need --dtype bfloat16"]
+    if unknown := inputs.unknown_inputs(model_class):
+        reason = f"it needs {', '.join(unknown)}, which cannot be generated"
+    else:
+        # the first choice is the usual one; the others are guesses
+        reason = errors[0] if errors else "it has no known input"
+    tried.append(f"{model_class.__name__} ({reason})")
     return None
 
 
-def _is_fake(torch: Any) -> bool:
+def _has_fake_tensors() -> bool:
+    import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
     return isinstance(torch.empty(1), FakeTensor)
 
 
 @contextlib.contextmanager
-def _default_dtype(torch: Any, dtype: str | None) -> Iterator[None]:
+def _default_dtype(dtype: str | None) -> Iterator[None]:
+    import torch
+
     before = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, dtype) if dtype else before)
     try:

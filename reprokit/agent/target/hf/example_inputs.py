@@ -1,8 +1,7 @@
-"""Example inputs for a model of transformers: what its forward method takes, in the sizes of its
-configuration.
+"""Generate inputs for the forward method of a model of transformers.
 
-Which of them a model needs is not written down anywhere, so several choices are given, plain ones
-first, for a trial run to pick from.
+Their sizes come from its configuration. No document says which inputs a model needs, so there are
+several choices, the simplest first, and the caller tries them.
 """
 
 from __future__ import annotations
@@ -11,19 +10,22 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .configuration import parts_of
 
+if TYPE_CHECKING:
+    import torch
+
 BATCH_SIZE = 2
-"""Not 1, which the compiler would treat as a special case."""
+"""Not 1, because the compiler treats a size of 1 as a special case."""
 SEQUENCE_LENGTH = 32
-LONGEST_AUDIO = 16_000
+AUDIO_SAMPLES = 16_000
 
 
 @dataclass(frozen=True)
 class InputRecipe:
-    """How one input is made, so that it can be made again in a script."""
+    """One input, as the arguments of the function that generates it."""
 
     function: str
     """``randint``, ``randn``, ``ones`` or ``zeros`` of torch."""
@@ -33,20 +35,21 @@ class InputRecipe:
     dtype: str = ""
     """``long``, or empty for the model's own."""
     front: tuple[int, int] = (0, 0)
-    """A token that stands before the random ones, and how often: where the features of an image
-    go.
-    """
+    """A token before the random tokens, and its count: the model replaces them by an image."""
 
-    def make(self, torch: Any, dtype: Any) -> Any:
-        """The tensor."""
+    def make_tensor(self, dtype: torch.dtype) -> torch.Tensor:
+        """Generate the input; ``dtype`` is that of the model."""
+        import torch
+
         if self.function == "randint":
             token, count = self.front
             random = torch.randint(self.low, self.high, (self.shape[0], self.shape[1] - count))
             return torch.nn.functional.pad(random, (count, 0), value=token) if count else random
-        return getattr(torch, self.function)(self.shape, dtype=torch.long if self.dtype else dtype)
+        function: Callable[..., torch.Tensor] = getattr(torch, self.function)
+        return function(self.shape, dtype=torch.long if self.dtype else dtype)
 
-    def text(self, length: int) -> str:
-        """The same as source, in which the batch and a sequence of ``length`` have names."""
+    def source_text(self, length: int) -> str:
+        """Return the call as source text, with names for the batch and a sequence of ``length``."""
         token, count = self.front
         is_text = self.function == "randint" or bool(self.dtype)
         sizes = [
@@ -64,7 +67,7 @@ class InputRecipe:
 
 
 class InputMaker:
-    """Makes recipes for the parameters of one model's forward method."""
+    """Make recipes for the parameters of one model's forward method."""
 
     def __init__(self, config: Any, batch_size: int | None, sequence_length: int | None) -> None:
         self._config = config
@@ -73,46 +76,42 @@ class InputMaker:
         limit = self._number(
             "text", "max_position_embeddings", "max_target_positions", "n_positions", "seq_length"
         )
-        # some configurations keep two positions for padding
+        # some configurations reserve two positions for padding
         self.length = sequence_length or min(SEQUENCE_LENGTH, max(1, (limit or 1 << 20) - 2))
 
-    def choices(self, kind: Any) -> Iterator[dict[str, InputRecipe]]:
-        """Sets of inputs for a class of model, in the order in which they are tried."""
-        taken = inspect.signature(kind.forward).parameters
-        needed = [
-            n
-            for n, p in taken.items()
-            if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
-        ][1:]
-        main = getattr(kind, "main_input_name", "input_ids")
-        first = [n for n in dict.fromkeys([main, *needed]) if n in taken]
-        if getattr(self._config, "is_encoder_decoder", False) and "decoder_input_ids" in taken:
+    def input_choices(self, model_class: Any) -> Iterator[dict[str, InputRecipe]]:
+        """Yield sets of inputs for a class of model, in the order in which to try them."""
+        parameters = inspect.signature(model_class.forward).parameters
+        required = _required_parameters(model_class)
+        main = getattr(model_class, "main_input_name", "input_ids")
+        first = [n for n in dict.fromkeys([main, *required]) if n in parameters]
+        if getattr(self._config, "is_encoder_decoder", False) and "decoder_input_ids" in parameters:
             first.append("decoder_input_ids")
         if not first:
-            first = [n for n in MAIN if n in taken][:1]
-        several = [n for n in MAIN if n in taken and n not in first]
-        masks = [n for n in MASKS if n in taken]
+            first = [n for n in MAIN_INPUTS if n in parameters][:1]
+        optional = [n for n in MAIN_INPUTS if n in parameters and n not in first]
+        masks = [n for n in MASKS if n in parameters]
         seen: list[list[str]] = []
         for more in (
             [],
-            several[:1],
-            several,
+            optional[:1],
+            optional,
             masks,
-            [*several, *masks],
-            *[[n] for n in several[1:]],
+            [*optional, *masks],
+            *[[n] for n in optional[1:]],
         ):
             names = list(dict.fromkeys([*first, *more]))
             if names in seen:
                 continue
             seen.append(names)
-            made = {n: r for n in names if (r := self.recipe(n, kind)) is not None}
-            if made and all(n in made for n in needed):
-                yield made
+            recipes = {n: r for n in names if (r := self.input_recipe(n, model_class)) is not None}
+            if recipes and all(n in recipes for n in required):
+                yield recipes
 
-    def with_image(self, torch: Any, model: Any) -> dict[str, InputRecipe] | None:
-        """Text with an image in it, where the model says how many tokens the features of one
-        take.
-        """
+    def text_with_image(self, model: Any) -> dict[str, InputRecipe] | None:
+        """Return recipes for text with an image, or None if the model does not accept an image."""
+        import torch
+
         token = self._number("", "image_token_id", "image_token_index")
         names = inspect.signature(type(model).forward).parameters
         if (
@@ -125,9 +124,9 @@ class InputMaker:
         if images is None or tokens is None or token >= (self._number("text", "vocab_size") or 0):
             return None
         with torch.no_grad():
-            found = model.get_image_features(images.make(torch, model.dtype))
-        found = getattr(found, "pooler_output", found)
-        features = list(found) if isinstance(found, (list, tuple)) else [found]
+            output = model.get_image_features(images.make_tensor(model.dtype))
+        output = getattr(output, "pooler_output", output)
+        features = list(output) if isinstance(output, (list, tuple)) else [output]
         count = sum(f.numel() // f.shape[-1] for f in features) // self.batch
         shape = (self.batch, count + tokens.shape[1])
         return {
@@ -135,16 +134,15 @@ class InputMaker:
             "pixel_values": images,
         }
 
-    def unknown(self, kind: Any) -> list[str]:
-        """Parameters that the forward method needs and that nothing here can make."""
-        taken = list(inspect.signature(kind.forward).parameters.items())[1:]
-        needed = [n for n, p in taken if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
-        return [n for n in needed if self.recipe(n, kind) is None]
+    def unknown_inputs(self, model_class: Any) -> list[str]:
+        """Return the required parameters of the forward method that have no recipe."""
+        required = _required_parameters(model_class)
+        return [n for n in required if self.input_recipe(n, model_class) is None]
 
-    def recipe(self, name: str, kind: Any) -> InputRecipe | None:
-        """One input by the name of its parameter; None for a name that says nothing."""
+    def input_recipe(self, name: str, model_class: Any) -> InputRecipe | None:
+        """Return the recipe for a parameter by its name; None for an unknown name."""
         makers: dict[str, Callable[[], InputRecipe | None]] = {
-            "pixel_values": lambda: self._images(kind),
+            "pixel_values": lambda: self._images(model_class),
             "pixel_values_videos": self._video,
             "input_values": self._waveform,
             "input_features": self._spectrogram,
@@ -166,8 +164,8 @@ class InputMaker:
         vocabulary = self._number("text", "vocab_size", "decoder_vocab_size", "codebook_size")
         if not vocabulary:
             return None
-        # neither padding nor a place for an image: those have numbers of their own, most of them at
-        # an end
+        # leave out special tokens, such as padding and images, most of which have the lowest or the
+        # highest numbers
         special = {v for part in self._parts.values() for v in _special(part)}
         low, high = 0, vocabulary
         while low in special or low < min(10, vocabulary // 4):
@@ -218,7 +216,7 @@ class InputMaker:
         if bins and longest:
             return InputRecipe("randn", (self.batch, longest, bins))
         channels = self._number("audio", "audio_channels", "n_channels")
-        shape = (channels, LONGEST_AUDIO) if channels else (LONGEST_AUDIO,)
+        shape = (channels, AUDIO_SAMPLES) if channels else (AUDIO_SAMPLES,)
         return InputRecipe("randn", (self.batch, *shape))
 
     def _spectrogram(self) -> InputRecipe | None:
@@ -233,9 +231,8 @@ class InputMaker:
             return None
         longest = self._number("audio", "max_source_positions")
         if self._number("audio", "num_mel_bins") and longest:
-            return InputRecipe(
-                "randn", (self.batch, bins, 2 * longest)
-            )  # two convolutions, the second of stride 2
+            # two convolutions, the second of stride 2
+            return InputRecipe("randn", (self.batch, bins, 2 * longest))
         return InputRecipe("randn", (self.batch, 4 * self.length, bins))
 
     def _series(self) -> InputRecipe | None:
@@ -250,8 +247,9 @@ class InputMaker:
         return value if type(value) is int and value > 0 else None
 
     def _get(self, kind: str, *names: str) -> Any:
-        """The first of these fields that there is: in the part for this kind of data, then at the
-        top, then anywhere.
+        """Return the first of these fields that the configuration has.
+
+        The part for the ``kind`` of data comes first, then the outermost configuration.
         """
         order = sorted(
             self._parts.items(), key=lambda item: (kind not in "".join(item[0]), len(item[0]))
@@ -264,7 +262,7 @@ class InputMaker:
         return None
 
 
-MAIN = (
+MAIN_INPUTS = (
     "input_ids pixel_values input_features input_values pixel_values_videos decoder_input_ids bbox"
     " past_values inputs_embeds hidden_states"
 ).split()
@@ -274,6 +272,12 @@ MASKS = ["attention_mask", "token_type_ids"]
 def _special(config: Any) -> Iterator[int]:
     for name, value in vars(config).items():
         if name.endswith(("_token_id", "_token_index", "_token_ids")):
-            for one in value if isinstance(value, (list, tuple)) else [value]:
-                if type(one) is int:
-                    yield one
+            for token in value if isinstance(value, (list, tuple)) else [value]:
+                if type(token) is int:
+                    yield token
+
+
+def _required_parameters(model_class: Any) -> list[str]:
+    """Return the parameters of the forward method, without ``self``, that have no default."""
+    parameters = list(inspect.signature(model_class.forward).parameters.items())[1:]
+    return [n for n, p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]

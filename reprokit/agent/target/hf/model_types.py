@@ -1,33 +1,34 @@
-"""What ``reprokit models hf:`` wants to know of the transformers in this interpreter."""
+"""Answer ``reprokit models hf:`` from the transformers of this interpreter."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from typing import Any
+from collections.abc import Mapping
 
 from ....core.shared.errors import BadTarget
 from . import build_model, configuration
 
 
-def answer_models(spec: dict[str, Any]) -> dict[str, Any]:
-    """All model types, or one with its knobs; what is wrong stands under ``refused``."""
+def answer_models(request: Mapping[str, str]) -> dict[str, object]:
+    """Return all model types, or one type with its fields, as JSON values.
+
+    ``request`` has the keys ``place`` and ``name``. If the type cannot be used, the key ``refused``
+    of the result says why.
+    """
     if sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
         del sys.path[0]  # -m put the working directory there
     try:
-        with contextlib.redirect_stdout(
-            sys.stderr
-        ):  # whatever the library prints is not the answer
-            return _ask(str(spec["place"]), str(spec["name"]))
+        # stdout is only for the answer, and the library may print
+        with contextlib.redirect_stdout(sys.stderr):
+            return _describe_models(str(request["place"]), str(request["name"]))
     except BadTarget as bad:
         return {"refused": str(bad)}
 
 
-def _ask(place: str, name: str) -> dict[str, Any]:
+def _describe_models(place: str, name: str) -> dict[str, object]:
     library = configuration.load_transformers()
     if not place and not name:
         return {"transformers": library.__version__, "types": build_model.model_types_of(library)}
-    import torch
-
-    return build_model.about_model(torch, build_model.plan_model(library, place, name, {}))
+    return build_model.describe_model(build_model.plan_model(library, place, name, {}))

@@ -1,9 +1,8 @@
-"""The script that builds an ``hf:`` target again: what a repro begins with, and what stands in it
-where no graph is.
-"""
+"""Write the script that builds an ``hf:`` target, which is the first candidate for a repro."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from . import configuration
@@ -15,40 +14,41 @@ SIZES = (
     " decoder_attention_heads num_key_value_heads head_dim d_kv num_local_experts num_experts"
     " image_size"
 ).split()
-"""Fields that are written out as arguments of ``make``, beside the layers, so that a reduction can
-make them smaller.
-"""
-UNTOLD = ("_name_or_path", "transformers_version", "auto_map", "model_type")
+"""Fields that are arguments of ``make``, like the layers, so that a reduction can decrease them."""
+LEFT_OUT = ("_name_or_path", "transformers_version", "auto_map", "model_type")
 
 
 def write_script(
     config: Any,
-    told: dict[str, Any],
-    kind: Any,
-    recipes: dict[str, InputRecipe],
+    changed: Mapping[str, Any],
+    model_class: Any,
+    recipes: Mapping[str, InputRecipe],
     inputs: InputMaker,
-) -> tuple[str, dict[str, Any]]:
-    """Source text with a factory ``make``, and the arguments that it is called with."""
-    usual = configuration.fields_of(config)
-    kept = {k: v for k, v in told.items() if k not in UNTOLD}
+) -> tuple[str, dict[str, int]]:
+    """Return source text with a factory ``make``, and the arguments of its call.
+
+    ``changed`` are the fields from which ``config`` was built.
+    """
+    fields = configuration.fields_of(config)
+    kept = {k: v for k, v in changed.items() if k not in LEFT_OUT}
     sizes = {
-        n: usual[n]
+        n: fields[n]
         for n in (*configuration.LAYERS, *SIZES)
-        if type(usual.get(n)) is int
-        and usual[n] > 0
-        and (n in kept or n in configuration.LAYERS or not _is_derived(n, usual))
+        if type(fields.get(n)) is int
+        and fields[n] > 0
+        and (n in kept or n in configuration.LAYERS or not _is_derived(n, fields))
     }
     fixed = {k: v for k, v in kept.items() if k not in sizes}
     name = type(config).__name__
-    told_again = "".join(f"{k!r}: {v!r}, " for k, v in fixed.items())
-    made = f"{name}.from_dict({{{told_again}**sizes}})" if fixed else f"{name}(**sizes)"
-    rows = ["import torch", f"from transformers import {name}, {kind.__name__}", "", ""]
-    rows += ["def make(batch_size, sequence_length, **sizes):", f"    config = {made}"]
+    entries = "".join(f"{k!r}: {v!r}, " for k, v in fixed.items())
+    call = f"{name}.from_dict({{{entries}**sizes}})" if fixed else f"{name}(**sizes)"
+    rows = ["import torch", f"from transformers import {name}, {model_class.__name__}", "", ""]
+    rows += ["def make(batch_size, sequence_length, **sizes):", f"    config = {call}"]
     for path, part in configuration.parts_of(config):
         if getattr(part, "use_cache", None) is False:
             rows.append(f"    {'.'.join(('config', *path))}.use_cache = False")
-    given = ", ".join(f'"{n}": {r.text(inputs.length)}' for n, r in recipes.items())
-    rows.append(f"    return {kind.__name__}(config), (), {{{given}}}")
+    arguments = ", ".join(f'"{n}": {r.source_text(inputs.length)}' for n, r in recipes.items())
+    rows.append(f"    return {model_class.__name__}(config), (), {{{arguments}}}")
     return "\n".join(rows) + "\n", {
         "batch_size": inputs.batch,
         "sequence_length": inputs.length,
@@ -56,8 +56,10 @@ def write_script(
     }
 
 
-def _is_derived(name: str, usual: dict[str, Any]) -> bool:
-    """The size of a head follows from others; written out, it would keep them from shrinking."""
-    return name in ("head_dim", "d_kv") and usual.get("hidden_size", 0) == usual[name] * usual.get(
-        "num_attention_heads", 0
-    )
+def _is_derived(name: str, fields: Mapping[str, Any]) -> bool:
+    """Whether a field is the size of a head, which follows from two other sizes.
+
+    As an argument, it would prevent a reduction of the others.
+    """
+    heads = fields.get("num_attention_heads", 0)
+    return name in ("head_dim", "d_kv") and fields.get("hidden_size", 0) == fields[name] * heads

@@ -1,4 +1,4 @@
-"""Why a program does not advance: causes of hangs, waiting outside the compiler, ranks.
+"""Find out why a program does not advance: causes of hangs, waiting outside the compiler, ranks.
 
-It imports ``core.judge.stacks``; it must not import ``core.judge.responsible``.
+The package imports ``core.judge.stacks``. It must not import ``core.judge.responsible``.
 """

@@ -1,4 +1,4 @@
-"""Several ranks of one program: where each stands, and which is the odd one out."""
+"""Several ranks of one program: the position of each, and the rank that differs from the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reprokit.core.records.observation import Observation
 
 @dataclass(frozen=True)
 class RankView:
-    """Where one rank stands."""
+    """The position of one rank."""
 
     rank: str
     pid: int
@@ -32,7 +32,7 @@ class RankView:
 
     @property
     def operation(self) -> str:
-        """The collective it waits in; empty when it waits in none."""
+        """The collective in which it waits; empty if it does not wait in one."""
         inside = [
             f
             for f in self.frames
@@ -43,8 +43,8 @@ class RankView:
         return inside[0].function.rsplit(".", 1)[-1] if inside else "a collective"
 
     @property
-    def told(self) -> str:
-        """One line about it."""
+    def summary(self) -> str:
+        """One line about the rank."""
         if self.has_ended:
             return f"rank {self.rank} has ended"
         if self.operation:
@@ -56,72 +56,74 @@ class RankView:
                 f", called at {stack_place([caller])}" if caller else ""
             )
         return (
-            f"rank {self.rank} is elsewhere: {self.cause.name} at {stack_place(self.raw)} (phase"
-            f" {self.phase or 'none'})"
+            f"rank {self.rank} is not in a collective: {self.cause.name} at"
+            f" {stack_place(self.raw)} (phase {self.phase or 'none'})"
         )
 
 
 def rank_views(seen: Observation) -> list[RankView]:
-    """Where each rank stands, in the order of the ranks."""
-    found = []
+    """Return the position of each rank, in the order of the ranks."""
+    views = []
     for rank, pid in seen.ranks.items():
-        one = replace(
+        of_rank = replace(
             seen,
             main_pid=pid,
             working_tid=seen.working_tid if pid == seen.main_pid else 0,
             ranks={},
         )
         if pid != seen.main_pid:
-            one = replace(one, open_events=(), position="", endless_line="")
-        if seen.evidence.process(pid) is None:
-            found.append(RankView(rank, pid, None, Cause("unknown"), has_ended=True))
+            of_rank = replace(of_rank, open_events=(), position="", endless_line="")
+        if seen.evidence.process_of_pid(pid) is None:
+            views.append(RankView(rank, pid, None, Cause("unknown"), has_ended=True))
             continue
-        stack = next(iter(stacks_of(one, pid, one.working_tid or pid)[-1:]), ())
-        found.append(
-            RankView(
-                rank, pid, location.phase_at_work(one)[0], hang_causes.diagnose_hang(one), stack
-            )
-        )
-    return found
+        stack = next(iter(stacks_of(of_rank, pid, of_rank.working_tid or pid)[-1:]), ())
+        phase, cause = location.phase_at_work(of_rank)[0], hang_causes.diagnose_hang(of_rank)
+        views.append(RankView(rank, pid, phase, cause, stack))
+    return views
 
 
-def merged_views(found: list[RankView]) -> list[list[RankView]]:
-    """Ranks that stand at the same place together; the smallest group, the odd one out, first."""
+def merged_views(views: list[RankView]) -> list[list[RankView]]:
+    """Group the ranks that have the same stack, with the smallest group, which differs from the
+    others, first.
+    """
 
-    def key(view: RankView) -> tuple[bool, tuple[str, ...]]:
+    def position(view: RankView) -> tuple[bool, tuple[str, ...]]:
         return view.has_ended, tuple(fr.show_frame(f) for f in view.frames)
 
-    groups = [list(group) for _, group in itertools.groupby(sorted(found, key=key), key=key)]
+    ordered = sorted(views, key=position)
+    groups = [list(group) for _, group in itertools.groupby(ordered, key=position)]
     return sorted(groups, key=lambda g: (len(g), bool(g[0].operation), int(g[0].rank)))
 
 
-def odd_one_out(seen: Observation) -> Observation:
-    """Tell the story of a rank that waits for the others, unless one is stuck in the compiler: it
-    is the cause.
+def choose_waiting_rank(seen: Observation) -> Observation:
+    """Return the observation with a rank that waits for the others as its main process, unless a
+    rank is stuck in the compiler, which is then the cause.
     """
     if len(seen.ranks) < 2:
         return seen
-    found = rank_views(seen)
-    waiting = [v for v in found if v.operation]
-    inside = [v for v in found if v.phase in phases.COMPILE_PHASES]
+    views = rank_views(seen)
+    waiting = [v for v in views if v.operation]
+    inside = [v for v in views if v.phase in phases.COMPILE_PHASES]
     if not waiting or inside or any(v.pid == seen.main_pid for v in waiting):
         return seen
     return replace(seen, main_pid=waiting[0].pid, working_tid=0, open_events=(), position="")
 
 
 def cause_of_collective(seen: Observation) -> Cause | None:
-    """The cause where ranks wait for one another; None where no rank of this story does."""
-    found = rank_views(seen)
-    story = next((v for v in found if v.pid == seen.main_pid), None)
-    if story is None or not story.operation:
+    """Return the cause of a main process that waits for other ranks in a collective; None if it
+    does not.
+    """
+    views = rank_views(seen)
+    main = next((v for v in views if v.pid == seen.main_pid), None)
+    if main is None or not main.operation:
         return None
-    rows = [v.told for group in merged_views(found) for v in group]
-    unseen = seen.world_size - len(found)
+    rows = [v.summary for group in merged_views(views) for v in group]
+    unseen = seen.world_size - len(views)
     if unseen > 0:
-        rows.insert(0, f"{unseen} of {seen.world_size} ranks are not seen on this machine")
-    waiting = sorted({v.operation for v in found if v.operation})
+        rows.insert(0, f"{unseen} of {seen.world_size} ranks are not on this machine")
+    waiting = sorted({v.operation for v in views if v.operation})
     if len(waiting) > 1:
         rows.insert(
-            0, f"the ranks disagree: {' and '.join(waiting)} are waited in at the same time"
+            0, f"the ranks disagree: they wait in {' and in '.join(waiting)} at the same time"
         )
-    return Cause("collective", "; ".join(rows[:6]), story.cause.also, tuple(rows))
+    return Cause("collective", "; ".join(rows[:6]), main.cause.also, tuple(rows))

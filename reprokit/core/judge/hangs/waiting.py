@@ -1,8 +1,8 @@
-"""Where a program is while it does not advance: inside the compiler, outside of it, or idle.
+"""Classify a program that does not advance: inside the compiler, outside of it, or idle.
 
-Key insight: a compile that is open, and compiled code on any thread's stack, can be seen.
-Everything else is the program's own business. A program is idle when each of its Python threads
-waits for something that may come at any time.
+An open compile, and compiled code on the stack of a thread, are visible. All other work is that of
+the program itself. A program is idle if each of its Python threads waits for something that may
+come at any time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import BUSY_SHARE, ThreadState
 from reprokit.core.records.stalls import IDLE, INSIDE, OUTSIDE, Stall
 
-MOST_FRAMES = 12
+MAX_FRAMES = 12
 _POLLS = frozenset("accept accept4 select pselect6 poll ppoll epoll_wait epoll_pwait".split())
 _SLEEPS = frozenset("sleep clock_nanosleep nanosleep pause rt_sigtimedwait rt_sigsuspend".split())
 _READS = frozenset("read readv recvfrom recvmsg recvmmsg".split())
@@ -38,44 +38,45 @@ _WAITS = (
         r"wait|wait_for|get|put|join|result|exception|as_completed|acquire|select|_wait_for_tstate_lock|_shutdown|_python_exit"
     ),
 )
-"""Condition, queue, event, semaphore, join and future of the standard library; a plain lock has no
-frame of its own.
+"""Condition, queue, event, semaphore, join and future of the standard library. A plain lock has no
+frame.
 """
-_WITHIN = 4
+_MAX_DEPTH = 4
+"""The innermost frames that are searched for such a wait."""
 
 
 def classify_stall(seen: Observation, others: Sequence[MainProcess] = ()) -> Stall:
-    """Classify the process ``seen.main_pid``, and with it the other instrumented processes of the
+    """Classify the process ``seen.main_pid`` together with the other instrumented processes of the
     program.
 
-    One that is inside the compiler decides. The caller fills in when the stall began and how long
-    it is.
+    A process inside the compiler decides. The caller sets the beginning and the length of the
+    stall.
     """
-    for told in (None, *others):
-        one = seen
-        if told is not None:
-            one = replace(
+    for process in (None, *others):
+        of_process = seen
+        if process is not None:
+            of_process = replace(
                 seen,
-                main_pid=told.pid,
-                working_tid=told.tid,
-                open_events=told.open_events,
+                main_pid=process.pid,
+                working_tid=process.tid,
+                open_events=process.open_events,
                 endless_line="",
             )
-        if _is_inside(one, is_first=told is None):
-            return _stall(INSIDE, one)
-    pids = [seen.main_pid or 0, *(told.pid for told in others)]
+        if _is_inside(of_process, is_first=process is None):
+            return _stall(INSIDE, of_process)
+    pids = [seen.main_pid or 0, *(process.pid for process in others)]
     waits = [_idle_threads(seen, pid) for pid in dict.fromkeys(pids)]
-    if waits[0] and all(found is not None for found in waits):
-        told_waits = [text for found in waits for text in found or ()]
-        return replace(_stall(IDLE, seen), detail="; ".join(dict.fromkeys(told_waits[:4])))
+    if waits[0] and all(threads is not None for threads in waits):
+        texts = [text for threads in waits for text in threads or ()]
+        return replace(_stall(IDLE, seen), detail="; ".join(dict.fromkeys(texts[:4])))
     return _stall(OUTSIDE, seen)
 
 
 def is_running(seen: Observation) -> bool:
-    """The thread at work ran when it was seen last, or its process was gone: it does not wait any
-    more.
+    """Return whether the working thread no longer waits: it ran when it was last seen, or its
+    process has ended.
     """
-    process = seen.evidence.process(seen.main_pid)
+    process = seen.evidence.process_of_pid(seen.main_pid)
     tid = seen.working_tid or seen.main_pid
     thread = (
         next((t for t in process.threads if t.tid == tid), None) if process is not None else None
@@ -88,7 +89,7 @@ def _stall(state: str, seen: Observation) -> Stall:
     cause = hang_causes.diagnose_hang(seen)
     thread = _working_thread(seen)
     stack = (
-        tuple(f"{f.file}:{f.line} in {f.function}" for f in thread.frames[:MOST_FRAMES])
+        tuple(f"{f.file}:{f.line} in {f.function}" for f in thread.frames[:MAX_FRAMES])
         if thread
         else ()
     )
@@ -103,8 +104,8 @@ def _working_thread(seen: Observation) -> ThreadStack | None:
 
 
 def _is_inside(seen: Observation, is_first: bool) -> bool:
-    named = phases.phase_of_events(seen.open_events)
-    if named and named[0] in phases.COMPILE_PHASES:
+    by_event = phases.phase_of_events(seen.open_events)
+    if by_event and by_event[0] in phases.COMPILE_PHASES:
         return True
     pid = seen.main_pid or 0
     if any(
@@ -113,9 +114,8 @@ def _is_inside(seen: Observation, is_first: bool) -> bool:
         for thread in threads
     ):
         return True
-    if (
-        not is_first
-    ):  # an idle compile worker has the compiler's frames on its stack, and no compile open
+    # an idle compile worker has frames of the compiler on its stack, but no open compile
+    if not is_first:
         return False
     phase, _ = location.phase_at_work(seen)
     return (
@@ -132,15 +132,15 @@ def _is_compiled(thread: ThreadStack) -> bool:
 
 
 def _idle_threads(seen: Observation, pid: int) -> tuple[str, ...] | None:
-    """What each Python thread of ``pid`` waits in; None where one does something else, or where
-    nobody can tell.
+    """Describe what each Python thread of ``pid`` waits in; None if a thread is not idle, or if
+    that is not known.
     """
-    process = seen.evidence.process(pid)
+    process = seen.evidence.process_of_pid(pid)
     threads = next(iter(threads_of(only_recent(seen), pid)[-1:]), None)
     if process is None or not threads or process.is_stopped:
         return None
     states = {t.tid: t for t in process.threads}
-    found = []
+    texts = []
     for thread in sorted(threads, key=lambda t: not t.is_main):
         if is_service(thread) and not thread.is_main:
             continue
@@ -148,12 +148,12 @@ def _idle_threads(seen: Observation, pid: int) -> tuple[str, ...] | None:
         how = _waits_in(thread, state) if state is not None else ""
         if not how:
             return None
-        found.append(f"thread {thread.thread} waits in {how} at {stack_place(thread.frames)}")
-    return tuple(found)
+        texts.append(f"thread {thread.thread} waits in {how} at {stack_place(thread.frames)}")
+    return tuple(texts)
 
 
 def _waits_in(thread: ThreadStack, state: ThreadState) -> str:
-    """The call that an idle thread waits in; empty when it is not idle."""
+    """Return the call in which an idle thread waits; empty if the thread is not idle."""
     if (state.want or 0.0) > BUSY_SHARE:
         return ""
     if state.syscall in _POLLS or state.syscall in _SLEEPS:
@@ -163,7 +163,7 @@ def _waits_in(thread: ThreadStack, state: ThreadState) -> str:
     if state.syscall not in ("futex", ""):
         return ""
     files, functions = _WAITS
-    for frame in fr.normalise_frames(thread.frames)[:_WITHIN]:
+    for frame in fr.normalise_frames(thread.frames)[:_MAX_DEPTH]:
         if files.fullmatch(frame.file) and functions.fullmatch(frame.function.rsplit(".", 1)[-1]):
             return frame.function
     return ""

@@ -1,4 +1,4 @@
-"""Who is responsible for a failure: torch, the program's own code, or the simulation.
+"""Decide who is responsible for a failure: torch, the program's own code, or the simulation.
 
-It imports ``core.judge.stacks``; it must not import ``core.judge.hangs``.
+The package imports ``core.judge.stacks``. It must not import ``core.judge.hangs``.
 """

@@ -1,9 +1,8 @@
-"""Which code of a failure is not torch's: custom passes, backends, lowerings and operators of the
-program.
+"""Find code in a failure that is not torch's: custom passes, backends, lowerings and operators of
+the program.
 
-Key insight: such code is the program's own only where the compiler, or code that the compiler made,
-called it. What Dynamo traces has no frame of its own, and the code that called the compiler is not
-at fault.
+Such code is at fault only if the compiler, or compiled code, called it. Code that Dynamo traces has
+no frame, and the code that called the compiler is not at fault.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ _LIBRARIES = frozenset(
     "sympy mpmath networkx jinja2 markupsafe filelock fsspec numpy optree psutil setuptools"
     " pkg_resources typing_extensions functorch torchgen cuda nvidia pybind11".split()
 )
-"""Packages that torch itself calls: their caller says whose call it was."""
+"""Packages that torch itself calls. Their caller decides whose code they belong to."""
 _TYPED = ("<user>", "<stdin>", "<ipython-input", "<cell")
-"""Names that Python gives to code that was typed in and is in no file."""
+"""File names of code that was typed in and is in no file."""
 _CALLED_BY_ANYONE = re.compile(r"torch/(fx/(?!experimental/).*|_ops\.py|library\.py|_library/.*)")
-"""Torch's interfaces for passes and operators: an error in them is that of the code that calls
+"""Torch's interfaces for passes and operators: an error in them belongs to the code that calls
 them.
 """
 _IN_OPERATOR = re.compile(r"Error in op: torch\.ops\.(?P<space>\w+)\.(?P<name>\w+)")
-"""What generated code says where an operator's result has another shape or stride than its fake
-kernel said.
+"""The message of generated code if the result of an operator has a different shape or stride than
+the result of its fake kernel.
 """
 _ON_FAKE = re.compile(
     r"run FX node with fake tensors: call_\w+ (?P<space>\w+)\.(?P<name>\w+)(?:\.\w+)?\(\*"
 )
-"""What Dynamo says where an operator raises on fake tensors; the exception itself, and its frames,
-are lost.
+"""The message of Dynamo if an operator raises on fake tensors. The exception itself, and its
+frames, are lost.
 """
 _OPERATOR = re.compile(r"`(?P<space>\w+)::(?P<name>\w+)`")
 
@@ -54,17 +53,17 @@ class CodePlace:
 
     @property
     def package(self) -> str:
-        """The installed package that it belongs to; empty for the user's own files."""
+        """The installed package that contains it; empty for the user's own files."""
         return package_of(self.at)
 
     @property
     def words(self) -> str:
         """``your own code at FILE:LINE``, or ``NAME (third-party package), at FILE:LINE``."""
-        return words_for(self.at)
+        return owner_in_words(self.at)
 
 
 def package_of(place: str) -> str:
-    """The installed third-party package that a ``FILE:LINE`` belongs to; empty for any other
+    """Return the installed third-party package that contains a ``FILE:LINE``; empty for any other
     file.
     """
     file = fr.normalise_file(place.rpartition(":")[0] or place)
@@ -75,8 +74,8 @@ def package_of(place: str) -> str:
     )
 
 
-def words_for(place: str) -> str:
-    """Whose code a ``FILE:LINE`` is, as the end of ``the failure is in``."""
+def owner_in_words(place: str) -> str:
+    """Return the owner of a ``FILE:LINE``, as the end of ``the failure is in``."""
     if not place:
         return "your own code"
     name = package_of(place)
@@ -84,8 +83,8 @@ def words_for(place: str) -> str:
 
 
 def is_own(file: str, roots: Sequence[str] = ()) -> bool:
-    """Whether a file belongs to the program or to a package that it uses, as opposed to Python,
-    torch and reprokit.
+    """Return whether a file belongs to the program or to a package that it uses, and not to Python,
+    torch or reprokit.
 
     ``roots`` are folders with a ``torch`` outside of ``site-packages``.
     """
@@ -101,7 +100,7 @@ def is_own(file: str, roots: Sequence[str] = ()) -> bool:
 
 
 def _roots(frames: Sequence[Frame]) -> list[str]:
-    """The folders of the torch whose files are in a stack."""
+    """Return the folders of the torch whose files are in a stack."""
     named = ((f.file, fr.normalise_file(f.file)) for f in frames)
     return [
         file.removesuffix(normal)
@@ -111,32 +110,32 @@ def _roots(frames: Sequence[Frame]) -> list[str]:
 
 
 def called_by_compiler(frames: Sequence[Frame]) -> CodePlace | None:
-    """The code that is not torch's, and in which a stack ends although the compiler called it.
+    """Return the innermost code of a stack, if it is not torch's and the compiler called it.
 
-    ``frames`` are innermost first, with the files as the tool gave them. None where the innermost
-    frame that says anything is the compiler's, or where nothing of the compiler is further out.
+    ``frames`` are innermost first, with the files as the tool reported them. None if the innermost
+    significant frame is the compiler's, or if no frame of the compiler is further out.
     """
-    found: CodePlace | None = None
+    own: CodePlace | None = None
     roots = _roots(frames)
     for raw, frame in zip(frames, fr.normalise_frames(frames), strict=True):
         if fr.RULES.is_sentinel(frame):
-            if found is not None and frame.function.endswith("_fn"):
-                continue  # how torch calls the kernel of a custom operator
+            if own is not None and frame.function.endswith("_fn"):
+                continue  # torch calls the kernel of a custom operator through it
             return None
         if fr.RULES.is_compiled((frame,)):
-            return found
-        if found is not None or raw.function == "<torn>":
+            return own
+        if own is not None or raw.function == "<torn>":
             continue
         if is_own(raw.file, roots):
-            found = CodePlace(f"{raw.file}:{raw.line}", raw.function)
+            own = CodePlace(f"{raw.file}:{raw.line}", raw.function)
         elif frame.file.startswith("torch/") and not _CALLED_BY_ANYONE.fullmatch(frame.file):
             return None
     return None
 
 
 def innermost_own(frames: Sequence[Frame]) -> CodePlace | None:
-    """The innermost line of a stack that is not Python's, torch's or a library's, with whatever
-    caller.
+    """Return the innermost line of a stack that is not in Python, torch or one of torch's
+    libraries.
     """
     roots = _roots(frames)
     raw = next((f for f in frames if is_own(f.file, roots)), None)
@@ -144,12 +143,13 @@ def innermost_own(frames: Sequence[Frame]) -> CodePlace | None:
 
 
 def stack_of(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
-    """The frames that say where a failure is, innermost first: the root exception's, the fault's,
-    or what did not move.
+    """Return the frames that locate a failure, innermost first: those of the root exception or of
+    the fault, or those that did not move.
     """
     if verdict.kind in ("hang", "slow-compile"):
         stacks = max(stacks_by_tool(only_recent(seen), is_raw=True).values(), key=len, default=[])
-        is_chance = verdict.kind == "slow-compile" and len(stacks) < 2  # it was seen there once
+        # a single stack of an advancing compile is chance
+        is_chance = verdict.kind == "slow-compile" and len(stacks) < 2
         return () if is_chance else fr.stable_part(stacks)
     if verdict.kind == "crash" or (verdict.kind == "error-in-eager" and seen.raised is None):
         fault = fatal_fault(seen)
@@ -162,14 +162,14 @@ def stack_of(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
 
 
 def custom_operator(verdict: Verdict, seen: Observation) -> str:
-    """The operator that is not torch's, such as ``mylib::op``, at which the failure is; empty where
-    it is at none.
+    """Return the custom operator that failed, such as ``mylib::op``; empty if no custom operator
+    did.
     """
     raised = blamed_exception(seen)
-    said = fr.root_cause(raised).message if raised is not None else ""
-    told = _IN_OPERATOR.search(said) or _ON_FAKE.search(said)
+    message = fr.root_cause(raised).message if raised is not None else ""
+    match = _IN_OPERATOR.search(message) or _ON_FAKE.search(message)
     if verdict.kind == "wrong-result":
-        told = next((m for m in reversed(list(_OPERATOR.finditer(seen.departure)))), None)
-    return (
-        f"{told['space']}::{told['name']}" if told and not is_torch_namespace(told["space"]) else ""
-    )
+        match = next(iter(reversed(list(_OPERATOR.finditer(seen.departure)))), None)
+    if match is None or is_torch_namespace(match["space"]):
+        return ""
+    return f"{match['space']}::{match['name']}"

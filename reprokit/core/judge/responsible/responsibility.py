@@ -1,7 +1,7 @@
-"""Who is responsible for a failure, and whether it can be filed upstream.
+"""Decide who is responsible for a failure, and whether it can be filed upstream.
 
-One function decides, from the evidence alone. Every text that mentions filing (the terminal, the
-issue, labels, ``reprokit issue``) asks this module and nothing else.
+One function decides, only from the evidence. Every text that mentions filing (the terminal, the
+issue, labels, ``reprokit issue``) uses this module.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import phases
 from reprokit.core.judge.stacks.evidence import blamed_exception
 from reprokit.core.records.finding import Verdict
-from reprokit.core.records.kinds import kind_named
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.verdict_kinds import kind_named
 
 PARTIES = ("user", "torch", "triton", "driver", "machine", "reprokit", "unknown")
-"""Who can be responsible. ``user`` is any code that is not torch's and that the program brings: its
-own, or that of a third-party package. ``machine`` is the operating system and its limits: disk,
-memory, a stopped process.
+"""Who can be responsible. ``user`` is any code of the program that is not torch's: its own code, or
+a third-party package. ``machine`` is the operating system and its limits: disk, memory, a stopped
+process.
 """
 UPSTREAM = {"torch": "pytorch/pytorch", "triton": "triton-lang/triton"}
 """Responsible party -> the repository that takes its issues."""
 _BEFORE_OWN = ("dynamo-trace", "guards")
-"""Phases before any backend or pass of the program's own."""
+"""Phases before any of the program's own backends and passes."""
 _DRIVER = re.compile(
     r"CUDA driver version is insufficient|CUDA driver initialization failed|CUDA error: (?:unknown"
     r" error|system not yet"
@@ -34,26 +34,26 @@ _DRIVER = re.compile(
     r" toolchain)|Found no NVIDIA driver|NVML (?:error|_ERROR)\w*|NVML_ERROR_\w+|Driver/library"
     r" version mismatch"
 )
-"""What the driver of a GPU says of itself."""
+"""Error messages of a GPU driver."""
 
 
 @dataclass(frozen=True)
 class Responsible:
-    """Who is responsible, and what says so."""
+    """Who is responsible, with the evidence."""
 
     party: str
-    """One of ``PARTIES``; empty where nothing failed."""
+    """One of ``PARTIES``; empty if nothing failed."""
     because: tuple[str, ...] = ()
     """One sentence for each piece of evidence."""
     place: str = ""
-    """The ``FILE:LINE`` in the user's own code, or the symbol, that is responsible; empty where it
-    is not known.
+    """The ``FILE:LINE`` in the user's code, or the symbol, that is responsible; empty if it is not
+    known.
     """
 
 
 def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
-    """Name the party that is responsible for ``verdict``; pure, so the same evidence always gets
-    the same answer.
+    """Return the party that is responsible for ``verdict``. The same evidence always gets the same
+    answer.
 
     The first question that has an answer decides.
     """
@@ -76,13 +76,13 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
         _undecided,
     )
     answers = (question(verdict, seen) for question in questions)
-    found = next((answer for answer in answers if answer is not None), None)
-    return found or Responsible("torch", (_inside(verdict, seen),))
+    first = next((answer for answer in answers if answer is not None), None)
+    return first or Responsible("torch", (_torch_evidence(verdict, seen),))
 
 
 def _machine(verdict: Verdict, seen: Observation) -> Responsible | None:
-    """A full disk, a stopped process, a device that does not answer, a lock of another program, a
-    SIGKILL from outside.
+    """Check for a full disk, a stopped process, a device that does not respond, a lock of a
+    different program, and a SIGKILL from outside.
     """
     cause = verdict.cause or ""
     if cause == "disk-full":
@@ -102,7 +102,7 @@ def _machine(verdict: Verdict, seen: Observation) -> Responsible | None:
         (lock.pid for lock in seen.evidence.locks if lock.is_holder and lock.pid not in own), None
     )
     if cause == "file-lock" and holder is not None:
-        why = f"Process {holder} holds the lock, and it is none of the target's."
+        why = f"Process {holder}, which is not part of the target, holds the lock."
         return Responsible("machine", (why,))
     return None
 
@@ -134,8 +134,8 @@ def _different_ranks(verdict: Verdict, seen: Observation) -> Responsible | None:
 
 
 def _own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
-    """A pass, backend, lowering, decomposition or operator of the program that raises, dies or
-    hangs.
+    """Check for a pass, backend, lowering, decomposition or operator of the program that raises,
+    crashes or hangs.
     """
     if verdict.kind not in ("exception", "crash", "hang", "oom", "slow-compile"):
         return None
@@ -146,8 +146,8 @@ def _own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
         "exception": "raised",
         "hang": "did not return",
         "oom": "ran out of memory",
-        "slow-compile": "was at work at the deadline",
-    }.get(verdict.kind, "died")
+        "slow-compile": "was still running at the deadline",
+    }.get(verdict.kind, "crashed")
     why = f"torch called {place.function} in {place.words}, and it {what}."
     return Responsible("user", (why,), place.at)
 
@@ -157,13 +157,15 @@ def _needs_own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
         why = "It passes without the program's own passes."
         return Responsible("user", (why,), next(iter(seen.own_passes), ""))
     if seen.fails_only_with == "backend":
-        why = "It fails with the program's own backend, and with no backend of torch's."
+        why = "It fails with the program's own backend, and with none of torch's backends."
         return Responsible("user", (why,), seen.own_backend)
     return None
 
 
 def _undecided(verdict: Verdict, seen: Observation) -> Responsible | None:
-    """The program's own passes or backend took part, and no run without them gave an answer."""
+    """Check whether the program's own passes or backend took part, without a run that shows whether
+    they matter.
+    """
     if (
         seen.fails_only_with
         or not (seen.own_passes or seen.own_backend)
@@ -174,7 +176,8 @@ def _undecided(verdict: Verdict, seen: Observation) -> Responsible | None:
         return None
     what = "backend" if seen.own_backend else "passes"
     return Responsible(
-        "unknown", (f"The program's own {what} took part, and nothing shows what happens without.",)
+        "unknown",
+        (f"The program's own {what} took part, and no run shows what happens without.",),
     )
 
 
@@ -183,14 +186,14 @@ def _custom_operator(verdict: Verdict, seen: Observation) -> Responsible | None:
     if not operator:
         return None
     if verdict.kind == "wrong-result":
-        _, _, said = seen.departure.partition("; ")
+        _, _, problem = seen.departure.partition("; ")
         why = (
-            f"{said[:1].upper()}{said[1:]}."
-            if said
+            f"{problem[:1].upper()}{problem[1:]}."
+            if problem
             else f"The results differ first at the custom operator {operator}."
         )
     elif verdict.phase == "dynamo-trace":
-        why = f"The custom operator {operator} raised on fake tensors: its fake kernel did."
+        why = f"The fake kernel of the custom operator {operator} raised an exception."
     else:
         why = f"The fake kernel of {operator} disagrees with its real result."
     return Responsible("user", (why,), operator)
@@ -200,10 +203,9 @@ def _driver(verdict: Verdict, seen: Observation) -> Responsible | None:
     raised = blamed_exception(seen)
     if seen.simulated or raised is None:
         return None
-    said = next(
-        (found.group() for link in raised.chain if (found := _DRIVER.search(link.message))), ""
-    )
-    return Responsible("driver", (f"The driver of the GPU said: {said}.",)) if said else None
+    matches = (_DRIVER.search(link.message) for link in raised.chain)
+    error = next((match.group() for match in matches if match), "")
+    return Responsible("driver", (f"The GPU driver reported: {error}.",)) if error else None
 
 
 def _triton(verdict: Verdict, seen: Observation) -> Responsible | None:
@@ -231,13 +233,13 @@ def _memory(verdict: Verdict, seen: Observation) -> Responsible | None:
         return None
     if verdict.phase in phases.COMPILE_PHASES:
         return Responsible(
-            "torch", (f"Memory ran out while the compiler was at work, in phase {verdict.phase}.",)
+            "torch", (f"Memory ran out while the compiler was working, in phase {verdict.phase}.",)
         )
-    return Responsible("machine", ("Memory ran out while the compiler was not at work.",))
+    return Responsible("machine", ("Memory ran out while the compiler was not working.",))
 
 
 def _outside_compiler(verdict: Verdict, seen: Observation) -> Responsible | None:
-    """A hang with nothing of the compiler, and nothing that it made, on the stack."""
+    """Check for a hang without the compiler and without compiled code on the stack."""
     if verdict.kind != "hang" or verdict.phase in (
         *phases.COMPILE_PHASES,
         "kernel-run",
@@ -248,32 +250,35 @@ def _outside_compiler(verdict: Verdict, seen: Observation) -> Responsible | None
     if not frames or fr.RULES.is_compiled(fr.normalise_frames(frames)):
         return None
     place = ownership.innermost_own(frames)
-    significant, _ = fr.RULES.significant(fr.normalise_frames(frames), 1)
+    significant, _ = fr.RULES.significant_frames(fr.normalise_frames(frames), 1)
     if place is None or (significant and significant[0].file.startswith("torch/")):
         return Responsible(
-            "unknown", ("Nothing of the compiler is on the stack that did not move.",)
+            "unknown", ("No frame of the compiler is on the stack that did not move.",)
         )
     why = (
-        f"The stack that did not move ends in {place.words}, and nothing of the compiler is on it."
+        f"The stack that did not move ends in {place.words}, and no frame of the compiler is on it."
     )
     return Responsible("user", (why,), place.at)
 
 
-def _inside(verdict: Verdict, seen: Observation) -> str:
-    """What was seen of torch, as a sentence."""
-    kept, _ = fr.RULES.significant(fr.normalise_frames(ownership.stack_of(verdict, seen)), 1)
+def _torch_evidence(verdict: Verdict, seen: Observation) -> str:
+    """Return the evidence against torch as a sentence."""
+    frames = fr.normalise_frames(ownership.stack_of(verdict, seen))
+    kept, _ = fr.RULES.significant_frames(frames, 1)
     if kept and verdict.kind in ("exception", "crash", "hang"):
         return f"The failure is in {fr.show_frame(kept[0])}."
     return verdict.reason
 
 
 def repository_for(verdict: Verdict) -> str:
-    """The repository where ``verdict`` can be filed; empty where it should not be filed."""
+    """Return the repository in which ``verdict`` can be filed; empty if it should not be filed."""
     return "" if why_not_filed(verdict) else UPSTREAM[verdict.responsible]
 
 
 def why_not_filed(verdict: Verdict) -> str:
-    """Why ``verdict`` should not be filed upstream, as a clause; empty where it can be filed."""
+    """Return why ``verdict`` should not be filed upstream, as a clause; empty if it can be
+    filed.
+    """
     if (why := kind_named(verdict.kind).not_filed) and verdict.responsible != "reprokit":
         return why
     if verdict.responsible in UPSTREAM:
@@ -282,7 +287,7 @@ def why_not_filed(verdict: Verdict) -> str:
         return _in_own_code(verdict)
     at = f" at {verdict.responsible_place}" if verdict.responsible_place else ""
     return {
-        "driver": "the driver of the GPU is responsible, not the compiler",
+        "driver": "the GPU driver is responsible, not the compiler",
         "machine": "the machine is responsible, not the compiler",
         "reprokit": f"reprokit itself is responsible{at}",
     }.get(verdict.responsible, "nothing shows who is responsible")
@@ -292,4 +297,4 @@ def _in_own_code(verdict: Verdict) -> str:
     place = verdict.responsible_place
     if "::" in place:
         return f"the failure is in the custom operator {place}, which is not torch's"
-    return f"the failure is in {ownership.words_for(place)}"
+    return f"the failure is in {ownership.owner_in_words(place)}"

@@ -1,6 +1,4 @@
-"""Gaps in reprokit's own simulation of a GPU: which failures of a simulated run are gaps, and the
-symbol of each.
-"""
+"""Recognise failures of a simulated run that come from gaps in reprokit's own simulation."""
 
 from __future__ import annotations
 
@@ -16,26 +14,28 @@ _ABSENT = re.compile(r"(?P<name>.+), compute capability [\d.]+, is not there")
 
 
 def simulated_gpu_of(simulated: tuple[str, ...]) -> str:
-    """The name of the GPU that ``Observation.simulated`` says is not there; empty where only ranks
-    are simulated.
+    """Return the name of the simulated GPU in ``Observation.simulated``; empty if only ranks are
+    simulated.
     """
-    found = _ABSENT.fullmatch(simulated[0]) if simulated else None
-    return found["name"] if found else ""
+    match = _ABSENT.fullmatch(simulated[0]) if simulated else None
+    return match["name"] if match else ""
 
 
 def gap_of_links(chain: tuple[Link, ...], is_gpu: bool) -> str:
-    """The symbol that an exception is a gap for: the one its message names, or the innermost
-    function of torch.
+    """Return the symbol that is not simulated, from the message of an exception or else the
+    innermost function of torch; empty if the exception does not come from a gap.
     """
-    for place in reversed(range(len(chain))):
-        is_gap, symbol = gap_in_message(chain[place].message, is_gpu)
+    for index in reversed(range(len(chain))):
+        is_gap, symbol = gap_in_message(chain[index].message, is_gpu)
         if is_gap:
-            return symbol or _innermost(chain[: place + 1])
+            return symbol or _innermost(chain[: index + 1])
     return ""
 
 
 def gap_of_crash(seen: Observation) -> str:
-    """The same of a process that the C++ runtime ended."""
+    """Return the symbol that is not simulated, for a process that the C++ runtime ended; empty if
+    no gap ended it.
+    """
     is_gap, symbol = gap_in_message(fr.parse_terminate(seen.stderr_tail), is_gpu=True)
     if not is_gap:
         return ""

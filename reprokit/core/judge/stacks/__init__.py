@@ -1,5 +1,5 @@
-"""Read stacks and messages: which frames name a bug, which phase they are in, which process
-matters.
+"""Read stacks and messages: the frames that identify a bug, their phase, and the process to look
+at.
 
-It decides no verdict, and must not import the other packages of ``core.judge``.
+The package decides no verdict. It must not import the other packages of ``core.judge``.
 """

@@ -1,6 +1,4 @@
-"""Choose the evidence that a verdict is about: which exception, which fatal signal, which
-stacks.
-"""
+"""Choose the evidence that a verdict is about: the exception, the fatal signal, the stacks."""
 
 from __future__ import annotations
 
@@ -11,62 +9,61 @@ from reprokit.core.records.observation import Observation
 
 
 def blamed_exception(seen: Observation) -> Raised | None:
-    """The exception that the verdict is about.
+    """Return the exception that the verdict is about.
 
-    A program may wrap what the compiler raised (``except Exception: raise MyError``) or fail later
-    because of it: what left the compiler counts then.
+    A program may wrap an exception of the compiler (``except Exception: raise MyError``), or fail
+    later because of it. Then the exception that left the compiler counts.
     """
     raised, failures = seen.raised, seen.compile_failures
     if raised is None or not failures:
         return raised or (failures[-1] if failures else None)
-    return raised if is_compilers(raised, seen) else failures[-1]
+    return raised if is_from_compiler(raised, seen) else failures[-1]
 
 
-def is_compilers(raised: Raised, seen: Observation) -> bool:
-    """The exception came from the compiler, or from code that it made."""
+def is_from_compiler(raised: Raised, seen: Observation) -> bool:
+    """Return whether the exception came from the compiler or from compiled code."""
     frames = fr.normalise_frames(f for link in raised.chain for f in link.frames)
     return fr.RULES.is_compiled(frames) or any(
-        is_same(raised, failure) for failure in seen.compile_failures
+        is_same_exception(raised, failure) for failure in seen.compile_failures
     )
 
 
-def is_same(a: Raised, b: Raised) -> bool:
-    """Two hooks saw one exception."""
-    one, two = fr.root_cause(a), fr.root_cause(b)
-    return one.type == two.type and one.message[:200] == two.message[:200]
+def is_same_exception(a: Raised, b: Raised) -> bool:
+    """Return whether two hooks saw the same exception."""
+    first, second = fr.root_cause(a), fr.root_cause(b)
+    return first.type == second.type and first.message[:200] == second.message[:200]
 
 
 def fatal_fault(seen: Observation) -> Fault | None:
-    """The fatal signal's stack: of the process whose story is told, if it left one."""
+    """Return the fatal signal with its stack, from the main process if it left one."""
     own = [f for f in seen.faults if f.frames and f.pid == seen.main_pid]
     return next(iter(own), next((f for f in seen.faults if f.frames), None))
 
 
 def still_frames(seen: Observation) -> tuple[Frame, ...]:
-    """The frames of the thread at work, innermost first, that did not move since the last
+    """Return the frames of the working thread, innermost first, that did not move since the last
     progress.
     """
     return fr.stable_part(main_stacks(only_recent(seen)))
 
 
 def main_stacks(seen: Observation) -> list[tuple[Frame, ...]]:
-    """Normalised stacks of the target's main thread, one a dump, from the tool that gave most of
-    them.
+    """Return the normalised stacks of the working thread, one for each dump, from the tool that
+    gave most of them.
     """
     return max(stacks_by_tool(seen).values(), key=len, default=[])
 
 
 def stacks_by_tool(seen: Observation, is_raw: bool = False) -> dict[str, list[tuple[Frame, ...]]]:
-    """Stacks of the thread at work, in the order of the dumps, by the tool that took them;
-    normalised unless ``is_raw``.
+    """Return the stacks of the working thread, in the order of the dumps, by the tool that took
+    them; normalised unless ``is_raw``.
 
-    That is the thread with compiler phases open, else the main one; faulthandler does not tell
-    threads apart.
+    The working thread is the one with open compiler phases, or else the main thread. faulthandler
+    does not report thread ids.
     """
-    found: dict[str, list[tuple[Frame, ...]]] = {}
-    for dump in sorted(
-        seen.dumps, key=lambda d: (d.tool != "py-spy", d.number)
-    ):  # it names methods in full
+    stacks: dict[str, list[tuple[Frame, ...]]] = {}
+    # py-spy first: it reports qualified names of methods
+    for dump in sorted(seen.dumps, key=lambda d: (d.tool != "py-spy", d.number)):
         if dump.pid != seen.main_pid or (seen.working_tid and dump.tool == "faulthandler"):
             continue
         wanted = [
@@ -76,7 +73,7 @@ def stacks_by_tool(seen: Observation, is_raw: bool = False) -> dict[str, list[tu
         ]
         if wanted:
             frames = wanted[0].frames
-            found.setdefault(dump.tool, []).append(
+            stacks.setdefault(dump.tool, []).append(
                 frames if is_raw else fr.normalise_frames(frames)
             )
-    return found
+    return stacks

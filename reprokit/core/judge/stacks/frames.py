@@ -1,8 +1,8 @@
-"""Stacks as every tool writes them, brought into one form that is the same on every machine.
+"""Read the stacks of every tool into one form that is the same on every machine.
 
 A normalised file is the path below ``site-packages``, or one of ``<stdlib>/...``, ``<generated>``
-(code that Inductor or FX wrote), ``<agent>``, ``<frozen>`` and ``<user>``. Which frames are noise
-stands in ``data/frames.json``, not here.
+(code that Inductor or FX wrote), ``<agent>``, ``<frozen>`` and ``<user>``. ``frames.json`` lists
+the frames that are noise.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import pkgutil
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reprokit.core.records.dumps import Fault, Frame, Link, Raised, ThreadStack
@@ -23,13 +23,13 @@ _TORCH_TREE = re.compile(
     r".*/(torch/(?:_\w+|fx|nn|utils|distributed|autograd|cuda|func|export|optim|library|functional)[/.].*)"
 )
 _NORMAL = re.compile(r"<generated>|<stdlib>/.*|<agent>|<user>|(?:torch|triton)/.*")
-"""What is normalised already stays as it is."""
+"""Files that are already normalised."""
 _STDLIB = re.compile(r".*/lib(?:64)?/python3\.\d+t?/(.+)")
 _AGENT = re.compile(r".*/(?:_reprokit|reprokit/(?:agent|core))/.*")
 
 
 def normalise_file(file: str) -> str:
-    """Give the machine-independent form of a source path."""
+    """Return the machine-independent form of a source path."""
     if file.startswith("<frozen"):
         return "<frozen>"
     if _NORMAL.fullmatch(file):
@@ -39,18 +39,20 @@ def normalise_file(file: str) -> str:
     if _AGENT.fullmatch(file):
         return "<agent>"
     for pattern, prefix in ((_PACKAGES, ""), (_TORCH_TREE, ""), (_STDLIB, "<stdlib>/")):
-        if found := pattern.fullmatch(file):
-            return prefix + found.group(1)
+        if match := pattern.fullmatch(file):
+            return prefix + match.group(1)
     return "<user>"
 
 
 def names_generated(text: str) -> bool:
-    """True where a message names a source file that Inductor wrote."""
+    """Return whether a message names a source file that Inductor wrote."""
     return re.search(r"/[a-z2-7]{2}/c[a-z2-7]{40,}(?:\.main)?\.(?:py|cpp)", text) is not None
 
 
 def normalise_frames(frames: Iterable[Frame]) -> tuple[Frame, ...]:
-    """Normalise the files of ``frames``; lines are kept for people, never for identity."""
+    """Normalise the files of ``frames``. Lines are kept for people, but are never part of an
+    identity.
+    """
     return tuple(Frame(normalise_file(f.file), f.function, f.line) for f in frames)
 
 
@@ -60,27 +62,30 @@ _ENTERS = re.compile(
 
 
 def enters_compiled(frame: Frame) -> bool:
-    """The code that Inductor wrote, or what calls it: further in is the kernel, further out is
-    everybody's.
+    """Return whether a frame is code that Inductor wrote, or calls it. Frames further in belong to
+    the kernel.
     """
     return _ENTERS.fullmatch(frame.file) is not None
 
 
 class FrameRules:
-    """The rules of ``data/frames.json``."""
+    """The rules of ``frames.json``."""
 
-    def __init__(self, data: dict[str, Any]) -> None:
+    def __init__(self, data: Mapping[str, Sequence[Mapping[str, str]]]) -> None:
         self._noise = [_rule(r) for r in data["noise"]]
         self._sentinels = [_rule(r) for r in data["sentinels"]]
         self._compiled = [_rule(r) for r in data["compiled"]]
         self._relays = [re.compile(r["type"]) for r in data["relays"]]
 
-    def significant(self, frames: Sequence[Frame], most: int) -> tuple[list[Frame], list[str]]:
-        """The innermost ``most`` frames that name a bug, and why the others were passed over.
+    def significant_frames(
+        self, frames: Sequence[Frame], max_frames: int
+    ) -> tuple[list[Frame], list[str]]:
+        """Return the innermost ``max_frames`` frames that identify a bug, and why the others were
+        skipped.
 
-        ``frames`` are normalised, innermost first. The walk stops at a sentinel: what called the
-        compiler, or the code that it made, is the user's business. User code inside that door (a
-        custom pass, backend or operator) is part of the bug.
+        ``frames`` are normalised, innermost first. The search stops at a sentinel, the entry into
+        the compiler or into compiled code: its callers are not part of the bug. User code that the
+        compiler calls (a custom pass, backend or operator) is part of it.
         """
         kept: list[Frame] = []
         why: list[str] = []
@@ -92,30 +97,30 @@ class FrameRules:
                 why.append(f"skipped {show_frame(frame)}: {noise}")
             elif not (kept and show_frame(kept[-1]) == show_frame(frame)):
                 kept.append(frame)
-                if len(kept) == most:
+                if len(kept) == max_frames:
                     break
         return kept, why
 
     def is_sentinel(self, frame: Frame) -> bool:
-        """True where what called the compiler, or the code that it made, begins; ``frame`` is
-        normalised.
+        """Return whether a normalised frame is the entry into the compiler or into compiled
+        code.
         """
         return bool(_first(self._sentinels, frame))
 
-    def root(self, chain: Sequence[Link]) -> Link:
-        """The innermost exception that says something of its own."""
+    def root_exception(self, chain: Sequence[Link]) -> Link:
+        """Return the innermost exception that is not a relay."""
         return next((link for link in reversed(chain) if not self.is_relay(link)), chain[-1])
 
     def is_relay(self, link: Link) -> bool:
-        """True for an exception that only says that another one happened, in a child or below."""
+        """Return whether an exception only reports a different one, such as that of a child."""
         return any(r.fullmatch(link.type) for r in self._relays)
 
     def is_compiled(self, frames: Iterable[Frame]) -> bool:
-        """True where the compiler or code that it made is on the stack."""
+        """Return whether the compiler or compiled code is on the stack."""
         return any(_first(self._compiled, f) for f in frames)
 
 
-def _rule(row: dict[str, str]) -> tuple[re.Pattern[str], re.Pattern[str], str]:
+def _rule(row: Mapping[str, str]) -> tuple[re.Pattern[str], re.Pattern[str], str]:
     return re.compile(row.get("file", ".*")), re.compile(row.get("function", ".*")), row["why"]
 
 
@@ -128,8 +133,8 @@ def _first(rules: list[tuple[re.Pattern[str], re.Pattern[str], str]], frame: Fra
 
 
 def show_frame(frame: Frame) -> str:
-    """``torch/_inductor/loop_body.py:get_read_expr``, without the line, which moves between
-    versions.
+    """Return a frame as ``torch/_inductor/loop_body.py:get_read_expr``, without the line, which
+    changes between versions.
     """
     return f"{frame.file}:{frame.function.rsplit('.', 1)[-1]}"
 
@@ -138,8 +143,8 @@ RULES = FrameRules(json.loads(pkgutil.get_data(__package__, "frames.json") or b"
 
 
 def root_cause(raised: Raised) -> Link:
-    """The exception of a chain that names the bug."""
-    return RULES.root(raised.chain)
+    """Return the exception of a chain that identifies the bug."""
+    return RULES.root_exception(raised.chain)
 
 
 _FH_FRAME = re.compile(r'\s+File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
@@ -150,8 +155,8 @@ _FH_THREAD = re.compile(
 
 
 def _whole(frame: Frame) -> Frame:
-    """Two threads that die at once write into each other's lines: of a torn one the file can be
-    known still.
+    """Return the frame with a valid file. If two threads crash at once, their lines mix, and only
+    the file of such a frame is known.
     """
     file, suffix, rest = frame.file.partition(".py")
     if not suffix or not rest or rest in ("c", "x", "i"):
@@ -162,18 +167,16 @@ def _whole(frame: Frame) -> Frame:
 def parse_faulthandler(text: str, pid: int) -> list[ThreadStack]:
     """Read a dump by :mod:`faulthandler`: threads in its order, frames innermost first.
 
-    The main thread is the one whose outermost frame is the program's ``<module>``, else the last
-    one, which is where CPython lists it.
+    The main thread is the one whose outermost frame is the program's ``<module>``, or else the last
+    one, because CPython lists it last.
     """
     threads: list[tuple[str, bool, list[Frame]]] = []
     for line in text.splitlines():
-        if found := _FH_THREAD.fullmatch(line.strip()):
-            threads.append(
-                (found["name"] or found["id"], found["current"].startswith("Current"), [])
-            )
-        elif threads and (found := _FH_FRAME.fullmatch(line)):
-            number = int(found["line"]) if found["line"].isdigit() else 0
-            threads[-1][2].append(_whole(Frame(found["file"], found["function"], number)))
+        if row := _FH_THREAD.fullmatch(line.strip()):
+            threads.append((row["name"] or row["id"], row["current"].startswith("Current"), []))
+        elif threads and (row := _FH_FRAME.fullmatch(line)):
+            number = int(row["line"]) if row["line"].isdigit() else 0
+            threads[-1][2].append(_whole(Frame(row["file"], row["function"], number)))
     mains = [
         i
         for i, (_, _, f) in enumerate(threads)
@@ -189,7 +192,7 @@ def parse_faulthandler(text: str, pid: int) -> list[ThreadStack]:
 _FATAL = re.compile(r"^Fatal Python error: (.*)$", re.MULTILINE)
 _AGAIN = "terminate called recursively\n"
 _TYPE = re.compile(r"terminate called after throwing an instance of '(?P<type>[^'\n]+)'")
-# Two threads may abort at once; their lines interleave.
+# two threads may abort at once, so their lines may alternate
 _TERMINATE = re.compile(
     r"terminate called after throwing an instance of"
     r" '(?P<type>[^'\n]+)'\s*\n(?:.*\n){0,3}?\s*what\(\):\s*(?P<what>.*)$",
@@ -198,41 +201,40 @@ _TERMINATE = re.compile(
 
 
 def parse_fatal(text: str, pid: int) -> Fault | None:
-    """Find the last fatal error that faulthandler wrote into ``text``: its name and the failing
-    thread.
+    """Return the last fatal error that faulthandler wrote into ``text``: its name and the stack of
+    the failing thread.
     """
-    found = list(_FATAL.finditer(text))
-    if not found:
+    headers = list(_FATAL.finditer(text))
+    if not headers:
         return None
-    threads = parse_faulthandler(text[found[-1].start() :], pid)
+    threads = parse_faulthandler(text[headers[-1].start() :], pid)
     current = next((t for t in threads if t.owns_gil), threads[-1] if threads else None)
-    return Fault(pid, found[-1].group(1).strip(), current.frames if current else ())
+    return Fault(pid, headers[-1].group(1).strip(), current.frames if current else ())
 
 
 def parse_terminate(text: str) -> str:
-    """What the C++ runtime said before ``abort``: ``std::runtime_error: message``,
-    ``std::terminate`` alone, or nothing.
+    """Return the error that the C++ runtime reported before ``abort``: ``std::runtime_error:
+    message``, only a type or ``std::terminate``, or nothing.
     """
-    # What a second thread says may stand between any two words of the first, and its abort may come
-    # before the message,
-    # or before the type: what is then left of it is no chance.
+    # The output of a second thread may be anywhere inside that of the first, and its abort may come
+    # before the message or the type. Then only the type, if it is there, is reliable.
     alone = text.replace(_AGAIN, "")
     if alone == text:
-        found = list(_TERMINATE.finditer(alone))
-        return ": ".join(found[-1].groupdict().values()) if found else ""
+        errors = list(_TERMINATE.finditer(alone))
+        return ": ".join(errors[-1].groupdict().values()) if errors else ""
     types = list(_TYPE.finditer(alone))
     return types[-1]["type"] if types else "std::terminate"
 
 
 def parse_py_spy(text: str, pid: int) -> list[ThreadStack]:
-    """Read ``py-spy dump --json``; raises ValueError for anything else."""
+    """Read the output of ``py-spy dump --json``; raises ValueError for anything else."""
     data = json.loads(text)
     if not isinstance(data, list):
-        raise ValueError("py-spy wrote no list of threads")
+        raise ValueError("the output of py-spy is not a list of threads")
     try:
         return _py_spy_threads(data, pid)
     except (TypeError, AttributeError, KeyError) as problem:
-        raise ValueError(f"py-spy wrote no threads: {problem!r}") from problem
+        raise ValueError(f"the output of py-spy has no threads: {problem!r}") from problem
 
 
 def _py_spy_threads(data: list[Any], pid: int) -> list[ThreadStack]:
@@ -253,9 +255,7 @@ def _py_spy_threads(data: list[Any], pid: int) -> list[ThreadStack]:
 
 
 def stable_part(stacks: Sequence[Sequence[Frame]]) -> tuple[Frame, ...]:
-    """The frames, innermost first, that all stacks share from the outermost on: what did not
-    move.
-    """
+    """Return the outer frames that all stacks share, innermost first: those that did not move."""
     if not stacks:
         return ()
     shared: list[Frame] = []
@@ -272,12 +272,12 @@ _TB_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
 
 
 def parse_traceback(text: str) -> Link | None:
-    """The last traceback in a text: for exceptions that no hook of ours has heard."""
-    found = list(_TRACEBACK.finditer(text))
-    if not found:
+    """Return the last traceback in a text, for exceptions that no hook of the agent saw."""
+    headers = list(_TRACEBACK.finditer(text))
+    if not headers:
         return None
     frames: list[Frame] = []
-    for line in text[found[-1].end() :].splitlines():
+    for line in text[headers[-1].end() :].splitlines():
         if row := _TB_FRAME.fullmatch(line):
             frames.append(Frame(row["file"], row["function"], int(row["line"])))
         elif frames and (error := _TB_ERROR.match(line)):

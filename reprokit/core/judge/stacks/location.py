@@ -1,5 +1,5 @@
-"""Where a run was: the phase and place that stacks, exceptions and the journal tell, and what says
-so.
+"""Locate a run: its phase and position, from stacks, exceptions and the journal, with the
+evidence.
 """
 
 from __future__ import annotations
@@ -9,7 +9,12 @@ import re
 
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import phases
-from reprokit.core.judge.stacks.evidence import is_same, main_stacks, stacks_by_tool, still_frames
+from reprokit.core.judge.stacks.evidence import (
+    is_same_exception,
+    main_stacks,
+    stacks_by_tool,
+    still_frames,
+)
 from reprokit.core.judge.stacks.messages import telling_line
 from reprokit.core.judge.stacks.recent_dumps import only_recent, stacks_of
 from reprokit.core.records.dumps import Frame, Link, Raised
@@ -17,61 +22,59 @@ from reprokit.core.records.observation import Observation
 
 
 def phase_at_work(seen: Observation) -> tuple[str | None, tuple[str, ...]]:
-    """The phase at work, from the stacks first and from the journal otherwise, with what says
-    so.
-    """
+    """Return the current phase and its evidence, from the stacks or else from the journal."""
     stacks = main_stacks(seen)
-    named = phases.phase_of_events(seen.open_events)
-    found = phases.phase_of_frames(stacks[-1]) if stacks else None
-    if found and not (named and named[0] in phases.FINE and phases.COARSE.fullmatch(found[1].file)):
-        return found[0], (f"phase {found[0]} from frame {fr.show_frame(found[1])}",)
-    if named:
-        return named[0], (f"phase {named[0]} from open event {named[1]}",)
+    by_event = phases.phase_of_events(seen.open_events)
+    by_frame = phases.phase_of_frames(stacks[-1]) if stacks else None
+    is_finer = by_event is not None and by_event[0] in phases.FINE
+    if by_frame and not (is_finer and phases.COARSE.fullmatch(by_frame[1].file)):
+        return by_frame[0], (f"phase {by_frame[0]} from frame {fr.show_frame(by_frame[1])}",)
+    if by_event:
+        return by_event[0], (f"phase {by_event[0]} from open event {by_event[1]}",)
     if stacks:
         return "eager", ("no frame of the compiler on the main thread's stack",)
     return None, ()
 
 
 def phase_of_open_events(seen: Observation) -> str | None:
-    """The phase that the journal left open."""
-    found = phases.phase_of_events(seen.open_events)
-    return found[0] if found else None
+    """Return the phase of the events that did not end."""
+    by_event = phases.phase_of_events(seen.open_events)
+    return by_event[0] if by_event else None
 
 
 def phase_of_exception(raised: Raised, seen: Observation) -> str | None:
-    """The phase in which an exception was raised, from its innermost frames that tell one."""
+    """Return the phase in which an exception was raised, from its innermost frame with a phase."""
     for link in reversed(raised.chain):
-        found = phases.phase_of_frames(fr.normalise_frames(link.frames))
-        if found:
-            return found[0]
+        by_frame = phases.phase_of_frames(fr.normalise_frames(link.frames))
+        if by_frame:
+            return by_frame[0]
     for other in seen.compile_failures:
-        if other is not raised and is_same(raised, other):
+        if other is not raised and is_same_exception(raised, other):
             return phase_of_exception(other, Observation())
-    # Dynamo strips its frames from what it raises to the user; its own exceptions tell all the
-    # same.
+    # Dynamo removes its frames from the exceptions that reach the user; their types show the phase
     if any(link.type.startswith("torch._dynamo.exc.") for link in raised.chain):
         return "dynamo-trace"
     return phase_of_open_events(seen)
 
 
 def exception_evidence(raised: Raised) -> tuple[str, ...]:
-    """What a reader needs to check a verdict on an exception."""
+    """Return the evidence that a reader needs to check a verdict on an exception."""
     chain = " > ".join(link.type for link in raised.chain)
     frames: tuple[Frame, ...] = next(
         (link.frames for link in reversed(raised.chain) if link.frames), ()
     )
-    found = phases.phase_of_frames(fr.normalise_frames(frames))
+    by_frame = phases.phase_of_frames(fr.normalise_frames(frames))
     rows = [f"exception chain: {chain}", f"message: {first_line(fr.root_cause(raised))[:300]}"]
-    if found:
-        rows.append(f"phase {found[0]} from frame {fr.show_frame(found[1])}")
+    if by_frame:
+        rows.append(f"phase {by_frame[0]} from frame {fr.show_frame(by_frame[1])}")
     return tuple(rows)
 
 
 def has_moved(seen: Observation, phase: str | None) -> bool:
-    """Some tool saw the stack at work change between two dumps.
+    """Return whether the stack of the working thread changed between two dumps of one tool.
 
-    Inside the compiler only compiler frames count: a custom pass, or a library below the compiler,
-    may spin in place. Outside of it any other line is movement.
+    Inside the compiler only compiler frames count, because a custom pass, or a library below the
+    compiler, may be in an endless loop. Outside of it, a different line counts.
     """
     for stacks in stacks_by_tool(seen).values():
         if phase in phases.COMPILE_PHASES:
@@ -91,7 +94,7 @@ def has_moved(seen: Observation, phase: str | None) -> bool:
 
 
 def motion_evidence(seen: Observation) -> tuple[str, ...]:
-    """What moved between the dumps and what did not, in words."""
+    """Describe what moved between the dumps and what did not."""
     rows: list[str] = []
     if seen.quiet_s is not None:
         last = f"; the last was: {seen.last_progress}" if seen.last_progress else ""
@@ -110,8 +113,8 @@ def motion_evidence(seen: Observation) -> tuple[str, ...]:
     else:
         under = f"under {fr.show_frame(stable[0])}, " if stable else ""
         rows.append(
-            f"over {len(stacks)} dumps {len(stable)} frames stayed the same; {under}what moved:"
-            f" {', '.join(inner[:5])}"
+            f"over {len(stacks)} dumps {len(stable)} frames stayed the same; {under}these frames"
+            f" moved: {', '.join(inner[:5])}"
         )
     lines = {s[0].line for s in stacks}
     if not inner and len(lines) > 1:
@@ -120,11 +123,11 @@ def motion_evidence(seen: Observation) -> tuple[str, ...]:
 
 
 def how_far(seen: Observation) -> str:
-    """What was done before the end, in words; empty when nothing was told."""
+    """Describe what was done before the end; empty if nothing is known."""
     done = sum(g.is_done for g in seen.graphs if g.level == "dynamo")
     parts = [
         f"{done} graph{'s' if done != 1 else ''} compiled",
-        f"{sum(not g.is_done for g in seen.graphs)} begun and not done",
+        f"{sum(not g.is_done for g in seen.graphs)} not finished",
     ]
     parts = parts if seen.graphs else []
     units = (("line", "lines traced"), ("node", "nodes lowered"))
@@ -133,27 +136,29 @@ def how_far(seen: Observation) -> str:
 
 
 def work_details(seen: Observation, phase: str | None) -> dict[str, str]:
-    """What was at work: pass, user line, node, graph, kernel, direction; only what is known."""
+    """Return the current work of the compiler: pass, user line, node, graph, kernel, direction;
+    only what is known.
+    """
     stack = next(iter(main_stacks(seen)[-1:]), ())
-    found: dict[str, str] = {}
+    details: dict[str, str] = {}
     if phase == "fx-passes":
         named = [n.rsplit(".", 1)[-1] for n in seen.open_events if n.startswith("pass.")]
         inner = next((f for f in stack if "/fx_passes/" in f.file), None)
         if named:
-            found["pass"] = named[-1]
+            details["pass"] = named[-1]
         elif inner:
-            found["pass"] = fr.show_frame(inner)
+            details["pass"] = fr.show_frame(inner)
     line = (seen.position if phase == "dynamo-trace" else "") or seen.last_line
     if phase in phases.COMPILE_PHASES and line:
-        found["line"] = line
+        details["line"] = line
     if phase == "lowering" and seen.position:
-        found["node"] = seen.position
+        details["node"] = seen.position
     open_graphs = [g for g in seen.graphs if not g.is_done]
     if open_graphs and phase in phases.COMPILE_PHASES:
         graph = open_graphs[-1]
         level = "ATen" if graph.level == "aten" else "Dynamo"
         turned = "backward " if graph.is_backward else ""
-        found["graph"] = (
+        details["graph"] = (
             f"{turned}{level} graph {graph.number} with {graph.nodes} nodes, compile id"
             f" {graph.cid or 'unknown'}"
         )
@@ -163,14 +168,14 @@ def work_details(seen: Observation, phase: str | None) -> dict[str, str]:
         if f.file.startswith(("torch/_functorch/", "torch/_inductor/compile_fx", "torch/autograd/"))
     )
     if phase in phases.COMPILE_PHASES or phase == "kernel-run":
-        found["direction"] = "backward" if is_backward else "forward"
+        details["direction"] = "backward" if is_backward else "forward"
     if kernel := _kernel(seen):
-        found["kernel"] = kernel
-    return found
+        details["kernel"] = kernel
+    return details
 
 
 def _kernel(seen: Observation) -> str:
-    """The line of generated code that runs, or the file that a compiler below is given."""
+    """Return the line of generated code that runs, or the file that a child compiles."""
     lines = seen.evidence.generated_lines or {}
     pid = seen.main_pid or 0
     raw = next(iter(stacks_of(seen, pid, seen.working_tid or pid)[-1:]), ())
@@ -179,33 +184,33 @@ def _kernel(seen: Observation) -> str:
             return text
     for process in reversed(seen.evidence.processes):
         if process.pid != seen.main_pid and (
-            found := re.search(r"\S+\.(?:cpp|cu|ptx|ttir|ttgir)\b", process.command)
+            file := re.search(r"\S+\.(?:cpp|cu|ptx|ttir|ttgir)\b", process.command)
         ):
-            return found.group().rsplit("/", 1)[-1]
+            return file.group().rsplit("/", 1)[-1]
     return ""
 
 
 def first_line(link: Link) -> str:
-    """The words of an exception that say most, in one line."""
+    """Return the most informative line of an exception's message."""
     return (telling_line(link.message) or link.type)[:300]
 
 
 def doing_in_words(
     phase: str | None, seen: Observation, at_work: dict[str, str] | None = None
 ) -> str:
-    """``in phase lowering at node add_3``: the end of a verdict's sentence."""
-    told = at_work or {}
-    if "pass" in told:
-        at = f" ({told['pass']})"
-    elif "kernel" in told and phase in ("kernel-run", "cpp-build", "triton-compile"):
-        at = f" at {told['kernel'][:120]}"
+    """Return the end of a verdict's sentence, such as ``in phase lowering at node add_3``."""
+    work = at_work or {}
+    if "pass" in work:
+        at = f" ({work['pass']})"
+    elif "kernel" in work and phase in ("kernel-run", "cpp-build", "triton-compile"):
+        at = f" at {work['kernel'][:120]}"
     else:
         at = f" at {seen.position}" if seen.position and phase in phases.FINE_HEARTBEAT else ""
-    turned = " (backward)" if told.get("direction") == "backward" else ""
-    return f"in phase {phase}{turned}{at}" if phase else f"in no phase that could be told{at}"
+    direction = " (backward)" if work.get("direction") == "backward" else ""
+    return f"in phase {phase}{direction}{at}" if phase else f"in an unknown phase{at}"
 
 
 def as_sentence(text: str) -> str:
-    """Begin with a capital letter and end with a mark."""
+    """Return ``text`` with a capital first letter and a punctuation mark at the end."""
     text = text[0].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else text + "."

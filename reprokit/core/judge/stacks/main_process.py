@@ -1,4 +1,4 @@
-"""Whose story a run tells: of several processes and threads, the one inside the compiler."""
+"""Choose the main process of a run: the one of several that is inside the compiler."""
 
 from __future__ import annotations
 
@@ -23,29 +23,31 @@ PROGRESS = (Begin, End, Progress, Graph, GraphDone, Recompile)
 
 @dataclass(frozen=True)
 class MainProcess:
-    """The process whose story is told, and what it has open."""
+    """The process that a verdict is about, and its open events."""
 
     pid: int
     open_events: tuple[str, ...] = ()
-    """Names of the events begun and not ended, outermost first."""
+    """Names of the events that began and did not end, outermost first."""
     tid: int = 0
-    """The thread that opened them; 0 when it is the main one, or when none is open."""
+    """The thread of the open events; 0 if it is the main thread, or if there are none."""
 
 
 def find_main_process(by_pid: Mapping[int, list[Event]], root_pid: int) -> MainProcess:
-    """One inside the compiler, else the busiest, else the root."""
+    """Return a process inside the compiler, or else the one with the most progress, or else the
+    root process.
+    """
 
     def weight(pid: int) -> tuple[bool, int, bool]:
         events = by_pid[pid]
-        found = phases.phase_of_events([e.name for e in open_events(events)])
-        is_inside = found is not None and found[0] in phases.COMPILE_PHASES
+        phase = phases.phase_of_events([e.name for e in open_events(events)])
+        is_inside = phase is not None and phase[0] in phases.COMPILE_PHASES
         return is_inside, sum(isinstance(e, PROGRESS) for e in events), pid == root_pid
 
     return describe_process(by_pid, max(by_pid, key=weight, default=root_pid))
 
 
 def describe_process(by_pid: Mapping[int, list[Event]], pid: int) -> MainProcess:
-    """What the process ``pid`` has open."""
+    """Return the process ``pid`` with its open events."""
     opened = open_events(by_pid.get(pid, []))
     names = tuple(e.name for e in opened)
     tid = opened[-1].tid if opened and phases.phase_of_events(names[-1:]) else 0
@@ -53,11 +55,13 @@ def describe_process(by_pid: Mapping[int, list[Event]], pid: int) -> MainProcess
 
 
 def ranks_of_processes(by_pid: Mapping[int, list[Event]]) -> dict[str, int]:
-    """Rank -> pid of its own process; what that starts inherits the variable and is not meant."""
+    """Return the pid of the process of each rank, without the children, which inherit the
+    variable.
+    """
     of_pid = {
         pid: e.rank for pid, events in by_pid.items() for e in events if isinstance(e, Process)
     }
-    found: dict[str, tuple[float, int]] = {}
+    newest: dict[str, tuple[float, int]] = {}
     for pid, events in by_pid.items():
         for event in events:
             if (
@@ -65,7 +69,6 @@ def ranks_of_processes(by_pid: Mapping[int, list[Event]]) -> dict[str, int]:
                 and (rank := event.rank)
                 and of_pid.get(event.ppid) != rank
             ):
-                found[rank] = max(
-                    found.get(rank, (event.t, pid)), (event.t, pid)
-                )  # a restarted rank has a newer process
-    return {rank: pid for rank, (_, pid) in sorted(found.items(), key=lambda row: int(row[0]))}
+                # a restarted rank has a newer process
+                newest[rank] = max(newest.get(rank, (event.t, pid)), (event.t, pid))
+    return {rank: pid for rank, (_, pid) in sorted(newest.items(), key=lambda row: int(row[0]))}

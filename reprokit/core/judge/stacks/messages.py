@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-MESSAGE_CHARS = 160
+MAX_MESSAGE_CHARS = 160
 _BOILERPLATE = (
     r"\s*Set TORCHDYNAMO_VERBOSE=1.*",
     r"\s*You can suppress this exception.*",
@@ -21,7 +21,7 @@ _PTXAS_ERROR = re.compile(
     r"^ptxas\S*(?: \S+, line \d+;)?\s+(?:fatal|error)\s*:\s*(?P<text>.+)$", re.MULTILINE
 )
 _TRITON_ERROR = re.compile(r"^at \d+:\d+:\n(?:.*\n)*?\s*\^\s*\n(?P<text>.+)$", re.MULTILINE)
-"""What Triton shows of the kernel's source stands before what it says of it."""
+"""Triton prints the source of the kernel before the message."""
 _KEEP = r"(?:bfloat16|float\d+(?:_e\dm\d\w*)?|u?int\d+(?:_t)?|complex\d+|sm_\d+[af]?|compute_\d+[af]?|std\d+|fp\d+\w*|[iuf]\d{1,2}(?=\W)|c10d?|cu\d\d|dim\d?d|conv[123]d|pool[123]d|log1p|log2|log10|exp2|atan2|index_put2|SIG\w+)"
 _HIDDEN = r"<(?:token|key|credentials|user|host|home|email|ip|mac|cut)(?:-\d+)?>"
 _BLANK: tuple[tuple[str, str], ...] = (
@@ -35,7 +35,7 @@ _BLANK: tuple[tuple[str, str], ...] = (
     (r"torch\.Size\(\[[^\]]*\]\)", "<shape>"),
     (r"[\[(]\s*-?[su]?\d+(?:\s*,\s*-?[su]?\d+)*\s*,?\s*[\])]", "<shape>"),
     (r"\b(?:line|pid|process|thread) \d+", "<where>"),
-    # FX numbers the second node of a name: erf_4 in a model is erf in its smallest program
+    # FX numbers repeated names of nodes: erf_4 in a model is erf in its smallest program
     (r"\b(?!sm_|compute_|cuda_)([A-Za-z]\w*?[A-Za-z])_\d+\b", r"\1"),
 )
 _BLANKS = [(re.compile(pattern), text) for pattern, text in _BLANK]
@@ -43,19 +43,19 @@ _NUMBER = re.compile(rf"(?P<keep>\b{_KEEP}\b)|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?
 
 
 def telling_line(message: str) -> str:
-    """The line of a message that says what went wrong: a compiler's first ``error:``, else the
-    first line.
+    """Return the line of a message that describes the error: the first ``error:`` of a compiler, or
+    else the first line.
     """
     text = _CUT.sub("", message)
-    if found := _PTXAS_ERROR.search(text) or _TRITON_ERROR.search(text):
-        return found["text"].strip()
-    if found := _COMPILER_ERROR.search(text):
-        text = found["text"]
+    if error := _PTXAS_ERROR.search(text) or _TRITON_ERROR.search(text):
+        return error["text"].strip()
+    if error := _COMPILER_ERROR.search(text):
+        text = error["text"]
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def normalise_message(message: str) -> str:
-    """Reduce a message to what does not depend on the model, the machine or the run.
+    """Return a message without the parts that depend on the model, the machine or the run.
 
     Compiler output (up to 96 kB, the command first) becomes its first ``error:`` line.
     """
@@ -65,4 +65,4 @@ def normalise_message(message: str) -> str:
     text = _NUMBER.sub(lambda m: m["keep"] or "#", text)
     text = re.sub(r"[‘’`]", "'", text)
     text = re.sub(r"\s+", " ", text).strip()
-    return text if len(text) <= MESSAGE_CHARS else text[: MESSAGE_CHARS - 3] + "..."
+    return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 3] + "..."

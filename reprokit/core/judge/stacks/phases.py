@@ -1,9 +1,9 @@
-"""Which part of the compiler is at work: from the innermost frame that tells, or from the open
+"""Find the current phase of the compiler, from the innermost frame with a phase or from the open
 events.
 
-Frames tell more than events (passes and C++ builds have no event of their own), so callers ask
-:func:`of_frames` first. The tables follow torch 2.9 to 2.13; a file that moves falls back to its
-folder.
+Frames are more precise than events (passes and C++ builds have no events), so callers try
+:func:`phase_of_frames` first. The tables are for torch 2.9 to 2.13. A file that is not in them gets
+the phase of its folder.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 
 from reprokit.core.records.dumps import Frame
 
-# (phase, file, function), first match wins; both are regular expressions on the normalised frame.
+# (phase, file, function): the first match decides; file and function are regular expressions for
+# the normalised frame
 _BY_FRAME: tuple[tuple[str, str, str], ...] = (
     (
         "collective",
@@ -92,7 +93,7 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
     ("import", r"<frozen>", r".*"),
 )
 
-# Event name -> phase; the innermost open event that is named here decides.
+# event name -> phase: the innermost open event that matches decides
 _BY_EVENT: tuple[tuple[str, str], ...] = (
     (r"build_guards|.*[gG]uard.*", "guards"),
     (
@@ -124,7 +125,7 @@ _BY_EVENT: tuple[tuple[str, str], ...] = (
 )
 
 TRITON_STAGES = ("ttir", "ttgir", "llir", "ptx", "ptxas")
-"""What Triton makes of a kernel, in this order; before and between them it is
+"""The stages in which Triton compiles a kernel, in this order. Before and between them the phase is
 ``triton-compile``.
 """
 
@@ -133,10 +134,10 @@ COMPILE_PHASES = frozenset(
     | {"worker-wait", "codegen", "scheduler", "lowering", "backend"}
     | set(TRITON_STAGES)
 )
-"""Phases in which the compiler works, as opposed to the target or the code it made."""
+"""Phases of the compiler, in contrast to those of the target and of compiled code."""
 
 WAITS_FOR_CHILD = frozenset({"cpp-build", "worker-wait", "triton-compile", "ptxas"})
-"""Phases in which the work may be done by another process."""
+"""Phases in which a different process may do the work."""
 
 FINE_HEARTBEAT = frozenset({"dynamo-trace", "lowering"})
 """Phases that journal each user line or each graph node."""
@@ -144,9 +145,7 @@ FINE_HEARTBEAT = frozenset({"dynamo-trace", "lowering"})
 COARSE = re.compile(
     r"torch/_dynamo/(output_graph|convert_frame|backends/.*|repro/.*)(\.py)?|torch/_inductor/compile_fx\.py|torch/_functorch/.*"
 )
-"""Files whose functions call whole phases: the open event, when it names one of ``FINE``, says
-which.
-"""
+"""Files whose functions call whole phases. An open event of a ``FINE`` phase is more precise."""
 
 FINE = frozenset(
     {
@@ -167,7 +166,7 @@ _EVENTS = [(re.compile(e), p) for e, p in _BY_EVENT]
 
 
 def phase_of_frames(frames: Iterable[Frame]) -> tuple[str, Frame] | None:
-    """The phase of the innermost normalised frame that tells one, and that frame."""
+    """Return the phase of the innermost normalised frame with a phase, and that frame."""
     importing: tuple[str, Frame] | None = None
     for frame in frames:
         function = frame.function.rsplit(".", 1)[-1]
@@ -175,16 +174,17 @@ def phase_of_frames(frames: Iterable[Frame]) -> tuple[str, Frame] | None:
             if file.fullmatch(frame.file) and name.fullmatch(function):
                 if phase != "import":
                     return phase, frame
+                # the compiler imports modules too, so its frames further out decide
                 importing = importing or (
                     phase,
                     frame,
-                )  # the compiler imports too: what called it says more
+                )
     return importing
 
 
 def phase_of_events(names: Sequence[str]) -> tuple[str, str] | None:
-    """The phase of the innermost open event that tells one, and that event; ``names`` is outermost
-    first.
+    """Return the phase of the innermost open event with a phase, and that event; ``names`` is
+    outermost first.
     """
     for name in reversed(names):
         for pattern, phase in _EVENTS:

@@ -1,4 +1,4 @@
-"""The rules that find private text, and their tables; a new format is a row.
+"""The rules that find private text, and their tables. To support a new format, add a row.
 
-It must not import the redactor.
+The package must not import the redactor.
 """

@@ -1,5 +1,5 @@
-"""Secrets by place without a name: headers, short flags of programs, parameters of URLs, lines of
-files.
+"""Secrets by position without a name: headers, short flags of programs, parameters of URLs, lines
+of files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from reprokit.core.redaction.rules.secret_places import MARK
 
 @dataclass(frozen=True)
 class SecretPlace:
-    """A place at which any value is a secret."""
+    """A position at which any value is a secret."""
 
     name: str
     """Its name in the README."""
@@ -26,9 +26,9 @@ class SecretPlace:
 
 _WORD = rf"(?!{MARK})[^\s\"'`<>\\]"
 _NEXT = r"(?:\\*[\"']\s{0,4},\s{0,4}\\*[\"']|[ \t]+|=)"
-"""Between two words of a command line, in a shell or in a list."""
+"""The text between two words of a command line, in a shell or in a list."""
 _SCHEME = r"(?:bearer|basic|token|digest)\s{0,4}(?:\\*[\"']|\{|%s)"
-"""The first half of a header that a program puts together."""
+"""The first half of a header that a program composes."""
 _QUOTE = r"\\*[\"']?"
 _LINE = r"[^\n]{0,300}?"
 
@@ -36,7 +36,7 @@ _LINE = r"[^\n]{0,300}?"
 def _flag(
     name: str, programs: str, flags: str, value: str = "", hints: tuple[str, ...] = ()
 ) -> SecretPlace:
-    """The word after a flag of one of some programs, with or without white space between them."""
+    """Return the position after a flag of some programs, with or without white space between."""
     body = value or rf"(?P<secret>{_WORD}{{3,}})"
     pattern = rf"(?:(?<![\w-])|(?<=^[-+])|(?<=\n[-+]))(?:{programs})(?![\w-]){_LINE}(?:[\s\"',])(?:{flags}){_QUOTE}{body}"
     return SecretPlace(

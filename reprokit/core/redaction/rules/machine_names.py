@@ -1,5 +1,5 @@
-"""Rules that find names of people and machines, and home folders, by their letters or by their
-place.
+"""Rules that find names of people and machines, and home folders, by their text or by their
+position.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class PrivateNames:
     hosts: tuple[str, ...] = ()
     homes: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
-    """Values of environment variables with secret names, literally."""
+    """Values of environment variables with secret names."""
 
 
-# Words of torch's own paths and logs: a user or host of this name is hidden only in the home
+# Words in torch's own paths and logs: a user or host with such a name is hidden only in the home
 # folder.
 _PATH_WORDS = frozenset(
     "root user users admin ubuntu debian centos fedora runner build builder test tests dev work home main local localhost "
@@ -33,7 +33,7 @@ _PATH_WORDS = frozenset(
     "a100 h100 h200 b200 b300 v100 l40s rtx4090 rtx5090 mi300 mi300x".split()
 )
 _BEFORE_PATH = r"(?:(?<![\w./-])(?<!<home>)|(?<=://)|(?<=[\s\"',=\[(])-{1,2}[A-Za-z][\w-]{0,20}?|^-{1,2}[A-Za-z][\w-]{0,20}?|://[\w.@+-]{1,80}?)"
-"""A path begins here: it may follow a flag (``-isystem/home``) or the host of a URL."""
+"""The text before a path: it may follow a flag (``-isystem/home``) or the host of a URL."""
 _REMOTE = (
     r"\b(?:ssh|scp|sftp|rsync|mosh|sshfs|ssh-copy-id|autossh|pdsh|clush)\b[^\n|;&]{0,160}?[\s\"',]"
 )
@@ -43,24 +43,24 @@ _REMOTE_HINTS = ("ssh", "scp", "sftp", "rsync", "mosh", "pdsh", "clush")
 _LABEL = r"[\"']?[ \t]*[=:(][ \t]*[\"']?"
 _IS_USER = rf"(?<![A-Za-z])(?:user(?:[-_ ]?name)?|login|owner|logname|author|account|[ug]id=\d{{1,9}}){_LABEL}"
 _IS_HOST = rf"(?<![A-Za-z])(?:host(?:[-_ ]?name)?|node(?:[-_ ]?name)?|machine|server|addr(?:ess)?|endpoint|peer){_LABEL}"
-"""A word before the name of a person or a machine, and the sign between the two."""
+"""A word before the name of a user or a machine, and the sign between the two."""
 
 
 def machine_rules(private: PrivateNames) -> list[Rule]:
-    """Home folders; users and hosts of this machine, wherever they are unless they are words of
-    code; hosts by their place.
+    """Make the rules for home folders, for users and hosts of this machine (anywhere, unless they
+    are words of code), and for hosts by their position.
     """
-    found: list[Rule] = []
+    rules: list[Rule] = []
     for home in sorted(
         {h.rstrip("/") for h in private.homes if len(h.rstrip("/")) > 1}, key=len, reverse=True
     ):
-        found.append(
+        rules.append(
             make_rule(
                 "home", rf"{_BEFORE_PATH}(?P<secret>{re.escape(home)})(?![\w.-])", (home.lower(),)
             )
         )
     folder = r"(?:/[\w.-]{1,40}){0,3}?/(?:home|homes|home\d|Users|users)"
-    found += [
+    rules += [
         make_rule(
             "home",
             rf"{_BEFORE_PATH}(?P<secret>{folder}/(?!<)(?:[^\s/:;,'\"`<>()\[\]\\])+)",
@@ -76,7 +76,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
         ),
     ]
     for user in _names(private.users):
-        found.append(
+        rules.append(
             make_rule(
                 "user",
                 rf"(?:(?<=/)|(?<=torchinductor_))(?P<secret>{user})(?=/|$|[\s'\":,])",
@@ -88,11 +88,11 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
         before, after = (
             (r"[A-Za-z0-9]", r"[A-Za-z0-9]") if is_long else (r"[\w.%]", r"[\w(=\[]|\.\w")
         )
-        found.append(
+        rules.append(
             make_rule("user", rf"(?<!{before})(?P<secret>{user})(?!{after})", flags=re.IGNORECASE)
         )
     for host in _names(private.hosts, is_code):
-        found.append(
+        rules.append(
             make_rule(
                 "host", rf"(?<![A-Za-z0-9])(?P<secret>{host})(?![A-Za-z0-9])", flags=re.IGNORECASE
             )
@@ -100,7 +100,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
     for user in sorted(n for n in private.users if n not in ("", "root")):
         name = rf"(?P<secret>{re.escape(user)})"
         hosts = "|".join(re.escape(n) for n in sorted(private.hosts) if n) or "(?!)"
-        found.append(
+        rules.append(
             make_rule(
                 "user",
                 rf"{_IS_USER}{name}(?![\w.-])",
@@ -109,7 +109,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
                 is_near=True,
             )
         )
-        found.append(
+        rules.append(
             make_rule(
                 "user",
                 rf"(?<![\w.]){name}(?=@(?:{hosts})(?![\w.-]))",
@@ -118,16 +118,16 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             )
         )
     for host in sorted(n for n in private.hosts if n and n != "localhost"):
-        # a short or common name, only at a place where nothing else is possible; x@head is a
-        # product of matrices
+        # a short or common name is hidden only where nothing but a host is possible: x@head is a
+        # matrix product
         is_word = is_code(host)
         before = r"<user-\d{1,3}>@|\bLinux |//" if is_word else r"\w@|<user-\d{1,3}>@|\bLinux |//"
-        found.append(
+        rules.append(
             make_rule(
                 "host", rf"(?:{before})(?P<secret>{re.escape(host)})(?![\w.-])", (host.lower(),)
             )
         )
-        found.append(
+        rules.append(
             make_rule(
                 "host",
                 rf"{_IS_HOST}(?P<secret>{re.escape(host)})(?![\w.-])",
@@ -136,7 +136,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
                 is_near=True,
             )
         )
-        found.append(
+        rules.append(
             make_rule(
                 "host",
                 rf"(?<![\w.])(?P<secret>{re.escape(host)})(?=:\d{{4,5}}\b)",
@@ -145,7 +145,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             )
         )
     inner = "internal intranet corp lan localdomain".split()
-    found.append(
+    rules.append(
         make_rule(
             "host",
             # a label with a dash, or at least three labels: obj.internal is an attribute
@@ -158,8 +158,8 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
     )
     address = r"\d+\.\d+\.\d+\.\d+"
     name = rf"(?P<secret>(?!{MARK}|localhost\b|{address})[A-Za-z0-9][\w.-]*)"
-    # other machines of a cluster, at places where only a host is possible
-    found += [
+    # other machines of a cluster, at positions where only a host is possible
+    rules += [
         make_rule("host", rf"(?m:^)[ \t]*{name}:\d+:\d+ \[\d+\] NCCL", ("nccl",)),
         make_rule("host", rf"\bMASTER_ADDR[\"']?\s*[=:]\s*[\"']?{name}", ("master_addr",)),
         make_rule("host", rf"rdzv[-_]endpoint[\"']?[=:\s]\s*[\"']?{name}(?=:\d)", ("rdzv",)),
@@ -189,12 +189,12 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
         ),
         make_rule("host", rf"\bLinux (?!version\b){name}(?= \d+\.\d+\.)", ("linux ",)),
     ]
-    return found
+    return rules
 
 
 def _names(
     names: tuple[str, ...], is_common: Callable[[str], bool] = lambda name: False
 ) -> list[str]:
-    """Escaped names that are neither words of paths nor ``is_common``, longest first."""
+    """Return the escaped names that are neither words of paths nor ``is_common``, longest first."""
     usable = {n for n in names if len(n) >= 3 and n.lower() not in _PATH_WORDS and not is_common(n)}
     return [re.escape(n) for n in sorted(usable, key=lambda n: (-len(n), n))]

@@ -1,5 +1,5 @@
-"""What only looks private: code, settings, versions, matrix products. Each predicate says *leave
-this alone*.
+"""Text that only looks private: code, settings, versions, matrix products. Each predicate returns
+True for text that must not be hidden.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SETTING = re.compile(
 
 
 def is_setting_value(value: str) -> bool:
-    """True for a value that cannot be a secret: numbers, constants, types, shapes, special tokens
+    """Return whether a value cannot be a secret: numbers, constants, types, shapes, special tokens
     of tokenizers.
     """
     return _SETTING.fullmatch(value) is not None
@@ -34,16 +34,16 @@ _DOMAINS = frozenset(
     "so sr ss st su sv sx sy sz tc td tf tg th tj tk tl tm tn to tr tt tv tw tz ua ug uk us uy uz va vc ve vg vi vn vu wf ws "
     "ye yt za zm zw".split()
 )
-"""The last part of addresses: country codes of ISO 3166 that are delegated, common generic ones,
-and those of private networks.
+"""The last part of domain names: delegated country codes of ISO 3166, common generic domains, and
+domains of private networks.
 """
 _METHODS = frozenset("to in is it at id mt".split())
 """Country codes that are also methods of tensors."""
 
 
-def is_code(found: re.Match[str]) -> bool:
-    """True for ``x@layer.weight``: a matrix product reads like an address."""
-    local, _, domain = found.group("secret").rpartition("@")
+def is_code(match: re.Match[str]) -> bool:
+    """Return whether an address is code: ``x@layer.weight`` is a matrix product."""
+    local, _, domain = match.group("secret").rpartition("@")
     labels = domain.split(".")
     last = labels[-1]
     if last.lower() not in _DOMAINS or (not last.islower() and not domain.isupper()):
@@ -72,10 +72,12 @@ _PACKAGE_BEFORE = re.compile(
 )
 
 
-def is_version_or_local(found: re.Match[str]) -> bool:
-    """True where four numbers with dots are a version (``9.1.0.70``) or name no machine."""
+def is_version_or_local(match: re.Match[str]) -> bool:
+    """Return whether four numbers with dots are a version (``9.1.0.70``) or an address that
+    identifies no machine.
+    """
     try:
-        address = ipaddress.IPv4Address(found.group("secret"))
+        address = ipaddress.IPv4Address(match.group("secret"))
     except ValueError:
         return True
     if (
@@ -85,9 +87,9 @@ def is_version_or_local(found: re.Match[str]) -> bool:
         or int(address) == 0xFFFFFFFF
     ):
         return True
-    before = found.string[max(0, found.start() - 48) : found.start()]
-    is_near_network = _NETWORK_BEFORE.search(before) or found.string[
-        found.end() : found.end() + 1
+    before = match.string[max(0, match.start() - 48) : match.start()]
+    is_near_network = _NETWORK_BEFORE.search(before) or match.string[
+        match.end() : match.end() + 1
     ] in (":", "/")
     if not address.is_private and max(address.packed) < _SMALL and not is_near_network:
         return True
@@ -101,18 +103,20 @@ def is_version_or_local(found: re.Match[str]) -> bool:
 _MAC_BEFORE = re.compile(r"(?i:mac|ether|hwaddr|hardware|link/\w{2,12}|lladdr|address)\W{0,6}$")
 
 
-def is_no_mac(found: re.Match[str]) -> bool:
-    """True for ``00:01:02:03:04:05``: six numbers without a hexadecimal letter, and no word names
-    their kind.
+def is_no_mac(match: re.Match[str]) -> bool:
+    """Return whether six numbers, such as ``00:01:02:03:04:05``, are not a MAC address: they have
+    no hexadecimal letter, and no word before them names one.
     """
-    text = found.group("secret")
-    before = found.string[max(0, found.start() - 24) : found.start()]
+    text = match.group("secret")
+    before = match.string[max(0, match.start() - 24) : match.start()]
     return text.replace(":", "").isdigit() and _MAC_BEFORE.search(before) is None
 
 
-def is_not_ipv6(found: re.Match[str]) -> bool:
-    """True for ``c10d::``, ``a[::2]``, ``0:1:2:3:4:5:6:7`` and clock times."""
-    text = found.group("secret")
+def is_not_ipv6(match: re.Match[str]) -> bool:
+    """Return whether a text such as ``c10d::``, ``a[::2]``, ``0:1:2:3:4:5:6:7`` or a clock time is
+    not an IPv6 address.
+    """
+    text = match.group("secret")
     try:
         address = ipaddress.IPv6Address(text)
     except ValueError:
@@ -132,5 +136,7 @@ _VERSION = re.compile(r"v?\d{1,9}(?:\.\d{1,9}){0,5}(?:[-+.a-z_]{0,4}[a-z0-9.]{0,
 
 
 def is_version(value: object) -> bool:
-    """True for a text that can be the version of a package, even if it looks private elsewhere."""
+    """Return whether a value can be the version of a package, even if it looks private
+    elsewhere.
+    """
     return isinstance(value, str) and len(value) <= 40 and _VERSION.fullmatch(value) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -19,22 +20,22 @@ class Rule:
     """A text that contains none of these, in lower case, is not searched. Without hints, every text
     is searched.
     """
-    find: Callable[[str, str], Iterable[Span]]
-    """Give the spans of private text in order, without overlaps. The arguments are a text and its
-    lower case.
+    find_spans: Callable[[str, str], Iterable[Span]]
+    """Returns the spans of private text in order, without overlaps. The arguments are a text and
+    the same text in lower case.
     """
     is_exact: bool = False
     """The hints are not in lower case, and are searched in the original text."""
     is_guess: bool = False
-    """It matches without a known format or name; the data of a program may look the same."""
+    """The rule needs no known format or name, so it may also match the data of a program."""
 
 
 _BEFORE, _AFTER = 240, 8_000
 """Maximum distances from a hint to the start and the end of its match, if the ends of the line are
 not nearer.
 """
-_SMALL = 4_000
-"""Texts of so many characters are asked for all hints at once."""
+_MAX_SMALL_CHARS = 4_000
+"""A text of at most this length is searched for all hints of a group at once."""
 
 
 def make_rule(
@@ -46,47 +47,49 @@ def make_rule(
     is_near: bool = False,
     is_exact: bool = False,
 ) -> Rule:
-    """A rule from a regular expression: its group ``secret`` is hidden, unless ``keep`` says that
-    it is not a secret.
+    """Make a rule from a regular expression: it hides the group ``secret``, unless ``keep`` returns
+    True for the match.
 
-    ``is_near``: a match is on the line of a hint, so no other line is searched. ``is_exact``: hints
-    are not in lower case.
+    ``is_near``: a match is on the line of a hint, so only those lines are searched. ``is_exact``:
+    hints are not in lower case.
     """
-    compiled = re.compile(pattern, flags)
 
-    def find(text: str, lowered: str) -> Iterator[Span]:
+    @functools.cache
+    def compiled() -> re.Pattern[str]:  # most rules never see a text with one of their hints
+        return re.compile(pattern, flags)
+
+    def find_spans(text: str, lowered: str) -> Iterator[Span]:
         windows = (
             _windows(text, text if is_exact else lowered, hints) if is_near else ((0, len(text)),)
         )
         for start, end in windows:
-            for found in compiled.finditer(text, start, end):
-                if keep is None or not keep(found):
-                    yield (*found.span("secret"), kind)
+            for match in compiled().finditer(text, start, end):
+                if keep is None or not keep(match):
+                    yield (*match.span("secret"), kind)
 
-    return Rule(hints, find, is_exact)
+    return Rule(hints, find_spans, is_exact)
 
 
 def _windows(text: str, searched: str, hints: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """The parts of a text, in order and without overlaps, in which something that belongs to one of
-    ``hints`` can be.
+    """Yield the parts of a text around the occurrences of ``hints``, in order and without
+    overlaps.
     """
-    places = {hint: searched.find(hint) for hint in hints}
+    positions = {hint: searched.find(hint) for hint in hints}
     done = 0
-    while places := {hint: place for hint, place in places.items() if place >= 0}:
-        place = min(places.values())
-        start = max(done, place - _BEFORE, text.rfind("\n", max(0, place - _BEFORE), place) + 1)
-        end = text.find("\n", place, place + _AFTER)
-        done = end if end >= 0 else min(len(text), place + _AFTER)
+    while positions := {hint: at for hint, at in positions.items() if at >= 0}:
+        first = min(positions.values())
+        start = max(done, first - _BEFORE, text.rfind("\n", max(0, first - _BEFORE), first) + 1)
+        end = text.find("\n", first, first + _AFTER)
+        done = end if end >= 0 else min(len(text), first + _AFTER)
         yield start, done
-        places = {
-            hint: searched.find(hint, done) if found < done else found
-            for hint, found in places.items()
+        positions = {
+            hint: searched.find(hint, done) if at < done else at for hint, at in positions.items()
         }
 
 
 def group_rules(rules: list[Rule]) -> Rule:
-    """Many rules as one, whose spans do not overlap; a short text is asked for all their hints at
-    once.
+    """Combine rules into one, whose spans do not overlap. It searches a short text for all hints
+    at once.
     """
     gates = [
         re.compile(
@@ -96,13 +99,21 @@ def group_rules(rules: list[Rule]) -> Rule:
         for is_exact in (True, False)
     ]
 
-    def find(text: str, lowered: str) -> Iterator[Span]:
-        if len(text) <= _SMALL and not gates[0].search(text) and not gates[1].search(lowered):
+    by_exact_hint: dict[str, list[int]] = {}
+    by_hint: dict[str, list[int]] = {}
+    for number, rule in enumerate(rules):
+        for hint in rule.hints:
+            (by_exact_hint if rule.is_exact else by_hint).setdefault(hint, []).append(number)
+
+    def find_spans(text: str, lowered: str) -> Iterator[Span]:
+        is_small = len(text) <= _MAX_SMALL_CHARS
+        if is_small and not gates[0].search(text) and not gates[1].search(lowered):
             return
         spans: list[Span] = []
-        for one in rules:
-            if any(hint in (text if one.is_exact else lowered) for hint in one.hints):
-                spans += one.find(text, lowered)
+        numbers = {n for hint, ns in by_exact_hint.items() if hint in text for n in ns}
+        numbers.update(n for hint, ns in by_hint.items() if hint in lowered for n in ns)
+        for number in sorted(numbers):
+            spans += rules[number].find_spans(text, lowered)
         begin = stop = -1
         named = ""
         for start, end, kind in sorted(spans):
@@ -115,4 +126,4 @@ def group_rules(rules: list[Rule]) -> Rule:
         if stop >= 0:
             yield begin, stop, named
 
-    return Rule((), find)
+    return Rule((), find_spans)

@@ -1,25 +1,29 @@
-"""Which names hold secrets: one definition for variables, keys of JSON and YAML, headers, XML
+"""The names that hold secrets: one definition for variables, keys of JSON and YAML, headers, XML
 elements and flags.
 
-A name is split into words (``dbPassword``, ``DB_PASSWORD``, ``X-Db-Password``), and the last words
-decide. ``token`` and ``key`` are words of machine learning too, so names like ``pad_token``,
-``cache_key`` or ``max_tokens`` hold no secret.
+A name is split into words (``dbPassword``, ``DB_PASSWORD``, ``X-Db-Password``), and its last words
+decide. ``token`` and ``key`` are also words of machine learning, so names such as ``pad_token``,
+``cache_key`` or ``max_tokens`` do not hold secrets.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from typing import Final, Literal
 
-PASSWORD, TOKEN, KEY = "password", "token", "key"
-"""How sure a name is. PASSWORD: any value is secret. TOKEN: any value that is not code. KEY: a
-value that looks random.
+Sureness = Literal["password", "token", "key", ""]
+"""The values of a name that are secret: any value (``password``), any value that is not code
+(``token``), a value that looks random (``key``), or none.
 """
+PASSWORD: Final = "password"  # noqa: S105 - a level, not a secret
+TOKEN: Final = "token"  # noqa: S105
+KEY: Final = "key"
 
 WORD = re.compile(
     r"pass|masterauth|pwd|pws?\b|psk|secret|token|cred|key|auth|cookie|sess(?:ion|id)|bearer|jwt|csrf|xsrf|webhook|dsn|pat\b|connection_?string|(?:database|redis|mongo\w{0,2}|amqp|broker)_ur[il]"
 )
-"""Parts, in lower case, of which each of these names has one; a search for names searches for these
+"""Each of these names contains one of these parts in lower case. A search for names looks for them
 first.
 """
 
@@ -39,7 +43,7 @@ _OPENS = frozenset(
     "mistral groq replicate pinecone huggingface hf account user root host rsa ecdsa ed25519 aes jwt cookie session "
     "recovery backup unlock provisioning write read ingest ca tls ssl".split()
 )
-"""Before ``key``."""
+"""Words before ``key`` if the key is a secret."""
 _GRANTS = frozenset(
     "auth access refresh session id api hub hf oauth personal deploy bot bearer csrf xsrf github gh git gitlab huggingface "
     "wandb slack discord telegram npm pypi vault service client app user admin device push webhook identity security sas "
@@ -47,7 +51,7 @@ _GRANTS = frozenset(
     "read write upload publish cloud server jenkins circle travis codecov sonar snyk jira notion consul nomad influx "
     "grafana mapbox figma doppler linear airtable runner agent join cluster dashboard jupyter notebook neptune".split()
 )
-"""Before ``token``."""
+"""Words before ``token`` if the token is a secret."""
 _LEARNS = frozenset(
     "bos eos pad unk cls sep mask class image images img next special audio video start end begin num max min new last first "
     "prev per n sub word text input output target source query key value register dist distill time position pos memory mem "
@@ -55,7 +59,7 @@ _LEARNS = frozenset(
     "expert moe subword dtype latent state media frame speech separator fim infix prefix suffix middle rare end unknown "
     "classification attention attn valid drop drops".split()
 )
-"""Before ``token`` in machine learning."""
+"""Words before ``token`` in machine learning."""
 _FINDS = frozenset(
     "cache sort primary foreign dict dispatch group guard graph config hash lookup index attn attention query cross hidden num "
     "partition idempotency kernel fx code module param state metric routing store map col column field event meta op node "
@@ -63,13 +67,13 @@ _FINDS = frozenset(
     "registry keyword positional memo lru tensor buffer size public arg kwarg rng prng random key_padding plot color "
     "counter feature label target data json yaml row object bucket file path name id ordering env binding hot short".split()
 )
-"""Before ``key`` if the key is not a secret."""
+"""Words before ``key`` if the key is not a secret."""
 _PASSES = frozenset(
     "db user usr smtp ftp sftp mysql pg postgres root admin login ssh my proxy redis rabbit rabbitmq mail imap email git net app "
     "store key trust become remote smb bind storage sys sa "
     "ldap http https web svc service mongo sql vpn wifi sudo default bind keystore truststore ca cert pem zip gpg jenkins".split()
 )
-"""Before ``pass``; any other pass may be a compiler's."""
+"""Words before ``pass`` if it is a password; any other pass may be a pass of a compiler."""
 _ASKS = frozenset(
     "get read load fetch check is has prompt ask input find no require skip show verify hash reset forgot".split()
 )
@@ -81,13 +85,15 @@ _URLS = frozenset(("webhook", "dsn", "connectionstring"))
 
 @functools.lru_cache(maxsize=20_000)
 def split_name(name: str) -> tuple[str, ...]:
-    """The words of a name, in lower case."""
+    """Return the words of a name, in lower case."""
     return tuple(word.lower() for word in _WORDS.findall(name))
 
 
 @functools.lru_cache(maxsize=20_000)
-def sureness(name: str) -> str:
-    """How sure it is that ``name`` holds a secret; empty if it does not."""
+def name_sureness(name: str) -> Sureness:
+    """Return how sure it is that ``name`` holds a secret: PASSWORD, TOKEN or KEY; empty if it does
+    not.
+    """
     if name[-1:] == "s" and name[:-1].isupper():
         name = name[:-1]
     words = list(split_name(name.replace("w0rd", "word").replace("W0RD", "WORD")))
@@ -154,7 +160,7 @@ def sureness(name: str) -> str:
     return PASSWORD if (before, last) == ("connection", "string") else ""
 
 
-def _of_token(before: str, is_constant: bool, is_plural: bool) -> str:
+def _of_token(before: str, is_constant: bool, is_plural: bool) -> Sureness:
     if before in _LEARNS:
         return ""
     if is_plural:
@@ -163,12 +169,16 @@ def _of_token(before: str, is_constant: bool, is_plural: bool) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether any value of a variable or key of this name is a secret."""
-    return sureness(name) in (PASSWORD, TOKEN) or (name.isupper() and sureness(name) == KEY)
+    """Return whether any value of a variable or key of this name is a secret."""
+    return name_sureness(name) in (PASSWORD, TOKEN) or (
+        name.isupper() and name_sureness(name) == KEY
+    )
 
 
 def asks_for_secret(name: str) -> bool:
-    """Whether a function of this name takes no secret, but asks for one."""
+    """Return whether a function of this name reads a secret, instead of taking one as its
+    argument.
+    """
     return split_name(name)[:1] != () and split_name(name)[0] in _ASKS
 
 
@@ -176,7 +186,9 @@ _RANDOM = re.compile(r"(?=[^\d]{0,400}\d)(?=[^A-Za-z]{0,400}[A-Za-z])[\w+/=.~:-]
 
 
 def looks_random(value: str) -> bool:
-    """Whether a value looks random: long, one word, with letters and digits that rarely repeat."""
+    """Return whether a value looks random: long, one word, with letters and digits that rarely
+    repeat.
+    """
     return (
         _RANDOM.fullmatch(value) is not None
         and len(set(value)) >= min(10, len(value) // 2)
@@ -185,14 +197,13 @@ def looks_random(value: str) -> bool:
 
 
 def is_number(value: str) -> bool:
-    """Whether a value is a number of at least four digits, with or without punctuation: a PIN, or a
-    password.
-    """
-    return sum(map(str.isdigit, value)) >= 4 and not any(map(str.isalpha, value))
+    """Return whether a value is a number: only digits, or at least four digits and no letter."""
+    digits = sum(map(str.isdigit, value))
+    return value.isdigit() or (digits >= 4 and not any(map(str.isalpha, value)))
 
 
 def is_unmistakable(value: str) -> bool:
-    """Whether a value looks so much like a password or a key that the same characters elsewhere are
+    """Return whether a value looks so much like a password or a key that the same text elsewhere is
     the same secret.
     """
     kinds = sum(any(test(c) for c in value) for test in (str.isdigit, str.islower, str.isupper))
@@ -214,7 +225,7 @@ def is_unmistakable(value: str) -> bool:
 
 
 def looks_secret(value: str) -> bool:
-    """Whether a value is more likely a secret than a word or a number."""
+    """Return whether a value is more likely a secret than a word or a number."""
     has_digit = any(c.isdigit() for c in value)
     has_letter = any(c.isalpha() for c in value)
     return len(value) >= 8 and has_digit and has_letter

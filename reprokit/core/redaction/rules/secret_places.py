@@ -1,9 +1,9 @@
-"""Secrets by place: a value behind a name that holds secrets is hidden, whatever it looks like.
+"""Secrets by position: a value after a name that holds secrets is hidden, whatever it looks like.
 
-One scan finds every name of :mod:`secret_names` in a text, and reads the text after it: an
-assignment, an entry of JSON or YAML, a list, an element of XML, the word of a flag, the answer to a
-prompt, the argument of a call. Each pattern is bounded and is matched at one place, so any text
-takes linear time.
+One scan finds every name of :mod:`.secret_names` in a text, and reads the text after it: an
+assignment, an entry of JSON or YAML, a list, an element of XML, the word after a flag, the answer
+to a prompt, the argument of a call. Each pattern is bounded and is matched at one position, so any
+text takes linear time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Span = tuple[int, int, str]
 """Start, end and kind of a hidden text."""
 
 MARK = r"<[a-z]+(?:-\d+)?>"
-"""A placeholder; ``redact`` makes them."""
+"""The pattern of a placeholder."""
 _PREFIX = r"(?:\[[^\n]{1,100}\]:?)?"
 """The prefix of a launcher or a logger before each line."""
 _NUMBERED = re.compile(r"<[a-z]+-\d+>")
@@ -106,7 +106,7 @@ _KEY_CHARS, _VALUE_CHARS = 420, 4_400
 
 
 def find_named_secrets(text: str, lowered: str) -> Iterator[Span]:
-    """Give the spans of all values of names that hold secrets, in the order of the text."""
+    """Yield the spans of all values of names that hold secrets, in the order of the text."""
     done = 0
     for hit in secret_names.WORD.finditer(lowered):
         if hit.start() < done:
@@ -120,7 +120,7 @@ def find_named_secrets(text: str, lowered: str) -> Iterator[Span]:
         if text.startswith("<", start - 1) and start and _NUMBERED.match(text, start - 1):
             continue
         name = text[start:end].strip("-")
-        sure = secret_names.sureness(name)
+        sure = secret_names.name_sureness(name)
         if not sure:
             continue
         for span in _values(text, start, end, name, sure):
@@ -132,70 +132,68 @@ def find_named_secrets(text: str, lowered: str) -> Iterator[Span]:
 def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[Span]:
     head = text[max(0, start - 200) : start]
     last = min(len(text), end + (_KEY_CHARS if sure == KEY else _VALUE_CHARS))
-    if head.endswith(("= ", "=", ".", "]")) and (found := _COMPARED.search(head)):
+    if head.endswith(("= ", "=", ".", "]")) and (match := _COMPARED.search(head)):
         yield (
-            start - len(head) + found.start("secret"),
-            start - len(head) + found.end("secret"),
+            start - len(head) + match.start("secret"),
+            start - len(head) + match.end("secret"),
             "token",
         )
     if head.rstrip("/:").endswith(("<", "&lt;")) or re.search(r"<[\w.-]{1,30}:$", head):
-        found = _ELEMENT.match(text, end)
-        if found and (sure != KEY or secret_names.looks_secret(found.group("secret"))):
-            yield _span(found)
+        match = _ELEMENT.match(text, end)
+        if match and (sure != KEY or secret_names.looks_secret(match.group("secret"))):
+            yield _span(match)
             return
-        if not (found := _AFTER_TAG.match(text, end)) or not found.group("bare"):
+        if not (match := _AFTER_TAG.match(text, end)) or not match.group("bare"):
             return
-        yield _span(found)
+        yield _span(match)
         return
     if sure != KEY or name.isupper():
         for pattern in (_PLIST, _INSIDE):
-            if found := pattern.match(text, end):
-                yield _span(found)
+            if match := pattern.match(text, end):
+                yield _span(match)
                 return
         tagged = re.search(r"<[\w:.-]{1,40}\s[^<>]{0,80}(?:name|key|id)\s?=\s?[\"']$|<name>$", head)
-        if tagged and (found := _AFTER_TAG.match(text, end)):
-            yield _span(found)
+        if tagged and (match := _AFTER_TAG.match(text, end)):
+            yield _span(match)
             return
         if (
             head.endswith(("'", '"', " ", ":"))
-            and (found := _PAIR.match(text, end))
+            and (match := _PAIR.match(text, end))
             and re.search(
                 r"(?:[Nn]ame|[Kk]ey|[Ii]d)\\*[\"']?\s{0,8}[:=]\s{0,8}\\*[\"']?$",
                 head,
                 re.IGNORECASE,
             )
         ):
-            yield _span(found)
+            yield _span(match)
             return
     if name.endswith(("s", "S")) and (spans := list(_listed(text, end, sure))):
         yield from spans
         return
     if (
         text.startswith("-", start)
-        and (found := _FLAGGED.match(text, end))
+        and (match := _FLAGGED.match(text, end))
         and not secret_names.asks_for_secret(name)
     ):
-        value = found.group("secret") or found.group("whole")
-        if not not_private.is_setting_value(value) or (
-            sure == PASSWORD and secret_names.is_number(value)
-        ):
+        value = match.group("secret") or match.group("whole")
+        if not secret_values.is_plain_setting(value, sure):
             if sure != KEY or secret_names.looks_secret(value):
-                yield _span(found)
+                yield _span(match)
             return
-    if (found := _CELL.match(text, end, last)) is not None:
-        value = found.group("secret")
+    if (match := _CELL.match(text, end, last)) is not None:
+        value = match.group("secret")
         if secret_names.looks_secret(value) and (sure != KEY or secret_names.looks_random(value)):
-            yield _span(found)
+            yield _span(match)
         return
-    if (found := _QUOTED.match(text, end, last)) is not None:
-        if secret_values.is_text(found, name, sure):
-            yield _span(found)
+    if (match := _QUOTED.match(text, end, last)) is not None:
+        if secret_values.is_secret_text(match, name, sure):
+            yield _span(match)
             return
-        if found.group("sign"):
+        if match.group("sign"):
             return
-    if (found := _BARE.match(text, end, last)) is not None:
-        if secret_values.is_word(text, start, found, name, sure):
-            begin, stop, kind = _span(found)
+    if (match := _BARE.match(text, end, last)) is not None:
+        if secret_values.is_secret_word(text, start, match, name, sure):
+            begin, stop, kind = _span(match)
             if (
                 sure == PASSWORD
                 and text[max(0, start - 12) : start].strip(" \t-").rpartition("\n")[2]
@@ -206,35 +204,35 @@ def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[S
             yield begin, stop, kind
         return
     if sure == PASSWORD and text[end : end + 1] == "(" and not secret_names.asks_for_secret(name):
-        if found := _CALLED.match(text, end):
-            yield _span(found)
+        if match := _CALLED.match(text, end):
+            yield _span(match)
         return
     if sure == KEY:
         return
-    if (found := _BLOCK.match(text, end)) and not not_private.is_setting_value(
-        found.group("secret")
+    if (match := _BLOCK.match(text, end)) and not not_private.is_setting_value(
+        match.group("secret")
     ):
-        if sure == PASSWORD or secret_names.looks_secret(found.group("secret")):
-            yield _span(found)
+        if sure == PASSWORD or secret_names.looks_secret(match.group("secret")):
+            yield _span(match)
         return
     for pattern in (_ASKED, _SAID) if sure == PASSWORD else (_SAID,):
-        if (found := pattern.match(text, end)) and (
-            pattern is _ASKED or re.search(r"[\d!#$%^&*+=/]", found.group("secret"))
+        if (match := pattern.match(text, end)) and (
+            pattern is _ASKED or re.search(r"[\d!#$%^&*+=/]", match.group("secret"))
         ):
-            yield _span(found)
+            yield _span(match)
             return
-    if (found := _SPACED.match(text, end)) and _is_set(head, found, name, sure):
-        yield _span(found)
+    if (match := _SPACED.match(text, end)) and _is_set(head, match, name, sure):
+        yield _span(match)
 
 
-def _is_set(head: str, found: re.Match[str], name: str, sure: str) -> bool:
-    """A value behind white space: a command sets the name, or the value is quoted, or looks
-    random.
+def _is_set(head: str, match: re.Match[str], name: str, sure: str) -> bool:
+    """Return whether a value after white space belongs to the name: a command sets the name, or the
+    value is quoted, or it looks random.
     """
-    value = found.group("secret") or found.group("bare")
-    if not_private.is_setting_value(value) or secret_names.sureness(value):
+    value = match.group("secret") or match.group("bare")
+    if not_private.is_setting_value(value) or secret_names.name_sureness(value):
         return False
-    if found.group("quote"):
+    if match.group("quote"):
         return (sure == PASSWORD or secret_names.looks_secret(value)) and " " not in value
     if _SETS.search(head.rpartition("\n")[2]):
         return (
@@ -254,13 +252,13 @@ def _is_set(head: str, found: re.Match[str], name: str, sure: str) -> bool:
 
 
 def _listed(text: str, end: int, sure: str) -> Iterator[Span]:
-    """The values of a list or a mapping under a plural name, and the rows of YAML."""
-    found, pattern = _LIST.match(text, end), _ITEM
-    if found is None:
-        found, pattern = _ROWS.match(text, end), _ROW
-    if found is None:
+    """Yield the spans of the values of a list or a mapping under a plural name, or of YAML rows."""
+    match, pattern = _LIST.match(text, end), _ITEM
+    if match is None:
+        match, pattern = _ROWS.match(text, end), _ROW
+    if match is None:
         return
-    for item in pattern.finditer(text, *found.span("body")):
+    for item in pattern.finditer(text, *match.span("body")):
         span = _span(item)
         value = text[span[0] : span[1]]
         is_quoted = item.lastgroup == "secret"
@@ -274,9 +272,9 @@ def _listed(text: str, end: int, sure: str) -> Iterator[Span]:
             yield span
 
 
-def _span(found: re.Match[str]) -> Span:
-    groups = found.groupdict()
+def _span(match: re.Match[str]) -> Span:
+    groups = match.groupdict()
     for group in ("secret", "whole", "word", "bare"):
         if groups.get(group) is not None:
-            return (*found.span(group), "token")
-    raise AssertionError("a pattern of this module names what it hides")
+            return (*match.span(group), "token")
+    raise AssertionError("a pattern of this module has a group for the secret")

@@ -22,19 +22,26 @@ _ARTICLE = re.compile(
 )
 
 
-def is_text(found: re.Match[str], name: str, sure: str) -> bool:
-    """A quoted text behind a name is a secret unless it is a type, a shape, a name of secrets or a
-    description.
+def is_plain_setting(value: str, sure: str) -> bool:
+    """Return whether a value is a setting, such as a number or ``true``, and not a password of
+    digits.
     """
-    value = found.group("secret")
-    is_number = value.isdigit() or secret_names.is_number(value)
-    if not_private.is_setting_value(value) and not (sure == PASSWORD and is_number):
+    is_password = sure == PASSWORD and secret_names.is_number(value)
+    return not_private.is_setting_value(value) and not is_password
+
+
+def is_secret_text(match: re.Match[str], name: str, sure: str) -> bool:
+    """Return whether a quoted text after a name is a secret, and not a type, a shape, a name of
+    secrets or a description.
+    """
+    value = match.group("secret")
+    if is_plain_setting(value, sure):
         return False
-    if len(value) < 4 and not (sure == PASSWORD and found.group("sign")):
+    if len(value) < 4 and not (sure == PASSWORD and match.group("sign")):
         return False
-    if not found.group("sign"):  # os.getenv("HF_TOKEN", "..."), ["--api-key", "..."]
-        head = found.string[max(0, found.start() - len(name) - 2) : found.start() - len(name)]
-        if secret_names.sureness(value) or (
+    if not match.group("sign"):  # os.getenv("HF_TOKEN", "..."), ["--api-key", "..."]
+        head = match.string[max(0, match.start() - len(name) - 2) : match.start() - len(name)]
+        if secret_names.name_sureness(value) or (
             not head.startswith("(") and not secret_names.looks_secret(value)
         ):
             return False
@@ -43,11 +50,11 @@ def is_text(found: re.Match[str], name: str, sure: str) -> bool:
         return (sure == PASSWORD or secret_names.looks_secret(value) or name.isupper()) and not (
             " " in value and sure != PASSWORD
         )
-    if found.group("sign") and (is_name_of_layer(name, value) or is_own_name(name, value)):
+    if match.group("sign") and (is_name_of_layer(name, value) or is_own_name(name, value)):
         return False
     if _last(name) == "pwd" and value.startswith(("/", "~", ".")):
         return False
-    if secret_names.sureness(value) and value.replace("_", "").isalpha() and "_" in value:
+    if secret_names.name_sureness(value) and value.replace("_", "").isalpha() and "_" in value:
         return False  # password_field = "db_password"
     if sure == PASSWORD:
         return not value.startswith(("${", "$(", "{{"))
@@ -67,10 +74,12 @@ def is_text(found: re.Match[str], name: str, sure: str) -> bool:
 
 
 def is_own_name(name: str, value: str) -> bool:
-    """``PASSWORD = "password"``, ``csrf_header = "X-CSRFToken"``: the value repeats the name."""
+    """Return whether a value repeats its name: ``PASSWORD = "password"``, ``csrf_header =
+    "X-CSRFToken"``.
+    """
     is_header = (
         re.fullmatch(r"[A-Za-z]+(?:-[A-Za-z]+)+", value) is not None
-        and secret_names.sureness(value) != ""
+        and secret_names.name_sureness(value) != ""
     )
     word = value.strip().lower()
     return (
@@ -81,8 +90,8 @@ def is_own_name(name: str, value: str) -> bool:
 
 
 def is_name_of_layer(name: str, value: str) -> bool:
-    """``api_key = "conv"``: a word of torch's code is never a key or a token, but may be a
-    password.
+    """Return whether a value is a word of torch's code, as in ``api_key = "conv"``. Such a word is
+    never a key or a token, but may be a password.
     """
     words = secret_names.split_name(name)
     return (
@@ -96,8 +105,8 @@ _HEX_KEY = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def _is_random_key(value: str) -> bool:
-    """Whether the value of a name like ``key`` is a secret: names of caches and graphs look like
-    this too.
+    """Return whether the value of a name such as ``key`` is a secret, and not the name of a cache
+    or graph.
     """
     if _HEX_KEY.fullmatch(value):
         return True
@@ -105,11 +114,11 @@ def _is_random_key(value: str) -> bool:
     return has_cases and secret_names.looks_random(value) and "." not in value
 
 
-def is_word(text: str, start: int, found: re.Match[str], name: str, sure: str) -> bool:
-    """A word behind a name and a sign is a secret unless it is a setting or an expression of
-    code.
+def is_secret_word(text: str, start: int, match: re.Match[str], name: str, sure: str) -> bool:
+    """Return whether a word after a name and a sign is a secret, and not a setting or an
+    expression.
     """
-    value = found.group("secret")
+    value = match.group("secret")
     if re.fullmatch(r"![a-z]+", value):
         return False  # a tag of YAML
     is_number = re.fullmatch(r"-?[\d.,]+", value) is not None
@@ -117,18 +126,18 @@ def is_word(text: str, start: int, found: re.Match[str], name: str, sure: str) -
         sure == PASSWORD and is_number and len(value) >= 4
     ):
         return False
-    sign = found.group("sign").strip()
+    sign = match.group("sign").strip()
     is_looking = secret_names.looks_secret(value)
     is_constant = name.isupper() and sign != "=="
     if value.startswith(("$", "%(", "{")) and not is_looking:
         return False  # a variable of a shell or a template
     if name in ("PWD", "OLDPWD") or (_last(name) == "pwd" and value.startswith(("/", "~", "."))):
         return not value.startswith(("/", "~", "."))
-    if is_constant and sure == PASSWORD and found.group("sign") == "=":
+    if is_constant and sure == PASSWORD and match.group("sign") == "=":
         return True
     if value.isalpha() and _ARTICLE.search(text[max(0, start - 8) : start]):
         return False  # "a secret: numbers, constants", "first pass: identify"
-    after = text[found.end() : found.end() + 1]
+    after = text[match.end() : match.end() + 1]
     is_code = (
         _CODE.match(value) is not None or after in ("(", "[") or _TYPE.match(value) is not None
     )
@@ -137,12 +146,12 @@ def is_word(text: str, start: int, found: re.Match[str], name: str, sure: str) -
     is_sure = sure == PASSWORD or (sure == TOKEN and is_looking)
     if (
         is_sure
-        and found.group("sign") == "="
+        and match.group("sign") == "="
         and before.strip() in ("", "export", "set")
         and "(" not in value
     ):
         return True  # a line of an environment
-    is_name = bool(secret_names.sureness(value)) and value.isidentifier()
+    is_name = bool(secret_names.name_sureness(value)) and value.isidentifier()
     is_typed = _TYPE.match(value) is not None
     if sure == PASSWORD:
         return (
@@ -158,7 +167,7 @@ def is_word(text: str, start: int, found: re.Match[str], name: str, sure: str) -
             return not is_name and not is_code
         if _last(name) == "pass":
             is_of_compiler = re.fullmatch(r"[a-z]+(?:_[a-z]+)+", value) is not None
-            return is_looking or (found.group("sign") == "=" and not is_of_compiler)
+            return is_looking or (match.group("sign") == "=" and not is_of_compiler)
         if name.lower() == "token" or (
             _last(name) == "token" and len(secret_names.split_name(name)) == 1
         ):
@@ -172,11 +181,11 @@ def is_word(text: str, start: int, found: re.Match[str], name: str, sure: str) -
 
 
 def _is_no_code(value: str) -> bool:
-    """Whether a value that looks like code has characters that code does not have there."""
+    """Return whether a value that looks like code has characters that code does not have there."""
     return secret_names.looks_secret(value) and not re.search(r"[\[(]", value) and "." not in value
 
 
 def _last(name: str) -> str:
-    """The last word of a name."""
+    """Return the last word of a name."""
     words = secret_names.split_name(name)
     return words[-1] if words else ""

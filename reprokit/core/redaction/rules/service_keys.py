@@ -1,6 +1,6 @@
-"""Keys that are recognised only beside a name of their service: a table of services.
+"""Keys that are recognised only next to the name of their service: a table of services.
 
-Source: gitleaks 8.30, as in :mod:`token_shapes`, and the services' own documentation.
+Source: gitleaks 8.30, as in :mod:`.token_formats`, and the documentation of the services.
 """
 
 from __future__ import annotations
@@ -84,15 +84,15 @@ VENDORS: tuple[tuple[str, str, str], ...] = (
     ("Weights & Biases", "wandb|weights", r"[0-9a-f]{40}"),
     ("Zendesk", "zendesk", r"[A-Za-z0-9]{40}"),
 )
-"""Services whose keys are recognised only beside their name: the name, a pattern of it, a pattern
-of the key.
+"""Services whose keys are recognised only next to their name: the name, a pattern of the name, and
+a pattern of the key.
 """
 _BETWEEN = r"[ \t\w.-]{0,30}[\s'\"\\]{0,24}(?:=>|:{1,3}=?|\?=|=|,|>)[`'\"\s=\\]{0,24}"
 
 
 def _of_vendor(name: str, words: str, value: str) -> TokenFormat:
     hints = tuple(re.split(r"[^a-z]", word)[0] for word in words.split("|"))
-    # a value that is only letters, or only a word, is a name; a key has digits
+    # a key has digits; a value that is only letters is a name
     pattern = rf"(?=[A-Za-z0-9+/=_|%.~-]{{0,120}}\d)(?:{value})(?![A-Za-z0-9])"
     return TokenFormat(
         f"{name} key",
@@ -103,5 +103,5 @@ def _of_vendor(name: str, words: str, value: str) -> TokenFormat:
     )
 
 
-SHAPES: tuple[TokenFormat, ...] = tuple(_of_vendor(*row) for row in VENDORS)
-"""A format for each service."""
+FORMATS: tuple[TokenFormat, ...] = tuple(_of_vendor(*row) for row in VENDORS)
+"""The formats of the services."""

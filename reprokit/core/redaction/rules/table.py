@@ -22,7 +22,7 @@ PLACEHOLDER = re.compile(MARK)
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 _PRIVATE_KEYS = (
-    # whole, even where each line has a prefix of its own
+    # whole, even if each line has a prefix
     r"(?P<secret>-{4,5} ?BEGIN (?P<what>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?) ?-{4,5}(?:(?!-----BEGIN)[\s\S]){0,16384}?-{4,5} ?END (?P=what) ?-{4,5})",
     # cut short, with a prefix before each line
     r"(?P<secret>-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}[^\n]{0,8}\n"
@@ -38,42 +38,36 @@ _PRIVATE_KEYS = (
 )
 _CUT = r"<<cut \d+ (?:bytes|characters)>>"
 _EDGES = (
-    # lines of a key or a file in base64 or hexadecimal, without a beginning
+    # lines of a key or a file in base64 or hexadecimal, without their beginning
     rf"{_CUT}\n(?P<secret>(?:[^\nA-Za-z0-9]{{0,16}}[A-Za-z0-9+/=_-]{{16,}}[ \t]*(?:\n|$)){{1,400}})",
     rf"(?:^|(?<=\n))(?P<secret>(?:[A-Za-z0-9+/=_-]{{32,}}[ \t]*\n){{1,400}}){_CUT}",
-    # text that may belong to a name, a quote or a token on the other side
+    # text that may belong to a name, a quote or a token on the other side of the cut
     rf"{_CUT}[ \t]?\\*[\"']?(?P<secret>(?!{MARK})[^\s\"'<>][^\n\"'<>]{{0,300}}[\"']|(?!{MARK})[^\s<>]{{4,}})",
     rf"(?P<secret>(?:(?<=[\"'])[^\n\"'<>]{{0,300}}|(?<![^\s<>])[^\s<>]{{4,2000}})(?<!>))[ \t]?{_CUT}",
 )
 
 
 def lower_text(text: str) -> str:
-    """``text`` in lower case, character by character, so that all places stay the same."""
+    """Return ``text`` in lower case with the same length, so that all positions stay the same."""
     lowered = text.lower()
     return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)
 
 
 def is_secret_entry(name: str, value: str) -> bool:
-    """Whether the value of a key that may hold a secret is a secret."""
-    return bool(
-        [
-            *secret_places.find_named_secrets(
-                f'"{name}": "{value}"', lower_text(f'"{name}": "{value}"')
-            )
-        ]
-    )
+    """Return whether the value of a key that may hold a secret is a secret."""
+    entry = f'"{name}": "{value}"'
+    return any(True for _ in secret_places.find_named_secrets(entry, lower_text(entry)))
 
 
 def make_rules(private: PrivateNames) -> list[Rule]:
-    """All rules in order: literals, whole blocks and tokens, secrets by place, addresses, names,
-    edges of cuts.
+    """Make all rules, in order: literals, whole blocks and tokens, secrets by position, addresses,
+    names, edges of cuts.
     """
     rules: list[Rule] = []
     literals = {s for s in private.secrets if len(s) >= 6 and not not_private.is_setting_value(s)}
     for secret in sorted(literals, key=lambda s: (-len(s), s)):
-        if not is_code(
-            secret
-        ):  # a word of code is hidden only if its place shows that it is private
+        # a word of code is hidden only if its position shows that it is private
+        if not is_code(secret):
             edge = r"\b" if secret.isalpha() else ""
             rules.append(
                 make_rule(
@@ -88,9 +82,8 @@ def make_rules(private: PrivateNames) -> list[Rule]:
         for pattern in _CREDENTIALS
     ]
     rules.append(_tokens())
-    rules += [
-        _places()
-    ] * 2  # a command line may have several, and one match may end behind the next
+    # twice: a command line may have several secrets, and a match may end after the next secret
+    rules += [_places()] * 2
     rules.append(Rule((), secret_places.find_named_secrets))
     rules += [*_addresses(), *machine_names.machine_rules(private)]
     rules.append(Rule((), random_words.find_random_words, is_guess=True))
@@ -116,13 +109,13 @@ def _tokens() -> Rule:
                 is_near=len(min(s.hints, key=len)) > 1,
                 is_exact=s.is_exact,
             )
-            for s in (*token_formats.SHAPES, *service_keys.SHAPES)
+            for s in (*token_formats.FORMATS, *service_keys.FORMATS)
         ]
     )
 
 
 _BEGINS = r"(?:(?<![a-z0-9+.-])|(?<=^[-+])|(?<=\n[-+]))"
-"""The sign of a line of a diff may be before a word."""
+"""The sign of a diff line may be before a word."""
 _CREDENTIALS = (
     # up to the last @ before the path
     rf"{_BEGINS}[a-z][a-z0-9+.-]{{0,20}}://(?P<secret>(?!{MARK}@)[^\s/?#\"'<>]{{1,400}})@",

@@ -1,9 +1,10 @@
-"""Tokens that a rule recognises by their format: each row of the table is a format of one service.
+"""Tokens with a recognisable format: each row of the table is one format of a service.
 
-Sources: gitleaks 8.30, config/gitleaks.toml at commit b58d3f102cf3a2c84cb7f923d05c25c9b1aed84b (MIT License, Copyright 2019
-Zachary Rice), and detect-secrets, detect_secrets/plugins at commit 5e141933554a0b74e7341841f318be21e895339c (Apache License
-2.0). Formats that neither has come from the documentation of the service. Lengths are minimum lengths, so a token that
-is cut, or that becomes longer in the future, also matches. A unique prefix needs no boundary before it.
+Sources: gitleaks 8.30, config/gitleaks.toml at commit b58d3f102cf3a2c84cb7f923d05c25c9b1aed84b (MIT
+License, Copyright 2019 Zachary Rice), and detect-secrets, detect_secrets/plugins at commit
+5e141933554a0b74e7341841f318be21e895339c (Apache License 2.0). Formats that neither has come from
+the documentation of the service. Lengths are minimum lengths, so a token that is cut, or that
+becomes longer in the future, also matches. A unique prefix needs no boundary before it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ class TokenFormat:
     name: str
     """Its name in the README."""
     hints: tuple[str, ...]
-    """Texts of which one is on every line with such a token."""
+    """Every line with such a token contains one of these texts."""
     pattern: str
-    """The token itself; a regular expression."""
+    """A regular expression for the token itself."""
     before: str = ""
-    """The text that must be before it."""
+    """A regular expression for the text that must be before the token."""
     is_exact: bool = True
     """The hints have the case of the token. Otherwise they are in lower case, and match text in any
     case.
@@ -34,7 +35,7 @@ _WORD = r"(?<![A-Za-z0-9])"
 UUID = "[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 
 # fmt: off
-SHAPES: tuple[TokenFormat, ...] = (
+FORMATS: tuple[TokenFormat, ...] = (
     TokenFormat("1Password secret key", ("A3-",), r"A3-[A-Z0-9]{6}-[A-Z0-9]{6,11}(?:-[A-Z0-9]{5}){2,4}", _WORD),
     TokenFormat("1Password service account token", ("ops_ey",), r"ops_eyJ[a-zA-Z0-9+/_-]{40,}={0,3}"),
     TokenFormat("Adafruit key", ("aio_",), r"aio_[A-Za-z0-9]{28}(?![A-Za-z0-9])"),
@@ -196,4 +197,4 @@ SHAPES: tuple[TokenFormat, ...] = (
     TokenFormat("Zapier webhook", ("hooks.zapier.com",), r"hooks\.zapier\.com/hooks/catch/\d+/\w{5,}"),
 )
 # fmt: on
-"""Formats that need no name of a service near them."""
+"""Formats that are recognised without the name of their service."""

@@ -1,8 +1,8 @@
-"""Words of torch's own code: a user, a host or a secret with such a name looks the same as code.
+"""Words of torch's own code: a user, a host or a secret with such a name cannot be told from code.
 
 Each word is in at least 20 files of the packages _inductor, _dynamo, _functorch, fx and others of
-torch 2.13; ``tests/core/test_evidence.py`` names the packages, and fails if the list does not match
-the sources.
+torch 2.13. ``tests/core/test_evidence.py`` has the list of packages, and fails if the words do not
+match the sources.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def is_code(name: str) -> bool:
-    """Whether a name consists of words of code: ``head``, ``linear_weight``,
+    """Return whether a name consists of words of code: ``head``, ``linear_weight``,
     ``NotImplementedError``.
     """
     if not name.isidentifier() or any(c.isdigit() for c in name):

@@ -1,4 +1,4 @@
-"""The reduction passes: each is a function of a text and a predicate, and gives a smaller text.
+"""The reduction passes: each is a function of a text and a predicate, and returns a smaller text.
 
-It imports ``core.reduce.ast_edits``, and no other module of ``core.reduce``.
+The package imports ``core.reduce.ast_edits`` and no other module of ``core.reduce``.
 """

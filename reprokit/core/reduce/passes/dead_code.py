@@ -1,6 +1,4 @@
-"""Passes over the names of a program: what nothing reads goes, and what is made alike is made
-once.
-"""
+"""Passes over the names of a program: they remove what nothing reads, and merge equal values."""
 
 from __future__ import annotations
 
@@ -11,8 +9,8 @@ from reprokit.core.reduce.ast_edits import NodePlace, Test, calls_of, one_by_one
 
 
 def merge_arguments(text: str, test: Test) -> str:
-    """Use one value for two names where both are made alike: ``y = torch.randn(8)`` becomes ``y =
-    x``'s place.
+    """Use one name for two equal values: ``y = torch.randn(8)`` is removed if ``x =
+    torch.randn(8)`` exists, and ``x`` is read instead.
     """
 
     def edits(tree: ast.Module) -> Iterator[NodePlace]:
@@ -22,12 +20,12 @@ def merge_arguments(text: str, test: Test) -> str:
             if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)
         ]
         first: dict[str, int] = {}
-        for choice, (place, node) in enumerate(rows):
+        for choice, (index, node) in enumerate(rows):
             if isinstance(node.value, ast.Call):
-                made = ast.dump(node.value)
-                if made in first:
-                    yield NodePlace((("body", place),), first[made])
-                first.setdefault(made, choice)
+                call = ast.dump(node.value)
+                if call in first:
+                    yield NodePlace((("body", index),), first[call])
+                first.setdefault(call, choice)
 
     def apply(tree: ast.Module, place: NodePlace) -> None:
         rows = [
@@ -46,8 +44,8 @@ def merge_arguments(text: str, test: Test) -> str:
 
 
 def drop_unused(text: str, test: Test) -> str:
-    """Leave out what nothing reads: imports, definitions, assignments and parameters; all at once,
-    or not.
+    """Remove all imports, definitions, assignments and parameters that nothing reads, if the
+    predicate holds for the result.
     """
     while True:
         changed = _without_unused(text)
@@ -89,8 +87,8 @@ def _without_unused(text: str) -> str:
 
 
 def _shorten_imports(tree: ast.Module) -> None:
-    """``import torch._inductor.config`` is ``import torch`` where nothing names the module; each
-    import stands once.
+    """Replace ``import torch._inductor.config`` by ``import torch`` if nothing names the module,
+    and remove repeated imports.
     """
     named = {ast.unparse(n) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
     body: list[ast.stmt] = []
@@ -125,9 +123,7 @@ def _used_part(row: ast.stmt, read: set[str], owner: ast.AST) -> ast.stmt | None
 
 
 def _drop_parameter(tree: ast.Module, function: ast.FunctionDef, place: int) -> None:
-    """Take a parameter from a function and its argument from the one call of
-    ``torch.compile(function)(...)``.
-    """
+    """Remove a parameter from a function, and its argument from the calls of the function."""
     calls = list(calls_of(tree, function.name))
     if not calls or any(
         len(c.args) <= place or any(isinstance(a, ast.Starred) for a in c.args) for c in calls
@@ -141,8 +137,8 @@ def _drop_parameter(tree: ast.Module, function: ast.FunctionDef, place: int) -> 
 
 
 def _merge_parameters(tree: ast.Module, gone: str, kept: str) -> None:
-    """Read ``kept`` for ``gone``: in calls one argument less, in the function one parameter
-    less.
+    """Replace ``gone`` by ``kept``, and remove the argument from calls and the parameter from the
+    function.
     """
     for function in [n for n in tree.body if isinstance(n, ast.FunctionDef)]:
         for call in calls_of(tree, function.name):

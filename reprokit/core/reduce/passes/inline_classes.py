@@ -1,9 +1,8 @@
-"""Take a program out of the classes, functions and loops that hold it, the way a person would
-shorten it by hand.
+"""Remove the classes, functions and loops around a program, as a person would do by hand.
 
-Each pass proposes whole programs, one change each, and keeps those for which the predicate holds.
-What a proposal means is the predicate's to judge; none is made twice, and each has a class, a
-parameter or a loop less than before.
+Each pass proposes whole programs with one change each, and keeps those for which the predicate
+holds. Only the predicate judges a proposal. No proposal is made twice, and each removes a class, a
+parameter or a loop.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from reprokit.core.reduce.ast_edits import (
     Path,
     ReplacedNode,
     Test,
-    arguments,
+    call_arguments,
     node_at,
     reads_name,
     replace_node,
@@ -32,25 +31,25 @@ _CONTAINERS = frozenset(
 
 
 def inline_submodules(text: str, test: Test) -> str:
-    """Put one of the modules that a class is made of in the place of the whole."""
+    """Replace a class by one of the modules that it contains."""
     return _proposed(text, _hoisted, test)
 
 
 def inline_constants(text: str, test: Test) -> str:
-    """Write a number where an attribute or a parameter always stands for it; drop parameters that
-    nothing reads.
+    """Replace attributes and parameters that always have the same constant value by it, and drop
+    unused parameters.
     """
     return _proposed(_proposed(text, _attributes, test), _parameters, test)
 
 
 def unroll_loops(text: str, test: Test) -> str:
-    """Write the first turn of a loop in place of the loop."""
+    """Replace a loop by its first iteration."""
     return _proposed(text, _turns, test)
 
 
 def inline_functions(text: str, test: Test) -> str:
-    """Write a module that holds nothing as a function, and a function that only gives a value as
-    that value.
+    """Replace a module without state by a function, and a function that only returns a value by the
+    value.
     """
     return _proposed(_proposed(text, _as_functions, test), _as_values, test)
 
@@ -86,9 +85,9 @@ def _hoisted(tree: ast.Module) -> Iterator[ast.Module]:
             ):
                 assert isinstance(part, ast.expr)
                 changed = copy.deepcopy(tree)
-                made = _Constructed(name, init, part)
-                changed.body = [made.visit(row) for row in changed.body]
-                if made.count:
+                transformer = _Constructed(name, init, part)
+                changed.body = [transformer.visit(row) for row in changed.body]
+                if transformer.count:
                     changed.body = [
                         r for r in changed.body if not _is_unread_class(changed, r, name)
                     ]
@@ -107,9 +106,7 @@ def _is_unread_class(tree: ast.Module, row: ast.stmt, name: str) -> bool:
 
 
 class _Constructed(ast.NodeTransformer):
-    """Puts a part of a class's ``__init__`` where the class is called, with the arguments of that
-    call.
-    """
+    """Replaces calls of a class by a part of its ``__init__``, with the arguments of the call."""
 
     def __init__(self, name: str, init: ast.FunctionDef | None, part: ast.expr) -> None:
         self._name, self._init, self._part, self.count = name, init, part, 0
@@ -124,16 +121,16 @@ class _Constructed(ast.NodeTransformer):
             and self._init is not None
         ):
             return self.generic_visit(node)
-        given = arguments(self._init, node, 1)
-        if given is None:
+        values = call_arguments(self._init, node, 1)
+        if values is None:
             return node
         self.count += 1
-        return ReplacedNode(given).visit(copy.deepcopy(self._part))  # type: ignore[no-any-return]
+        return ReplacedNode(values).visit(copy.deepcopy(self._part))  # type: ignore[no-any-return]
 
 
 def _attributes(tree: ast.Module) -> Iterator[ast.Module]:
-    """``SIZE``, ``Config.hidden`` and ``self.hidden`` where one constant in the whole program is
-    called so.
+    """Propose to inline ``SIZE``, ``Config.hidden`` and ``self.hidden`` if only one constant in the
+    program has the name.
     """
     values: dict[str, list[ast.expr]] = {}
     for node in ast.walk(tree):
@@ -152,7 +149,7 @@ def _attributes(tree: ast.Module) -> Iterator[ast.Module]:
     stored = [
         n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     ]
-    for place, row in enumerate(tree.body):
+    for index, row in enumerate(tree.body):
         name = target_names(row)
         if (
             isinstance(row, ast.Assign)
@@ -160,17 +157,17 @@ def _attributes(tree: ast.Module) -> Iterator[ast.Module]:
             and stored.count(name) == 1
         ):
             changed = copy.deepcopy(tree)
-            del changed.body[place]
+            del changed.body[index]
             yield ReplacedNode({name: row.value}).visit(changed)
-    for name, given in values.items():
-        if len(given) == 1 and isinstance(given[0], ast.Constant):
+    for name, assigned in values.items():
+        if len(assigned) == 1 and isinstance(assigned[0], ast.Constant):
             changed = copy.deepcopy(tree)
-            _Attribute(name, given[0]).visit(changed)
+            _Attribute(name, assigned[0]).visit(changed)
             yield changed
 
 
 class _Attribute(ast.NodeTransformer):
-    """Reads every ``x.name`` as a constant."""
+    """Replaces every ``x.name`` by a constant."""
 
     def __init__(self, name: str, value: ast.Constant) -> None:
         self._name, self._value = name, value
@@ -190,12 +187,12 @@ def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
         is_method = bool(skip) and node.name != "__init__"
         called = node.name if is_method or not skip else owner.name
         calls = _calls(tree, called, is_method)
-        given = [arguments(node, call, skip) for call in calls]
-        if not calls or any(g is None for g in given):
+        arguments = [call_arguments(node, call, skip) for call in calls]
+        if not calls or any(a is None for a in arguments):
             yield from _defaulted(tree, path, node)
             continue
-        for place, parameter in enumerate(node.args.args[skip:]):
-            values = [g[parameter.arg] for g in given if g is not None]
+        for index, parameter in enumerate(node.args.args[skip:]):
+            values = [a[parameter.arg] for a in arguments if a is not None]
             is_read = any(reads_name(row, parameter.arg) for row in node.body)
             is_fixed = (
                 isinstance(values[0], ast.Constant) and len({ast.dump(v) for v in values}) == 1
@@ -205,16 +202,16 @@ def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
                 function = node_at(changed, path)
                 if is_read:
                     ReplacedNode({parameter.arg: values[0]}).visit(function)
-                _without_parameter(function, place + skip)
+                _without_parameter(function, index + skip)
                 for call in _calls(changed, called, is_method):
-                    del call.args[place : place + 1]
+                    del call.args[index : index + 1]
                     call.keywords = [k for k in call.keywords if k.arg != parameter.arg]
                 yield changed
 
 
 def _defaulted(tree: ast.Module, path: Path, node: ast.FunctionDef) -> Iterator[ast.Module]:
-    """Of a function whose calls cannot be told, such as ``forward``: without a last parameter that
-    nobody needs.
+    """Propose to remove an unused last parameter with a default from a function whose calls are not
+    known, such as ``forward``.
     """
     if not node.args.defaults or not node.args.args:
         return
@@ -231,23 +228,23 @@ def _defaulted(tree: ast.Module, path: Path, node: ast.FunctionDef) -> Iterator[
 
 
 def _calls(tree: ast.Module, name: str, is_method: bool) -> list[ast.Call]:
-    """Every call of a function, class or method; none where the name is used in other ways too."""
+    """Return every call of a function, class or method; none if the name has other uses too."""
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
     if is_method:
-        made = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == name]
+        methods = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == name]
         uses = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == name]
-        found = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == name]
-        return found if len(uses) == len(found) and len(made) == 1 and name != "forward" else []
-    found = [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == name]
-    return found if len(reads_name(tree, name)) == len(found) else []
+        own = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == name]
+        return own if len(uses) == len(own) and len(methods) == 1 and name != "forward" else []
+    own = [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == name]
+    return own if len(reads_name(tree, name)) == len(own) else []
 
 
-def _without_parameter(function: ast.FunctionDef, place: int) -> None:
+def _without_parameter(function: ast.FunctionDef, index: int) -> None:
     takes = function.args
     first = len(takes.args) - len(takes.defaults)
-    if place >= first:
-        del takes.defaults[place - first]
-    del takes.args[place]
+    if index >= first:
+        del takes.defaults[index - first]
+    del takes.args[index]
 
 
 def _turns(tree: ast.Module) -> Iterator[ast.Module]:
@@ -278,22 +275,22 @@ def _unrolled(tree: ast.Module, node: ast.AST) -> Iterator[list[ast.AST]]:
         if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name)
         else ""
     )
-    given = node.iter.args if isinstance(node.iter, ast.Call) else []
+    arguments = node.iter.args if isinstance(node.iter, ast.Call) else []
     if (
         called == "enumerate"
         and isinstance(node.target, ast.Tuple)
         and len(node.target.elts) == 2
-        and given
+        and arguments
     ):
         counter, item = node.target.elts
         if isinstance(counter, ast.Name) and not reads_name(tree, counter.id):
-            yield [ast.For(item, given[0], node.body, [])]
+            yield [ast.For(item, arguments[0], node.body, [])]
     first = ast.Call(
         ast.Name("next", ast.Load()), [ast.Call(ast.Name("iter", ast.Load()), [node.iter], [])], []
     )
     value: ast.expr = first
     if called == "range":
-        value = given[0] if len(given) > 1 else ast.Constant(0)
+        value = arguments[0] if len(arguments) > 1 else ast.Constant(0)
     elif isinstance(node.iter, (ast.List, ast.Tuple)) and node.iter.elts:
         value = node.iter.elts[0]
     for function in tree.body:
@@ -307,7 +304,7 @@ def _unrolled(tree: ast.Module, node: ast.AST) -> Iterator[list[ast.AST]]:
                 isinstance(row, ast.Expr)
                 and isinstance(row.value, ast.Yield)
                 and row.value.value
-                and not given
+                and not arguments
             ):
                 value = row.value.value
     yield [ast.Assign([node.target], value), *node.body]
@@ -374,7 +371,7 @@ def _as_values(tree: ast.Module) -> Iterator[ast.Module]:
 
 
 class _Named(ast.NodeTransformer):
-    """Reads a call of a class as the function that stands for it."""
+    """Replaces calls of a class by the name of a function."""
 
     def __init__(self, name: str, function: str) -> None:
         self._name, self._function = name, function

@@ -1,4 +1,4 @@
-"""A pass over Triton kernels: a plain name, and no argument that nothing reads."""
+"""A pass over Triton kernels: it gives them a plain name and removes unused arguments."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any
 
 from reprokit.core.reduce import ast_edits
 
-PLAIN = "kernel"
+PLAIN_NAME = "kernel"
 
 
 def drop_kernel_arguments(text: str, test: ast_edits.Test) -> str:
-    """A plain name for the kernel, and none of its arguments that nothing reads."""
+    """Return the kernel a plain name, and remove its unused arguments."""
     source, kernel = _parts(ast.parse(text))
     if source is None or kernel is None:
         return text
-    if kernel.name != PLAIN and test(new := re.sub(rf"\b{kernel.name}\b", PLAIN, text)):
+    new = re.sub(rf"\b{kernel.name}\b", PLAIN_NAME, text)
+    if kernel.name != PLAIN_NAME and test(new):
         text = new
     for name in [a.arg for a in reversed(kernel.args.args)]:
         new = _without_argument(text, name)
@@ -27,7 +28,7 @@ def drop_kernel_arguments(text: str, test: ast_edits.Test) -> str:
 
 
 def _parts(tree: ast.Module) -> tuple[ast.Call | None, ast.FunctionDef | None]:
-    """The call of ``ASTSource``, and the kernel that it names."""
+    """Return the call of ``ASTSource``, and the kernel that it names."""
     calls = (
         n
         for n in ast.walk(tree)
@@ -43,14 +44,16 @@ def _parts(tree: ast.Module) -> tuple[ast.Call | None, ast.FunctionDef | None]:
 
 
 def _without_argument(text: str, name: str) -> str:
-    """The kernel without one argument; what is keyed by the places of those behind it moves up."""
+    """Return the program with the kernel without one argument; keys with the indices of later
+    arguments are adjusted.
+    """
     tree = ast.parse(text)
     source, kernel = _parts(tree)
     assert source is not None and kernel is not None
-    place = [a.arg for a in kernel.args.args].index(name)
+    index = [a.arg for a in kernel.args.args].index(name)
     if any(ast_edits.reads_name(row, name) for row in kernel.body) or kernel.args.defaults:
         return text
-    del kernel.args.args[place]
+    del kernel.args.args[index]
     for keyword in source.keywords:
         if keyword.arg == "signature" and isinstance(keyword.value, ast.Dict):
             _keep(keyword.value, lambda key: key if key != name else None)
@@ -58,14 +61,14 @@ def _without_argument(text: str, name: str) -> str:
 
             def moved(key: Any) -> Any:
                 first = key[0] if isinstance(key, tuple) and key and isinstance(key[0], int) else -1
-                return None if first == place else (first - 1, *key[1:]) if first > place else key
+                return None if first == index else (first - 1, *key[1:]) if first > index else key
 
             _keep(keyword.value, moved)
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
 def _keep(table: ast.Dict, change: Callable[[Any], Any]) -> None:
-    """Change the keys of a literal; those that become None go."""
+    """Change the keys of a literal; rows whose key becomes None are removed."""
     rows = [
         (ast.literal_eval(k), v)
         for k, v in zip(table.keys, table.values, strict=True)

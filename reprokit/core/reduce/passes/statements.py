@@ -1,9 +1,9 @@
 """Make a Python program smaller while a predicate on its text holds: statements, blocks, arguments,
 expressions, numbers.
 
-Each pass is a plain function of a text and a predicate, and gives a text for which the predicate
-held (or the text it got). A pass knows nothing of what the program does; edits that make no sense
-are the predicate's to refuse.
+Each pass is a function of a text and a predicate. It returns a text for which the predicate held,
+or the original text. A pass does not know what the program does; the predicate must refuse edits
+that make no sense.
 """
 
 from __future__ import annotations
@@ -15,42 +15,44 @@ from reprokit.core.reduce.ast_edits import (
     NodePlace,
     Test,
     calls_of,
-    compiles,
+    compile_calls,
     keep_some,
     node_at,
     one_by_one,
     owner_of,
     reads_name,
     replace_node,
-    statements,
     target_names,
     walk_places,
+    walk_statements,
     without_node,
 )
 
-MOST_ELEMENTS = 2
-"""Of a display that any one of them may stand for; longer ones are shortened first."""
-LEAST_NUMBER = 4
-"""Down to here a number is made smaller wherever it stands, and left alone in a single place."""
+MAX_ELEMENTS = 2
+"""The length of a list, tuple or dict that one of its elements may replace. Longer ones are
+shortened first.
+"""
+MIN_NUMBER = 4
+"""A number up to this is reduced only everywhere at once, and not at a single position."""
 
 
 def drop_statements(text: str, test: Test) -> str:
-    """Leave out statements, the outermost first: what goes early takes its inside along."""
+    """Leave out statements, the outermost first, because they include the inner ones."""
     depth = 0
     while True:
         tree = ast.parse(text)
-        places = [p for p in statements(tree) if len(p.path) == depth + 1]
-        if not places and not any(len(p.path) > depth for p in statements(tree)):
+        places = [p for p in walk_statements(tree) if len(p.path) == depth + 1]
+        if not places and not any(len(p.path) > depth for p in walk_statements(tree)):
             return text
         text = keep_some(text, tree, places, without_node, test)
         depth += 1
 
 
 def unwrap_blocks(text: str, test: Test) -> str:
-    """Put the body of an if, with, for, while or try in its place."""
+    """Replace an if, with, for, while or try by its body."""
 
     def edits(tree: ast.Module) -> Iterator[NodePlace]:
-        for place in statements(tree):
+        for place in walk_statements(tree):
             for choice, _ in enumerate(_bodies(node_at(tree, place.path))):
                 yield NodePlace(place.path, choice)
 
@@ -62,14 +64,16 @@ def unwrap_blocks(text: str, test: Test) -> str:
 
 
 def drop_parts(text: str, test: Test) -> str:
-    """Leave out keyword arguments, decorators, elements of displays, assignment targets."""
+    """Leave out keyword arguments, decorators, elements of lists, tuples and dicts, and assignment
+    targets.
+    """
     tree = ast.parse(text)
     places = [
         NodePlace((*path, (name, i)))
         for path, node in walk_places(tree)
         for name, i in _parts(node)
     ]
-    # a function that returned something returns something
+    # a function that returns a value must not return nothing
     return keep_some(
         text, tree, places, without_node, lambda new: "return ()" not in new and test(new)
     )
@@ -91,8 +95,8 @@ def simplify_expressions(text: str, test: Test) -> str:
 
 
 def shrink_numbers(text: str, test: Test) -> str:
-    """Replace each integer, everywhere at once and with its multiples, by a smaller one; then one
-    place at a time.
+    """Replace each integer by a smaller one: first everywhere at once, with its multiples, and then
+    at one position at a time.
     """
     done: set[int] = set()
     while True:
@@ -113,14 +117,13 @@ def shrink_numbers(text: str, test: Test) -> str:
             break
 
     def edits(tree: ast.Module) -> Iterator[NodePlace]:
-        held = _of_devices(tree)
+        fixed = _device_numbers(tree)
         for path, node in walk_places(tree):
-            is_held = id(node) in held
             if (
                 isinstance(node, ast.Constant)
                 and type(node.value) is int
-                and node.value > LEAST_NUMBER
-                and not is_held
+                and node.value > MIN_NUMBER
+                and id(node) not in fixed
             ):
                 for choice, _ in enumerate(_candidates(node.value)):
                     yield NodePlace(path, choice)
@@ -134,9 +137,7 @@ def shrink_numbers(text: str, test: Test) -> str:
 
 
 def shrink_knobs(text: str, test: Test) -> str:
-    """Make the integers smaller that a factory is called with, or that are its defaults: layers,
-    sizes, batch.
-    """
+    """Reduce the integer arguments and defaults of a factory: layers, sizes, batch."""
 
     def edits(tree: ast.Module) -> Iterator[NodePlace]:
         called = {_callee(n.value) for n in tree.body if isinstance(n, ast.Assign)} - {""}
@@ -161,7 +162,9 @@ def _callee(node: ast.AST) -> str:
 
 
 def _is_knob(tree: ast.Module, path: tuple[tuple[str, int], ...], called: set[str]) -> bool:
-    """The constant is a keyword argument of a factory's call, or a default of the factory."""
+    """Return whether a constant is a keyword argument of a factory's call, or a default of the
+    factory.
+    """
     if [field for field, _ in path[-2:]] == ["keywords", "value"]:
         return _callee(node_at(tree, path[:-2])) in called
     if len(path) >= 3 and path[-1][0] == "defaults":
@@ -171,18 +174,18 @@ def _is_knob(tree: ast.Module, path: tuple[tuple[str, int], ...], called: set[st
 
 
 def _knob_sizes(value: int) -> list[int]:
-    """The smallest first, for what it saves; then by halves, since heads must divide sizes."""
+    """Return smaller values to try: 1 and 2, which save most, and then halves, because the number
+    of heads must divide sizes.
+    """
     halves = [value >> shift for shift in range(value.bit_length() - 1, 0, -1)]
     return list(dict.fromkeys([n for n in (1, 2, *halves) if 0 < n < value]))
 
 
 def bypass_calls(text: str, test: Test) -> str:
-    """Leave out an assignment and read one of the names it was made from instead, in every place
-    after it.
-    """
+    """Leave out an assignment, and replace its name afterwards by one of the names that it read."""
 
     def edits(tree: ast.Module) -> Iterator[NodePlace]:
-        for place in reversed(list(statements(tree))):
+        for place in reversed(list(walk_statements(tree))):
             node = node_at(tree, place.path)
             for choice, _ in enumerate(_sources(node)):
                 yield NodePlace(place.path, choice)
@@ -229,7 +232,7 @@ def _parts(node: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def _smaller(node: ast.AST) -> list[ast.expr]:
-    """Expressions that might stand for ``node``."""
+    """Return the parts of an expression that may replace it."""
     if isinstance(node, ast.Call):
         inner = (
             [node.func.value]
@@ -259,10 +262,10 @@ def _smaller(node: ast.AST) -> list[ast.expr]:
     if (
         isinstance(node, (ast.List, ast.Tuple))
         and isinstance(node.ctx, ast.Load)
-        and len(node.elts) <= MOST_ELEMENTS
+        and len(node.elts) <= MAX_ELEMENTS
     ):
         return list(node.elts)
-    if isinstance(node, ast.Dict) and len(node.values) <= MOST_ELEMENTS:
+    if isinstance(node, ast.Dict) and len(node.values) <= MAX_ELEMENTS:
         return list(node.values)
     return []
 
@@ -274,7 +277,7 @@ def _is_module(node: ast.expr) -> bool:
 
 
 def _sources(node: ast.AST) -> list[str]:
-    """Names that the value of a plain assignment reads."""
+    """Return the names that the value of a plain assignment reads."""
     if not (
         target_names(node)
         and isinstance(node, ast.Assign)
@@ -295,23 +298,23 @@ def _integers(tree: ast.Module) -> Iterator[int]:
             yield node.value
 
 
-def _of_devices(tree: ast.Module) -> set[int]:
-    """Numbers that say what a device is: there is none with others."""
+def _device_numbers(tree: ast.Module) -> set[int]:
+    """Return the ids of numbers that describe a device and must not change."""
     return {id(n) for call in calls_of(tree, "GPUTarget") for n in ast.walk(call)}
 
 
 def _candidates(value: int) -> list[int]:
-    """Smaller numbers worth a question; small ones read as well as smaller ones."""
-    if value <= LEAST_NUMBER:
+    """Return the smaller numbers to try; a small number is only reduced to 1."""
+    if value <= MIN_NUMBER:
         return [1] if value > 1 else []
     return sorted({1, 2, value // 2})
 
 
 def _with_number(text: str, value: int, smaller: int, with_multiples: bool) -> str:
     tree = ast.parse(text)
-    held = _of_devices(tree)
+    fixed = _device_numbers(tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and type(node.value) is int and id(node) not in held:
+        if isinstance(node, ast.Constant) and type(node.value) is int and id(node) not in fixed:
             if node.value == value:
                 node.value = smaller
             elif with_multiples and node.value > value and node.value % value == 0:
@@ -320,9 +323,9 @@ def _with_number(text: str, value: int, smaller: int, with_multiples: bool) -> s
 
 
 def with_backend(text: str, name: str) -> str:
-    """The program with another backend, and without what went with the old one."""
+    """Return the program with a different backend, and without the arguments of the old one."""
     tree = ast.parse(text)
-    for call in compiles(tree):
+    for call in compile_calls(tree):
         call.keywords = [k for k in call.keywords if k.arg in ("fullgraph", "dynamic")]
         call.keywords.append(ast.keyword("backend", ast.Constant(name)))
     return ast.unparse(tree) + "\n"

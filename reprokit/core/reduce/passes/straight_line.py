@@ -1,5 +1,5 @@
-"""Write a program from top to bottom: no factory that is called once, no tuple that is taken apart
-at once.
+"""Rewrite a program as straight-line code, without factories that are called once and tuples that
+are unpacked at once.
 """
 
 from __future__ import annotations
@@ -8,11 +8,17 @@ import ast
 import copy
 from collections.abc import Callable, Iterator
 
-from reprokit.core.reduce.ast_edits import ReplacedNode, Test, arguments, reads_name, target_names
+from reprokit.core.reduce.ast_edits import (
+    ReplacedNode,
+    Test,
+    call_arguments,
+    reads_name,
+    target_names,
+)
 
 
-def straighten(text: str, test: Test) -> str:
-    """Inline factories and take tuples apart, each step for itself."""
+def straighten_program(text: str, test: Test) -> str:
+    """Inline factories and unpack tuples, and keep each step for which the predicate holds."""
     for step in (
         _called_once,
         _tuples,
@@ -41,46 +47,47 @@ def _safely(step: Callable[[ast.Module], None], text: str) -> str:
 
 
 def _called_once(tree: ast.Module) -> None:
-    """``model, args = make()`` and ``main()`` become the body of the function, when nothing else
+    """Replace ``model, args = make()`` and ``main()`` by the body of the function, if nothing else
     calls it.
     """
-    for place, node in enumerate(tree.body):
+    for index, node in enumerate(tree.body):
         call = node.value if isinstance(node, (ast.Assign, ast.Expr)) else None
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
             continue
         name = call.func.id
-        made = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
+        named = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
         uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name]
-        given = (
-            arguments(made[0], call, 0)
-            if len(made) == len(uses) == 1 and not made[0].decorator_list
+        values = (
+            call_arguments(named[0], call, 0)
+            if len(named) == len(uses) == 1 and not named[0].decorator_list
             else None
         )
-        if given is None:
+        if values is None:
             continue
-        inner = [n for row in made[0].body for n in ast.walk(row)]
-        returns = [n for n in _own(made[0].body) if isinstance(n, ast.Return)]
-        rows, last = made[0].body, made[0].body[-1]
+        function = named[0]
+        inner = [n for row in function.body for n in ast.walk(row)]
+        returns = [n for n in _own(function.body) if isinstance(n, ast.Return)]
+        rows, last = function.body, function.body[-1]
         is_last = isinstance(last, ast.Return) and last.value is not None and len(returns) == 1
         if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in _own(rows)) or not (
             is_last or (isinstance(node, ast.Expr) and not returns)
         ):
             continue
-        given = {n: v for n, v in given.items() if ast.unparse(v) != n}
+        values = {n: v for n, v in values.items() if ast.unparse(v) != n}
         stored = {
             n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        } | given.keys()
+        } | values.keys()
         known = {
             n.id
             for r in tree.body
-            if r is not made[0]
+            if r is not function
             for n in ast.walk(r)
             if isinstance(n, ast.Name)
         }
         if stored & known:
             continue
         new: list[ast.stmt] = [
-            ast.Assign(targets=[ast.Name(n, ast.Store())], value=v) for n, v in given.items()
+            ast.Assign(targets=[ast.Name(n, ast.Store())], value=v) for n, v in values.items()
         ]
         if is_last:
             assert isinstance(last, ast.Return) and last.value is not None
@@ -91,13 +98,13 @@ def _called_once(tree: ast.Module) -> None:
             new += [*rows[:-1], end]
         else:
             new += rows
-        tree.body[place : place + 1] = new
-        tree.body.remove(made[0])
+        tree.body[index : index + 1] = new
+        tree.body.remove(function)
         return
 
 
 def _own(rows: list[ast.stmt]) -> Iterator[ast.AST]:
-    """The nodes of rows, but for those of functions and classes that are defined in them."""
+    """Yield the nodes of statements, without those inside nested functions and classes."""
     waiting: list[ast.AST] = list(rows)
     while waiting:
         node = waiting.pop()
@@ -107,7 +114,7 @@ def _own(rows: list[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _tuples(tree: ast.Module) -> None:
-    """``a, b = (1, 2)`` becomes two lines, unless the second reads what the first wrote."""
+    """Replace ``a, b = (1, 2)`` by two lines, unless a value reads one of the names."""
     rows: list[ast.stmt] = []
     for node in tree.body:
         if (
@@ -128,9 +135,7 @@ def _tuples(tree: ast.Module) -> None:
 
 
 def _dicts(tree: ast.Module) -> None:
-    """``made["model"]`` and ``made.get("compile", {})`` of a dict that stands there literally
-    become what they mean.
-    """
+    """Replace ``made["model"]`` and ``made.get("compile", {})`` by the values of a literal dict."""
     for node in list(tree.body):
         name, value = target_names(node), node.value if isinstance(node, ast.Assign) else None
         if not (name and isinstance(value, ast.Dict)):
@@ -146,7 +151,9 @@ def _dicts(tree: ast.Module) -> None:
 
 
 class _Looked(ast.NodeTransformer):
-    """Reads keys of a literal dict, each at most once: what it holds must not be made twice."""
+    """Replaces reads of the keys of a literal dict, each at most once, because a value must not be
+    computed twice.
+    """
 
     def __init__(self, name: str, keys: dict[object, ast.expr]) -> None:
         self._name, self._keys, self.count = name, keys, 0
@@ -155,11 +162,11 @@ class _Looked(ast.NodeTransformer):
     def _read(self, key: ast.expr, otherwise: ast.expr | None) -> ast.expr | None:
         if not isinstance(key, ast.Constant) or key.value in self._seen:
             return None
-        found = self._keys.get(key.value, otherwise)
-        if found is not None:
+        value = self._keys.get(key.value, otherwise)
+        if value is not None:
             self._seen.add(key.value)
             self.count += 1
-        return found
+        return value
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if isinstance(node.value, ast.Name) and node.value.id == self._name:
@@ -178,7 +185,7 @@ class _Looked(ast.NodeTransformer):
 
 
 def _keywords(tree: ast.Module) -> None:
-    """``f(x, **{"mode": 1})`` becomes ``f(x, mode=1)``; ``f(*(a, b))`` becomes ``f(a, b)``."""
+    """Replace ``f(x, **{"mode": 1})`` by ``f(x, mode=1)``, and ``f(*(a, b))`` by ``f(a, b)``."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -212,7 +219,7 @@ def _keywords(tree: ast.Module) -> None:
 
 
 def _single_loops(tree: ast.Module) -> None:
-    """A loop over one thing is that thing."""
+    """Replace a loop over one item by its body."""
     rows: list[ast.stmt] = []
     for node in tree.body:
         is_single = (
@@ -229,7 +236,7 @@ def _single_loops(tree: ast.Module) -> None:
 
 
 def _stars(tree: ast.Module) -> None:
-    """``args = (a, b)`` and ``f(*args)`` become ``x = a``, ``y = b`` and ``f(x, y)``."""
+    """Replace ``args = (a, b)`` and ``f(*args)`` by ``x = a``, ``y = b`` and ``f(x, y)``."""
     outside = [r for r in tree.body if not isinstance(r, (ast.FunctionDef, ast.ClassDef))]
     taken = {n.id for r in outside for n in ast.walk(r) if isinstance(n, ast.Name)}
     for place, node in enumerate(tree.body):
@@ -269,16 +276,16 @@ def _stars(tree: ast.Module) -> None:
             if isinstance(element, ast.Name):
                 names.append(element)
                 continue
-            given = free.pop(0)
-            rows.append(ast.Assign(targets=[ast.Name(given, ast.Store())], value=element))
-            names.append(ast.Name(given, ast.Load()))
+            new_name = free.pop(0)
+            rows.append(ast.Assign(targets=[ast.Name(new_name, ast.Store())], value=element))
+            names.append(ast.Name(new_name, ast.Load()))
         calls[0].args = names
         tree.body[place : place + 1] = rows
         return
 
 
 def _empty_keywords(tree: ast.Module) -> None:
-    """``kwargs = {}`` and ``f(x, **kwargs)`` say no more than ``f(x)``."""
+    """Replace ``kwargs = {}`` and ``f(x, **kwargs)`` by ``f(x)``."""
     for row in list(tree.body):
         name = target_names(row)
         if not (
@@ -296,7 +303,7 @@ def _empty_keywords(tree: ast.Module) -> None:
 
 
 def _aliases(tree: ast.Module) -> None:
-    """``model = function`` is another name for the same."""
+    """Remove aliases such as ``model = function``."""
     for row in list(tree.body):
         name = target_names(row)
         if not (name and isinstance(row, ast.Assign) and isinstance(row.value, ast.Name)):
@@ -312,7 +319,7 @@ def _aliases(tree: ast.Module) -> None:
 
 
 def _results(tree: ast.Module) -> None:
-    """``out = f(x)`` where nothing reads ``out`` is ``f(x)``."""
+    """Replace ``out = f(x)`` by ``f(x)`` if nothing reads ``out``."""
     read = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     for place, row in enumerate(tree.body):
         if (
@@ -325,7 +332,7 @@ def _results(tree: ast.Module) -> None:
 
 
 def _models(tree: ast.Module) -> None:
-    """``net = Net()`` and ``torch.compile(net)`` become ``torch.compile(Net())``."""
+    """Replace ``net = Net()`` and ``torch.compile(net)`` by ``torch.compile(Net())``."""
     classes = {n.name for n in tree.body if isinstance(n, ast.ClassDef)}
     for place, node in enumerate(tree.body[:-1]):
         called = (
@@ -350,7 +357,7 @@ def _models(tree: ast.Module) -> None:
 
 
 def _compiled(tree: ast.Module) -> None:
-    """``compiled = torch.compile(f)`` and ``compiled(x)`` become one line."""
+    """Replace ``compiled = torch.compile(f)`` and ``compiled(x)`` by one line."""
     for place, node in enumerate(tree.body):
         name = target_names(node)
         if not name or "compile" not in ast.unparse(node):

@@ -1,4 +1,4 @@
-"""The format of all that the host and the agent write to each other.
+"""The format of all data that the host and the agent exchange.
 
 It imports only the standard library.
 """

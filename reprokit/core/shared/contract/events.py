@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 PRIVATE = {"is_private": True}
-"""Metadata of a field with text of the target or of its exceptions: the host redacts it when it
+"""Metadata of a field with text of the target or of its exceptions. The host redacts it when it
 reads the event.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """What every event has."""
+    """The fields of every event."""
 
     ev: ClassVar[str] = ""
     t: float = 0.0
@@ -25,9 +25,9 @@ class Event:
     tid: int = 0
     """The kernel's id of the thread that wrote it."""
     dropped: int = 0
-    """How many events before it could not be written."""
+    """The number of events before it that could not be written."""
     cut_bytes: int = 0
-    """Of an event that was too long: how many bytes it had; its own fields are gone."""
+    """The size of an event that was too long to be written; its own fields are missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Process(Event):
     cwd: str = ""
     forked: bool = False
     can_dump: bool | None = None
-    """faulthandler answers the host's signal; None where that is not known."""
+    """Whether faulthandler responds to the host's signal; None if that is not known."""
     rank: str | None = None
     world_size: str | None = None
 
@@ -79,7 +79,7 @@ class Torch(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentProblem(Event):
-    """Something that the instrumentation could not do."""
+    """The instrumentation failed to do something."""
 
     ev = "agent_problem"
     hook: str = ""
@@ -95,12 +95,12 @@ class Begin(Event):
     cid: str | None = None
     """Dynamo's compile id, such as ``0/1``."""
     cpu: float = 0.0
-    """Processor seconds of the process so far."""
+    """CPU seconds of the process so far."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class End(Event):
-    """It ends."""
+    """A phase or a stage ends."""
 
     ev = "end"
     name: str = ""
@@ -109,7 +109,7 @@ class End(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Progress(Event):
-    """A user line was traced, or a graph node lowered; at most one event each half second."""
+    """A user line was traced, or a graph node lowered; at most one event per half second."""
 
     ev = "progress"
     unit: str = ""
@@ -123,14 +123,14 @@ class Graph(Event):
 
     ev = "graph"
     n: int | None = None
-    """The number of its folder; None where it was not written."""
+    """The number of its folder; None if it was not written."""
     level: str = ""
     """``dynamo`` or ``aten``."""
     cid: str | None = None
     nodes: int = 0
     backward: bool = False
     calls: list[list[str]] = field(default_factory=list)
-    """Its collectives: each name with what it is called on, and the user's line."""
+    """Its collectives: each name with its argument, and the user's line."""
     digest: str = ""
     problem: str = field(default="", metadata=PRIVATE)
 
@@ -145,10 +145,10 @@ class GraphDone(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RaisedEvent(Event):
-    """What the two events about exceptions have."""
+    """The fields of the two events about exceptions."""
 
     where: str = ""
-    """Which hook saw it: ``uncaught``, ``call``, ``thread`` or ``compile``."""
+    """The hook that saw it: ``uncaught``, ``call``, ``thread`` or ``compile``."""
     cid: str | None = None
     chain: tuple[ChainLink, ...] = ()
     """From the outermost exception to the innermost cause."""
@@ -194,7 +194,7 @@ class Recompile(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RecompileLimit(Event):
-    """Dynamo gave a function up because it was compiled too often."""
+    """Dynamo gave up a function because it was compiled too many times."""
 
     ev = "recompile_limit"
     limit: str = ""
@@ -214,7 +214,7 @@ class GraphBreakFound(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CudagraphSkipped(Event):
-    """Inductor makes no CUDA graph."""
+    """Inductor skips a CUDA graph."""
 
     ev = "cudagraph_skip"
     message: str = field(default="", metadata=PRIVATE)
@@ -232,7 +232,7 @@ class OwnCode(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigChanged(Event):
-    """Which configuration is not torch's default."""
+    """The settings that differ from torch's defaults."""
 
     ev = "config"
     changed: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -252,7 +252,7 @@ class KernelWritten(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Compared(Event):
-    """Compiled results were compared with eager's."""
+    """Compiled results were compared with those of eager."""
 
     ev = "compared"
     differences: list[dict[str, Any]] = field(default_factory=list)
@@ -271,7 +271,7 @@ class Compared(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Departs(Event):
-    """The first graph that departs from eager by itself."""
+    """The first graph whose results differ from eager by itself."""
 
     ev = "departs"
     cid: str | None = None
@@ -280,7 +280,7 @@ class Departs(Event):
     op: str = ""
     where: str = ""
     custom: str = ""
-    """Which custom operator breaks a promise; empty where none does."""
+    """A clause about a custom operator that breaks its contract; empty if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,7 +311,7 @@ class TargetBuilt(Event):
     train: bool = False
     parameters: int = 0
     compile: dict[str, str | bool] = field(default_factory=dict)
-    """Arguments of torch.compile that the factory asks for."""
+    """Arguments of torch.compile that the factory sets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,7 +329,7 @@ class TransformersModel(Event):
     ev = "hf"
     kind: str = ""
     inputs: dict[str, list[int]] = field(default_factory=dict)
-    """Shapes by the names of parameters."""
+    """Shapes by the name of the parameter."""
     dtype: str = ""
     script: str = ""
     call: dict[str, Any] = field(default_factory=dict)
@@ -349,7 +349,7 @@ class ModelSplit(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CallsTimed(Event):
-    """Seconds of eager and compiled calls, in turns."""
+    """The times of eager and compiled calls that were made in turns, in seconds."""
 
     ev = "speed"
     eager: list[float] = field(default_factory=list)
@@ -359,7 +359,7 @@ class CallsTimed(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class GpuSimulated(Event):
-    """The process compiles for a GPU that is not there."""
+    """The process compiles for a simulated GPU."""
 
     ev = "simulated"
     gpu: dict[str, Any] = field(default_factory=dict)
@@ -369,7 +369,7 @@ class GpuSimulated(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RanksSimulated(Event):
-    """This process is one rank of several that are not there."""
+    """This process is one rank of a simulated group."""
 
     ev = "simulated_ranks"
     difference: str = field(default="", metadata=PRIVATE)
@@ -390,7 +390,7 @@ class TargetRefused(Event):
     ev = "bad_target"
     message: str = field(default="", metadata=PRIVATE)
     has_run: bool | None = None
-    """False where none of its code was run."""
+    """False if none of its code was run."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""The journal's format: one JSON object a line, so a file cut at any byte loses at most its last
-line.
+"""The format of a journal: one JSON object per line, so a file that is cut at any byte loses at
+most its last line.
 
-A writer appends each line with a single ``write(2)`` on an ``O_APPEND`` descriptor; the reader
-skips what does not parse and says how many lines that were.
+The writer appends each line with a single ``write(2)`` on an ``O_APPEND`` descriptor. The reader
+skips lines that do not parse, and counts them.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from typing import Any
 from .events import Event
 
 MAX_LINE_BYTES = 1 << 20
-"""Longer events are replaced by a stub: a reader must never be made to hold an endless line."""
+"""The size of a line. A longer event is replaced by a stub, so that a reader needs bounded
+memory.
+"""
 
 STACKS_SIGNAL = int(signal.SIGRTMAX) - 5
-"""Asks a process for its stacks. A program that saves a checkpoint on SIGUSR1 or SIGUSR2 keeps both
-for itself.
+"""The signal that requests the stacks of a process. SIGUSR1 and SIGUSR2 stay free for programs that
+save a checkpoint on them.
 """
 
 NOW_BYTES = 1024
-"""Size of the one record, overwritten in place, that says what a process is at: its last line or
-node.
-"""
+"""Size of the file with the one ``Now`` record of a process, which is overwritten in place."""
 
 
 @dataclass(frozen=True)
 class Now:
-    """What a process is at: its last user line or graph node."""
+    """The current position of the compiler in a process: its last user line or graph node."""
 
     t: float = 0.0
-    """Seconds of CLOCK_MONOTONIC, which no clock change moves."""
+    """Seconds of CLOCK_MONOTONIC, which does not jump when the clock is set."""
     unit: str = ""
     """``line`` or ``node``."""
     where: str = ""
     repeats: int = 0
-    """How often one user line of one traced frame, this one or one that called it, has been traced
-    so far.
+    """How many times one user line was traced so far in the current frame or in one that called
+    it.
     """
     repeated: str = ""
-    """That line."""
+    """The line that was traced ``repeats`` times."""
 
 
 def encode_now(now: Now) -> bytes:
-    """Give the record for ``<pid>.now``: padded to one size, so that a shorter one leaves nothing
-    behind.
+    """Return the record for ``<pid>.now``, padded to ``NOW_BYTES``, so that it replaces a longer
+    one completely.
     """
     where, repeated = (text.replace("\t", " ")[-220:] for text in (now.where, now.repeated))
     text = f"{now.t:.3f} {now.unit} {now.repeats}\t{where}\t{repeated}\t"
@@ -56,12 +56,12 @@ def encode_now(now: Now) -> bytes:
 
 
 def encode_event(event: Event) -> bytes:
-    """Give the line for ``event``; what JSON cannot say is said by ``repr``."""
+    """Return the line for ``event``; a value that is not JSON becomes its ``repr``."""
     values = {"t": event.t, "pid": event.pid, "tid": event.tid, "ev": event.ev, **vars(event)}
     for name in ("dropped", "cut_bytes"):
         if not values[name]:
             del values[name]
-    # not escaped to ASCII: a name that is to be redacted must read in a file as it reads anywhere
+    # not escaped to ASCII, so that redaction finds a private name in the file
     text = json.dumps(values, default=_plain, ensure_ascii=False, separators=(",", ":"))
     line = text.encode("utf-8", "backslashreplace") + b"\n"
     if len(line) <= MAX_LINE_BYTES:

@@ -1,4 +1,4 @@
-"""The messages between the host and the probe server: one JSON object a line, in both
+"""The messages between the host and the probe server: one JSON object per line, in both
 directions.
 """
 
@@ -12,11 +12,11 @@ from .run_spec import RunSpec
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSpec:
-    """How the server warms up; an argument of its command line."""
+    """How the server prepares itself; an argument of its command line."""
 
     depth: str
-    """``triton``, ``dynamo``, ``aot``, ``inductor`` or ``build``: what is imported and compiled
-    once.
+    """``triton``, ``dynamo``, ``aot``, ``inductor`` or ``build``: what the server imports and
+    compiles once.
     """
     cache: str
     """The folder of Inductor's cache."""
@@ -40,20 +40,20 @@ class ProbeRequest:
     """The run directory of the probe."""
     file: str = ""
     target: RunSpec | None = None
-    """Runs instead of ``file``."""
+    """The target that runs instead of ``file``."""
     is_eager: bool = False
     overrides: dict[str, Any] = field(default_factory=dict)
-    """With which other settings to compile."""
+    """The settings that are different for this compile."""
     role: str = ""
-    """Which side of a comparison it is; empty where results are not recorded."""
+    """The side of a comparison; empty if results are not recorded."""
     results: str = ""
     """The folder of the results of all roles."""
     stop: str | None = None
-    """The phase behind which the compile ends."""
+    """The phase after which the compile is ended."""
     is_backward: bool = False
-    """It ends behind that phase of the backward."""
+    """The compile is ended after that phase of the backward graph."""
     memory_bytes: int = 0
-    """Above what the server holds."""
+    """The memory limit, above what the server itself uses."""
     file_bytes: int = 0
     openblas_threads: str | None = None
     """The user's OPENBLAS_NUM_THREADS."""
@@ -69,12 +69,12 @@ class ProbeStarted:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeEnded:
-    """The child has ended, and all that it left."""
+    """The child has ended."""
 
     id: int
     status: int
-    """Its exit status; negative is a signal."""
+    """The exit status of the child; negative is a signal."""
     cpu_s: float
     peak_rss_bytes: int
     strays: int = 0
-    """Processes that it started and left behind."""
+    """Processes that the child started and did not end."""

@@ -1,26 +1,26 @@
 """The names of all files, folders and environment variables of a run directory.
 
-``sitecustomize.py`` and ``guardian.py`` run before or without this package and have the names that
-they need themselves.
+``sitecustomize.py`` and ``guardian.py`` run before or without this package, so they repeat the
+names that they need.
 """
 
 from __future__ import annotations
 
 RUN_DIR_VARIABLE = "REPROKIT_RUN_DIR"
-"""The run directory; where it is not set, the agent does nothing."""
+"""The run directory; if it is not set, the agent does nothing."""
 RUN_ID_VARIABLE = "REPROKIT_RUN_ID"
-"""Marks every process of a run, so that all of them can be ended."""
+"""The id that every process of a run inherits, so that all of them can be ended."""
 GPU_VARIABLE = "REPROKIT_RUN_GPU"
-"""The GPU that is simulated, as JSON."""
+"""The simulated GPU, as JSON."""
 WATCHDOG_VARIABLE = "REPROKIT_WATCHDOG_PID"
-"""The process that may attach to take stacks."""
+"""The process that may attach to read stacks."""
 LOGS_VARIABLE = "REPROKIT_LOGS"
-"""Which of TORCH_LOGS go to a file."""
+"""The TORCH_LOGS that are written to a file."""
 RESULTS_VARIABLE = "REPROKIT_RESULTS"
 """The role of a run whose results are recorded."""
 RESULTS_DIR_VARIABLE = "REPROKIT_RESULTS_DIR"
 OVERRIDES_VARIABLE = "REPROKIT_OVERRIDES"
-"""With which other settings to compile, as JSON."""
+"""The settings that are different for this compile, as JSON."""
 OUR_VARIABLES = (
     "REPROKIT_RUN_",
     "REPROKIT_WATCHDOG_",
@@ -28,8 +28,8 @@ OUR_VARIABLES = (
     RESULTS_VARIABLE,
     OVERRIDES_VARIABLE,
 )
-"""How the variables begin that reach the target's environment from here; others of that prefix are
-somebody else's.
+"""The beginnings of the variables that reprokit sets for the target. Other variables that begin
+with ``REPROKIT_`` are not ours.
 """
 
 AGENT_FOLDER = "agent"
@@ -47,9 +47,9 @@ STEPS_FOLDER = "steps"
 TRACE_FOLDER = "trace"
 
 RUN_FILE = "run.json"
-"""What was asked for, and how the run ended."""
+"""The request, and how the run ended."""
 SPEC_FILE = "spec.json"
-"""What the agent runs."""
+"""The ``RunSpec`` of the agent."""
 AGENT_PROBLEMS_FILE = "agent-problems.txt"
 SAMPLES_FILE = "samples.csv"
 EVIDENCE_FILE = "evidence.json"
@@ -60,6 +60,8 @@ COMPILED_FILE = "compiled.py"
 INPUTS_FILE = "inputs.json"
 VALUES_FILE = "values.json"
 GROWTH_FILE = "growth.json"
+LOG_FILE = "reprokit.log"
+"""The log of the host."""
 KERNELS_FILE = "kernels.json"
 SIMULATED_FILE = "simulated.json"
 ABLATION_FILE = "ablation.json"

@@ -1,5 +1,5 @@
-"""What the agent runs: a factory target, written by the host as ``spec.json`` or as a part of a
-probe's request.
+"""The factory target that the agent runs: the host writes it as ``spec.json`` or as a part of a
+probe request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class RunSpec:
     """The factory, the model of the zoo, or the model type."""
     cwd: str = ""
     knobs: dict[str, Any] = field(default_factory=dict)
-    """Arguments of the factory; one that is None was not given."""
+    """Arguments of the factory; None means that the user did not set it."""
     compile: dict[str, Any] = field(default_factory=dict)
     """Arguments of torch.compile."""
     train: bool = False
@@ -28,17 +28,17 @@ class RunSpec:
     weights: str = "auto"
     """``auto``, ``real`` or ``fake``."""
     gpu: dict[str, Any] | None = None
-    """The GPU that is simulated; None where none is."""
+    """The simulated GPU; None if no GPU is simulated."""
     tensor_parallel: int = 0
-    """Over how many ranks the model is split; 0 for none."""
+    """The number of ranks over which the model is split; 0 if it is not split."""
     every_rank: bool = False
-    """This process is one rank after the other, in a fake process group."""
+    """This process runs as each rank in turn, in a fake process group."""
     is_compiled: bool = True
     """False runs the target without torch.compile."""
     measure_s: float = 0.0
-    """For how many seconds eager and compiled calls are timed in turns."""
+    """The seconds for which eager and compiled calls are timed in turns."""
 
     @property
-    def given(self) -> dict[str, Any]:
-        """The arguments of the factory that were given."""
+    def factory_arguments(self) -> dict[str, Any]:
+        """The arguments of the factory that the user set."""
         return {name: value for name, value in self.knobs.items() if value is not None}

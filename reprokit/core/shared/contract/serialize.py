@@ -1,6 +1,4 @@
-"""Make records again from the JSON values that ``records.to_json`` turned them into, as the types
-of their fields say.
-"""
+"""Turn records into JSON values, and JSON values into records by the types of their fields."""
 
 from __future__ import annotations
 
@@ -11,14 +9,14 @@ import types
 from collections.abc import Mapping
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-MOST_ROWS = 20_000
-"""Of one field of a record."""
+MAX_ROWS = 20_000
+"""The length of one field of a record."""
 
 
 def from_json(kind: Any, value: Any) -> Any:
-    """Give ``value`` as the type ``kind``; raises ValueError where it does not fit.
+    """Return ``value`` as the type ``kind``; raises ValueError if it does not fit.
 
-    A record that lacks a field has its default; a key that names no field is left out.
+    A missing field of a record gets its default. A key that is not a field is ignored.
     """
     origin, args = get_origin(kind), get_args(kind)
     if kind is Any:
@@ -37,21 +35,22 @@ def from_json(kind: Any, value: Any) -> Any:
         return float(value)
     if origin is None and isinstance(kind, type) and type(value) is kind:
         return value
-    raise ValueError(f"{_brief(value)} is no {_name(kind)}")
+    raise ValueError(f"{_brief(value)} is not of type {_name(kind)}")
 
 
 @functools.cache
-def hints(kind: Any) -> dict[str, Any]:
-    """The types of a record's fields, by their names."""
+def field_types(kind: Any) -> dict[str, Any]:
+    """Return the types of a record's fields, by name."""
     return get_type_hints(kind)
 
 
 def _record(kind: Any, value: Any) -> Any:
     if not isinstance(value, dict):
-        raise ValueError(f"{_brief(value)} is no {_name(kind)}")
-    given = {name: from_json(of, value[name]) for name, of in hints(kind).items() if name in value}
+        raise ValueError(f"{_brief(value)} is not of type {_name(kind)}")
+    fields = field_types(kind)
+    kept = {name: from_json(of, value[name]) for name, of in fields.items() if name in value}
     try:
-        return kind(**given)
+        return kind(**kept)
     except TypeError as problem:
         raise ValueError(str(problem)) from problem
 
@@ -60,21 +59,21 @@ def _first_that_fits(kinds: tuple[Any, ...], value: Any) -> Any:
     for kind in kinds:
         with contextlib.suppress(ValueError):
             return from_json(kind, value)
-    raise ValueError(f"{_brief(value)} is none of {', '.join(map(_name, kinds))}")
+    raise ValueError(f"{_brief(value)} is of none of the types {', '.join(map(_name, kinds))}")
 
 
 def _tuple(kinds: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
-    if len(value) > MOST_ROWS:
-        raise ValueError(f"{len(value)} rows are more than {MOST_ROWS}")
+    if len(value) > MAX_ROWS:
+        raise ValueError(f"{len(value)} rows are more than {MAX_ROWS}")
     if len(kinds) == 2 and kinds[1] is Ellipsis:
         return tuple(from_json(kinds[0], v) for v in value)
     if len(kinds) != len(value):
-        raise ValueError(f"{len(value)} values are not {len(kinds)}")
+        raise ValueError(f"it has {len(value)} values and must have {len(kinds)}")
     return tuple(from_json(kind, v) for kind, v in zip(kinds, value, strict=True))
 
 
 def _brief(value: Any) -> str:
-    """A value for a message: a scalar, cut, or the type of a container."""
+    """Return a value for a message: a scalar, cut, or the type and length of a container."""
     if isinstance(value, (dict, list, tuple)):
         return f"a {type(value).__name__} of {len(value)}"
     return (
@@ -87,7 +86,9 @@ def _name(kind: Any) -> str:
 
 
 SCHEMA = 1
-"""Version of every JSON document reprokit writes. It rises when a key changes its meaning."""
+"""Version of every JSON document that reprokit writes. It is increased when a key changes its
+meaning.
+"""
 
 
 def to_json(record: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Program text that both sides write: tensors, process groups, Triton kernels.
+"""Program text that the host and the agent write: tensors, process groups, Triton kernels.
 
 It imports only the standard library.
 """

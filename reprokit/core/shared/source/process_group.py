@@ -1,8 +1,8 @@
-"""One rank of a process group in a program of one process: what it takes to compile a graph that
-has collectives in it.
+"""Program text that makes one process a rank of a process group, so that it can compile a graph
+with collectives.
 
-``torch``'s fake process group executes none of them, so the program needs no launcher; what it
-gives is not what ranks would.
+The fake process group of torch does not execute collectives, so the program needs no launcher. Its
+results are not those of real ranks.
 """
 
 from __future__ import annotations
@@ -12,62 +12,69 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MESH = "mesh"
-"""The name that the mesh of all ranks has in a program."""
+"""The name of the mesh of all ranks in a program."""
 STYLES = {
     "colwise": ("ColwiseParallel", ""),
     "rowwise": ("RowwiseParallel", ""),
     "colwise_rep": ("ColwiseParallel", "Replicate"),
     "colwise_gather_output": ("ColwiseParallel", "Replicate"),
 }
-"""What a ``tp_plan`` calls a style -> the class of ``torch.distributed.tensor.parallel``, and its
-``output_layouts``.
+"""The name of a style in a ``tp_plan`` -> the class of ``torch.distributed.tensor.parallel``, and
+its ``output_layouts``.
 """
-LEAVE = "dist.destroy_process_group()"
-"""The last line of a program that joined the group of a launcher; else a thread of Gloo's may abort
-a healthy one at its end.
+LEAVE_GROUP = "dist.destroy_process_group()"
+"""The last line of a program that joined the group of a launcher. Without it, a thread of Gloo may
+abort the program at its end.
 """
-TENSORS = "from torch.distributed.tensor import Replicate, Shard, distribute_tensor"
-_SPEAKS = re.compile(r"_c10d_functional|torch\.distributed|\b(redistribute|to_local|full_tensor)\(")
+TENSOR_IMPORT = "from torch.distributed.tensor import Replicate, Shard, distribute_tensor"
+_DISTRIBUTED = re.compile(
+    r"_c10d_functional|torch\.distributed|\b(redistribute|to_local|full_tensor)\("
+)
 _PLACEMENT = re.compile(r"Shard\((dim=)?-?\d+\)|Replicate\(\)")
 
 
-def group_rows(
+def join_group_lines(
     rank: int, count: int, mesh: Mapping[str, Any] | None, backend: str = ""
 ) -> list[str]:
-    """Lines that join a fake group as rank ``rank`` of ``count``, or the one of a launcher with
-    ``backend``; and make its ``mesh`` (``shape`` and ``device``).
+    """Return the lines that join a process group and make its ``mesh`` (``shape`` and ``device``).
+
+    With a ``backend`` it is the group of a launcher. Without, it is a fake group, joined as rank
+    ``rank`` of ``count``.
     """
-    made = ["import torch.distributed as dist"]
+    lines = ["import torch.distributed as dist"]
     if mesh is not None:
-        made.append("from torch.distributed.device_mesh import init_device_mesh")
+        lines.append("from torch.distributed.device_mesh import init_device_mesh")
     if backend:
-        made.append(f'dist.init_process_group("{backend}")')
+        lines.append(f'dist.init_process_group("{backend}")')
     else:
-        made.append("from torch.testing._internal.distributed.fake_pg import FakeStore")
-        made.append(
+        lines.append("from torch.testing._internal.distributed.fake_pg import FakeStore")
+        lines.append(
             f'dist.init_process_group("fake", rank={rank}, world_size={count}, store=FakeStore())'
         )
     if mesh is not None:
         shape = [int(n) for n in mesh["shape"]]
         if not re.fullmatch(r"[a-z]+", str(mesh["device"])):
-            raise ValueError(f"{mesh['device']!r} is no kind of device")  # it becomes program text
-        made.append(
+            # it becomes program text
+            raise ValueError(f"{mesh['device']!r} is not a kind of device")
+        lines.append(
             f'{MESH} = init_device_mesh("{mesh["device"]}", ({", ".join(map(str, shape))},))'
         )
-    return made
+    return lines
 
 
-def split_model(plan: Mapping[str, str]) -> list[str]:
-    """Lines that split ``model`` over the mesh: patterns of its modules' names -> styles."""
-    made = [
+def split_model_lines(plan: Mapping[str, str]) -> list[str]:
+    """Return the lines that split ``model`` over the mesh; ``plan`` has a style for each pattern of
+    module names.
+    """
+    lines = [
         "from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel,"
         " parallelize_module"
     ]
     if any(STYLES[style][1] for style in plan.values()):
-        made.append("from torch.distributed.tensor import Replicate")
-    made.append(f"parallelize_module(model, {MESH}, {{")
-    made += [f"    {pattern!r}: {_style(style)}," for pattern, style in plan.items()]
-    return [*made, "})"]
+        lines.append("from torch.distributed.tensor import Replicate")
+    lines.append(f"parallelize_module(model, {MESH}, {{")
+    lines += [f"    {pattern!r}: {_style(style)}," for pattern, style in plan.items()]
+    return [*lines, "})"]
 
 
 def _style(name: str) -> str:
@@ -75,19 +82,21 @@ def _style(name: str) -> str:
     return f"{kind}(output_layouts={layout}())" if layout else f"{kind}()"
 
 
-def is_spoken_in(text: str) -> bool:
-    """A graph with this text needs a process group."""
-    return bool(_SPEAKS.search(text))
+def needs_process_group(text: str) -> bool:
+    """Return whether a graph with this text needs a process group."""
+    return bool(_DISTRIBUTED.search(text))
 
 
-def can_make(placements: Sequence[str] | None) -> bool:
-    """A tensor that is placed so can be made from a whole one; a partial sum cannot."""
+def can_distribute(placements: Sequence[str] | None) -> bool:
+    """Return whether a whole tensor can be distributed with these placements; a partial sum
+    cannot.
+    """
     return all(_PLACEMENT.fullmatch(p) for p in placements or ())
 
 
-def distributed(made: str, placements: Sequence[str], is_grad: bool) -> str:
-    """The tensor ``made`` as a distributed one, placed so on the mesh."""
-    if not can_make(placements):
-        raise ValueError(f"{placements!r} are no placements")
+def distributed_tensor_text(whole: str, placements: Sequence[str], is_grad: bool) -> str:
+    """Return the text that distributes the tensor ``whole`` over the mesh with these placements."""
+    if not can_distribute(placements):
+        raise ValueError(f"{placements!r} are not placements")
     grad = ".requires_grad_()" if is_grad else ""
-    return f"distribute_tensor({made}, {MESH}, [{', '.join(placements)}]){grad}"
+    return f"distribute_tensor({whole}, {MESH}, [{', '.join(placements)}]){grad}"

@@ -1,8 +1,8 @@
-"""Triton kernels that Inductor generated, each as a program that needs nothing but Triton.
+"""Triton kernels that Inductor generated, each as a program that needs only Triton.
 
-Inductor writes a kernel as the text of a module with decorators of its own, which choose block
-sizes and carry what ``triton.compile`` is called with. Here the decorators go, the helpers of torch
-that it calls stand beside it, and what they chose is a call at its end.
+Inductor writes a kernel as the text of a module with its own decorators, which choose block sizes
+and hold the arguments of ``triton.compile``. A program has no such decorators: it contains the
+helpers of torch that the kernel calls, and ends with a call of ``triton.compile``.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ _IMPORTS = (
     "import triton.language as tl",
     "from triton.backends.compiler import GPUTarget",
 )
-"""Of every program."""
+"""The imports of every program."""
 _KNOWN = {
     "_log2": "from triton.language.standard import _log2",
     "libdevice": "from triton.language.extra import libdevice",
     "pymath": "import math as pymath",
 }
-"""What torch's helpers read beside each other, ``tl`` and ``triton``."""
+"""Names that torch's helpers use besides each other, ``tl`` and ``triton`` -> their imports."""
 
 
 @dataclass(frozen=True)
 class TritonCall:
-    """What one configuration of a kernel is compiled with; all plain values."""
+    """The arguments with which one configuration of a kernel is compiled; all plain values."""
 
     signature: Mapping[str, str]
     constexprs: Mapping[Any, Any]
     attrs: Mapping[Any, Any]
     target: tuple[str, int, int]
-    """Backend, capability and warp size, as ``GPUTarget`` has them."""
+    """Backend, capability and warp size: the arguments of ``GPUTarget``."""
     options: Mapping[str, Any]
 
 
 def find_kernels(module: str) -> dict[str, str]:
-    """The kernels in a module that Inductor generated: name -> text."""
-    found = {}
+    """Return the text of each kernel in a module that Inductor generated, by name."""
+    kernels = {}
     for node in ast.walk(ast.parse(module)):
         if not (
             isinstance(node, ast.Call)
@@ -53,47 +53,47 @@ def find_kernels(module: str) -> dict[str, str]:
             continue
         name, text = (a.value if isinstance(a, ast.Constant) else None for a in node.args[:2])
         if isinstance(name, str) and isinstance(text, str):
-            found[name] = text
-    return found
+            kernels[name] = text
+    return kernels
 
 
 def kernel_identity(name: str, text: str) -> str:
-    """Equal for kernels that differ in no more than their name and their number."""
+    """Return an id that is equal for kernels that differ only in their name."""
     plain = text.replace(name, "kernel")
     return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def generated_program(name: str, text: str, helpers: str, call: TritonCall) -> str:
-    """The kernel as a program; ``helpers`` is the text of
+    """Return the kernel as a program; ``helpers`` is the text of
     ``torch._inductor.runtime.triton_helpers``.
     """
     tree = ast.parse(text)
-    body = [n for n in tree.body if not _is_torchs(n)]
+    body = [n for n in tree.body if not _is_from_torch(n)]
     for node in body:
         if isinstance(node, ast.FunctionDef):
             node.decorator_list = [
                 d for d in node.decorator_list if "triton_heuristics" not in ast.unparse(d)
             ]
-    reader = _Inlined()
+    reader = _HelperReader()
     body = [reader.visit(n) for n in body if not isinstance(n, (ast.Import, ast.ImportFrom))]
-    given, imports = _needed(helpers, reader)
+    definitions, imports = _needed_helpers(helpers, reader)
     rows = [*_IMPORTS, *imports]
-    for node in (*given, *body):
+    for node in (*definitions, *body):
         rows += ["", *ast.unparse(ast.fix_missing_locations(node)).splitlines()]
-    return "\n".join([*rows, "", *_asked(name, call)]) + "\n"
+    return "\n".join([*rows, "", *_compile_lines(name, call)]) + "\n"
 
 
 def launched_program(name: str, definitions: Sequence[str], call: TritonCall) -> str:
-    """A kernel of the user's own as a program; ``definitions`` are what it reads and itself, each
-    the text of its lines.
+    """Return a kernel of the user as a program; ``definitions`` are the texts of the kernel and of
+    all that it uses.
     """
     heads = [d for d in definitions if d.startswith(("import ", "from "))]
     rows = [*_IMPORTS, *(h for h in heads if h not in _IMPORTS)]
     rows += [row for d in definitions if d not in heads for row in ("", *d.rstrip().splitlines())]
-    return "\n".join([*rows, "", *_asked(name, call)]) + "\n"
+    return "\n".join([*rows, "", *_compile_lines(name, call)]) + "\n"
 
 
-def _asked(name: str, call: TritonCall) -> list[str]:
+def _compile_lines(name: str, call: TritonCall) -> list[str]:
     target = ", ".join(map(repr, call.target))
     return [
         (
@@ -104,14 +104,14 @@ def _asked(name: str, call: TritonCall) -> list[str]:
     ]
 
 
-def _is_torchs(node: ast.stmt) -> bool:
-    said = ast.unparse(node)
-    is_import = isinstance(node, (ast.Import, ast.ImportFrom)) and "torch" in said
-    return is_import or (isinstance(node, ast.Expr) and said.startswith(f"{HELPERS}."))
+def _is_from_torch(node: ast.stmt) -> bool:
+    text = ast.unparse(node)
+    is_import = isinstance(node, (ast.Import, ast.ImportFrom)) and "torch" in text
+    return is_import or (isinstance(node, ast.Expr) and text.startswith(f"{HELPERS}."))
 
 
-class _Inlined(ast.NodeTransformer):
-    """Reads helpers of torch by their bare names, and notes which."""
+class _HelperReader(ast.NodeTransformer):
+    """Replaces ``triton_helpers.NAME`` with ``NAME``, and collects all names that are read."""
 
     def __init__(self) -> None:
         self.wanted: set[str] = set()
@@ -131,8 +131,10 @@ class _Inlined(ast.NodeTransformer):
         return node
 
 
-def _needed(helpers: str, reader: _Inlined) -> tuple[list[ast.stmt], list[str]]:
-    """The helpers that are read, those before that they read themselves, and the imports of all."""
+def _needed_helpers(helpers: str, reader: _HelperReader) -> tuple[list[ast.stmt], list[str]]:
+    """Return the definitions of all helpers that are read, directly or by another helper, and their
+    imports.
+    """
     defined: dict[str, ast.stmt] = {}
     tree = ast.parse(helpers)
     for node in tree.body:
@@ -149,12 +151,12 @@ def _needed(helpers: str, reader: _Inlined) -> tuple[list[ast.stmt], list[str]]:
         if name in kept or name not in defined:
             continue
         kept.add(name)
-        own = _Inlined()
+        own = _HelperReader()
         own.visit(defined[name])
         reader.wanted |= own.wanted
         waiting += sorted(own.wanted)
     imports = [line for name, line in _KNOWN.items() if name in reader.wanted]
-    # what is built with machinery of torch's own stays there
+    # a helper that is built by torch's own decorator is imported
     foreign = sorted(n for n in kept if "triton_builtin" in ast.unparse(defined[n]))
     imports += (
         [f"from torch._inductor.runtime.{HELPERS} import {', '.join(foreign)}"] if foreign else []
@@ -163,16 +165,17 @@ def _needed(helpers: str, reader: _Inlined) -> tuple[list[ast.stmt], list[str]]:
 
 
 def program_variant(text: str, capability: int, arch: str = "", ptxas: str = "") -> str:
-    """The program for another capability, with the architecture named otherwise than Triton does,
-    with another ptxas.
+    """Return the program for a different capability, and, if they are not empty, with a different
+    name of the architecture and a different ptxas.
     """
     new = re.sub(r"(GPUTarget\(['\"]cuda['\"], )\d+", rf"\g<1>{capability}", text)
     head = []
     if ptxas:
+        # newer versions of Triton read the second for sm_100 and later
         names = (
             "TRITON_PTXAS_PATH",
             "TRITON_PTXAS_BLACKWELL_PATH",
-        )  # the second from sm_100 on, in newer ones
+        )
         head += ["import os", *(f"os.environ[{name!r}] = {ptxas!r}" for name in names)]
     if arch:
         backend = "triton.backends.nvidia.compiler"
@@ -183,6 +186,6 @@ def program_variant(text: str, capability: int, arch: str = "", ptxas: str = "")
     return "\n".join([*head, new])
 
 
-def is_program(text: str) -> bool:
-    """It compiles a kernel by itself."""
+def is_kernel_program(text: str) -> bool:
+    """Return whether a text is a program that compiles a kernel."""
     return "GPUTarget(" in text and "triton.compile(" in text

@@ -1,4 +1,4 @@
-"""Where the jobs of a night run: on this machine or on a Slurm cluster.
+"""The engines that run the jobs of a nightly run: this machine or a Slurm cluster.
 
 It imports ``schedule`` and ``jobs``; it must not import the ledger.
 """

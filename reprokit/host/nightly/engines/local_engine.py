@@ -1,11 +1,9 @@
-"""Run the jobs of a night on this machine: as many at once as its cores, memory and GPUs allow."""
+"""Run the jobs of a nightly run on this machine, within its cores, memory and GPUs."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
-import json
 import os
 import re
 import subprocess
@@ -19,36 +17,35 @@ from typing import IO
 
 import psutil
 
-from reprokit.host.nightly.jobs import job
+from reprokit.host.nightly.jobs.job import kill_child
 from reprokit.host.nightly.schedule import night
 from reprokit.host.nightly.schedule.night import Night, NightJob
-from reprokit.host.system import compiler_cache, deletion, files, interrupts
-from reprokit.host.system.child_question import NoAnswer, ask_child
+from reprokit.host.system import compiler_cache, deletion, files, host_log, interrupts
+from reprokit.host.system.child_output import CommandFailed
+from reprokit.host.watch import gpu_vendors
 
 POLL_S, SHOW_S = 0.1, 1.0
-OVERTAKEN = 8
-"""A large job that waits for room is overtaken by so many smaller ones, and then the machine is
-kept free for it.
-"""
-UNKNOWN_S = 60.0
-"""What a job is expected to take that was never run."""
+MAX_OVERTAKEN = 8
+"""How many smaller jobs may start before a large job that waits; then the machine is kept free."""
+DEFAULT_EXPECTED_S = 60.0
+"""The expected time of a job that never ran."""
 
 FULL = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 )
-"""Problems of the machine, not of one job: the night stops and can continue later."""
+"""Problems of the machine, not of one job: the nightly run stops and can be resumed later."""
 
 Show = Callable[[str], None]
 
 
 @dataclass
 class MachineResources:
-    """What this machine has to give."""
+    """The resources of this machine."""
 
     cores: int
     memory_bytes: float
     gpus: list[str] = field(default_factory=list)
-    """As ``CUDA_VISIBLE_DEVICES`` names them."""
+    """Their names in ``CUDA_VISIBLE_DEVICES``."""
 
 
 @dataclass
@@ -60,7 +57,7 @@ class _Running:
 
 
 def this_machine(cores: int | None = None) -> MachineResources:
-    """Count what is here; ``cores`` is the user's own limit."""
+    """Return the resources of this machine; ``cores`` is the limit of the user."""
     usable = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
@@ -72,14 +69,18 @@ def this_machine(cores: int | None = None) -> MachineResources:
 def run_on_machine(
     work: Night, machine: MachineResources, show: Show, say: Callable[[str], None]
 ) -> None:
-    """Run what is left; raises KeyboardInterrupt after everything that runs was ended."""
-    waiting = sorted(work.left, key=lambda one: -(one.expected_s or UNKNOWN_S))
+    """Run the remaining jobs.
+
+    Raises:
+        KeyboardInterrupt: the user interrupted, and all running jobs have ended.
+    """
+    waiting = sorted(work.left, key=lambda job: -(job.expected_s or DEFAULT_EXPECTED_S))
     running: list[_Running] = []
     overtaken, next_show = 0, 0.0
-    if compiler_cache.fix_headers():
+    if compiler_cache.delete_partial_headers():
         say(
-            "removed half a precompiled header of a killed g++: C++ builds took several times as"
-            " long"
+            "removed an incomplete precompiled header of a killed g++, which made C++ builds"
+            " several times slower"
         )
     try:
         with interrupts.allowed():
@@ -90,25 +91,23 @@ def run_on_machine(
                     running.remove(ended)
                     _end(ended, work)
                 if over:
-                    night.collect_results(
-                        work, [r.job for r in running]
-                    )  # what starts next knows of it
-                for one in list(waiting):
-                    if one.gpus > len(machine.gpus):
-                        wanted = f"{one.gpus} GPU{'s' if one.gpus > 1 else ''}"
-                        night.give_up(
+                    # the jobs that start next need the signatures of these results
+                    night.collect_results(work, [r.job for r in running])
+                for job in list(waiting):
+                    if job.gpus > len(machine.gpus):
+                        wanted = f"{job.gpus} GPU{'s' if job.gpus > 1 else ''}"
+                        night.record_lost_job(
                             work,
-                            one,
+                            job,
                             f"it needs {wanted}, and this machine has {len(machine.gpus)}",
                         )
-                        waiting.remove(one)
-                    elif (held := _room(one, running, machine)) is not None:
-                        overtaken = overtaken + 1 if one is not waiting[0] else 0
-                        waiting.remove(one)
-                        running += _start(one, held, work)
-                    elif (
-                        overtaken >= OVERTAKEN and not one.gpus
-                    ):  # a GPU may be held by others for long
+                        waiting.remove(job)
+                    elif (gpus := _room(job, running, machine)) is not None:
+                        overtaken = overtaken + 1 if job is not waiting[0] else 0
+                        waiting.remove(job)
+                        running += _start(job, gpus, work)
+                    elif overtaken >= MAX_OVERTAKEN and not job.gpus:
+                        # not for a GPU, which other users may keep for long
                         break
                 if time.monotonic() >= next_show:
                     show(night_status(work, [r.job for r in running], machine))
@@ -116,36 +115,36 @@ def run_on_machine(
                 time.sleep(POLL_S)
     finally:
         for left in running:
-            job.end(left.child)
+            kill_child(left.child)
             _free(left)
     night.collect_results(work)
 
 
 def night_status(work: Night, running: list[NightJob], machine: MachineResources) -> str:
-    """How the night stands, in one line, with an estimate."""
+    """Return the progress of the nightly run in one line, with an estimate of the time left."""
     left = work.left
-    names = ", ".join(one.label for one in running[:2]) + (
+    names = ", ".join(job.label for job in running[:2]) + (
         f" and {len(running) - 2} more" if len(running) > 2 else ""
     )
-    known = [one.expected_s for one in work.jobs if one.expected_s]
+    known = [job.expected_s for job in work.jobs if job.expected_s]
     usual = sum(known) / len(known) if known else 0.0
     words = f"{len(work.taken)} of {len(work.jobs)} done"
     if running:
         words += f", {names}"
     if usual and left:
         seconds = (
-            sum((one.expected_s or usual) * min(one.cores, machine.cores) for one in left)
+            sum((job.expected_s or usual) * min(job.cores, machine.cores) for job in left)
             / machine.cores
         )
         words += (
             ", about"
-            f" {duration_in_words(max(seconds, max(one.expected_s or usual for one in left)))} left"
+            f" {duration_in_words(max(seconds, max(job.expected_s or usual for job in left)))} left"
         )
     return words
 
 
 def duration_in_words(seconds: float) -> str:
-    """Seconds for people."""
+    """Return a duration in seconds, minutes or hours, for people."""
     return (
         f"{seconds:.0f} s"
         if seconds < 90
@@ -156,64 +155,67 @@ def duration_in_words(seconds: float) -> str:
 
 
 def _room(
-    one: NightJob, running: list[_Running], machine: MachineResources
+    job: NightJob, running: list[_Running], machine: MachineResources
 ) -> list[tuple[str, IO[bytes]]] | None:
-    """The GPUs that it may hold, none for most; None where there is no room. What is larger than
-    the machine runs alone.
+    """Return the locked GPUs for a job, which are none for most; None where it must wait.
+
+    A job that is larger than the machine runs alone.
     """
-    if not running and not one.gpus:
+    if not running and not job.gpus:
         return []
     cores = machine.cores - sum(r.job.cores for r in running)
     memory = machine.memory_bytes - sum(r.job.memory_bytes for r in running)
-    if running and (one.cores > cores or one.memory_bytes > memory):
+    if running and (job.cores > cores or job.memory_bytes > memory):
         return None
     busy = {name for r in running for name, _ in r.gpus}
-    held: list[tuple[str, IO[bytes]]] = []
+    gpus: list[tuple[str, IO[bytes]]] = []
     for name in machine.gpus:
-        if len(held) < one.gpus and name not in busy and (lock := _hold_gpu(name)) is not None:
-            held.append((name, lock))
-    if len(held) < one.gpus:
-        for _, lock in held:
+        if len(gpus) < job.gpus and name not in busy and (lock := _hold_gpu(name)) is not None:
+            gpus.append((name, lock))
+    if len(gpus) < job.gpus:
+        for _, lock in gpus:
             lock.close()
         return None
-    return held
+    return gpus
 
 
 def _hold_gpu(name: str) -> IO[bytes] | None:
-    """Hold a GPU against other nights on this machine, also those of other users."""
-    place = Path(tempfile.gettempdir()) / f"reprokit-gpu-{re.sub(r'[^A-Za-z0-9-]', '_', name)}.lock"
+    """Lock a GPU against other nightly runs on this machine, also those of other users."""
+    path = Path(tempfile.gettempdir()) / f"reprokit-gpu-{re.sub(r'[^A-Za-z0-9-]', '_', name)}.lock"
+    # in a sticky folder, O_CREAT fails for an existing file of another user
     for flags in (
         os.O_RDONLY,
         os.O_RDONLY | os.O_CREAT,
-    ):  # nobody may create what lies there already in such a folder
-        with contextlib.suppress(FileNotFoundError):
-            file = os.fdopen(os.open(place, flags, 0o644), "rb")
+    ):
+        with host_log.suppress(FileNotFoundError):
+            file = os.fdopen(os.open(path, flags, 0o644), "rb")
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return file
-            except OSError:
+            except OSError as problem:
+                host_log.log_ignored(problem)
                 file.close()
                 return None
     return None
 
 
-def _start(one: NightJob, held: list[tuple[str, IO[bytes]]], work: Night) -> list[_Running]:
+def _start(job: NightJob, gpus: list[tuple[str, IO[bytes]]], work: Night) -> list[_Running]:
     """Start a job; empty if an earlier target has left its folder unusable."""
     try:
-        night.refresh_plan(
+        night.refresh_job_spec(
             work,
-            one,
-            **({"CUDA_VISIBLE_DEVICES": ",".join(name for name, _ in held)} if held else {}),
+            job,
+            **({"CUDA_VISIBLE_DEVICES": ",".join(name for name, _ in gpus)} if gpus else {}),
         )
-        log = _log(one)
+        log = _log(job)
     except OSError as problem:
         if problem.errno in FULL:
             raise
-        for _, lock in held:
+        for _, lock in gpus:
             lock.close()
         why = f"its folder cannot be used: {problem.strerror}"
-        work.say(f"{one.label}: {why}")
-        night.give_up(work, one, why)
+        work.say(f"{job.label}: {why}")
+        night.record_lost_job(work, job, why)
         return []
     with log:
         child = subprocess.Popen(
@@ -221,7 +223,7 @@ def _start(one: NightJob, held: list[tuple[str, IO[bytes]]], work: Night) -> lis
                 sys.executable,
                 "-m",
                 "reprokit.host.nightly.jobs.job",
-                str(one.folder),
+                str(job.folder),
                 str(os.getpid()),
             ],
             stdin=subprocess.DEVNULL,
@@ -229,53 +231,51 @@ def _start(one: NightJob, held: list[tuple[str, IO[bytes]]], work: Night) -> lis
             stderr=log,
             start_new_session=True,
         )
-    return [_Running(one, child, held, time.monotonic())]
+    return [_Running(job, child, gpus, time.monotonic())]
 
 
-def _log(one: NightJob) -> IO[bytes]:
-    """The log of a job: a plain file, also if a target has put a pipe or a link in its place."""
-    place = one.folder / "job.log"
-    if place.exists() and (place.is_symlink() or not place.is_file()):
-        deletion.delete(place, inside=one.folder)
+def _log(job: NightJob) -> IO[bytes]:
+    """Open the log of a job; if a target has put a pipe or a link there, delete it first."""
+    path = job.folder / "job.log"
+    if path.exists() and (path.is_symlink() or not path.is_file()):
+        deletion.delete_path(path, inside=job.folder)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    return os.fdopen(os.open(place, flags, 0o644), "ab")
+    return os.fdopen(os.open(path, flags, 0o644), "ab")
 
 
-def _is_over(one: _Running) -> bool:
-    return time.monotonic() - one.began > one.job.limit_s
+def _is_over(running: _Running) -> bool:
+    return time.monotonic() - running.began > running.job.limit_s
 
 
-def _end(one: _Running, work: Night) -> None:
-    """A job has ended, or has to: a result is there in any case."""
-    if one.child.poll() is None:
-        job.end(one.child)
-    _free(one)
-    told = night.read_night(work, one.job)
-    problem = told.get("problem")
-    if not told:
-        said = files.read_tail(one.job.folder / "job.log", 2_000).strip().splitlines()
-        status = one.child.returncode
+def _end(ended: _Running, work: Night) -> None:
+    """End a job, and record why it is lost if it left no result."""
+    if ended.child.poll() is None:
+        kill_child(ended.child)
+    _free(ended)
+    result = night.read_job_result(work, ended.job)
+    if result is not None:
+        problem = result.problem
+    else:
+        lines = files.read_tail(ended.job.folder / "job.log", 2_000).strip().splitlines()
+        status = ended.child.returncode
         problem = (
             f"its process ended with status {status} and left no"
-            f" result{': ' + said[-1] if said else ''}"
+            f" result{': ' + lines[-1] if lines else ''}"
         )
-        night.give_up(work, one.job, problem)
+        night.record_lost_job(work, ended.job, problem)
     if problem:
-        work.say(f"{one.job.label}: {problem}")
+        work.say(f"{ended.job.label}: {problem}")
 
 
-def _free(one: _Running) -> None:
-    for _, lock in one.gpus:
+def _free(ended: _Running) -> None:
+    for _, lock in ended.gpus:
         lock.close()
 
 
 def _gpus() -> list[str]:
-    """The GPUs of this machine; those that the environment hides stay hidden."""
+    """Return the GPUs of this machine; those that the environment hides stay hidden."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    with contextlib.suppress(ValueError, NoAnswer, AttributeError):
-        told = json.loads(
-            ask_child([sys.executable, "-m", "reprokit.host.watch.nvml"], 20.0) or "{}"
-        )
-        here = [str(number) for number in range(len(told.get("gpus") or ()))]
-        return here if visible is None else [n for n in visible.split(",") if n and here]
+    with host_log.suppress(ValueError, CommandFailed, AttributeError):
+        numbers = [str(number) for number, _ in enumerate(gpu_vendors.query_gpus(20.0)["gpus"])]
+        return numbers if visible is None else [n for n in visible.split(",") if n and numbers]
     return []

@@ -1,7 +1,7 @@
-"""Slurm's commands as a night uses them: submit an array, ask for jobs by their names, cancel.
+"""Slurm's commands: submit an array, query jobs by their names, and cancel jobs.
 
-Key insight: of what sbatch refuses, some can never run, some is too much only now, and of some
-nobody knows whether it was taken. Only the first is lost.
+Key insight: sbatch can fail in three ways. A job can never run, or there are too many jobs at the
+moment, or it is unknown whether the job was submitted. Only the first job is lost.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from typing import Any
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly.jobs import job
 from reprokit.host.nightly.schedule.night import Night
+from reprokit.host.system import host_log
 
-GONE = re.compile(
+NO_CONTROLLER = re.compile(
     r"Unable to contact|Connection|timed out|Socket|Zero Bytes|standby|munge|authentication",
     re.IGNORECASE,
 )
-"""What sbatch says where the controller did not answer: the job may be there all the same."""
-ALONE = re.compile(r"PerJob|PerNode|QOSMin")
-"""Limits that one job breaks by itself, so that it would for ever."""
-LATER = re.compile(r"SubmitJob|accounting/QOS policy|temporarily|Invalid job array specification")
-"""What sbatch says where there are too many jobs now, or too many at once."""
-ARRAY = 1_000
-"""So many jobs one array has as Slurm comes; more are submitted in pieces."""
+"""Errors of sbatch without an answer of the controller: the job may have been submitted."""
+PERMANENT_LIMIT = re.compile(r"PerJob|PerNode|QOSMin")
+"""Limits that one job exceeds by itself, so that it can never run."""
+TEMPORARY_LIMIT = re.compile(
+    r"SubmitJob|accounting/QOS policy|temporarily|Invalid job array specification"
+)
+"""Errors of sbatch for too many jobs at the moment, or in one array."""
+DEFAULT_ARRAY_SIZE = 1_000
+"""Slurm's default limit of the jobs of one array; more jobs are submitted in several arrays."""
 
 
 class SlurmGone(Exception):
@@ -34,30 +37,37 @@ class SlurmGone(Exception):
 
 
 class SlurmRefused(Exception):
-    """No node can ever run it."""
+    """No node can ever run the job."""
 
 
 class SlurmBusy(Exception):
-    """It is too much now."""
+    """There are too many jobs at the moment."""
 
 
 def largest_array() -> int:
-    """How many jobs one array may have; Slurm's own number where nobody tells."""
-    with contextlib.suppress(SlurmGone):
-        found = re.search(
+    """Return how many jobs one array may have; Slurm's default where the controller is silent."""
+    with host_log.suppress(SlurmGone):
+        match = re.search(
             r"^MaxArraySize\s*=\s*(\d+)",
             call_slurm("scontrol", "show", "config").stdout,
             re.MULTILINE,
         )
-        return max(1, int(found[1]) - 1) if found else ARRAY
-    return ARRAY
+        return max(1, int(match[1]) - 1) if match else DEFAULT_ARRAY_SIZE
+    return DEFAULT_ARRAY_SIZE
 
 
 def submit_array(
     work: Night, name: str, wants: tuple[int, int, int, int], folders: list[str]
 ) -> list[str]:
-    """Submit through submitit; raises Gone where the controller is not there, BadInput for bad
-    parameters.
+    """Submit an array of jobs with submitit, and return their ids.
+
+    ``wants`` are the cores, the memory in GB, the GPUs and the minutes of each job.
+
+    Raises:
+        SlurmGone: the controller did not answer.
+        SlurmBusy: there are too many jobs at the moment.
+        SlurmRefused: the jobs can never run.
+        BadInput: a parameter in ``[slurm]`` is not valid.
     """
     import submitit
     from submitit.core.utils import FailedJobError, FailedSubmissionError
@@ -82,20 +92,25 @@ def submit_array(
         with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it raises, too
             jobs = executor.map_array(job.run_job, folders)
     except (FailedJobError, FailedSubmissionError, subprocess.CalledProcessError) as problem:
-        said = " ".join(str(problem).split())
-        if GONE.search(said) or "sbatch: " not in said:  # killed, or words that nobody understands
-            raise SlurmGone(said[-200:] or "sbatch was killed") from problem
-        is_later = LATER.search(said) and not ALONE.search(said)
-        raise (SlurmBusy if is_later else SlurmRefused)(said[-300:]) from problem
+        error = " ".join(str(problem).split())
+        # sbatch was killed, or its error is not known
+        if NO_CONTROLLER.search(error) or "sbatch: " not in error:
+            raise SlurmGone(error[-200:] or "sbatch was killed") from problem
+        is_later = TEMPORARY_LIMIT.search(error) and not PERMANENT_LIMIT.search(error)
+        raise (SlurmBusy if is_later else SlurmRefused)(error[-300:]) from problem
     except (ValueError, TypeError) as problem:
         raise BadInput(
             f"[slurm] of {work.suite.path}: {' '.join(str(problem).split())[:300]}"
         ) from problem
-    return [str(one.job_id) for one in jobs]
+    return [str(submitted.job_id) for submitted in jobs]
 
 
-def ask_jobs(names: list[str]) -> dict[str, tuple[str, str, str]]:
-    """Name, state and reason by job id, for as long as the controller remembers; raises Gone."""
+def query_jobs(names: list[str]) -> dict[str, tuple[str, str, str]]:
+    """Return name, state and reason by job id, for jobs that the controller remembers.
+
+    Raises:
+        SlurmGone: the controller did not answer.
+    """
     if not names:
         return {}
     done = call_slurm(
@@ -113,14 +128,14 @@ def ask_jobs(names: list[str]) -> dict[str, tuple[str, str, str]]:
 
 
 def cancel_jobs(which: str) -> bool:
-    """Cancel what an id or ``--name=`` tells; False where nobody took the order."""
-    with contextlib.suppress(SlurmGone):
+    """Cancel the jobs of an id or of ``--name=``; return False where that failed."""
+    with host_log.suppress(SlurmGone):
         return not call_slurm("scancel", which).returncode
     return False
 
 
 def call_slurm(*words: str) -> subprocess.CompletedProcess[str]:
-    """Call one of Slurm's commands; raises Gone where it gives no answer."""
+    """Run one of Slurm's commands; raises SlurmGone where it gives no answer."""
     try:
         return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     except (subprocess.TimeoutExpired, OSError) as problem:

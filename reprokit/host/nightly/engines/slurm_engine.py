@@ -1,25 +1,24 @@
-"""Run the jobs of a night on a Slurm cluster: submitit submits arrays, the shared folder brings the
-results back.
+"""Run the jobs of a nightly run on a Slurm cluster.
 
-Key insight: Slurm says only whether a job may still come to an end; what it came to is its result
-file and nothing else, so no pickle of a job is ever read, and accounting (sacct) is not needed.
-What was submitted is written down before and after each submission, so that a night that is started
-again finds its jobs and submits none twice.
+submitit submits arrays of jobs, and the results come back in the shared folder.
+
+Key insight: Slurm reports only whether a job may still end. Its result is its result file and
+nothing else, so no pickle of a job is read, and accounting (sacct) is not needed. Each submission
+is recorded in a journal before and after it, so that a resumed nightly run finds its jobs and
+submits none twice.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.util
 import math
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly.engines import slurm_commands
@@ -27,21 +26,19 @@ from reprokit.host.nightly.engines.local_engine import duration_in_words
 from reprokit.host.nightly.jobs import job_result, schema
 from reprokit.host.nightly.schedule import night
 from reprokit.host.nightly.schedule.night import Night, NightJob
-from reprokit.host.system import files, interrupts
+from reprokit.host.system import files, host_log, interrupts
 
 POLL_S = 2.0
-"""How often results are looked for."""
-ASK_S = 10.0
-"""How often the controller is asked, which is shared by many."""
-GRACE_S = 60.0
-"""A job that has ended may leave its result so much later: shared file systems are not seen at
-once.
-"""
-PATIENCE_S = 900.0
-"""A controller that does not answer for so long is gone; the night can be gone on with later."""
-SUBMISSIONS = 2
-"""So often a job is submitted that the cluster loses; one that met its time limit or was cancelled
-is not again.
+"""Interval between two searches for results."""
+QUERY_INTERVAL_S = 10.0
+"""Interval between two queries of the controller, which many users share."""
+RESULT_GRACE_S = 60.0
+"""How long after the end of a job its result may appear, because of the shared file system."""
+CONTROLLER_TIMEOUT_S = 900.0
+"""If the controller does not answer for this long, the nightly run stops; it can be resumed."""
+MAX_SUBMISSIONS = 2
+"""How many times a job is submitted if the cluster loses it; a job that reached its time limit or
+was cancelled is not submitted again.
 """
 ALIVE = frozenset(
     "PENDING RUNNING SUSPENDED COMPLETING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING"
@@ -52,59 +49,57 @@ NEVER = frozenset(
     "PartitionConfig PartitionNodeLimit PartitionTimeLimit BadConstraints DependencyNeverSatisfied"
     " InvalidAccount InvalidQOS QOSUsageThreshold AssocMaxCpuPerJobLimit".split()
 )
-"""Reasons why a job that waits would wait for ever."""
+"""Reasons for which a pending job would wait forever."""
 HELD = re.compile(r"held|JobHeld|launch failed", re.IGNORECASE)
-"""A node could not start it, so Slurm keeps it back until somebody looks: it is taken back and
-submitted anew.
-"""
-LATER_S = 60.0
-"""How long a cluster is left in peace that does not take one job more."""
-JOURNAL = "slurm.jsonl"
+"""Reasons of a job that Slurm holds, because a node could not start it: it is submitted again."""
+RESUBMIT_DELAY_S = 60.0
+"""The delay after the cluster refused a single further job."""
+JOURNAL_FILE = "slurm.jsonl"
 
 
 @dataclass
 class _Tracked:
-    """What is known of one job on the cluster."""
+    """The state of one job on the cluster."""
 
     job: NightJob
     ids: list[str] = field(default_factory=list)
-    """One a submission."""
+    """One for each submission."""
     ended: float | None = None
-    """When it was first seen to have ended without a result."""
+    """When it was first found to have ended without a result."""
     state: str = ""
 
 
 @dataclass
 class _Array:
-    """One submission as the journal has it."""
+    """One submission in the journal."""
 
     folders: list[str]
     ids: list[str] | None = None
-    """None where it is not known whether it was submitted; none at all where it was not, or was
-    taken back.
+    """None where it is not known whether it was submitted; empty where it was not submitted, or
+    was cancelled.
     """
 
 
 @dataclass
-class _Desk:
-    """Where the jobs of a night are handed in."""
+class _Queue:
+    """The jobs of a nightly run and the state of their submission."""
 
     work: Night
     say: Callable[[str], None]
     tracked: dict[Path, _Tracked]
     prefix: str
     is_restored: bool = False
-    """Whether ``tracked`` has what the journal has."""
+    """Whether ``tracked`` agrees with the journal."""
     largest: int = 0
-    """Jobs that one array may have; 0 where nobody has asked yet."""
+    """The limit of the jobs of one array; 0 before the first query."""
     piece: int = 0
-    """Jobs that the next array may have: fewer where there were too many."""
+    """The limit of the jobs of the next array, which is lower after a refusal."""
     not_before: float = 0.0
-    said: str = ""
+    last_problem: str = ""
 
 
 def check_slurm() -> None:
-    """Raise BadInput where there is no Slurm, or nothing to talk to it with."""
+    """Raise BadInput where Slurm's programs or submitit are not installed."""
     for program in ("sbatch", "squeue", "srun"):
         if shutil.which(program) is None:
             raise BadInput(
@@ -119,227 +114,239 @@ def run_on_slurm(
     work: Night,
     show: Callable[[str], None],
     say: Callable[[str], None],
-    patience_s: float = PATIENCE_S,
-    ask_s: float = ASK_S,
-    grace_s: float = GRACE_S,
+    patience_s: float = CONTROLLER_TIMEOUT_S,
+    ask_s: float = QUERY_INTERVAL_S,
+    grace_s: float = RESULT_GRACE_S,
 ) -> None:
-    """Submit what is left and wait for it; returns early, with something left, where the controller
-    is gone.
+    """Submit the remaining jobs, and wait for them.
+
+    If the controller does not answer for ``patience_s``, return with jobs left.
+
+    Raises:
+        KeyboardInterrupt: the user interrupted; the jobs stay on the cluster.
     """
     prefix = "reprokit-" + hashlib.sha256(str(work.path).encode()).hexdigest()[:8]
-    desk = _Desk(work, say, {one.folder: _Tracked(one) for one in work.left}, prefix)
-    asked = silent_since = time.monotonic()
+    queue = _Queue(work, say, {tracked.folder: _Tracked(tracked) for tracked in work.left}, prefix)
+    last_query = silent_since = time.monotonic()
     is_new = True
     with interrupts.allowed():
         try:
             while work.left:
                 interrupts.raise_if_interrupted()
                 for done in night.collect_results(work):
-                    desk.tracked.pop(done.folder, None)
-                if is_new or time.monotonic() - asked > ask_s:
-                    asked, is_new = time.monotonic(), False
+                    queue.tracked.pop(done.folder, None)
+                if is_new or time.monotonic() - last_query > ask_s:
+                    last_query, is_new = time.monotonic(), False
                     try:
-                        _restore(desk)
-                        _submit(desk)
-                        _look(desk, grace_s)
+                        _restore(queue)
+                        _submit(queue)
+                        _look(queue, grace_s)
                         silent_since = time.monotonic()
                     except slurm_commands.SlurmGone as problem:
-                        # what was being submitted may be there: it is looked for by its name
-                        desk.is_restored = False
+                        # the last submission may have succeeded: search for it by its name
+                        queue.is_restored = False
                         silent = time.monotonic() - silent_since
                         if silent > patience_s:
                             say(
                                 f"the cluster has not answered for {duration_in_words(silent)}"
-                                f" ({problem}); start the night again to go on"
+                                f" ({problem}); start the nightly run again to resume it"
                             )
                             return
-                show(_standing(desk))
+                show(_standing(queue))
                 time.sleep(min(POLL_S, ask_s))
         except KeyboardInterrupt:
-            there = dict.fromkeys(
-                one.ids[-1].partition("_")[0] for one in desk.tracked.values() if one.ids
+            job_ids = dict.fromkeys(
+                tracked.ids[-1].partition("_")[0]
+                for tracked in queue.tracked.values()
+                if tracked.ids
             )
             words = (
-                "the jobs stay on the cluster: start the night again to go on, or scancel"
-                f" {' '.join(there)}"
+                "the jobs stay on the cluster: start the nightly run again to resume it, or scancel"
+                f" {' '.join(job_ids)}"
             )
-            say(words if there else "start the night again to go on")
+            say(words if job_ids else "start the nightly run again to resume it")
             raise
 
 
 def holds_jobs(path: Path) -> bool:
-    """Whether a night has jobs on a cluster, as far as its folder tells."""
-    return any(one.ids != [] for one in _noted(path).values())
+    """Return whether a nightly run has jobs on a cluster, according to its journal."""
+    return any(array.ids != [] for array in _noted(path).values())
 
 
 def forget_jobs(path: Path) -> None:
-    """Take a night's jobs off the cluster; those stay noted that nobody took back, for want of
-    Slurm or an answer.
-    """
-    for name, one in _noted(path).items():
-        if one.ids != []:
+    """Cancel the jobs of a nightly run; jobs that could not be cancelled stay in the journal."""
+    for name, array in _noted(path).items():
+        if array.ids != []:
             if not slurm_commands.cancel_jobs(f"--name={name}"):
                 return
             _note(path, {"name": name, "ids": []})
 
 
-def _standing(desk: _Desk) -> str:
+def _standing(queue: _Queue) -> str:
     states: dict[str, int] = {}
-    for one in desk.tracked.values():
-        if one.state:
-            states[one.state.lower()] = states.get(one.state.lower(), 0) + 1
-    words = f"{len(desk.work.taken)} of {len(desk.work.jobs)} done"
+    for tracked in queue.tracked.values():
+        if tracked.state:
+            states[tracked.state.lower()] = states.get(tracked.state.lower(), 0) + 1
+    words = f"{len(queue.work.taken)} of {len(queue.work.jobs)} done"
     return ", ".join([words, *(f"{count} {state}" for state, count in sorted(states.items()))])
 
 
 def _noted(path: Path) -> dict[str, _Array]:
-    """What was submitted, by its name; a line is passed over that was torn when its writer was
-    killed.
-    """
-    found: dict[str, _Array] = {}
-    for line in files.read_text(path / JOURNAL).splitlines():
-        with contextlib.suppress(schema.FailsSchema, KeyError):
-            told = schema.convert_as(schema.parse_as(line), schema.Submission)
-            if told.ids is not None:
-                found[told.name].ids = told.ids
-            elif told.folders is not None:
-                found[told.name] = _Array(told.folders)
-    return found
+    """Return the submissions in the journal, by name; an incomplete line is skipped."""
+    arrays: dict[str, _Array] = {}
+    for line in files.read_text(path / JOURNAL_FILE).splitlines():
+        with host_log.suppress(schema.FailsSchema, KeyError):
+            row = schema.convert_to_struct(schema.parse_strict_json(line), schema.Submission)
+            if row.ids is not None:
+                arrays[row.name].ids = row.ids
+            elif row.folders is not None:
+                arrays[row.name] = _Array(row.folders)
+    return arrays
 
 
-def _note(path: Path, told: dict[str, Any]) -> None:
-    files.append_json(path / JOURNAL, told)
+def _note(path: Path, row: Mapping[str, str | list[str]]) -> None:
+    files.append_json(path / JOURNAL_FILE, row)
 
 
-def _restore(desk: _Desk) -> None:
-    """Find the jobs that were submitted before; raises Gone."""
-    if desk.is_restored:
+def _restore(queue: _Queue) -> None:
+    """Find the jobs that were submitted before; raises SlurmGone."""
+    if queue.is_restored:
         return
-    noted = _noted(desk.work.path)
-    unsure = [
-        name for name, one in noted.items() if one.ids is None
-    ]  # killed, or no answer, before they were noted
+    noted = _noted(queue.work.path)
+    # reprokit was killed, or there was no answer, before the journal had their ids
+    unsure = [name for name, array in noted.items() if array.ids is None]
+    # query first, because this may raise SlurmGone
     seen = {
-        row[0]: number.partition("_")[0] for number, row in slurm_commands.ask_jobs(unsure).items()
-    }  # first: it may raise Gone
+        row[0]: number.partition("_")[0]
+        for number, row in slurm_commands.query_jobs(unsure).items()
+    }
     known: dict[str, list[str]] = {}
-    for name, one in noted.items():
+    for name, array in noted.items():
         if name in seen:
-            is_array = len(one.folders) > 1
-            one.ids = [
-                f"{seen[name]}_{place}" if is_array else seen[name]
-                for place in range(len(one.folders))
+            is_array = len(array.folders) > 1
+            array.ids = [
+                f"{seen[name]}_{index}" if is_array else seen[name]
+                for index in range(len(array.folders))
             ]
-            _note(desk.work.path, {"name": name, "ids": one.ids})
-        for folder, number in zip(one.folders, one.ids or (), strict=False):
+            _note(queue.work.path, {"name": name, "ids": array.ids})
+        for folder, number in zip(array.folders, array.ids or (), strict=False):
             known.setdefault(folder, []).append(number)
-    for path, job_there in desk.tracked.items():
+    for path, tracked in queue.tracked.items():
         ids = known.get(path.name, [])
-        if ids != job_there.ids:
-            job_there.ids, job_there.state, job_there.ended = ids, "", None
-    desk.is_restored = True
+        if ids != tracked.ids:
+            tracked.ids, tracked.state, tracked.ended = ids, "", None
+    queue.is_restored = True
 
 
-def _submit(desk: _Desk) -> None:
-    """Submit what was never submitted, or was lost; arrays for what wants the same of a node."""
+def _submit(queue: _Queue) -> None:
+    """Submit new and lost jobs, in arrays of jobs that need the same resources."""
     groups: dict[tuple[int, int, int, int], list[_Tracked]] = {}
-    for one in desk.tracked.values():
-        if not one.ids or (one.state == "LOST" and len(one.ids) < SUBMISSIONS):
-            asked = one.job
+    for tracked in queue.tracked.values():
+        if not tracked.ids or (tracked.state == "LOST" and len(tracked.ids) < MAX_SUBMISSIONS):
+            job = tracked.job
             wants = (
-                asked.cores,
-                math.ceil(asked.memory_bytes / 1e9),
-                asked.gpus,
-                math.ceil(asked.limit_s / 60),
+                job.cores,
+                math.ceil(job.memory_bytes / 1e9),
+                job.gpus,
+                math.ceil(job.limit_s / 60),
             )
-            groups.setdefault(wants, []).append(one)
-            one.state = one.state or "UNSUBMITTED"
-    if not groups or time.monotonic() < desk.not_before:
+            groups.setdefault(wants, []).append(tracked)
+            tracked.state = tracked.state or "UNSUBMITTED"
+    if not groups or time.monotonic() < queue.not_before:
         return
-    if not desk.largest:
-        desk.largest = desk.piece = slurm_commands.largest_array()
+    if not queue.largest:
+        queue.largest = queue.piece = slurm_commands.largest_array()
     for wants, group in groups.items():
         while group:
-            count = desk.piece
-            if not _submit_array(desk, wants, group[:count]):
+            count = queue.piece
+            if not _submit_array(queue, wants, group[:count]):
                 break
             group = group[count:]
 
 
-def _submit_array(desk: _Desk, wants: tuple[int, int, int, int], group: list[_Tracked]) -> bool:
-    """Submit one array; False where it is too much for now."""
-    path = desk.work.path
-    name = f"{desk.prefix}-{len(files.read_text(path / JOURNAL).splitlines())}"
+def _submit_array(queue: _Queue, wants: tuple[int, int, int, int], group: list[_Tracked]) -> bool:
+    """Submit one array; return False where there are too many jobs at the moment."""
+    path = queue.work.path
+    name = f"{queue.prefix}-{len(files.read_text(path / JOURNAL_FILE).splitlines())}"
     jobs = f"{len(group)} job{'s' if len(group) > 1 else ''}"
-    for one in [*group]:
+    for tracked in [*group]:
         try:
-            night.refresh_plan(desk.work, one.job)
+            night.refresh_job_spec(queue.work, tracked.job)
         except OSError as problem:
-            group.remove(one)
-            night.give_up(desk.work, one.job, f"its folder cannot be used: {problem.strerror}")
+            group.remove(tracked)
+            night.record_lost_job(
+                queue.work, tracked.job, f"its folder cannot be used: {problem.strerror}"
+            )
     if not group:
         return True
-    _note(path, {"name": name, "folders": [one.job.folder.name for one in group]})
+    _note(path, {"name": name, "folders": [tracked.job.folder.name for tracked in group]})
     try:
         ids = slurm_commands.submit_array(
-            desk.work, name, wants, [str(one.job.folder) for one in group]
+            queue.work, name, wants, [str(tracked.job.folder) for tracked in group]
         )
     except slurm_commands.SlurmRefused as problem:
         _note(path, {"name": name, "ids": []})
-        desk.say(f"Slurm refuses {jobs}: {problem}")
-        for one in group:
-            night.give_up(
-                desk.work,
-                one.job,
-                f"Slurm refuses it: {problem}; mend [slurm] or what the target needs",
+        queue.say(f"Slurm refuses {jobs}: {problem}")
+        for tracked in group:
+            night.record_lost_job(
+                queue.work,
+                tracked.job,
+                f"Slurm refuses it: {problem}; change [slurm] or the resources of the target",
             )
         return True
     except slurm_commands.SlurmBusy as problem:
         _note(path, {"name": name, "ids": []})
-        desk.piece = max(1, len(group) // 2)
+        queue.piece = max(1, len(group) // 2)
         if len(group) == 1:
-            desk.not_before = time.monotonic() + LATER_S
-            if desk.said != str(problem):
-                desk.said = str(problem)
-                desk.say(
-                    f"Slurm takes no more jobs for now, the others are submitted later: {problem}"
+            queue.not_before = time.monotonic() + RESUBMIT_DELAY_S
+            if queue.last_problem != str(problem):
+                queue.last_problem = str(problem)
+                queue.say(
+                    f"Slurm accepts no more jobs now; the others are submitted later: {problem}"
                 )
         return False
     _note(path, {"name": name, "ids": ids})
-    for one, number in zip(group, ids, strict=True):
-        one.ids.append(number)
-        one.state, one.ended = "PENDING", None
-    desk.piece = min(desk.largest, 2 * desk.piece)
-    desk.say(f"submitted {jobs} as {ids[0].partition('_')[0]} ({name})")
+    for tracked, number in zip(group, ids, strict=True):
+        tracked.ids.append(number)
+        tracked.state, tracked.ended = "PENDING", None
+    queue.piece = min(queue.largest, 2 * queue.piece)
+    queue.say(f"submitted {jobs} as {ids[0].partition('_')[0]} ({name})")
     return True
 
 
-def _look(desk: _Desk, grace_s: float) -> None:
-    """Ask what became of the jobs; one that has ended without a result is lost."""
-    last = {one.ids[-1] for one in desk.tracked.values() if one.ids}
-    states = slurm_commands.ask_jobs(
-        [name for name, one in _noted(desk.work.path).items() if not last.isdisjoint(one.ids or ())]
+def _look(queue: _Queue, grace_s: float) -> None:
+    """Update the states of the jobs; a job that ended without a result is lost."""
+    last = {tracked.ids[-1] for tracked in queue.tracked.values() if tracked.ids}
+    states = slurm_commands.query_jobs(
+        [
+            name
+            for name, array in _noted(queue.work.path).items()
+            if not last.isdisjoint(array.ids or ())
+        ]
     )
-    for folder, one in list(desk.tracked.items()):
-        if not one.ids:
+    for folder, tracked in list(queue.tracked.items()):
+        if not tracked.ids:
             continue
-        _, state, reason = states.get(one.ids[-1], ("", "", ""))
+        _, state, reason = states.get(tracked.ids[-1], ("", "", ""))
         is_stuck = state == "PENDING" and (reason in NEVER or HELD.search(reason) is not None)
         if state in ALIVE and not is_stuck:
-            one.state, one.ended = state, None
+            tracked.state, tracked.ended = state, None
             continue
-        one.ended = one.ended or time.monotonic()
-        if time.monotonic() - one.ended < grace_s or (folder / job_result.RESULT).exists():
+        tracked.ended = tracked.ended or time.monotonic()
+        if time.monotonic() - tracked.ended < grace_s or (folder / job_result.RESULT_FILE).exists():
             continue
         lost = state if state not in ("", "COMPLETED") else "it left no result"
         if is_stuck:
             lost = reason
-            slurm_commands.cancel_jobs(one.ids[-1])
-        if state not in FINAL and reason not in NEVER and len(one.ids) < SUBMISSIONS:
-            desk.say(
-                f"{one.job.label}: the cluster lost job {one.ids[-1]} ({lost}); submitting it again"
+            slurm_commands.cancel_jobs(tracked.ids[-1])
+        if state not in FINAL and reason not in NEVER and len(tracked.ids) < MAX_SUBMISSIONS:
+            queue.say(
+                f"{tracked.job.label}: the cluster lost job {tracked.ids[-1]} ({lost}); submitting"
+                " it again"
             )
-            one.state = "LOST"
+            tracked.state = "LOST"
         else:
-            logs = desk.work.path / "slurm" / f"{one.ids[-1]}_0_log.err"
-            night.give_up(desk.work, one.job, f"Slurm ended job {one.ids[-1]}: {lost} (see {logs})")
+            logs = queue.work.path / "slurm" / f"{tracked.ids[-1]}_0_log.err"
+            night.record_lost_job(
+                queue.work, tracked.job, f"Slurm ended job {tracked.ids[-1]}: {lost} (see {logs})"
+            )

@@ -1,4 +1,4 @@
-"""One job of a night: what it is asked, what it runs, and what it leaves, checked by a schema.
+"""One job of a nightly run: its spec, its execution and its result, checked by a schema.
 
 It must not import the ledger or an engine.
 """

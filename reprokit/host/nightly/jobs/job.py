@@ -1,10 +1,11 @@
-"""One cell of a night in a process of its own: capture it, again where it fails, make what is new
-small, leave a result.
+"""Run one cell of a nightly run in its own process, and write its result.
 
-``python -m reprokit.host.nightly.jobs.job FOLDER`` reads ``spec.json`` there and writes
-``result.json``. Key insight: each step leaves a whole file before the next begins, and a step whose
-file is there is not done again, so that a job that was killed, preempted or started twice ends as
-if it had run once.
+``python -m reprokit.host.nightly.jobs.job FOLDER`` reads ``spec.json`` in the folder and writes
+``result.json``. It captures the cell, captures a failure again, and minimizes a new failure.
+
+Key insight: each step writes a complete file before the next step begins, and a step whose file is
+there is not done again. So a job that was killed, preempted or started twice has the same result as
+a job that ran once.
 """
 
 from __future__ import annotations
@@ -12,320 +13,316 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
-import json
 import os
 import platform
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import msgspec
 
-from reprokit.host.minimize.oracle import lines_of
+from reprokit.host.minimize.oracle import count_code_lines
 from reprokit.host.nightly.jobs import schema
-from reprokit.host.nightly.jobs.job_result import HEALTHY, NO_BUG, RESULT, SCHEMA, SPEC, read_result
-from reprokit.host.system import compiler_cache, deletion, files
+from reprokit.host.nightly.jobs.job_result import (
+    HEALTHY,
+    NO_BUG,
+    RESULT_FILE,
+    SCHEMA,
+    SPEC_FILE,
+    read_result,
+)
+from reprokit.host.nightly.jobs.schema import JobAttempt, JobRepro, JobSpec
+from reprokit.host.system import compiler_cache, deletion, files, host_log
 
 UNLOCATED = "wrong-result"
 """The kind whose signature a plain capture does not know yet."""
-NO_ANSWERS = 2
-"""So often a capture may leave no answer before the cell counts as lost."""
+MAX_LOST_CAPTURES = 2
+"""How many captures may end without an answer before the cell counts as lost."""
 SLACK_S = 900.0
-"""What a capture may take beyond its deadlines before it is itself taken for hung: collecting,
-comparing, asking again.
-"""
+"""The time that a capture may take beyond its deadlines, to collect, compare and follow up."""
 
 
 def run_job(folder: str) -> bool:
-    """Run the job of a folder to its result; False where another process is at it.
+    """Run the job of a folder to its result; return False where another process runs it.
 
-    Also what a cluster calls: a node that failed, or a preemption, starts it again.
+    A cluster calls it too, and calls it again after a node failed or the job was preempted.
     """
-    place = Path(folder)
-    spec = json.loads(files.read_text(place / SPEC))
-    with contextlib.suppress(schema.FailsSchema):  # the collector of results keeps and reports it
-        if read_result(place, spec["key"]):
+    path = Path(folder)
+    spec = schema.read_struct(path / SPEC_FILE, JobSpec)
+    if spec is None:
+        raise schema.FailsSchema(f"{path} has no {SPEC_FILE}")
+    with host_log.suppress(schema.FailsSchema):  # the collector of results keeps and reports it
+        if read_result(path, spec.key) is not None:
             return True
-    with _hold(place) as lock:
+    with _locked(path) as lock:
         if lock is None:
             return False
         began, clock = time.time(), time.monotonic()
-        cache = place / "cache"
+        cache = path / "cache"
         refused: list[str] = []
         try:
-            attempts = _attempts(place, spec, cache, refused)
-            found = _make_small(place, spec, attempts, cache, refused)
+            attempts = _capture_all(path, spec, cache, refused)
+            repro = _minimize(path, spec, attempts, cache, refused)
         finally:
-            deletion.delete(cache, inside=place)
-        answers = [a for a in attempts if a["verdict"]["kind"]]
+            deletion.delete_path(cache, inside=path)
+        answers = [a for a in attempts if a.verdict.kind]
         result = {
             "schema": SCHEMA,
-            "key": spec["key"],
-            "expect": spec["expect"],
-            "folder": str(place),
+            "key": spec.key,
+            "expect": spec.expect,
+            "folder": str(path),
             "host": platform.node(),
             "started": began,
             "seconds": round(time.monotonic() - clock, 3),
-            "attempts": answers or attempts,
-            "minimized": found,
+            "attempts": [schema.struct_to_json(a) for a in answers or attempts],
+            "minimized": None if repro is None else schema.struct_to_json(repro),
             "problem": (
-                "" if answers else (attempts[-1]["problem"] if attempts else "nothing was run")
+                "" if answers else (attempts[-1].problem if attempts else "nothing was run")
             ),
             "refused": refused[:100],
         }
-        _leave(place / RESULT, result)
+        _write(path / RESULT_FILE, result)
         return True
 
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 
-def _kept(path: Path, shape: type[Shape], refused: list[str]) -> dict[str, Any]:
-    """The earlier answer of a step; empty if there is none, or if it is refused, which is then
-    renamed.
+def _read_kept(path: Path, shape: type[Shape], refused: list[str]) -> Shape | None:
+    """Return the earlier answer of a step; None if there is none.
+
+    An answer that does not agree with the schema is renamed, and counts as none.
     """
     try:
-        told = schema.read_as(path, shape)
+        return schema.read_struct(path, shape)
     except schema.FailsSchema as why:
         aside = path.with_name(path.name + ".refused")
         refused.append(f"{path.name}: {why}")
-        deletion.delete(aside, inside=path.parent)
+        deletion.delete_path(aside, inside=path.parent)
         os.rename(path, aside)
-        return {}
-    return schema.plain_value(told) if told else {}
+        return None
 
 
 def _accepted(
-    told: dict[str, Any], shape: type[Shape], refused: list[str], what: str
-) -> dict[str, Any]:
-    """The answer of a step, converted by the schema; empty if it does not agree with the schema."""
+    fields: Mapping[str, object], shape: type[Shape], refused: list[str], what: str
+) -> Shape | None:
+    """Return the answer of a step, converted by the schema; None if it does not agree with it."""
     try:
-        return schema.plain_value(schema.convert_as(told, shape))
+        return schema.convert_to_struct(fields, shape)
     except schema.FailsSchema as why:
         refused.append(f"{what}: {why}")
-        return {}
+        return None
 
 
-def _leave(path: Path, value: dict[str, Any]) -> None:
+def _write(path: Path, value: Mapping[str, object]) -> None:
     """Write a file of reprokit; a folder that a target put in its place is deleted."""
     if path.is_dir() and not path.is_symlink():
-        deletion.delete(path, inside=path.parent)
+        deletion.delete_path(path, inside=path.parent)
     files.write_json(path, value)
 
 
-def _attempts(
-    place: Path, spec: dict[str, Any], cache: Path, refused: list[str]
-) -> list[dict[str, Any]]:
-    """Capture it once, and again where that tells more."""
-    found: list[dict[str, Any]] = []
-    while _wants_another(found, spec):
-        number = len(found) + 1
-        kept = place / f"attempt-{number}.json"
-        told = _kept(kept, schema.JobAttempt, refused)
-        if not told:
-            text, said, status = _reprokit(
-                [*spec["words"], "--output-dir", str(place), *spec["target"]],
+def _capture_all(path: Path, spec: JobSpec, cache: Path, refused: list[str]) -> list[JobAttempt]:
+    """Capture the cell once, and again where a further capture tells more."""
+    attempts: list[JobAttempt] = []
+    while _wants_another(attempts, spec):
+        number = len(attempts) + 1
+        kept = path / f"attempt-{number}.json"
+        attempt = _read_kept(kept, JobAttempt, refused)
+        if attempt is None:
+            output, last_line, status = _call_reprokit(
+                [*spec.words, "--output-dir", str(path), *spec.target],
                 spec,
                 cache,
-                place / f"attempt-{number}.log",
+                path / f"attempt-{number}.log",
             )
-            told = _accepted(
-                _attempt(text, said, status),
-                schema.JobAttempt,
+            attempt = _accepted(
+                _attempt_fields(output, last_line, status),
+                JobAttempt,
                 refused,
                 f"answer {number} of its capture",
             )
-            told = told or schema.plain_value(_nothing(refused[-1]))
-            if not told["is_interrupted"]:
-                _leave(kept, told)
-        found.append(told)
-        if told["is_interrupted"]:
+            attempt = attempt or _empty_attempt(refused[-1])
+            if not attempt.is_interrupted:
+                _write(kept, schema.struct_to_json(attempt))
+        attempts.append(attempt)
+        if attempt.is_interrupted:
             raise KeyboardInterrupt
-    return found
+    return attempts
 
 
-def _nothing(why: str) -> schema.JobAttempt:
-    return schema.JobAttempt(schema.JobVerdict(), schema.JobSignature(), {}, {}, problem=why)
+def _empty_attempt(why: str) -> JobAttempt:
+    return JobAttempt(schema.JobVerdict(), schema.JobSignature(), {}, {}, problem=why)
 
 
-def _wants_another(found: list[dict[str, Any]], spec: dict[str, Any]) -> bool:
-    """Whether one more capture would say something: how reliably it fails, or whether it is really
-    slower.
-    """
-    answers = [a for a in found if a["verdict"]["kind"]]
+def _wants_another(attempts: list[JobAttempt], spec: JobSpec) -> bool:
+    """Return whether a further capture would show how reliably the cell fails or is slower."""
+    answers = [a for a in attempts if a.verdict.kind]
     if not answers:
         # a target that is refused is refused again
-        return len(found) < NO_ANSWERS and not (found and found[-1]["is_refused"])
-    if len(found) - len(answers) >= NO_ANSWERS or len(answers) > spec["retries"]:
+        return len(attempts) < MAX_LOST_CAPTURES and not (attempts and attempts[-1].is_refused)
+    if len(attempts) - len(answers) >= MAX_LOST_CAPTURES or len(answers) > spec.retries:
         return False
-    failed = [a for a in answers if a["verdict"]["kind"] not in NO_BUG]
+    failed = [a for a in answers if a.verdict.kind not in NO_BUG]
     if failed:
-        return any(a["signature"]["id"] not in spec["settled"] for a in failed)
-    return answers[-1]["verdict"]["kind"] == HEALTHY and _is_slow(answers, spec)
+        return any(a.signature.id not in spec.settled for a in failed)
+    return answers[-1].verdict.kind == HEALTHY and _is_slow(answers, spec)
 
 
-def _is_slow(answers: list[dict[str, Any]], spec: dict[str, Any]) -> bool:
+def _is_slow(answers: list[JobAttempt], spec: JobSpec) -> bool:
     return any(
-        min(float(a[what] or 0.0) for a in answers) > limit
-        for what, limit in spec["limits"].items()
+        min(float(getattr(a, what, None) or 0.0) for a in answers) > limit
+        for what, limit in spec.limits.items()
     )
 
 
-def _make_small(
-    place: Path,
-    spec: dict[str, Any],
-    attempts: list[dict[str, Any]],
-    cache: Path,
-    refused: list[str],
-) -> dict[str, Any] | None:
-    """Look for a small program of a failure that has none in the ledger, and for the identity of a
-    wrong result.
+def _minimize(
+    path: Path, spec: JobSpec, attempts: list[JobAttempt], cache: Path, refused: list[str]
+) -> JobRepro | None:
+    """Minimize a failure that has no repro in the ledger, and locate a wrong result.
 
-    Where a wrong result begins is asked for only then, and until it is known all of them have one
-    signature.
+    Until a wrong result is located, its signature is the same as that of all others.
     """
     fresh = next(
         (
             a
             for a in attempts
-            if a["run_dir"]
-            and a["verdict"]["kind"] not in NO_BUG
-            and (a["signature"]["id"] not in spec["known"] or a["verdict"]["kind"] == UNLOCATED)
+            if a.run_dir
+            and a.verdict.kind not in NO_BUG
+            and (a.signature.id not in spec.known or a.verdict.kind == UNLOCATED)
         ),
         None,
     )
-    if fresh is None or not spec["budget_s"]:
+    if fresh is None or fresh.run_dir is None or not spec.budget_s:
         return None
-    kept = place / "minimized.json"
-    found = _kept(kept, schema.JobRepro, refused)
-    if not found:
-        words = ["minimize", fresh["run_dir"], "--budget", f"{spec['budget_s']:g}", "--json"]
-        text, said, status = _reprokit(words, spec, cache, place / "minimize.log")
+    kept = path / "minimized.json"
+    repro = _read_kept(kept, JobRepro, refused)
+    if repro is None:
+        words = ["minimize", fresh.run_dir, "--budget", f"{spec.budget_s:g}", "--json"]
+        output, last_line, status = _call_reprokit(words, spec, cache, path / "minimize.log")
         if status == 130:
             raise KeyboardInterrupt
-        name = fresh["signature"]["id"]
-        small = {"signature": name, **_small(files.parse_object(text), said)}
-        found = _accepted(small, schema.JobRepro, refused, "answer of its minimization")
-        found = found or schema.plain_value(schema.JobRepro(signature=name))
-        _leave(kept, found)
-    located = found.get("located") or {}
-    if fresh["verdict"]["kind"] == UNLOCATED and located.get("id"):
-        found["signature"], before = located["id"], fresh["signature"]["id"]
+        name = fresh.signature.id
+        fields = {"signature": name, **_repro_fields(files.parse_json_object(output), last_line)}
+        repro = _accepted(fields, JobRepro, refused, "answer of its minimization")
+        repro = repro or JobRepro(signature=name)
+        _write(kept, schema.struct_to_json(repro))
+    located = repro.located
+    if fresh.verdict.kind == UNLOCATED and located is not None and located.id:
+        repro.signature, before = located.id, fresh.signature.id
         for attempt in attempts:
-            if attempt["signature"].get("id") == before:
-                attempt["signature"] = located
-    for attempt in attempts:  # the pack with the repro stands in place of the one without
-        if found.get("pack") and attempt["signature"].get("id") == fresh["signature"]["id"]:
-            attempt["pack"] = found["pack"]
-            attempt["traits"] = {
-                **attempt["traits"],
-                **{k: v for k, v in found["traits"].items() if v},
-            }
+            if attempt.signature.id == before:
+                attempt.signature = located
+    for attempt in attempts:  # the pack with the repro replaces the pack without
+        if repro.pack and attempt.signature.id == fresh.signature.id:
+            attempt.pack = repro.pack
+            attempt.traits = {**attempt.traits, **{k: v for k, v in repro.traits.items() if v}}
             break
-    return found
+    return repro
 
 
-def _small(told: dict[str, Any], said: str) -> dict[str, Any]:
-    found = told.get("minimized") or {}
-    text = files.read_text(Path(str(told["repro"])), 1 << 20) if told.get("repro") else ""
+def _repro_fields(answer: dict[str, Any], last_line: str) -> dict[str, object]:
+    """Return the fields of a JobRepro from the JSON of ``reprokit minimize``."""
+    minimized = answer.get("minimized") or {}
+    text = files.read_text(Path(str(answer["repro"])), 1 << 20) if answer.get("repro") else ""
     return {
-        "lines": lines_of(text) if text else None,
+        "lines": count_code_lines(text) if text else None,
         "text": text,
-        "pack": told.get("pack"),
-        "says": found.get("says"),
+        "pack": answer.get("pack"),
+        "says": minimized.get("says"),
         "traits": {
             k: v
-            for k, v in (told.get("traits") or {}).items()
+            for k, v in (answer.get("traits") or {}).items()
             if k in ("rung", "operator", "phase")
         },
-        "located": told.get("signature"),
-        "problem": "" if told else said[:4_000],
+        "located": answer.get("signature"),
+        "problem": "" if answer else last_line[:4_000],
     }
 
 
-def _attempt(text: str, said: str, status: int) -> dict[str, Any]:
-    """What is kept of one capture."""
-    told = files.parse_object(text)
-    verdict = {k: (told.get("verdict") or {}).get(k) for k in ("kind", "phase", "cause", "reason")}
+def _attempt_fields(output: str, last_line: str, status: int) -> dict[str, object]:
+    """Return the fields of a JobAttempt from the JSON and the status of ``reprokit capture``."""
+    answer = files.parse_json_object(output)
+    verdict = {
+        k: (answer.get("verdict") or {}).get(k) for k in ("kind", "phase", "cause", "reason")
+    }
     missing = [
         m.get("why")
-        for m in told.get("missing") or ()
+        for m in answer.get("missing") or ()
         if isinstance(m, dict) and m.get("what") == "run"
     ]
     problem = (
         ""
         if verdict["kind"]
-        else str(missing[0] if missing else f"the capture left no answer (status {status}): {said}")
+        else str(
+            missing[0] if missing else f"the capture left no answer (status {status}): {last_line}"
+        )
     )
-    compile_told = told.get("compile") or {}
+    compile_costs = answer.get("compile") or {}
     return {
         "verdict": verdict,
-        "signature": told.get("signature") or {},
-        "traits": told.get("traits") or {},
-        "seconds": told.get("seconds"),
-        "compile_s": compile_told.get("cpu_s"),
-        "phases": compile_told.get("phases") or {},
-        "peak_rss_bytes": told.get("peak_rss_bytes"),
-        "run_dir": told.get("run_dir"),
-        "pack": told.get("pack"),
-        "torch": (told.get("versions") or {}).get("torch"),
-        "triton": (told.get("versions") or {}).get("triton"),
+        "signature": answer.get("signature") or {},
+        "traits": answer.get("traits") or {},
+        "seconds": answer.get("seconds"),
+        "compile_s": compile_costs.get("cpu_s"),
+        "phases": compile_costs.get("phases") or {},
+        "peak_rss_bytes": answer.get("peak_rss_bytes"),
+        "run_dir": answer.get("run_dir"),
+        "pack": answer.get("pack"),
+        "torch": (answer.get("versions") or {}).get("torch"),
+        "triton": (answer.get("versions") or {}).get("triton"),
         "problem": problem[:4_000],
         "is_refused": status == 2 and bool(missing),
         "is_interrupted": status == 130 or verdict["cause"] == "interrupted",
     }
 
 
-def _reprokit(
-    words: list[str], spec: dict[str, Any], cache: Path, log: Path
-) -> tuple[str, str, int]:
-    """Call reprokit; gives its answer, its last line of words, and its status. It dies with this
-    process.
+def _call_reprokit(words: list[str], spec: JobSpec, cache: Path, log: Path) -> tuple[str, str, int]:
+    """Run a reprokit command; return its stdout, the last line of its stderr, and its status.
+
+    The command is killed when this process ends.
     """
-    environ = {**os.environ, **spec["environment"]}
-    if spec["warms"]:
+    environ = {**os.environ, **spec.environment}
+    if spec.warms:
         environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
-        kept = compiler_cache.kept_cache(spec["python"])
-        with contextlib.suppress(OSError):
+        kept = compiler_cache.kept_cache_folder(spec.python)
+        with host_log.suppress(OSError):
             compiler_cache.copy_cache(kept, cache)
-    answer = log.with_suffix(".out")
-    for written in (answer, log):  # an earlier target may have left a pipe or a link there
-        deletion.delete(written, inside=log.parent)
-    with open(answer, "wb") as out, open(log, "wb") as err:
+    stdout = log.with_suffix(".out")
+    for written in (stdout, log):  # an earlier target may have left a pipe or a link there
+        deletion.delete_path(written, inside=log.parent)
+    with open(stdout, "wb") as out, open(log, "wb") as err:
         child = subprocess.Popen(
             [sys.executable, "-m", "reprokit", *words],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            cwd=spec["cwd"],
+            cwd=spec.cwd,
             env=environ,
             preexec_fn=_die_with_parent,
         )
         try:
-            status = child.wait(spec["limit_s"])
+            status = child.wait(spec.limit_s)
         except subprocess.TimeoutExpired:
-            end(child)
+            kill_child(child)
             status = -int(signal.SIGKILL)
         except BaseException:
-            end(child)
+            kill_child(child)
             raise
-    if spec["warms"] and status in (0, 1):
-        with contextlib.suppress(OSError):
+    if spec.warms and status in (0, 1):
+        with host_log.suppress(OSError):
             compiler_cache.keep_cache(cache, kept)
     lines = files.read_tail(log, 2_000).strip().splitlines()
-    text = files.read_text(answer)
-    deletion.delete(answer, inside=log.parent)
-    return text, lines[-1].removeprefix("reprokit: ") if lines else "it said nothing", status
+    text = files.read_text(stdout)
+    deletion.delete_path(stdout, inside=log.parent)
+    return text, lines[-1].removeprefix("reprokit: ") if lines else "it wrote nothing", status
 
 
-def end(child: subprocess.Popen[bytes]) -> None:
-    """End a process of ours: what it started dies with it, and guardians end the targets with all
-    that left them.
-    """
+def kill_child(child: subprocess.Popen[bytes]) -> None:
+    """Kill a child process; its own children die with it, and guardians end the targets."""
     child.kill()
     child.wait()
 
@@ -335,19 +332,20 @@ def _die_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def _hold(place: Path) -> Iterator[IO[str] | None]:
-    """Hold the job; gives None where somebody else does. File systems without locks have only the
-    result to go by.
+def _locked(path: Path) -> Iterator[IO[str] | None]:
+    """Lock the job; yield None where another process has the lock.
+
+    On file systems without locks, only the result shows that a job was run.
     """
-    file: IO[str] = open(place / ".job.lock", "a+")  # noqa: SIM115 - given out
+    file: IO[str] = open(path / ".job.lock", "a+")  # noqa: SIM115 - the caller uses it
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
         yield None
         return
-    except OSError:
-        pass
+    except OSError as problem:
+        host_log.log_ignored(problem)
     try:
         yield file
     finally:
@@ -355,11 +353,11 @@ def _hold(place: Path) -> Iterator[IO[str] | None]:
 
 
 def main() -> None:
-    """Run the job of the folder that the command line names; end when whoever started it ends."""
+    """Run the job of the folder in the arguments; end when the parent process ends."""
     _die_with_parent()
-    if len(sys.argv) > 2 and os.getppid() != int(sys.argv[2]):  # it ended before this could be said
+    if len(sys.argv) > 2 and os.getppid() != int(sys.argv[2]):  # the parent has ended already
         return
-    with contextlib.suppress(KeyboardInterrupt):
+    with host_log.suppress(KeyboardInterrupt):
         run_job(sys.argv[1])
 
 

@@ -1,49 +1,44 @@
-"""What a job leaves, as files that are there whole or not at all; a target can write there too, so
-nothing is believed.
+"""Read and write the result of a job.
+
+A target can write to the folder of its job too, so each file is checked by the schema.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-from reprokit.core.records.kinds import KINDS
+from reprokit.core.records.verdict_kinds import KINDS
 from reprokit.host.nightly.jobs import schema
+from reprokit.host.nightly.jobs.schema import JobResult
 from reprokit.host.system import files
 
-SPEC, RESULT = "spec.json", "result.json"
-SCHEMA = 1
+SPEC_FILE, RESULT_FILE = "spec.json", "result.json"
+SCHEMA: Final = 1
 HEALTHY = "ok"
 NO_BUG = frozenset({"", *(kind.name for kind in KINDS.values() if not kind.is_failure)})
-"""Verdicts that sight nothing."""
+"""Verdicts that are not failures."""
 
 
-def read_result(folder: Path, key: str) -> dict[str, Any]:
-    """The result of a job; empty if there is none. Raises :exc:`schema.Refused` if it is no result
-    of this cell.
+def read_result(folder: Path, key: str) -> JobResult | None:
+    """Return the result of a job; None if there is none.
+
+    Raises:
+        FailsSchema: the file is not a result of the cell ``key``.
     """
-    told = schema.read_as(folder / RESULT, schema.JobResult)
-    if told is None:
-        return {}
-    if told.key != key:
-        raise schema.FailsSchema("it is the result of another cell")
-    return {**schema.plain_value(told), "folder": str(folder)}
+    result = schema.read_struct(folder / RESULT_FILE, JobResult)
+    if result is not None and result.key != key:
+        raise schema.FailsSchema("it is the result of a different cell")
+    return result
 
 
-def give_up(folder: Path, key: str, why: str) -> None:
-    """Write a result for a job that will get none; raises OSError if the folder is not writable."""
-    files.write_json(folder / RESULT, lost_result(folder, key, why))
+def write_lost_result(folder: Path, key: str, why: str) -> None:
+    """Write the result of a job that gave none; raises OSError if the folder is not writable."""
+    result = schema.struct_to_json(lost_result(key, why))
+    del result["refused"]
+    files.write_json(folder / RESULT_FILE, {**result, "folder": str(folder)})
 
 
-def lost_result(folder: Path, key: str, why: str) -> dict[str, Any]:
-    """The result of a job that ended without one."""
-    return {
-        "schema": SCHEMA,
-        "key": key,
-        "expect": [],
-        "folder": str(folder),
-        "attempts": [],
-        "minimized": None,
-        "seconds": None,
-        "problem": why[:4_000],
-    }
+def lost_result(key: str, why: str) -> JobResult:
+    """Return the result of a job that ended without one."""
+    return JobResult(SCHEMA, key, expect=[], attempts=[], problem=why[:4_000])

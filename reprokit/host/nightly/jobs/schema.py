@@ -1,5 +1,4 @@
-"""The schema of all that a job, an import or a ledger may hold. Every value from there is checked
-against it first.
+"""The schema of the values in the files of a job, in an import and in a ledger.
 
 Key insight: a value is converted, not only checked. A value that leaves this module has the fields
 of the schema and no others, each of its type and within its bounds, so no other module has to check
@@ -16,15 +15,15 @@ import msgspec
 from msgspec import Meta, Struct
 
 from reprokit.core.records import bounded_json
-from reprokit.host.system import files
+from reprokit.host.system import files, host_log
 
-MOST_BYTES, MOST_VALUES = 16 << 20, 1_000_000
+MAX_BYTES, MAX_VALUES = 16 << 20, 1_000_000
 """Limits of one file of a job, or one line of an import."""
-MOST_SAID = 300
-"""Maximum length of a reason, some of whose words a stranger chooses."""
+MAX_REASON_CHARS = 300
+"""Maximum length of a reason, which may have words of an untrusted file."""
 
 Id = Annotated[str, Meta(max_length=64, pattern=r"\A[0-9A-Za-z._-]*\Z")]
-"""The id of a signature or a night; empty if there is none."""
+"""The id of a signature or of a nightly run; empty if there is none."""
 FileName = Annotated[str, Meta(max_length=128, pattern=r"\A[0-9A-Za-z_][0-9A-Za-z._-]*\Z")]
 """The name of a file: not a path, and not a hidden file."""
 Word = Annotated[str, Meta(max_length=200)]
@@ -39,12 +38,44 @@ Clock = Annotated[float, Meta(ge=0, le=253_402_214_400)]
 """Seconds since the epoch, up to the year 9999, the last that ``datetime`` has."""
 Traits = dict[Word, Line | Annotated[list[Line], Meta(max_length=200)] | float | bool | None]
 Phases = dict[Line, Seconds]
+Settings = dict[Word, Any]
+"""The settings of a cell; a suite may have any."""
+Number = int | float
+"""A number that keeps its JSON form when it is written again."""
 
 
 class FailsSchema(ValueError):
-    """A value that does not agree with the schema; the message is one short line with the
-    reason.
-    """
+    """A value does not agree with the schema; the message says why in one short line."""
+
+
+class JobSpec(Struct, kw_only=True):
+    """What one job has to do."""
+
+    schema: Literal[1]
+    key: Key
+    """The key of the cell."""
+    words: list[str]
+    """The arguments of ``reprokit capture``, without the target."""
+    target: list[str]
+    """The arguments that name the target."""
+    python: str
+    cwd: str
+    retries: int
+    """How many times a failure is captured again."""
+    budget_s: Number
+    limit_s: Number
+    """The limit of each command of the job."""
+    expect: list[str]
+    """The kinds of verdicts that are expected."""
+    warms: bool
+    """The captures share a cache of the C++ compiler."""
+    environment: dict[str, str]
+    known: list[str]
+    """Signatures that are not minimized."""
+    settled: list[str]
+    """Signatures that are not captured again."""
+    limits: dict[str, Number]
+    """Costs above which a healthy capture is repeated."""
 
 
 class JobVerdict(Struct):
@@ -112,7 +143,7 @@ class PlannedJob(Struct):
     folder: FileName
     key: Key
     target: Key
-    settings: dict[Word, Any]
+    settings: Settings
     tags: list[Line]
     label: Key
     cores: Count
@@ -123,7 +154,7 @@ class PlannedJob(Struct):
 
 
 class NightPlan(Struct):
-    """The jobs that a night has to run."""
+    """The jobs of a nightly run."""
 
     uid: Word
     suite: Line
@@ -143,60 +174,67 @@ class Submission(Struct):
 Shape = TypeVar("Shape", bound=Struct)
 
 
-def parse_as(data: bytes | str, most_bytes: int = MOST_BYTES) -> Any:
-    """The value of a JSON text of bounded size and depth, with no key twice; raises Refused."""
-    if len(data) > most_bytes:
-        raise FailsSchema(f"it has more than {most_bytes} bytes")
+def parse_strict_json(data: bytes | str, max_bytes: int = MAX_BYTES) -> Any:
+    """Parse a JSON text of bounded size and depth.
+
+    Raises:
+        FailsSchema: the text is not JSON, is too large, or has a key twice.
+    """
+    if len(data) > max_bytes:
+        raise FailsSchema(f"it has more than {max_bytes} bytes")
     try:
-        return bounded_json.parse_json(data, most_bytes, MOST_VALUES, is_strict=True)
+        return bounded_json.parse_json(data, max_bytes, MAX_VALUES, is_strict=True)
     except ValueError as problem:  # also a text that is not UTF-8
         raise FailsSchema(_short(problem)) from None
 
 
-def convert_as(value: Any, shape: type[Shape]) -> Shape:
-    """The value, converted by the schema; raises Refused."""
+def convert_to_struct(value: Any, shape: type[Shape]) -> Shape:
+    """Return the value, converted by the schema; raises FailsSchema."""
     try:
         return msgspec.convert(value, shape)
     except (msgspec.ValidationError, RecursionError) as problem:
         raise FailsSchema(_short(problem)) from None
 
 
-def plain_value(value: Struct) -> dict[str, Any]:
-    """The value as dictionaries, lists and scalars."""
-    found: dict[str, Any] = msgspec.to_builtins(value)
-    return found
+def struct_to_json(value: Struct) -> dict[str, Any]:
+    """Return the value as dictionaries, lists and scalars."""
+    fields: dict[str, Any] = msgspec.to_builtins(value)
+    return fields
 
 
-def read_as(path: Path, shape: type[Shape], most_bytes: int = MOST_BYTES) -> Shape | None:
-    """The value of a JSON file; None if there is no file; raises Refused for all else, such as a
-    link or a pipe.
+def read_struct(path: Path, shape: type[Shape], max_bytes: int = MAX_BYTES) -> Shape | None:
+    """Return the value of a JSON file; None if there is no file.
+
+    Raises:
+        FailsSchema: the file does not agree with the schema, or is a link, a pipe or a folder.
     """
     try:
-        with files.open_plain(path) as file:
-            data = files.read_most(file, most_bytes + 1)
+        with files.open_regular_file(path) as file:
+            data = files.read_at_most(file, max_bytes + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as problem:
         why = {
             errno.ELOOP: "it is a symbolic link",
-            errno.EINVAL: "it is no plain file",
-            errno.ENXIO: "it is no plain file",
+            errno.EINVAL: "it is not a plain file",
+            errno.ENXIO: "it is not a plain file",
         }
         raise FailsSchema(
             why.get(problem.errno or 0, f"it cannot be read ({problem.strerror})")
         ) from None
-    return convert_as(parse_as(data, most_bytes), shape)
+    return convert_to_struct(parse_strict_json(data, max_bytes), shape)
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a name is one that reprokit may have given to a file."""
+    """Return whether reprokit may have given this name to a file."""
     try:
         msgspec.convert(name, FileName)
-    except ValueError:  # also for a name that is not Unicode
+    except ValueError as problem:  # also for a name that is not Unicode
+        host_log.log_ignored(problem)
         return False
     return True
 
 
 def _short(problem: Exception) -> str:
     words = " ".join(str(problem).encode("utf-8", "replace").decode("utf-8").split())
-    return words if len(words) <= MOST_SAID else words[: MOST_SAID - 3] + "..."
+    return words if len(words) <= MAX_REASON_CHARS else words[: MAX_REASON_CHARS - 3] + "..."

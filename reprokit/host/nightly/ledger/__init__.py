@@ -1,4 +1,4 @@
-"""The database of all nights; only this package writes SQL.
+"""The database of all nightly runs; only this package writes SQL.
 
 It imports ``jobs`` and ``suite``; it must not import ``schedule`` or ``engines``.
 """

@@ -1,79 +1,82 @@
-"""Take one result into the ledger: its run, what it showed, and the sums that follow. Once, however
-often it is asked.
-"""
+"""Add one result to the ledger, once: its run, its sightings, and the sums over them."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from reprokit.core.records.finding import identity_of_title
 from reprokit.core.triage import trend
 from reprokit.host.nightly.jobs.job_result import HEALTHY, NO_BUG
+from reprokit.host.nightly.jobs.schema import JobAttempt, JobRepro, JobResult
 from reprokit.host.nightly.ledger.database import Ledger
 from reprokit.host.nightly.suite.cells import settings_words
 
 
 @dataclass(frozen=True)
 class Sighting:
-    """One signature in one cell in one night."""
+    """One signature in one cell of one nightly run."""
 
     signature: str
     algorithm: int
     title: str
-    traits: dict[str, Any]
+    traits: Mapping[str, object]
     k: int
-    """Runs of this night that showed it."""
+    """The number of runs of this cell that showed it."""
     pack: str = ""
 
+    @property
+    def kind(self) -> str:
+        """The kind with which its title begins."""
+        return identity_of_title(self.title).kind
 
-def add_result(ledger: Ledger, night: int, cell: int, result: dict[str, Any]) -> bool:
-    """Take a result of :mod:`.job` in; False where it was there already."""
-    attempts = [a for a in result.get("attempts", ()) if isinstance(a, dict)]
-    told = [a for a in attempts if _kind(a)]
-    healthy = [a for a in told if _kind(a) == HEALTHY]
-    failed = [a for a in told if _kind(a) not in NO_BUG]
-    worst = next(iter([*failed, *healthy, *told]), {})
-    costs = {what: _least(healthy, what) for what in trend.KINDS}
-    most = max((float(a["peak_rss_bytes"]) for a in told if a.get("peak_rss_bytes")), default=None)
-    kind, expected = _kind(worst), list(result.get("expect") or [HEALTHY])
-    torch = str(worst.get("torch") or "")
-    with ledger.change():
-        if ledger.one("SELECT 1 FROM run WHERE night = ? AND cell = ?", night, cell):
+
+def add_result(ledger: Ledger, night: int, cell: int, result: JobResult, folder: str = "") -> bool:
+    """Add the result of the job in ``folder``; return False where the cell has one already."""
+    answers = [a for a in result.attempts if a.verdict.kind]
+    healthy = [a for a in answers if a.verdict.kind == HEALTHY]
+    failed = [a for a in answers if a.verdict.kind not in NO_BUG]
+    worst = next(iter([*failed, *healthy, *answers]), None)
+    costs = {what: _lowest_cost(healthy, what) for what in trend.KINDS}
+    peak = max((a.peak_rss_bytes for a in answers if a.peak_rss_bytes), default=None)
+    kind, expected = (worst.verdict.kind or "") if worst else "", result.expect or [HEALTHY]
+    torch = (worst.torch or "") if worst else ""
+    with ledger.transaction():
+        if ledger.fetch_one("SELECT 1 FROM run WHERE night = ? AND cell = ?", night, cell):
             return False
         seen = _sightings(failed) + slower_than_usual(ledger, cell, costs, _phases(healthy))
-        ledger.do(
+        ledger.execute(
             "INSERT INTO run(night, cell, kind, n, ok, torch, triton, seconds, compile_s,"
             " peak_rss_bytes, most_rss_bytes, phases, is_expected, problem, folder) VALUES(?, ?, ?,"
             " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             night,
             cell,
             kind,
-            len(told),
+            len(answers),
             len(healthy),
             torch,
-            str(worst.get("triton") or ""),
-            result.get("seconds"),
+            (worst.triton or "") if worst else "",
+            result.seconds,
             costs["compile_s"],
             costs["peak_rss_bytes"],
-            most,
+            peak,
             json.dumps(_phases(healthy)),
             int(kind in expected or not kind),
-            str(result.get("problem") or ""),
-            str(result.get("folder") or ""),
+            result.problem,
+            folder,
         )
-        for one in seen:
-            is_slower = kind_of(one.title) in trend.KINDS.values()
-            n = one.k if is_slower else len(healthy) + one.k
-            add_sighting(
-                ledger, night, cell, one, n, torch, not is_slower and kind_of(one.title) in expected
-            )
-        if isinstance(found := result.get("minimized"), dict):
-            _keep_repro(ledger, night, found)
+        for sighting in seen:
+            is_slower = sighting.kind in trend.KINDS.values()
+            n = sighting.k if is_slower else len(healthy) + sighting.k
+            is_expected = not is_slower and sighting.kind in expected
+            add_sighting(ledger, night, cell, sighting, n, torch, is_expected)
+        if result.minimized is not None:
+            _keep_repro(ledger, night, result.minimized)
         if healthy:
-            ledger.do(
+            ledger.execute(
                 "UPDATE place SET since = since + ? WHERE cell = ? AND last < ?",
                 len(healthy),
                 cell,
@@ -82,37 +85,36 @@ def add_result(ledger: Ledger, night: int, cell: int, result: dict[str, Any]) ->
     return True
 
 
-def kind_of(title: str) -> str:
-    """The kind that a title begins with."""
-    return title.partition(":")[0]
-
-
 def add_sighting(
-    ledger: Ledger, night: int, cell: int, one: Sighting, n: int, torch: str, is_expected: bool
+    ledger: Ledger,
+    night: int,
+    cell: int,
+    sighting: Sighting,
+    n: int,
+    torch: str,
+    is_expected: bool,
 ) -> None:
-    """Note that a signature was seen in a cell in ``k`` of the ``n`` runs that could have shown
-    it.
-    """
-    bug = _bug_of(ledger, one)
+    """Add a sighting in ``k`` of the ``n`` runs of a cell that could have shown the signature."""
+    bug = _bug_of(ledger, sighting)
     _restart(ledger, bug, night)
-    ledger.do(
+    ledger.execute(
         "INSERT INTO sighting(signature, night, cell, k, n, torch, pack, is_expected) VALUES(?, ?,"
         " ?, ?, ?, ?, ?, ?)",
-        one.signature,
+        sighting.signature,
         night,
         cell,
-        one.k,
+        sighting.k,
         n,
         torch,
-        one.pack,
+        sighting.pack,
         int(is_expected),
     )
-    if one.pack:
-        ledger.do("UPDATE bug SET pack = ? WHERE id = ? AND pack = ''", one.pack, bug)
-    count_hits(ledger, one.signature, night, cell, one.k, n, torch, is_expected)
+    if sighting.pack:
+        ledger.execute("UPDATE bug SET pack = ? WHERE id = ? AND pack = ''", sighting.pack, bug)
+    add_to_sums(ledger, sighting.signature, night, cell, sighting.k, n, torch, is_expected)
 
 
-def count_hits(
+def add_to_sums(
     ledger: Ledger,
     signature: str,
     night: int,
@@ -123,7 +125,7 @@ def count_hits(
     is_expected: bool,
 ) -> None:
     """Add one sighting to the sums."""
-    ledger.do(
+    ledger.execute(
         "INSERT INTO place(signature, cell, hits, runs, since, first, last) VALUES(?, ?, ?, ?, 0,"
         " ?, ?) ON CONFLICT DO UPDATE SET runs = CASE hits WHEN 0 THEN excluded.runs ELSE runs +"
         " since + excluded.runs END, hits = hits + excluded.hits, since = 0, last = excluded.last",
@@ -134,7 +136,7 @@ def count_hits(
         night,
         night,
     )
-    ledger.do(
+    ledger.execute(
         "INSERT INTO tally(signature, night, hits, cells, surprises) VALUES(?, ?, ?, 1, ?) ON"
         " CONFLICT DO UPDATE SET hits = hits + excluded.hits, cells = cells + 1, surprises ="
         " surprises + excluded.surprises",
@@ -143,7 +145,7 @@ def count_hits(
         k,
         int(not is_expected),
     )
-    ledger.do(
+    ledger.execute(
         "INSERT INTO version(signature, torch, hits, first, last) VALUES(?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET hits = hits + excluded.hits, last = excluded.last",
         signature,
@@ -157,21 +159,21 @@ def count_hits(
 def slower_than_usual(
     ledger: Ledger, cell: int, costs: dict[str, float | None], phases: dict[str, float]
 ) -> list[Sighting]:
-    """What of a healthy run's costs is beyond the noise of the nights before."""
-    found = []
+    """Return a sighting for each cost of a healthy run that is above the usual variation."""
+    sightings = []
     for what, kind in trend.KINDS.items():
-        cost, before = costs.get(what), usual_costs(ledger, cell, what)
+        cost, before = costs.get(what), usual_cost_of_cell(ledger, cell, what)
         if cost is None or before is None or cost <= before.limit:
             continue
-        row = ledger.one("SELECT target, settings FROM cell WHERE id = ?", cell)
+        row = ledger.fetch_one("SELECT target, settings FROM cell WHERE id = ?", cell)
         where = (
             f"{row['target']} {' '.join(settings_words(json.loads(row['settings'])))}".strip()
             if row
             else ""
         )
-        title = f"{kind}: {where}"  # which phase has grown most may change from night to night
+        title = f"{kind}: {where}"  # without the phase, which may differ between nightly runs
         digest = hashlib.sha256(f"nightly-1\n{title}".encode()).hexdigest()[:12]
-        last = ledger.one(
+        last = ledger.fetch_one(
             f"SELECT phases FROM run WHERE {_USUAL} ORDER BY night DESC LIMIT 1",  # noqa: S608
             cell,
             f"{kind}:%",
@@ -187,8 +189,8 @@ def slower_than_usual(
             f" {_amount(before.spread, what)}){', most in ' + phase if phase else ''}"
         )
         traits = {"kind": kind, "phase": phase, "cause": cause, "message": where}
-        found.append(Sighting(digest, 1, title, traits, 1))
-    return found
+        sightings.append(Sighting(digest, 1, title, traits, 1))
+    return sightings
 
 
 def _amount(value: float, what: str) -> str:
@@ -200,120 +202,106 @@ _USUAL = (
     " sighting.signature JOIN bug ON bug.id = signature.bug WHERE sighting.night = run.night AND"
     " sighting.cell = run.cell AND bug.muted IS NULL AND signature.title LIKE ?)"
 )
-"""Healthy runs of a cell that were no regression of this kind, or one that was muted."""
+"""Healthy runs of a cell without a regression of this kind, or with a muted one."""
 
 
-def usual_costs(ledger: Ledger, cell: int, what: str) -> trend.UsualCost | None:
-    """What a cell usually costs; nights of a regression that nobody has accepted, by muting it, are
-    left out.
-    """
+def usual_cost_of_cell(ledger: Ledger, cell: int, what: str) -> trend.UsualCost | None:
+    """Return the usual cost of a cell, without nightly runs with a regression that is not muted."""
     assert what in trend.KINDS
     sql = (
         f"SELECT {what} AS cost FROM run WHERE {_USUAL} AND {what} IS NOT NULL"  # noqa: S608
-        f" ORDER BY night DESC LIMIT {trend.NIGHTS}"
+        f" ORDER BY night DESC LIMIT {trend.MAX_RUNS}"
     )
-    rows = ledger.all(sql, cell, f"{trend.KINDS[what]}:%")
+    rows = ledger.fetch_all(sql, cell, f"{trend.KINDS[what]}:%")
     return trend.usual_cost([row["cost"] for row in reversed(rows)], what)
 
 
-def _bug_of(ledger: Ledger, one: Sighting) -> int:
-    """The bug of a signature; an unknown signature is a bug of its own: nothing is merged
-    silently.
-    """
-    row = ledger.one("SELECT bug FROM signature WHERE id = ?", one.signature)
+def _bug_of(ledger: Ledger, sighting: Sighting) -> int:
+    """Return the bug of a signature; an unknown signature gets a new bug, and none is merged."""
+    row = ledger.fetch_one("SELECT bug FROM signature WHERE id = ?", sighting.signature)
     if row is not None:
         return int(row["bug"])
-    kind = kind_of(one.title)
-    phase, cause = (str(one.traits.get(name) or "") for name in ("phase", "cause"))
-    bug = ledger.do(
+    kind = sighting.kind
+    phase, cause = (str(sighting.traits.get(name) or "") for name in ("phase", "cause"))
+    bug = ledger.execute(
         "INSERT INTO bug(title, kind, phase, cause) VALUES(?, ?, ?, ?)",
-        one.title,
+        sighting.title,
         kind,
         phase,
         cause,
     )
-    ledger.do(
+    ledger.execute(
         "INSERT INTO signature(id, algorithm, title, traits, bug) VALUES(?, ?, ?, ?, ?)",
-        one.signature,
-        one.algorithm,
-        one.title,
-        json.dumps(one.traits),
+        sighting.signature,
+        sighting.algorithm,
+        sighting.title,
+        json.dumps(sighting.traits),
         bug,
     )
     return bug
 
 
 def _restart(ledger: Ledger, bug: int, night: int) -> None:
-    """A bug that comes back after it was fixed is counted anew: the nights without it are no sign
-    of flakiness.
+    """Count a bug anew that comes back after it was fixed.
+
+    The nightly runs without it do not make it flaky.
     """
-    row = ledger.one("SELECT status FROM bug WHERE id = ?", bug)
+    row = ledger.fetch_one("SELECT status FROM bug WHERE id = ?", bug)
     own = "signature IN (SELECT id FROM signature WHERE bug = ?)"
     if (
         row is None
         or row["status"] != "fixed"
-        or ledger.one(f"SELECT 1 FROM restart WHERE {own} AND night = ?", bug, night)  # noqa: S608
+        or ledger.fetch_one(f"SELECT 1 FROM restart WHERE {own} AND night = ?", bug, night)  # noqa: S608
     ):
         return
-    ledger.do(
+    ledger.execute(
         "INSERT INTO restart(signature, night) SELECT id, ? FROM signature WHERE bug = ?",
         night,
         bug,
     )
-    ledger.do(f"UPDATE place SET hits = 0, runs = 0, since = 0 WHERE {own}", bug)  # noqa: S608
-    ledger.do("UPDATE bug SET pack = '' WHERE id = ?", bug)  # the old one may be gone
+    ledger.execute(f"UPDATE place SET hits = 0, runs = 0, since = 0 WHERE {own}", bug)  # noqa: S608
+    ledger.execute("UPDATE bug SET pack = '' WHERE id = ?", bug)  # the old one may be gone
 
 
-def _keep_repro(ledger: Ledger, night: int, found: dict[str, Any]) -> None:
-    """Keep the smallest program that any night has found, or that there was none to find."""
-    signature, text, lines, pack = (
-        found.get(name) for name in ("signature", "text", "lines", "pack")
-    )
+def _keep_repro(ledger: Ledger, night: int, repro: JobRepro) -> None:
+    """Keep the smallest program of all nightly runs, and the number of the last attempt."""
     own = "id = (SELECT bug FROM signature WHERE id = ?)"
-    ledger.do(f"UPDATE bug SET tried = ? WHERE {own}", night, signature)  # noqa: S608
-    if text and isinstance(lines, int):
-        ledger.do(
+    ledger.execute(f"UPDATE bug SET tried = ? WHERE {own}", night, repro.signature)  # noqa: S608
+    if repro.text and repro.lines is not None:
+        ledger.execute(
             "UPDATE bug SET repro = ?, repro_lines = ?, pack = coalesce(?, pack)"  # noqa: S608
             f" WHERE {own}"
             " AND (repro_lines IS NULL OR repro_lines > ?)",
-            str(text),
-            lines,
-            pack,
-            signature,
-            lines,
+            repro.text,
+            repro.lines,
+            repro.pack,
+            repro.signature,
+            repro.lines,
         )
 
 
-def _sightings(failed: list[dict[str, Any]]) -> list[Sighting]:
-    """One for each signature; the first attempt that showed it is the one that was studied."""
-    found: dict[str, Sighting] = {}
+def _sightings(failed: list[JobAttempt]) -> list[Sighting]:
+    """Return one sighting for each signature, with the traits of the first attempt that has it."""
+    sightings: dict[str, Sighting] = {}
     for attempt in failed:
-        signature = attempt.get("signature") or {}
-        name = str(signature.get("id") or "")
-        if before := found.get(name):
-            found[name] = dataclasses.replace(
-                before, k=before.k + 1, pack=before.pack or str(attempt.get("pack") or "")
-            )
+        signature, pack = attempt.signature, attempt.pack or ""
+        name = signature.id or ""
+        if before := sightings.get(name):
+            sightings[name] = dataclasses.replace(before, k=before.k + 1, pack=before.pack or pack)
         elif name:
-            traits = attempt.get("traits") or {"kind": _kind(attempt)}
-            algorithm, title = int(signature.get("algorithm") or 0), str(signature.get("title"))
-            found[name] = Sighting(
-                name, algorithm, title, traits, 1, str(attempt.get("pack") or "")
-            )
-    return list(found.values())
+            traits = attempt.traits or {"kind": attempt.verdict.kind}
+            algorithm = signature.algorithm or 0
+            sightings[name] = Sighting(name, algorithm, signature.title, traits, 1, pack)
+    return list(sightings.values())
 
 
-def _kind(attempt: dict[str, Any]) -> str:
-    return str((attempt.get("verdict") or {}).get("kind") or "")
+def _phases(healthy: list[JobAttempt]) -> dict[str, float]:
+    """Return the costs by phase of the cheapest of several runs."""
+    cheapest = min(healthy, key=lambda a: a.compile_s or 0.0, default=None)
+    return cheapest.phases if cheapest else {}
 
 
-def _phases(healthy: list[dict[str, Any]]) -> dict[str, float]:
-    least = min(healthy, key=lambda a: float(a.get("compile_s") or 0.0), default={})
-    return dict(least.get("phases") or {})
-
-
-def _least(attempts: list[dict[str, Any]], what: str) -> float | None:
-    """Of several runs the least: other work on the machine only adds."""
-    return min(
-        (float(a[what]) for a in attempts if isinstance(a.get(what), (int, float))), default=None
-    )
+def _lowest_cost(attempts: list[JobAttempt], what: str) -> float | None:
+    """Return the lowest cost of several runs, because other work on the machine only adds to it."""
+    costs = (a.compile_s if what == "compile_s" else a.peak_rss_bytes for a in attempts)
+    return min((cost for cost in costs if cost is not None), default=None)

@@ -1,9 +1,9 @@
-"""The ledger as JSON lines: sightings and decisions of people, without the sums, which are computed
-again.
+"""Export and import a ledger as JSON lines: sightings and decisions, but not the sums over them.
 
-Key insight: rows are named by their identity (a night's uid, a cell's key, a signature's id), never
-by their number. So ledgers of several machines can be joined, and a second import of one changes
-nothing. Lines that do not agree with the schema go to the quarantine, and the others count.
+Key insight: a row is named by its identity (the uid of a nightly run, the key of a cell, the id of
+a signature), never by its number. So the ledgers of several machines can be joined, and a second
+import of the same export changes nothing. Lines that do not agree with the schema go to the
+quarantine, and the others are imported.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly.jobs import quarantine, schema
 from reprokit.host.nightly.ledger import rows
-from reprokit.host.nightly.ledger.add_result import count_hits
-from reprokit.host.nightly.ledger.bugs import fold_bugs
-from reprokit.host.nightly.ledger.database import SUMS, Ledger
+from reprokit.host.nightly.ledger.add_result import add_to_sums
+from reprokit.host.nightly.ledger.bugs import fold_absences
+from reprokit.host.nightly.ledger.database import SUM_TABLES, Ledger
 from reprokit.host.system import private_names
 
 SCHEMA = 1
 NAMED = {"night": "uid", "cell": "key"}
-"""What such a row is known by in every ledger."""
+"""The column that identifies a row of these tables in every ledger."""
 NIGHTS_OF_BUGS = ("changed", "tried")
-MOST_LINE = 24 << 20
-"""Bytes of a line: more than a repro needs."""
-MOST_KEPT = 1_000
+MAX_LINE_BYTES = 24 << 20
+"""Maximum length of a line; the largest repro needs less."""
+MAX_KEPT_LINES = 1_000
 """Refused lines that the quarantine keeps; the others are counted."""
 
 
 class Header(Struct):
-    """The first line."""
+    """The first line of an export."""
 
     type: Literal["ledger"]
     schema: Annotated[int, Meta(ge=1, le=SCHEMA)]
 
 
 def export_ledger(ledger: Ledger) -> Iterator[dict[str, Any]]:
-    """One object for each row, redacted like a pack, in the order that :func:`take_in` needs."""
-    redactor = private_names.redactor()
+    """Yield one object for each row, redacted like a pack, in the order of :func:`import_rows`."""
+    redactor = private_names.get_redactor()
     for row in _rows(ledger):
         yield {
             k: _hidden(redactor, k, v) if isinstance(v, str) and k != "type" else v
@@ -53,48 +53,48 @@ def export_ledger(ledger: Ledger) -> Iterator[dict[str, Any]]:
 
 
 def _hidden(redactor: Redactor, column: str, text: str) -> str:
-    if column not in rows.HOLDS:
-        return redactor.text(text)
-    found = redactor.json_lines(text)
-    return found if json.loads(found) != json.loads(text) else text
+    if column not in rows.JSON_COLUMNS:
+        return redactor.redact_text(text)
+    redacted = redactor.redact_json_lines(text)
+    return redacted if json.loads(redacted) != json.loads(text) else text
 
 
 def _rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
     yield {"type": "ledger", "schema": SCHEMA}
-    nights = {r["id"]: r["uid"] for r in ledger.all("SELECT id, uid FROM night")}
-    cells = {r["id"]: r["key"] for r in ledger.all("SELECT id, key FROM cell")}
+    nights = {r["id"]: r["uid"] for r in ledger.fetch_all("SELECT id, uid FROM night")}
+    cells = {r["id"]: r["key"] for r in ledger.fetch_all("SELECT id, key FROM cell")}
     # a bug is named by its first signature
     names = {
         r["bug"]: r["id"]
-        for r in ledger.all("SELECT bug, min(id) AS id FROM signature GROUP BY bug")
+        for r in ledger.fetch_all("SELECT bug, min(id) AS id FROM signature GROUP BY bug")
     }
-    for row in ledger.all("SELECT * FROM night ORDER BY id"):
+    for row in ledger.fetch_all("SELECT * FROM night ORDER BY id"):
         yield {"type": "night", **_plain(row, "id")}
-    for row in ledger.all("SELECT * FROM cell ORDER BY id"):
+    for row in ledger.fetch_all("SELECT * FROM cell ORDER BY id"):
         yield {"type": "cell", **_plain(row, "id")}
-    for row in ledger.all("SELECT * FROM bug ORDER BY id"):
+    for row in ledger.fetch_all("SELECT * FROM bug ORDER BY id"):
         if row["id"] in names:
-            told = {k: nights.get(row[k]) for k in NIGHTS_OF_BUGS}
-            yield {"type": "bug", "name": names[row["id"]], **_plain(row, "id", "merged"), **told}
-    for row in ledger.all("SELECT * FROM signature ORDER BY id"):
+            uids = {k: nights.get(row[k]) for k in NIGHTS_OF_BUGS}
+            yield {"type": "bug", "name": names[row["id"]], **_plain(row, "id", "merged"), **uids}
+    for row in ledger.fetch_all("SELECT * FROM signature ORDER BY id"):
         yield {"type": "signature", **_plain(row), "bug": names[row["bug"]]}
-    for row in ledger.all("SELECT * FROM run ORDER BY night, cell"):
+    for row in ledger.fetch_all("SELECT * FROM run ORDER BY night, cell"):
         yield {
             "type": "run",
             **_plain(row),
             "night": nights[row["night"]],
             "cell": cells[row["cell"]],
         }
-    for row in ledger.all("SELECT * FROM sighting ORDER BY night, cell, signature"):
+    for row in ledger.fetch_all("SELECT * FROM sighting ORDER BY night, cell, signature"):
         yield {
             "type": "sighting",
             **_plain(row),
             "night": nights[row["night"]],
             "cell": cells[row["cell"]],
         }
-    for row in ledger.all("SELECT * FROM restart ORDER BY night, signature"):
+    for row in ledger.fetch_all("SELECT * FROM restart ORDER BY night, signature"):
         yield {"type": "restart", **_plain(row), "night": nights[row["night"]]}
-    for row in ledger.all("SELECT * FROM event ORDER BY id"):
+    for row in ledger.fetch_all("SELECT * FROM event ORDER BY id"):
         if row["bug"] in names:
             yield {
                 "type": "event",
@@ -102,18 +102,16 @@ def _rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
                 "bug": names[row["bug"]],
                 "night": nights.get(row["night"]),
             }
-    for row in ledger.all("SELECT * FROM proposal"):
+    for row in ledger.fetch_all("SELECT * FROM proposal"):
         if row["a"] in names and row["b"] in names:
             yield {"type": "proposal", **_plain(row), "a": names[row["a"]], "b": names[row["b"]]}
 
 
-def read_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Lines of a file. Of a line that is too long, only the start is kept, so that it is
-    refused.
-    """
-    while line := file.readline(MOST_LINE + 1):
+def read_export_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file; a line that is too long is cut, so that it is refused."""
+    while line := file.readline(MAX_LINE_BYTES + 1):
         rest = line
-        while not rest.endswith(b"\n") and (rest := file.readline(MOST_LINE)):
+        while not rest.endswith(b"\n") and (rest := file.readline(MAX_LINE_BYTES)):
             pass
         yield line
 
@@ -132,19 +130,21 @@ class _Import:
     kept: list[str] = field(default_factory=list)
 
     def number(self, of: str, name: Any) -> int:
-        """The number of a row; raises Refused if the export does not contain it, or its line was
-        refused.
+        """Return the number of a row.
+
+        Raises:
+            FailsSchema: the export does not have the row, or its line was refused.
         """
-        found = self.numbers.get((of, name)) if isinstance(name, str) else None
-        if found is None:
+        number = self.numbers.get((of, name)) if isinstance(name, str) else None
+        if number is None:
             raise schema.FailsSchema(f"it refers to a {of} that is not in the export")
-        return found
+        return number
 
     def refuse(self, number: int, line: str | bytes, why: str) -> None:
-        """Note a refused line."""
+        """Count and keep a refused line."""
         self.refused += 1
         self.first = self.first or f"line {number}: {why}"
-        if len(self.kept) < MOST_KEPT:
+        if len(self.kept) < MAX_KEPT_LINES:
             text = (
                 line[:20_000].decode("utf-8", "replace")
                 if isinstance(line, bytes)
@@ -154,74 +154,77 @@ class _Import:
 
 
 def import_rows(ledger: Ledger, lines: Iterable[str | bytes]) -> dict[str, int]:
-    """Add the rows of an export; gives the number of new rows of each kind.
+    """Add the rows of an export, and return the number of new rows of each kind.
 
-    Lines that do not agree with the schema are skipped, and ``ledger.refused`` says so. Raises
-    BadInput, and adds nothing, if the first line is not that of an export.
+    Lines that do not agree with the schema are skipped, and ``ledger.refused`` counts them.
+
+    Raises:
+        BadInput: the first line is not that of an export; nothing was added.
     """
     work = _Import()
     is_first = True
-    with ledger.change():
+    with ledger.transaction():
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
-                row = schema.parse_as(line, MOST_LINE)
+                row = schema.parse_strict_json(line, MAX_LINE_BYTES)
                 if is_first:
-                    schema.convert_as(row, Header)
+                    schema.convert_to_struct(row, Header)
                     is_first = False
                 elif row == {
                     "type": "ledger",
                     "schema": SCHEMA,
-                }:  # a file may contain several exports
+                }:
+                    # a file may contain several exports
                     continue
                 else:
                     kind = row.pop("type", None) if isinstance(row, dict) else None
                     if not isinstance(kind, str) or kind not in _COLUMNS:
-                        raise schema.FailsSchema("it is no kind of row of an export")
+                        raise schema.FailsSchema("its type is not a kind of row of an export")
                     if _take(ledger, kind, row, work):
                         work.added[kind] = work.added.get(kind, 0) + 1
             except (schema.FailsSchema, sqlite3.IntegrityError) as problem:
                 if is_first:
-                    why = "it does not begin as an export of this or an older reprokit does"
+                    why = "the first line is not that of an export of this or an older reprokit"
                     raise BadInput(
-                        f"line {number} is no line of an export ({why}: {problem}); nothing was"
-                        " taken in"
+                        f"line {number} is not a line of an export ({why}: {problem}); nothing was"
+                        " imported"
                     ) from problem
                 work.refuse(number, line, str(problem))
         _drop_empty(ledger, work)
         if work.added:
-            make_sums(ledger)
+            recompute_sums(ledger)
     if work.refused:
-        place = quarantine.quarantine_text(work.kept, ledger.path.parent, "import.txt")
+        kept = quarantine.quarantine_text(work.kept, ledger.path.parent, "import.txt")
         what = f"{work.refused} line{'s' if work.refused > 1 else ''} of the import"
-        ledger.refused.append(f"{what} ({work.first}); see {place}")
+        ledger.refused.append(f"{what} ({work.first}); see {kept}")
     return {kind: count for kind, count in work.added.items() if count}
 
 
 def _drop_empty(ledger: Ledger, work: _Import) -> None:
-    """Remove new bugs whose signatures were all refused: they can have no sightings."""
+    """Delete new bugs whose signatures were all refused, because they can have no sightings."""
     for bug in work.bugs:
-        if ledger.one("SELECT 1 FROM signature WHERE bug = ?", bug) is None:
-            ledger.do("DELETE FROM event WHERE bug = ?", bug)
-            ledger.do("DELETE FROM proposal WHERE a = ?1 OR b = ?1", bug)
-            ledger.do("DELETE FROM bug WHERE id = ?", bug)
+        if ledger.fetch_one("SELECT 1 FROM signature WHERE bug = ?", bug) is None:
+            ledger.execute("DELETE FROM event WHERE bug = ?", bug)
+            ledger.execute("DELETE FROM proposal WHERE a = ?1 OR b = ?1", bug)
+            ledger.execute("DELETE FROM bug WHERE id = ?", bug)
             work.added["bug"] -= 1
 
 
-def make_sums(ledger: Ledger) -> None:
-    """Make the sums again from what was seen, night after night."""
-    for table in SUMS:
-        ledger.do(f"DELETE FROM {table}")  # noqa: S608 - names of our own
-    for night in ledger.all("SELECT id FROM night ORDER BY id"):
-        ledger.do(
+def recompute_sums(ledger: Ledger) -> None:
+    """Compute the sums again from the sightings, in the order of the nightly runs."""
+    for table in SUM_TABLES:
+        ledger.execute(f"DELETE FROM {table}")  # noqa: S608 - constant names
+    for night in ledger.fetch_all("SELECT id FROM night ORDER BY id"):
+        ledger.execute(
             "UPDATE place SET hits = 0, runs = 0, since = 0 WHERE signature IN (SELECT signature"
             " FROM restart WHERE night = ?)",
             night["id"],
         )
         sql = "SELECT * FROM sighting WHERE night = ?"
-        for row in ledger.all(sql, night["id"]):
-            count_hits(
+        for row in ledger.fetch_all(sql, night["id"]):
+            add_to_sums(
                 ledger,
                 row["signature"],
                 row["night"],
@@ -231,51 +234,57 @@ def make_sums(ledger: Ledger) -> None:
                 row["torch"],
                 bool(row["is_expected"]),
             )
-        ledger.do(
+        ledger.execute(
             "UPDATE place SET since = since + (SELECT ok FROM run WHERE run.night = ?1 AND run.cell"
             " = place.cell) WHERE last < ?1 AND cell IN (SELECT cell FROM run WHERE night = ?1 AND"
             " ok > 0)",
             night["id"],
         )
-        fold_bugs(ledger, night["id"])
+        fold_absences(ledger, night["id"])
 
 
 def _take(ledger: Ledger, kind: str, row: dict[str, Any], work: _Import) -> bool:
-    """Add one row with numbers of this ledger; False if it is known. Raises Refused."""
-    told = rows.check_row(kind, row)
+    """Add one row with the numbers of this ledger; return False if it is known.
+
+    Raises:
+        FailsSchema: the row does not agree with the schema.
+    """
+    columns = rows.check_row(kind, row)
     number = work.number
     if kind in NAMED:
-        name = told[NAMED[kind]]
+        name = columns[NAMED[kind]]
         sql = f"SELECT id FROM {kind} WHERE {NAMED[kind]} = ?"  # noqa: S608
-        known = ledger.one(sql, name)
-        work.numbers[kind, name] = int(known["id"]) if known else _insert(ledger, kind, told)
+        known = ledger.fetch_one(sql, name)
+        work.numbers[kind, name] = int(known["id"]) if known else _insert(ledger, kind, columns)
         return known is None
     if kind == "bug":
-        name = schema.convert_as(row, _Named).name
-        known = ledger.one("SELECT bug AS id FROM signature WHERE id = ?", name)
+        name = schema.convert_to_struct(row, _Named).name
+        known = ledger.fetch_one("SELECT bug AS id FROM signature WHERE id = ?", name)
         for column in NIGHTS_OF_BUGS:
-            told[column] = number("night", row[column]) if row.get(column) else 0
-        work.numbers["bug", name] = int(known["id"]) if known else _insert(ledger, kind, told)
+            columns[column] = number("night", row[column]) if row.get(column) else 0
+        work.numbers["bug", name] = int(known["id"]) if known else _insert(ledger, kind, columns)
         if known is None:
             work.bugs.append(work.numbers["bug", name])
         return known is None
     if kind == "signature":
-        told["bug"] = number("bug", row.get("bug"))
+        columns["bug"] = number("bug", row.get("bug"))
     if kind in ("run", "sighting", "restart"):
-        told["night"] = number("night", row.get("night"))
+        columns["night"] = number("night", row.get("night"))
     if kind in ("run", "sighting"):
-        told["cell"] = number("cell", row.get("cell"))
+        columns["cell"] = number("cell", row.get("cell"))
     if kind in ("sighting", "restart"):
-        told["signature"] = _known_signature(ledger, row.get("signature"))
+        columns["signature"] = _known_signature(ledger, row.get("signature"))
     if kind == "event":
-        told["bug"] = number("bug", row.get("bug"))
-        told["night"] = number("night", row["night"]) if row.get("night") else 0
+        columns["bug"] = number("bug", row.get("bug"))
+        columns["night"] = number("night", row["night"]) if row.get("night") else 0
         same = "SELECT 1 FROM event WHERE bug = ? AND at = ? AND what = ?"
-        if ledger.one(same, told["bug"], told["at"], told["what"]):
+        if ledger.fetch_one(same, columns["bug"], columns["at"], columns["what"]):
             return False
     if kind == "proposal":
-        told["a"], told["b"] = sorted((number("bug", row.get("a")), number("bug", row.get("b"))))
-    return _insert(ledger, kind, told, is_known_ok=True) > 0
+        columns["a"], columns["b"] = sorted(
+            (number("bug", row.get("a")), number("bug", row.get("b")))
+        )
+    return _insert(ledger, kind, columns, is_known_ok=True) > 0
 
 
 class _Named(Struct):
@@ -285,7 +294,7 @@ class _Named(Struct):
 def _known_signature(ledger: Ledger, name: Any) -> str:
     if (
         not isinstance(name, str)
-        or ledger.one("SELECT 1 FROM signature WHERE id = ?", name) is None
+        or ledger.fetch_one("SELECT 1 FROM signature WHERE id = ?", name) is None
     ):
         raise schema.FailsSchema("it refers to a signature that is not known")
     return name
@@ -334,19 +343,19 @@ _COLUMNS = {
 
 
 def _insert(ledger: Ledger, table: str, row: dict[str, Any], is_known_ok: bool = False) -> int:
-    """Insert the columns that the table has and nothing else; gives 0 where the row was there."""
+    """Insert the columns of the table, and return the new id; return 0 where the row existed."""
     columns = _COLUMNS[table]
     marks, names = ", ".join("?" * len(columns)), ", ".join(columns)
-    before = ledger.changes()
+    before = ledger.count_changes()
     known = " ON CONFLICT DO NOTHING" if is_known_ok else ""
-    new = ledger.do(
+    new = ledger.execute(
         f"INSERT INTO {table}({names}) VALUES({marks}){known}", *(row[c] for c in columns)
     )
-    if ledger.changes() == before:
+    if ledger.count_changes() == before:
         return 0
     return new or 1
 
 
-def _plain(row: Any, *without: str) -> dict[str, Any]:
+def _plain(row: sqlite3.Row, *without: str) -> dict[str, Any]:
     # a sqlite3.Row iterates values
     return {key: row[key] for key in row.keys() if key not in without}  # noqa: SIM118

@@ -1,10 +1,9 @@
-"""The nightly store: one SQLite file, opened, checked and migrated here; what its tables mean is in
-docs/ledger.md.
+"""Open, check and migrate the SQLite file of a ledger; docs/ledger.md describes its tables.
 
-Key insight: what was seen (``night``, ``cell``, ``run``, ``signature``, ``sighting``) and what
-people said (``bug``, ``event``, ``proposal``) are kept; ``place``, ``tally`` and ``version`` are
-sums over them, kept up with each result so that a million sightings stay quick, and can be made
-again at any time.
+Key insight: the observations (``night``, ``cell``, ``run``, ``signature``, ``sighting``) and the
+decisions (``bug``, ``event``, ``proposal``) are the data. ``place``, ``tally`` and ``version`` are
+sums over them, which are updated with each result, so that queries over a million sightings stay
+fast. They can be computed again at any time.
 """
 
 from __future__ import annotations
@@ -13,14 +12,19 @@ import json
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 from reprokit.core.shared.errors import BadInput
+from reprokit.host.nightly.jobs.schema import Settings
 from reprokit.host.nightly.ledger import audit
-from reprokit.host.nightly.ledger.database import BUSY_S, Ledger, backup_of, prepared_database
+from reprokit.host.nightly.ledger.database import (
+    BUSY_TIMEOUT_S,
+    Ledger,
+    backup_path,
+    prepare_connection,
+)
 
 APPLICATION = 0x52_50_4B_54
-"""``RPKT``: how SQLite's header tells this file from other databases."""
+"""``RPKT``: the application id in SQLite's header."""
 MIGRATIONS = (
     """
     CREATE TABLE night(id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, name TEXT NOT NULL, suite TEXT NOT NULL, started REAL NOT NULL,
@@ -60,45 +64,47 @@ MIGRATIONS = (
         last INTEGER NOT NULL, PRIMARY KEY(signature, torch)) WITHOUT ROWID;
     """,
 )
-"""One script a version; a ledger of version n has had the first n."""
+"""One script for each version; a ledger of version n has run the first n scripts."""
 
 
 def open_ledger(path: Path, is_new_ok: bool = False, is_checked: bool = False) -> Ledger:
-    """Open the ledger; raises BadInput if it is not a ledger, is damaged or is of a newer reprokit.
+    """Open the ledger.
 
     Rows that do not agree with the schema are removed, and ``refused`` of the result lists them.
-    ``is_checked`` also checks the structure of the file first, as a night does before it uses the
-    ledger.
+    ``is_checked`` also checks the structure of the file first, as a nightly run does.
+
+    Raises:
+        BadInput: the file is not a ledger, is damaged, or is from a newer reprokit.
     """
     if not path.exists() and not is_new_ok:
         raise BadInput(
-            f"there is no ledger {path}; reprokit nightly run makes one, or name it with --ledger"
+            f"there is no ledger {path}; reprokit nightly run creates one, or name it with --ledger"
         )
     if path.exists() and not path.is_file():
-        raise BadInput(f"{path} is no file; name another --ledger")
+        raise BadInput(f"{path} is not a file; name a different --ledger")
     is_new = not path.exists() or path.stat().st_size == 0
     try:
         if is_new:
             path.parent.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+        database = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
     except (OSError, sqlite3.Error) as problem:
         raise BadInput(
-            f"cannot open the ledger {path}: {problem}; name another --ledger"
+            f"cannot open the ledger {path}: {problem}; name a different --ledger"
         ) from problem
-    ledger = Ledger(path, prepared_database(database))
+    ledger = Ledger(path, prepare_connection(database))
     try:
         _check(ledger, is_new, is_checked)
         if is_new:
             database.execute(f"PRAGMA application_id = {APPLICATION}")
         if not _is_read_only(path):
-            # a network file system may not have it: then SQLite stays with its rollback journal
+            # on a network file system without WAL, SQLite keeps its rollback journal
             database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute("PRAGMA cache_size = -64000")
         _migrate(ledger)
         audit.check_tables(ledger, MIGRATIONS)
         if not is_new:
-            audit.refuse_rows(ledger)
+            audit.remove_invalid_rows(ledger)
     except (sqlite3.Error, UnicodeDecodeError) as problem:  # in the name of a column
         ledger.close()
         raise BadInput(_damaged(path, " ".join(str(problem).split())[:200])) from problem
@@ -115,69 +121,67 @@ def _is_read_only(path: Path) -> bool:
 def _check(ledger: Ledger, is_new: bool, is_checked: bool) -> None:
     if is_new:
         return
-    application = ledger.all("PRAGMA application_id")[0][0]
-    version = ledger.all("PRAGMA user_version")[0][0]
+    application = ledger.fetch_all("PRAGMA application_id")[0][0]
+    version = ledger.fetch_all("PRAGMA user_version")[0][0]
     if application != APPLICATION:
         raise BadInput(
-            f"{ledger.path} is a database, but no ledger of reprokit; name another --ledger"
+            f"{ledger.path} is a database, but not a ledger of reprokit; name a different --ledger"
         )
     if version > len(MIGRATIONS):
         raise BadInput(
             f"{ledger.path} was written by a newer reprokit (schema {version}, this one knows"
-            f" {len(MIGRATIONS)}); update reprokit, or name another --ledger; nothing was changed"
+            f" {len(MIGRATIONS)}); update reprokit, or name a different --ledger; nothing was"
+            " changed"
         )
-    if is_checked and (said := ledger.all("PRAGMA quick_check(1)")[0][0]) != "ok":
-        raise BadInput(_damaged(ledger.path, str(said).splitlines()[-1][:200]))
+    if is_checked and (problem := ledger.fetch_all("PRAGMA quick_check(1)")[0][0]) != "ok":
+        raise BadInput(_damaged(ledger.path, str(problem).splitlines()[-1][:200]))
 
 
 def _migrate(ledger: Ledger) -> None:
-    while (version := ledger.all("PRAGMA user_version")[0][0]) < len(MIGRATIONS):
-        with ledger.change():
-            if ledger.all("PRAGMA user_version")[0][0] != version:
-                continue  # somebody else was first
+    while (version := ledger.fetch_all("PRAGMA user_version")[0][0]) < len(MIGRATIONS):
+        with ledger.transaction():
+            if ledger.fetch_all("PRAGMA user_version")[0][0] != version:
+                continue  # another process was first
             for statement in MIGRATIONS[version].split(";"):
                 if statement.strip():
-                    ledger.do(statement)
-            ledger.do(f"PRAGMA user_version = {version + 1}")
+                    ledger.execute(statement)
+            ledger.execute(f"PRAGMA user_version = {version + 1}")
 
 
 def _damaged(path: Path, why: str) -> str:
-    kept = backup_of(path)
-    moved = f"move it and what is called {path.name}-* away"
-    way = (
-        f"{moved} and put {kept} in its place"
-        if kept.exists()
-        else f"{moved}, and import an export"
+    kept = backup_path(path)
+    moved = f"move it and the files {path.name}-* away"
+    advice = (
+        f"{moved}, and copy {kept} to {path}" if kept.exists() else f"{moved}, and import an export"
     )
     return (
-        f"the ledger {path} cannot be read ({why}); {way}: reprokit nightly run then collects what"
-        " the nights' folders hold; nothing was changed"
+        f"the ledger {path} cannot be read ({why}); {advice}: reprokit nightly run then collects"
+        " the results in the folders of nightly runs; nothing was changed"
     )
 
 
 def begin_night(
     ledger: Ledger, uid: str, name: str, suite: str, planned: int, started: float
 ) -> int:
-    """Begin a night; gives its number. Nights are ordered by it, and never by a clock that may be
-    put back.
+    """Add a nightly run, and return its number.
+
+    Nightly runs are ordered by their number, because a clock can be set back.
     """
-    with ledger.change():
+    with ledger.transaction():
         sql = (
             "INSERT INTO night(uid, name, suite, started, state, planned) VALUES(?, ?, ?, ?,"
             " 'running', ?)"
         )
-        return ledger.do(sql, uid, name, suite, started, planned)
+        return ledger.execute(sql, uid, name, suite, started, planned)
 
 
-def cell_id(
-    ledger: Ledger, key: str, target: str, settings: dict[str, Any], tags: list[str]
-) -> int:
-    """The number of a cell of the matrix, which is made where it is new."""
-    row = ledger.one("SELECT id, tags FROM cell WHERE key = ?", key)
-    said = json.dumps(tags)
+def cell_id(ledger: Ledger, key: str, target: str, settings: Settings, tags: list[str]) -> int:
+    """Return the number of a cell, and add the cell where it is new."""
+    row = ledger.fetch_one("SELECT id, tags FROM cell WHERE key = ?", key)
+    tags_json = json.dumps(tags)
     if row is None:
         sql = "INSERT INTO cell(key, target, settings, tags) VALUES(?, ?, ?, ?)"
-        return ledger.do(sql, key, target, json.dumps(settings, sort_keys=True), said)
-    if row["tags"] != said:
-        ledger.do("UPDATE cell SET tags = ? WHERE id = ?", said, row["id"])
+        return ledger.execute(sql, key, target, json.dumps(settings, sort_keys=True), tags_json)
+    if row["tags"] != tags_json:
+        ledger.execute("UPDATE cell SET tags = ? WHERE id = ?", tags_json, row["id"])
     return int(row["id"])

@@ -1,5 +1,6 @@
-"""Remove what nobody will look at again, by a stated policy; packs of bugs that are not fixed,
-never.
+"""Delete old run directories and packs by the policy of the suite.
+
+Packs of bugs that are not fixed are never deleted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from reprokit.host.system import deletion
 
 @dataclass
 class Pruned:
-    """What was removed."""
+    """The numbers of deleted run directories and packs, and their size."""
 
     folders: int = 0
     packs: int = 0
@@ -23,17 +24,16 @@ class Pruned:
 
 
 def prune_output(ledger: Ledger, suite: Suite, output: Path, is_rehearsal: bool = False) -> Pruned:
-    """Remove run directories of healthy runs after ``keep_healthy_nights``, of others after
-    ``keep_nights``.
+    """Delete old run directories and packs; with ``is_rehearsal``, only count them.
 
-    Nights are counted, not days: a machine that was off loses nothing. Packs are kept while their
-    bug is not fixed, and for ``fixed_nights`` after. Specs, results and logs of jobs stay with the
-    plan of their night.
+    Run directories of healthy runs are deleted after ``keep_healthy_nights`` nightly runs, others
+    after ``keep_nights``. Days without a nightly run do not count. Packs are kept while their bug
+    is not fixed, and for ``fixed_nights`` afterwards. Specs, results and logs of jobs are kept.
     """
     gone = Pruned()
     nights = [
         row["id"]
-        for row in ledger.all(
+        for row in ledger.fetch_all(
             "SELECT id FROM night WHERE suite = ? AND ended IS NOT NULL ORDER BY id DESC",
             suite.name,
         )
@@ -46,7 +46,7 @@ def prune_output(ledger: Ledger, suite: Suite, output: Path, is_rehearsal: bool 
 
     kept = {
         row["pack"]
-        for row in ledger.all(
+        for row in ledger.fetch_all(
             "SELECT x.pack FROM sighting x JOIN signature s ON s.id = x.signature JOIN bug b ON"
             " b.id = s.bug WHERE b.status != 'fixed' OR b.changed >= ? UNION SELECT pack FROM bug"
             " WHERE status != 'fixed' OR changed >= ?",
@@ -54,35 +54,34 @@ def prune_output(ledger: Ledger, suite: Suite, output: Path, is_rehearsal: bool 
             limit(suite.fixed_nights),
         )
     }
-    rows = ledger.all(
+    rows = ledger.fetch_all(
         "SELECT run.night, night.name, run.folder, run.kind FROM run JOIN night ON night.id ="
         " run.night WHERE night.suite = ? AND run.night < ? AND folder != ''",
         suite.name,
         limit(suite.keep_healthy_nights),
     )
     for row in rows:
-        # only from names that the schema of the ledger checks, and not from the place that a result
-        # gives
+        # from names that the schema of the ledger checks, and not from the path in a result
         folder = output / "nights" / row["name"] / "jobs" / Path(row["folder"]).name
         if row["kind"] != "ok" and row["night"] >= limit(suite.keep_nights):
             continue
         if (
             folder.resolve() != folder
             or output not in folder.parents
-            or not (folder / job_result.SPEC).is_file()
+            or not (folder / job_result.SPEC_FILE).is_file()
         ):
             continue
         for path in sorted([*folder.glob("run-[0-9]*"), *folder.glob("cache")]):
             gone.folders += 1
             gone.size_bytes += _size(path)
             if not is_rehearsal:
-                deletion.delete(path, inside=folder)
+                deletion.delete_path(path, inside=folder)
         for path in sorted(folder.glob("reprokit-*.tar.gz")):
             if str(path) not in kept:
                 gone.packs += 1
                 gone.size_bytes += path.lstat().st_size
                 if not is_rehearsal:
-                    deletion.delete(path, inside=folder)
+                    deletion.delete_path(path, inside=folder)
     return gone
 
 

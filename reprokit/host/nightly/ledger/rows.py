@@ -1,14 +1,14 @@
-"""The rows of a ledger as the schema has them, in a file or in an import.
+"""The schema of the rows of a ledger, for its file and for imports.
 
-Key insight: SQLite keeps any value in any column, so SQL conditions made from the schema check the
-file. One pass over each table takes place inside SQLite, and the same condition deletes the invalid
-rows.
+Key insight: SQLite accepts any value in any column, so SQL conditions that are derived from the
+schema check the file. SQLite makes one pass over each table, and the same condition deletes the
+invalid rows.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -30,22 +30,26 @@ from reprokit.host.nightly.jobs.schema import (
     Text,
     Traits,
     Word,
-    convert_as,
+    convert_to_struct,
+    struct_to_json,
 )
+from reprokit.host.system import host_log
 
-MOST_ID = 10**11
-"""Maximum number of a row; numbers that people type are smaller."""
-MOST_DEPTH = 16
-"""Maximum depth of settings, whose values come from a suite."""
-HOLDS: dict[str, Any] = {
+MAX_ID = 10**11
+"""Maximum number of a row; a user never types a larger number."""
+MAX_DEPTH = 16
+"""Maximum depth of the JSON of settings, whose values are from a suite."""
+JSON_COLUMNS: dict[str, Any] = {
     "settings": dict[Word, Any],
     "tags": list[Line],
     "phases": Phases,
     "traits": Traits,
     "shared": list[Line],
 }
-"""Columns that hold JSON, and its type."""
-_EMPTY = {column: "[]" if str(kind).startswith("list") else "{}" for column, kind in HOLDS.items()}
+"""The columns with JSON, and its type."""
+_EMPTY = {
+    column: "[]" if str(kind).startswith("list") else "{}" for column, kind in JSON_COLUMNS.items()
+}
 """The value in most rows. SQLite compares it faster than it calls a function; ``OR`` would call the
 function too.
 """
@@ -170,7 +174,7 @@ TABLES: dict[str, type[Struct]] = {
     "tally": TallyRow,
     "version": VersionRow,
 }
-"""In an order in which a row refers only to earlier tables; a bug may refer to other bugs."""
+"""The tables, in an order in which rows refer only to earlier tables or to other bugs."""
 NUMBERED = ("night", "cell", "bug", "event")
 """Tables whose rows have numbers."""
 REFERENCES = {
@@ -190,43 +194,48 @@ REFERENCES = {
 
 
 def check_row(table: str, row: dict[str, Any]) -> dict[str, Any]:
-    """The columns of an imported row that do not refer to other rows; raises Refused."""
-    told: dict[str, Any] = msgspec.to_builtins(convert_as(row, TABLES[table]))
-    for column, value in told.items():
-        if column in HOLDS and not row_holds(column, value):
-            raise FailsSchema(f"{column} does not hold what it has to")
-    return told
+    """Return the columns of an imported row that do not refer to other rows; raises FailsSchema."""
+    columns = struct_to_json(convert_to_struct(row, TABLES[table]))
+    for column, value in columns.items():
+        if column in JSON_COLUMNS and not is_valid_json(column, value):
+            raise FailsSchema(f"{column} does not agree with the schema")
+    return columns
 
 
-def row_holds(column: str, text: str | bytes) -> int:
-    """Whether a JSON text is valid for this column; also called by SQLite."""
+def is_valid_json(column: str, text: str | bytes) -> int:
+    """Return 1 if a JSON text is valid for the column, else 0; also called by SQLite."""
     try:
         if column == "settings":
             value = msgspec.convert(
-                bounded_json.parse_json(text, most_depth=MOST_DEPTH), HOLDS[column]
+                bounded_json.parse_json(text, max_depth=MAX_DEPTH), JSON_COLUMNS[column]
             )
             return int(isinstance(value.get("environment"), (str, type(None))))
-        msgspec.json.decode(text, type=HOLDS[column])
-    except (ValueError, RecursionError):  # not JSON, not UTF-8, or a ValidationError
+        msgspec.json.decode(text, type=JSON_COLUMNS[column])
+    except (ValueError, RecursionError) as problem:  # not JSON, not UTF-8, or a ValidationError
+        host_log.log_ignored(problem)
         return 0
     return 1
 
 
-def is_word(column: str, text: bytes) -> int:
-    """Whether a short text matches the pattern of its column; called by SQLite."""
+def is_valid_word(column: str, text: bytes) -> int:
+    """Return 1 if a short text matches the pattern of its column, else 0; called by SQLite."""
     try:
         msgspec.convert(text.decode(), Id if column == "id" else FileName)
-    except ValueError:  # not UTF-8, or a ValidationError
+    except ValueError as problem:  # not UTF-8, or a ValidationError
+        host_log.log_ignored(problem)
         return 0
     return 1
 
 
-FUNCTIONS: dict[str, Callable[[str, bytes], int]] = {"rk_holds": row_holds, "rk_is_word": is_word}
+FUNCTIONS: dict[str, Callable[[str, bytes], int]] = {
+    "rk_holds": is_valid_json,
+    "rk_is_word": is_valid_word,
+}
 """The SQL functions that the conditions call."""
 
 
 def column_condition(table: str) -> str:
-    """SQL that is true for a row of ``table`` that agrees with the schema."""
+    """Return an SQL condition that is true for rows of ``table`` that agree with the schema."""
     shape = inspect.type_info(TABLES[table])
     assert isinstance(shape, inspect.StructType)
     parts = [_of_type(field.name, field.type) for field in shape.fields]
@@ -234,14 +243,14 @@ def column_condition(table: str) -> str:
         f"CASE WHEN {f.name} = '{_EMPTY[f.name]}' THEN 1 ELSE rk_holds('{f.name}', CAST({f.name} AS"
         " BLOB)) END"
         for f in shape.fields
-        if f.name in HOLDS
+        if f.name in JSON_COLUMNS
     ]
     if table in NUMBERED:
-        parts.append(f"id BETWEEN 1 AND {MOST_ID}")
+        parts.append(f"id BETWEEN 1 AND {MAX_ID}")
     for column, other in REFERENCES.get(table, {}).items():
-        found = f"{column} IN (SELECT id FROM {other.rstrip('?')})"  # noqa: S608 - names of our own
+        exists = f"{column} IN (SELECT id FROM {other.rstrip('?')})"  # noqa: S608 - constant names
         parts.append(
-            f"({column} IS NULL OR {column} = 0 OR {found})" if other.endswith("?") else found
+            f"({column} IS NULL OR {column} = 0 OR {exists})" if other.endswith("?") else exists
         )
     return " AND ".join(parts)
 
@@ -270,8 +279,8 @@ def _of_type(column: str, kind: inspect.Type) -> str:
     return f"({fits})"
 
 
-def as_line(row: dict[str, Any], most_chars: int = 20_000) -> str:
-    """A refused row as one line of JSON, for the quarantine."""
+def row_as_json_line(row: Mapping[str, object], max_chars: int = 20_000) -> str:
+    """Return a refused row as one line of JSON, for the quarantine."""
     return json.dumps(
         {k: v.hex() if isinstance(v, bytes) else v for k, v in row.items()}, default=repr
-    )[:most_chars]
+    )[:max_chars]

@@ -1,4 +1,4 @@
-"""Plan the jobs of a night, and collect their results.
+"""Plan the jobs of a nightly run, and collect their results.
 
 It imports the ledger; it must not import ``engines``.
 """

@@ -1,8 +1,8 @@
-"""One night: planned whole, run in any order, collected from files, closed once.
+"""Plan a nightly run, collect its results, and close it.
 
-Key insight: the plan and each result are files that are there whole or not at all, and the ledger
-takes each result once. Whatever is killed, the next start reads the plan, takes what is done and
-runs what is not.
+Key insight: the plan and each result are files that are written completely or not at all, and the
+ledger takes each result once. Whatever is killed, the next start reads the plan, takes the results
+that are there, and runs the other jobs.
 """
 
 from __future__ import annotations
@@ -18,46 +18,46 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly.jobs import job_result, quarantine, schema
+from reprokit.host.nightly.jobs.schema import JobResult, JobSpec, NightPlan
 from reprokit.host.nightly.ledger import add_result, bugs, database, ledger_file
-from reprokit.host.nightly.schedule import job_spec as planning
+from reprokit.host.nightly.schedule import job_spec
 from reprokit.host.nightly.suite.cells import Suite, SuiteCell
-from reprokit.host.system import deletion, files
+from reprokit.host.system import deletion, files, host_log
 
-RESUME_S = 12 * 3600.0
-"""A night that was cut short is gone on with so long; later its results count, and a new night
-begins.
+MAX_RESUME_AGE_S = 12 * 3600.0
+"""An interrupted nightly run is resumed until this age; later its results count, and a new nightly
+run begins.
 """
-MOST_REFUSALS = 3
+MAX_REPORTED_REFUSALS = 3
 """Maximum number of refused results of one job that are reported."""
-PLAN, SEQUENCE = "plan.json", "sequence"
+PLAN_FILE, SEQUENCE_FILE = "plan.json", "sequence"
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class NightJob:
-    """One cell of one night."""
+    """One cell of one nightly run."""
 
     folder: Path
     cell: int
     key: str
-    """Of the cell."""
+    """The key of the cell."""
     label: str
     cores: int
     memory_bytes: float
     gpus: int
     expected_s: float | None
-    """What it took the last time."""
+    """The time of its last run."""
     limit_s: float
-    """What it may take at most, all its captures together."""
+    """The limit of the time of all its captures together."""
 
 
 @dataclass
 class Night:
-    """A night that is being run."""
+    """A nightly run in progress."""
 
     path: Path
     name: str
@@ -67,7 +67,7 @@ class Night:
     jobs: list[NightJob]
     is_resumed: bool = False
     notes: list[str] = field(default_factory=list)
-    """What went wrong with the night itself."""
+    """Problems of the nightly run itself."""
     taken: set[Path] = field(default_factory=set)
     """Folders whose results are in the ledger."""
     say: Say = lambda words: None
@@ -76,13 +76,17 @@ class Night:
 
     @property
     def left(self) -> list[NightJob]:
-        """What has no result yet."""
-        return [one for one in self.jobs if one.folder not in self.taken]
+        """The jobs without a result."""
+        return [job for job in self.jobs if job.folder not in self.taken]
 
 
 @contextlib.contextmanager
-def hold_night(output: Path) -> Iterator[Path]:
-    """Hold the folder of all nights; raises BadInput where another night is at it."""
+def lock_output(output: Path) -> Iterator[Path]:
+    """Lock the output folder.
+
+    Raises:
+        BadInput: another nightly run uses it, or it is not writable.
+    """
     try:
         (output / "nights").mkdir(parents=True, exist_ok=True)
         file = (output / ".lock").open("a+")
@@ -96,12 +100,12 @@ def hold_night(output: Path) -> Iterator[Path]:
         except BlockingIOError as problem:
             file.seek(0)
             raise BadInput(
-                f"{output} is in use by {file.read().strip() or 'another night'}; wait for it, or"
-                " name another --output-dir"
+                f"{output} is in use by {file.read().strip() or 'another nightly run'}; wait for"
+                " it, or name a different --output-dir"
             ) from problem
-        except OSError:  # some network file systems have no locks
-            pass
-        with contextlib.suppress(OSError):  # a full disk still has room for the lock itself
+        except OSError as problem:  # some network file systems have no locks
+            host_log.log_ignored(problem)
+        with host_log.suppress(OSError):  # on a full disk the lock itself still works
             file.truncate(0)
             file.write(f"process {os.getpid()} on {os.uname().nodename}")
             file.flush()
@@ -118,108 +122,110 @@ def begin_jobs(
     say: Say,
     forget: Callable[[Path], None] = lambda path: None,
 ) -> Night:
-    """Go on with the night that was cut short, or plan a new one.
+    """Resume the interrupted nightly run, or plan a new one.
 
     ``pythons`` are the interpreters of the environments; ``problems`` say why others have none.
-    ``forget`` takes what a night that is given up has left elsewhere back.
+    ``forget`` cancels the jobs of a nightly run that is not resumed.
     """
     digest = hashlib.sha256(json.dumps([suite.text, [c.key for c in cells]]).encode()).hexdigest()[
         :16
     ]
-    old = _cut_short(suite, output, store, digest, say, forget)
+    old = _resumable_night(suite, output, store, digest, say, forget)
     if old is not None:
         return old
     path = _new_folder(output / "nights")
-    told = {
-        "schema": 1,
-        "uid": uuid.uuid4().hex,
-        "suite": suite.name,
-        "digest": digest,
-        "started": time.time(),
-        "jobs": [
-            planning.plan_job(suite, c, n, path, pythons, problems, store)
+    plan = NightPlan(
+        uid=uuid.uuid4().hex,
+        suite=suite.name,
+        digest=digest,
+        started=time.time(),
+        jobs=[
+            job_spec.plan_job(suite, c, n, path, pythons, problems, store)
             for n, c in enumerate(cells, 1)
         ],
-    }
-    files.write_json(path / PLAN, told)
-    return _open(path, told, suite, store, say)
+    )
+    files.write_json(path / PLAN_FILE, {"schema": 1, **schema.struct_to_json(plan)})
+    return _open(path, plan, suite, store, say)
 
 
 def collect_results(night: Night, running: Iterable[NightJob] = ()) -> list[NightJob]:
-    """Take results that are there and not in the ledger yet; gives their jobs.
+    """Add new results to the ledger, and return their jobs.
 
-    Not of those that are ``running``: what lies there then, their target has written.
+    Results of jobs that are ``running`` are left out: only a target can have written them.
     """
-    found = []
-    busy = {one.folder for one in running}
-    for one in night.left:
-        told = read_night(night, one) if one.folder not in busy else {}
-        if told:
-            add_result.add_result(night.store, night.id, one.cell, told)
-            night.taken.add(one.folder)
-            found.append(one)
-            for words in told["refused"]:
-                _refused(night, f"a file of {one.label}", words)
-    return found
+    collected = []
+    busy = {job.folder for job in running}
+    for job in night.left:
+        result = read_job_result(night, job) if job.folder not in busy else None
+        if result is not None:
+            add_result.add_result(night.store, night.id, job.cell, result, str(job.folder))
+            night.taken.add(job.folder)
+            collected.append(job)
+            for why in result.refused:
+                _report_refusal(night, f"a file of {job.label}", why)
+    return collected
 
 
-def read_night(night: Night, one: NightJob) -> dict[str, Any]:
-    """The result of a job; empty if there is none. An invalid file goes to the quarantine."""
+def read_job_result(night: Night, job: NightJob) -> JobResult | None:
+    """Return the result of a job; None if there is none. Move an invalid file to the quarantine."""
     try:
-        return job_result.read_result(one.folder, one.key)
+        return job_result.read_result(job.folder, job.key)
     except schema.FailsSchema as why:
-        kept = quarantine.quarantine_file(one.folder / job_result.RESULT, night.path.parent.parent)
-        night.refusals[one.folder] = night.refusals.get(one.folder, 0) + 1
-        if night.refusals[one.folder] <= MOST_REFUSALS:  # a running target may write it repeatedly
-            _refused(night, f"{job_result.RESULT} of {one.label}", f"{why}; see {kept}")
-        return {}
+        kept = quarantine.quarantine_file(
+            job.folder / job_result.RESULT_FILE, night.path.parent.parent
+        )
+        night.refusals[job.folder] = night.refusals.get(job.folder, 0) + 1
+        # a running target may write the file repeatedly
+        if night.refusals[job.folder] <= MAX_REPORTED_REFUSALS:
+            what = f"{job_result.RESULT_FILE} of {job.label}"
+            _report_refusal(night, what, f"{why}; see {kept}")
+        return None
 
 
-def give_up(night: Night, one: NightJob, why: str) -> None:
-    """Record why a job has no result: in its folder, or in the ledger if the folder is not
-    writable.
-    """
-    if read_night(night, one):
+def record_lost_job(night: Night, job: NightJob, why: str) -> None:
+    """Record why a job has no result, in its folder or, if that is not writable, in the ledger."""
+    if read_job_result(night, job) is not None:
         return
     try:
-        job_result.give_up(one.folder, one.key, why)
-    except OSError:
-        add_result.add_result(
-            night.store, night.id, one.cell, job_result.lost_result(one.folder, one.key, why)
-        )
-        night.taken.add(one.folder)
+        job_result.write_lost_result(job.folder, job.key, why)
+    except OSError as problem:
+        host_log.log_ignored(problem)
+        lost = job_result.lost_result(job.key, why)
+        add_result.add_result(night.store, night.id, job.cell, lost, str(job.folder))
+        night.taken.add(job.folder)
 
 
-def _refused(night: Night, what: str, why: str) -> None:
+def _report_refusal(night: Night, what: str, why: str) -> None:
     night.say(f"refused {what}: {why}")
-    with night.store.change():
-        bugs.bug_event(night.store, 0, night.id, bugs.REFUSED, f"{what}: {why}"[:4_000])
+    with night.store.transaction():
+        bugs.add_event(night.store, 0, night.id, bugs.REFUSED_EVENT, f"{what}: {why}"[:4_000])
 
 
 def end_night(night: Night, is_complete: bool) -> None:
-    """End the night: bugs get their status, and the ledger is copied."""
+    """End the nightly run: decide the status of bugs, and back the ledger up."""
     bugs.close_night(
         night.store, night.id, "done" if is_complete else "incomplete", "; ".join(night.notes)
     )
     night.store.back_up()
 
 
-def refresh_plan(night: Night, one: NightJob, **variables: str) -> None:
-    """Write into the spec of a job, before it starts, its environment variables and the failures
-    that have a repro.
+def refresh_job_spec(night: Night, job: NightJob, **variables: str) -> None:
+    """Write the environment variables and the known signatures to the spec of a job that starts.
 
-    Raises OSError if its folder has no spec.
+    Raises:
+        OSError: the folder of the job has no valid spec, or is not writable.
     """
-    spec = files.read_object(one.folder / job_result.SPEC)
-    if spec.get("key") != one.key:
-        raise FileNotFoundError(
-            errno.ENOENT, "its spec was changed or deleted", str(one.folder / job_result.SPEC)
-        )
-    spec.update(known=planning.known_signatures(night.store), environment=variables)
-    files.write_json(one.folder / job_result.SPEC, spec)
+    path = job.folder / job_result.SPEC_FILE
+    spec = None
+    with host_log.suppress(schema.FailsSchema):
+        spec = schema.read_struct(path, JobSpec)
+    if spec is None or spec.key != job.key:
+        raise FileNotFoundError(errno.ENOENT, "its spec was changed or deleted", str(path))
+    spec.known, spec.environment = job_spec.known_signatures(night.store), variables
+    files.write_json(path, schema.struct_to_json(spec))
 
 
-def _cut_short(
+def _resumable_night(
     suite: Suite,
     output: Path,
     store: database.Ledger,
@@ -227,98 +233,107 @@ def _cut_short(
     say: Say,
     forget: Callable[[Path], None],
 ) -> Night | None:
-    """The last night where it can be gone on with; older ones are collected and closed."""
+    """Return the last nightly run if it can be resumed; collect and close all other open ones."""
     unfinished = []
     for path in sorted((output / "nights").iterdir(), key=_sequence):
-        told = _read_plan(path, output, say)
-        row = store.one("SELECT state FROM night WHERE uid = ?", told["uid"]) if told else None
-        if told and (row is None or row["state"] == "running"):
-            unfinished.append((path, told, row is not None))
-    for path, told, is_known in unfinished:
-        night = _open(path, told, suite, store, say)
+        plan = _read_plan(path, output, say)
+        if plan is None:
+            continue
+        row = store.fetch_one("SELECT state FROM night WHERE uid = ?", plan.uid)
+        if row is None or row["state"] == "running":
+            unfinished.append((path, plan, row is not None))
+    for path, plan, is_known in unfinished:
+        night = _open(path, plan, suite, store, say)
         collect_results(night)
-        is_recent = (
-            time.time() - float(told["started"]) < RESUME_S
-        )  # also where the clock was put back
+        # also true if the clock was set back
+        is_recent = time.time() - plan.started < MAX_RESUME_AGE_S
         is_last = path == unfinished[-1][0]
-        if is_last and told["digest"] == digest and is_recent and (is_known or night.left):
+        if is_last and plan.digest == digest and is_recent and (is_known or night.left):
             night.is_resumed = True
             return night
         if night.left:
-            why = "its suite was changed since" if is_recent and is_last else "it is too long ago"
-            of = f"{len(night.left)} of {len(night.jobs)} runs left"
-            say(f"night {night.name} was cut short with {of}, and {why}: its results count")
-            night.notes.append(f"cut short with {of}")
+            why = "its suite has changed" if is_recent and is_last else "it is too old"
+            remaining = f"{len(night.left)} of {len(night.jobs)} runs left"
+            say(
+                f"nightly run {night.name} was interrupted with {remaining}, and is not resumed,"
+                f" because {why}: its results count"
+            )
+            night.notes.append(f"interrupted with {remaining}")
             forget(path)
-        end_night(
-            night, not night.left
-        )  # before the next one is looked at: what is new follows from the order
+        # nightly runs end in order, because the order decides which bugs are new
+        end_night(night, not night.left)
     return None
 
 
 def _sequence(path: Path) -> tuple[int, str]:
-    """How nights of one folder are ordered, whatever the clock has done."""
-    text = files.read_text(path / SEQUENCE, 100).strip()
+    """Return the sort key of a nightly run in its folder, which does not depend on the clock."""
+    text = files.read_text(path / SEQUENCE_FILE, 100).strip()
     return (int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0, path.name)
 
 
-def _read_plan(path: Path, output: Path, say: Say) -> dict[str, Any]:
-    """The plan of a night; empty if there is none, or if it is refused: its night is then not
-    resumed.
-    """
-    if not schema.is_file_name(path.name):  # for example a copy that a person made
-        return {}
+def _read_plan(path: Path, output: Path, say: Say) -> NightPlan | None:
+    """Return the plan of a nightly run; None if there is none, or if it is refused."""
+    if not schema.is_file_name(path.name):  # for example a copy by the user
+        return None
     try:
-        told = schema.read_as(path / PLAN, schema.NightPlan)
+        return schema.read_struct(path / PLAN_FILE, NightPlan)
     except schema.FailsSchema as why:
         say(
-            f"refused {PLAN} of night {path.name}: {why}; see"
-            f" {quarantine.quarantine_file(path / PLAN, output)}"
+            f"refused {PLAN_FILE} of nightly run {path.name}: {why}; see"
+            f" {quarantine.quarantine_file(path / PLAN_FILE, output)}"
         )
-        return {}
-    return schema.plain_value(told) if told else {}
+        return None
 
 
-def _open(
-    path: Path, told: dict[str, Any], suite: Suite, store: database.Ledger, say: Say
-) -> Night:
+def _open(path: Path, plan: NightPlan, suite: Suite, store: database.Ledger, say: Say) -> Night:
     jobs = []
-    row = store.one("SELECT id FROM night WHERE uid = ?", told["uid"])
+    row = store.fetch_one("SELECT id FROM night WHERE uid = ?", plan.uid)
     number = (
         int(row["id"])
         if row
         else ledger_file.begin_night(
-            store, told["uid"], path.name, told["suite"], len(told["jobs"]), told["started"]
+            store, plan.uid, path.name, plan.suite, len(plan.jobs), plan.started
         )
     )
-    with store.change():
-        for planned in told["jobs"]:
+    with store.transaction():
+        for planned in plan.jobs:
             cell = ledger_file.cell_id(
-                store, planned["key"], planned["target"], planned["settings"], planned["tags"]
+                store, planned.key, planned.target, planned.settings, planned.tags
             )
-            needs = {
-                k: planned[k]
-                for k in ("key", "label", "cores", "memory_bytes", "gpus", "expected_s", "limit_s")
-            }
-            jobs.append(NightJob(path / "jobs" / planned["folder"], cell, **needs))
-    done = {r["cell"] for r in store.all("SELECT cell FROM run WHERE night = ?", number)}
+            jobs.append(
+                NightJob(
+                    path / "jobs" / planned.folder,
+                    cell,
+                    planned.key,
+                    planned.label,
+                    planned.cores,
+                    planned.memory_bytes,
+                    planned.gpus,
+                    planned.expected_s,
+                    planned.limit_s,
+                )
+            )
+    done = {r["cell"] for r in store.fetch_all("SELECT cell FROM run WHERE night = ?", number)}
     taken = {j.folder for j in jobs if j.cell in done}
     return Night(path, path.name, number, suite, store, jobs, taken=taken, say=say)
 
 
 def _new_folder(nights: Path) -> Path:
-    """A folder of its own for a new night, named by the day; a clock that was put back makes a
-    number, not a clash.
-    """
+    """Create the folder of a new nightly run, named by the day, with a number where it exists."""
     day = time.strftime("%Y-%m-%d")
     number = 1 + max((_sequence(path)[0] for path in nights.iterdir()), default=0)
     for again in range(1, 1_000):
         path = nights / (day if again == 1 else f"{day}-{again}")
-        if path.exists() and not (path / PLAN).exists() and not any((path / "jobs").glob("*/*-*")):
-            deletion.delete(path, inside=nights)  # killed before it was planned, so nothing ran
-        with contextlib.suppress(FileExistsError):
+        if (
+            path.exists()
+            and not (path / PLAN_FILE).exists()
+            and not any((path / "jobs").glob("*/*-*"))
+        ):
+            # it was killed before it had a plan, so nothing ran
+            deletion.delete_path(path, inside=nights)
+        with host_log.suppress(FileExistsError):
             path.mkdir()
             (path / "jobs").mkdir()
-            files.write_whole(path / SEQUENCE, f"{number}\n")
+            files.write_atomically(path / SEQUENCE_FILE, f"{number}\n")
             return path
-    raise BadInput(f"{nights} has a thousand nights of one day")
+    raise BadInput(f"{nights} has a thousand nightly runs of one day")

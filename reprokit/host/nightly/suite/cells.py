@@ -1,6 +1,4 @@
-"""What a suite comes to: cells, each a target with one choice of every setting, run once a
-night.
-"""
+"""The records of a suite: cells, limits, environments and settings of Slurm."""
 
 from __future__ import annotations
 
@@ -15,40 +13,40 @@ from reprokit.core.shared.errors import BadInput
 
 @dataclass(frozen=True)
 class JobLimits:
-    """How long, how often and with how much a target is run."""
+    """The limits and resources of the runs of a target."""
 
     timeout_s: float = 600.0
     stall_s: float = 60.0
     budget_s: float = 300.0
-    """For making a failure small that the ledger has no repro of."""
+    """The time to minimize a failure that has no repro in the ledger."""
     retries: int = 1
-    """A failure is run so often again: how reliably it shows is known then."""
+    """How many times a failure is run again, to learn how reliably it shows."""
     cores: int = 1
     memory_gb: float = 0.0
-    """0: what the ledger says it took, or 2 GB."""
+    """0: the usual memory according to the ledger, or 2 GB."""
     gpus: int = 0
 
 
 @dataclass(frozen=True)
 class SuiteEnvironment:
-    """An interpreter with a torch: one that is there, or one to be built."""
+    """An interpreter with a torch: an existing one, or one to be built."""
 
     name: str
     python: str = ""
     torch: str = ""
-    """A version to be installed in an environment of its own; empty where ``python`` is given."""
+    """A version to be installed in a new environment; empty where ``python`` is given."""
     packages: tuple[str, ...] = ()
-    """What else is installed there."""
+    """Further packages to be installed there."""
     index_url: str = ""
     find_links: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class SuiteCell:
-    """One target with one choice of each setting: what is run once a night."""
+    """One target with one choice of each setting, which runs once in each nightly run."""
 
     target: str
-    """As ``reprokit capture`` takes it; for a command its words."""
+    """The target as an argument of ``reprokit capture``, or the words of a command."""
     command: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     knobs: dict[str, Any] = field(default_factory=dict)
@@ -59,17 +57,17 @@ class SuiteCell:
 
     @property
     def key(self) -> str:
-        """The identity of a cell from night to night."""
+        """The identity of a cell in all nightly runs."""
         return json.dumps([self.target, self.settings, self.knobs, self.device], sort_keys=True)
 
     def label(self, hidden: tuple[str, ...] = ()) -> str:
-        """The target and what is unusual about the cell, for people."""
+        """Return the target and the settings of the cell, for people."""
         words = settings_words({**self.settings, **self.knobs}, hidden)
         return " ".join([self.target, *words])
 
 
 def settings_words(settings: dict[str, Any], hidden: tuple[str, ...] = ()) -> list[str]:
-    """Settings as people write them: ``mode=max-autotune``, ``train``."""
+    """Return settings as people write them: ``mode=max-autotune``, ``train``."""
     return [
         name if value is True else f"{name}={value}"
         for name, value in sorted(settings.items())
@@ -79,7 +77,7 @@ def settings_words(settings: dict[str, Any], hidden: tuple[str, ...] = ()) -> li
 
 @dataclass(frozen=True)
 class SlurmSettings:
-    """What a cluster is asked for."""
+    """The options of jobs on a Slurm cluster."""
 
     partition: str = ""
     most_at_once: int = 256
@@ -89,7 +87,7 @@ class SlurmSettings:
 
 @dataclass(frozen=True)
 class Suite:
-    """What is run every night."""
+    """A suite of targets for nightly runs."""
 
     path: Path
     name: str
@@ -97,25 +95,31 @@ class Suite:
     cells: tuple[SuiteCell, ...]
     environments: dict[str, SuiteEnvironment]
     keep_nights: int = 14
-    """Run directories of failures are kept so long; packs of bugs that are not fixed always are."""
+    """For how many nightly runs run directories of failures are kept; packs of bugs that are not
+    fixed are always kept.
+    """
     keep_healthy_nights: int = 2
     fixed_nights: int = 30
-    """Packs of fixed bugs are kept so long."""
+    """For how many nightly runs packs of fixed bugs are kept."""
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
 
-    def chosen(self, tags: tuple[str, ...], only: tuple[str, ...]) -> tuple[SuiteCell, ...]:
-        """The cells with one of ``tags`` whose target matches one of the patterns ``only``; empty
-        means any.
+    def choose_cells(self, tags: tuple[str, ...], only: tuple[str, ...]) -> tuple[SuiteCell, ...]:
+        """Return the cells with one of ``tags`` whose target matches one of the patterns ``only``.
+
+        An empty tuple means any.
+
+        Raises:
+            BadInput: there is no such cell.
         """
-        found = [
+        cells = [
             c
             for c in self.cells
             if (not tags or set(tags) & set(c.tags))
             and (not only or any(fnmatch.fnmatchcase(c.target, p) for p in only))
         ]
-        if not found:
+        if not cells:
             raise BadInput(
                 f"{self.path}: no target has"
                 f" {'the tags ' + ', '.join(tags) if tags else 'a name like ' + ', '.join(only)}"
             )
-        return tuple(found)
+        return tuple(cells)

@@ -1,4 +1,4 @@
-"""Tables of a TOML file that know where they stand: what is wrong is told with its line and key."""
+"""Read tables of a TOML file, with errors that name the line and the key."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 from reprokit.core.shared.errors import BadInput
 
 
-class TomlPlace:
-    """Finds the line of a key, which TOML readers do not tell."""
+class TomlLocations:
+    """Finds the lines of keys, which TOML readers do not report."""
 
     def __init__(self, path: Path, text: str) -> None:
         self._path = path
@@ -33,37 +33,39 @@ class TomlPlace:
                 continue
             self._lines.setdefault(prefix, number)
 
-    def bad(self, key: tuple[str, ...], why: str) -> BadInput:
-        """The error for a key: the file, its line, its name, what is wrong."""
-        place = next(
+    def error_at(self, key: tuple[str, ...], why: str) -> BadInput:
+        """Return the error for a key, with the file, the line and the name of the key."""
+        line = next(
             (self._lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in self._lines), 1
         )
         words = ".".join(f"{part}" for part in key if not part.isdigit())
-        return BadInput(f"{self._path}, line {place}, {words}: {why}")
+        return BadInput(f"{self._path}, line {line}, {words}: {why}")
 
 
 @dataclass(frozen=True)
 class TomlTable:
-    """One table of the file, whose keys are taken out one by one; what is left over is unknown."""
+    """One table of the file, with checked access to its values."""
 
-    where: TomlPlace
+    where: TomlLocations
     path: tuple[str, ...]
     values: dict[str, Any]
 
-    def bad(self, key: str, why: str) -> BadInput:
-        return self.where.bad((*self.path, key), why)
+    def error_at(self, key: str, why: str) -> BadInput:
+        """Return the error for a key of the table."""
+        return self.where.error_at((*self.path, key), why)
 
-    def known(self, *keys: str) -> None:
+    def reject_unknown_keys(self, *keys: str) -> None:
+        """Raise BadInput for a key that is not in ``keys``."""
         for key in self.values:
             if key not in keys:
                 near = difflib.get_close_matches(key, keys, n=1)
-                raise self.bad(
+                raise self.error_at(
                     key,
                     "there is no such key;"
                     f" {f'did you mean {near[0]}' if near else 'known are ' + ', '.join(keys)}?",
                 )
 
-    def take(
+    def take_value(
         self,
         key: str,
         kind: type | tuple[type, ...],
@@ -71,24 +73,32 @@ class TomlTable:
         default: Any,
         check: Callable[[Any], bool] = lambda v: True,
     ) -> Any:
+        """Return a value of type ``kind`` that ``check`` accepts, or ``default``.
+
+        ``words`` describes valid values in the BadInput for other values.
+        """
         value = self.values.get(key, default)
         is_flag = isinstance(value, bool)
         wants_flag = kind is bool or (isinstance(kind, tuple) and bool in kind)
         if key in self.values and (
             not isinstance(value, kind) or (is_flag and not wants_flag) or not check(value)
         ):
-            raise self.bad(key, f"{value!r} is not {words}")
+            raise self.error_at(key, f"{value!r} is not {words}")
         return value
 
-    def texts(self, key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def take_texts(self, key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Return a text or a list of texts as a tuple; raises BadInput for other values."""
         value = self.values.get(key, list(default))
         value = [value] if isinstance(value, str) else value
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-            raise self.bad(key, f"{value!r} is not a text or a list of texts")
+            raise self.error_at(key, f"{value!r} is not a text or a list of texts")
         return tuple(value)
 
-    def table(self, key: str) -> TomlTable:
+    def subtable(self, key: str) -> TomlTable:
+        """Return a table inside this one, empty where it is missing; raises BadInput."""
         value = self.values.get(key, {})
         if not isinstance(value, dict):
-            raise self.bad(key, f"{value!r} is not a table; write [{'.'.join((*self.path, key))}]")
+            raise self.error_at(
+                key, f"{value!r} is not a table; write [{'.'.join((*self.path, key))}]"
+            )
         return TomlTable(self.where, (*self.path, key), value)

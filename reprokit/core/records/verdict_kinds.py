@@ -1,7 +1,7 @@
-"""The kinds of verdicts: one row each, with all that depends on a kind alone.
+"""The kinds of verdicts: one row each, with everything that depends only on the kind.
 
-A new kind is a row here, a question in ``core/judge`` that gives it, and, if its identity is more
-than its cause, a rule in ``core/judge/signature.py``.
+A new kind needs a row here, a function in ``core/judge`` that returns it, and, if its identity is
+more than its cause, a rule in ``core/judge/signature.py``.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of verdicts."""
+    """One kind of verdict."""
 
     name: str
     exit_code: int = 1
-    """Of ``reprokit capture``."""
+    """The exit code of ``reprokit capture``."""
     colour: str = "red"
-    """Of the line with the verdict, on a terminal."""
+    """The colour of the verdict on a terminal."""
     is_failure: bool = True
     not_filed: str = ""
-    """Why no issue is filed, whoever is responsible; empty where one may be."""
+    """The reason for filing no issue, whoever is responsible; empty if an issue may be filed."""
     is_minimizable: bool = False
-    """A program can show its signature by itself."""
+    """A program can have this signature by itself."""
     is_confirmed_in_eager: bool = False
     """A run without torch.compile confirms or refutes it."""
     is_silent: bool = False
-    """It ends no program: a plain run shows it only when the program checks for it itself."""
+    """It does not end the program. A plain run fails only if the program checks for it itself."""
     is_asserted: bool = False
     """Torch has no error for it, so a repro must have an assertion."""
     shows_before_end: bool = False
-    """It shows before a compile has ended, so that a probe may stop behind its phase."""
+    """It is visible before a compile ends, so a probe may stop after its phase."""
     is_slow: bool = False
     """It is about time: which of these kinds a run gets depends on its deadline."""
     expected: str = ""
     """What happens without the bug, for the comment in a repro."""
     is_passed_in_eager: bool = True
-    """What is expected is what happens without torch.compile."""
+    """``expected`` is what happens without torch.compile."""
     search_words: str = ""
-    """What people call it in issues, where it has no exception to be called by."""
+    """Words that issues use for it, for kinds without an exception to search for."""
 
 
 KINDS = {
@@ -152,5 +152,5 @@ KINDS = {
 
 
 def kind_named(name: str) -> Kind:
-    """The row of a kind; a name from a later version is a failure like any other."""
+    """Return the row of a kind; an unknown name, from a later version, is a failure."""
     return KINDS.get(name) or Kind(name=name)

@@ -1,8 +1,7 @@
-"""Run a program that launches its own Triton kernels, and leave each as a program of its own;
-nothing is compiled or launched.
+"""Run a program that launches its own Triton kernels, and write each kernel as a program.
 
-The GPU is simulated, so that the program can run to its end on fake tensors: what it computes is
-not what it would be.
+No kernel is compiled or launched. The GPU is simulated, so that the program runs to its end on fake
+tensors.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ import textwrap
 from typing import Any
 
 from ...core.shared.source import triton_programs
-from . import graph_recorder, journal
-from .generated_kernels import FOLDER, free_name
+from ..record import graph_recorder, journal
+from ..record.generated_kernels import FOLDER, free_name
 
 
 class _Unwritable(Exception):
-    """A kernel reads something that has no text of its own."""
+    """A kernel uses a value that cannot be written as Python text."""
 
 
 class _Text(str):
@@ -32,19 +31,19 @@ class _Text(str):
 
 
 def record_launches(path: str) -> dict[str, list[str]]:
-    """Run the program at ``path`` as Python would; gives the files by the name of the kernel.
+    """Run the program at ``path`` as Python does, and return the files by the name of the kernel.
 
-    Raises what the program raises where it has launched nothing before.
+    Raises what the program raises, if it has not launched a kernel before.
     """
     from torch._subclasses.fake_tensor import FakeTensor
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 
-    found: dict[str, list[str]] = {}
-    known: set[str] = set()
+    files: dict[str, list[str]] = {}
+    programs: set[str] = set()
     unwritable: list[_Unwritable] = []
 
-    def heard(
+    def write_kernel(
         self: Any,
         key: Any,
         signature: Any,
@@ -55,12 +54,14 @@ def record_launches(path: str) -> dict[str, list[str]]:
         *_: Any,
     ) -> None:
         _, _, target, backend, *_ = self.device_caches[device]
-        usual = backend.parse_options({}).__dict__
-        changed = {k: v for k, v in options.__dict__.items() if v != usual.get(k) and _is_plain(v)}
+        defaults = backend.parse_options({}).__dict__
+        changed = {
+            k: v for k, v in options.__dict__.items() if v != defaults.get(k) and _is_plain(v)
+        }
         try:
             call = triton_programs.TritonCall(
                 dict(signature),
-                {k: _Text(_value(v)) for k, v in constexprs.items()},
+                {k: _Text(_value_text(v)) for k, v in constexprs.items()},
                 dict(attrs),
                 (str(target.backend), int(target.arch), int(target.warp_size)),
                 changed,
@@ -69,33 +70,34 @@ def record_launches(path: str) -> dict[str, list[str]]:
         except _Unwritable as problem:
             unwritable.append(problem)
             return
-        if program not in known:
-            known.add(program)
-            stem = free_name(self.__name__, f"{len(known):07d}")
+        if program not in programs:
+            programs.add(program)
+            stem = free_name(self.__name__, f"{len(programs):07d}")
             graph_recorder.write_whole(os.path.join(journal.RUN_DIR, FOLDER), f"{stem}.py", program)
-            found.setdefault(self.__name__, []).append(f"{stem}.py")
+            files.setdefault(self.__name__, []).append(f"{stem}.py")
 
     os.makedirs(os.path.join(journal.RUN_DIR, FOLDER), exist_ok=True)
     if not hasattr(JITFunction, "_do_compile"):
         raise _Unwritable("this Triton has no JITFunction._do_compile")
-    JITFunction._do_compile = heard
-    Autotuner.do_bench = lambda self, call, **_: (call(), [0.0] * 3)[
-        1
-    ]  # every configuration is launched, none timed
-    FakeTensor.data_ptr = lambda self: 0  # aligned, as the allocator's are
+    JITFunction._do_compile = write_kernel
+    # launch each configuration once, and time none
+    Autotuner.do_bench = lambda self, call, **_: (call(), [0.0] * 3)[1]
+    # aligned, as the addresses of the CUDA allocator are
+    FakeTensor.data_ptr = lambda self: 0  # type: ignore[method-assign]
     sys.argv, sys.path[0] = [path], os.path.dirname(path)
     try:
         runpy.run_path(path, run_name="__main__")
     except (Exception, SystemExit):
-        if not known and not unwritable:  # after a launch, results are asked for that are not there
+        # after a launch, the program may fail because a fake tensor has no values
+        if not programs and not unwritable:
             raise
-    if unwritable and not known:
+    if unwritable and not programs:
         raise unwritable[0]
-    return found
+    return files
 
 
 def _definitions(function: Any) -> list[str]:
-    """The kernel with what it reads: imports, constants, and functions that it calls, before it."""
+    """Return the definitions that a kernel uses (imports, constants, functions), and the kernel."""
     rows: dict[str, str] = {}
     _define(function, function.__name__, rows)
     return list(rows.values())
@@ -108,50 +110,51 @@ def _define(function: Any, name: str, rows: dict[str, str]) -> None:
     tree = ast.parse(source)
     if tree.body[0].name != name:  # type: ignore[attr-defined]
         raise _Unwritable(f"{name} is another name of {function.__name__}")
-    rows[name] = ""  # its place, for functions that call each other
+    rows[name] = ""  # ends the recursion for functions that call each other
     scope = function.get_capture_scope()
-    inside = {a.arg for a in ast.walk(tree) if isinstance(a, ast.arg)}
-    inside |= {
+    local = {a.arg for a in ast.walk(tree) if isinstance(a, ast.arg)}
+    local |= {
         n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
-    for used in sorted({n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - inside - {name}):
+    for used in sorted({n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - local - {name}):
         if used in scope:
-            _carry(used, scope[used], rows)
+            _add_definition(used, scope[used], rows)
     del rows[name]
     rows[name] = f"@triton.jit\n{source.rstrip()}\n"
 
 
-def _carry(name: str, value: Any, rows: dict[str, str]) -> None:
+def _add_definition(name: str, value: Any, rows: dict[str, str]) -> None:
     kind, module = type(value).__name__, getattr(value, "__module__", "") or ""
     if kind == "JITFunction" and not module.startswith("triton."):
         _define(value, name, rows)
     elif kind == "module":
-        whole = value.__name__
-        if whole.split(".")[0] not in {"triton", *sys.stdlib_module_names}:
-            raise _Unwritable(f"it uses the module {whole}")
-        rows[name] = f"import {whole}" if whole == name else f"import {whole} as {name}"
+        imported = value.__name__
+        if imported.split(".")[0] not in {"triton", *sys.stdlib_module_names}:
+            raise _Unwritable(f"it uses the module {imported}")
+        rows[name] = f"import {imported}" if imported == name else f"import {imported} as {name}"
     elif (
         module.startswith("triton")
         and (kind == "JITFunction" or callable(value))
         and hasattr(value, "__name__")
     ):
-        own = value.__name__
-        rows[name] = f"from {module} import {own}" + (f" as {name}" if own != name else "")
+        function = value.__name__
+        alias = f" as {name}" if function != name else ""
+        rows[name] = f"from {module} import {function}{alias}"
     else:
-        rows[name] = f"{name} = {_value(value)}"
+        rows[name] = f"{name} = {_value_text(value)}"
 
 
-def _value(value: Any) -> str:
+def _value_text(value: Any) -> str:
     kind = type(value).__name__
     if kind == "constexpr":
-        return f"tl.constexpr({_value(value.value)})"
+        return f"tl.constexpr({_value_text(value.value)})"
     if kind == "dtype":
         return f"tl.dtype({str(value)!r})"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     if _is_plain(value):
         return repr(value)
-    raise _Unwritable(f"a value of the type {kind} has no text of its own")
+    raise _Unwritable(f"a value of the type {kind} cannot be written as Python text")
 
 
 def _is_plain(value: Any) -> bool:

@@ -1,8 +1,7 @@
-"""Run a short command and return its output, within a deadline."""
+"""Run a short command with a deadline and return its output."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -11,24 +10,26 @@ from pathlib import Path
 
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
-from reprokit.host.system import guardian_client
+from reprokit.host.system import guardian_client, host_log
 
 
-class NoAnswer(Exception):
-    """A question that could not be answered; the message says why."""
+class CommandFailed(Exception):
+    """The command failed or exceeded its deadline; the message says why."""
 
 
 _running: set[subprocess.Popen[bytes]] = set()
 
 
-def ask_child(
+def run_for_output(
     command: list[str],
     timeout_s: float,
-    more: dict[str, str] | None = None,
+    variables: dict[str, str] | None = None,
     folders: tuple[Path, ...] = (),
 ) -> str:
-    """The stdout of ``command``; a deadline ends its process group. If reprokit is killed,
-    ``folders`` are deleted.
+    """Return the stdout of ``command``. Kill its process group after ``timeout_s``.
+
+    ``variables`` are added to the environment. If reprokit is killed, the guardian deletes
+    ``folders``. Raises CommandFailed.
     """
     environ = {
         k: v
@@ -38,15 +39,15 @@ def ask_child(
     run_id = uuid.uuid4().hex
     guardian = guardian_client.watch_run_id(run_id, folders)
     try:
-        return _answer_of(
-            command, timeout_s, {**environ, **(more or {}), run_names.RUN_ID_VARIABLE: run_id}
+        return _communicate(
+            command, timeout_s, {**environ, **(variables or {}), run_names.RUN_ID_VARIABLE: run_id}
         )
     finally:
         if guardian is not None:
             guardian.dismiss()
 
 
-def _answer_of(command: list[str], timeout_s: float, environ: dict[str, str]) -> str:
+def _communicate(command: list[str], timeout_s: float, environ: dict[str, str]) -> str:
     try:
         child = subprocess.Popen(
             command,
@@ -57,33 +58,34 @@ def _answer_of(command: list[str], timeout_s: float, environ: dict[str, str]) ->
             start_new_session=True,
         )
     except OSError as problem:
-        raise NoAnswer(f"{command[0]}: {problem.strerror}") from problem
+        raise CommandFailed(f"{command[0]}: {problem.strerror}") from problem
     _running.add(child)
     try:
         out, err = child.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired as problem:
-        raise NoAnswer(f"{' '.join(command[:4])} gave nothing in {timeout_s:.0f} s") from problem
+        name = " ".join(command[:4])
+        raise CommandFailed(f"{name} did not end within {timeout_s:.0f} s") from problem
     finally:
         _end(child)
         _running.discard(child)
     if child.returncode:
-        said = err.decode("utf-8", "replace").strip().splitlines()
-        why = (
-            cuts.cut_head(said[-1], 300)
-            if said
-            else f"it ended with status {child.returncode} and said nothing"
+        errors = err.decode("utf-8", "replace").strip().splitlines()
+        reason = (
+            cuts.cut_head(errors[-1], 300)
+            if errors
+            else f"exit status {child.returncode} without an error message"
         )
-        raise NoAnswer(f"{' '.join(command[1:4])}: {why}")
+        raise CommandFailed(f"{' '.join(command[1:4])}: {reason}")
     return out.decode("utf-8", "replace")
 
 
 def end_children() -> None:
-    """End every child that another thread waits for."""
+    """Kill every command that a thread of this process waits for."""
     for child in tuple(_running):
         _end(child)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(OSError):
+    with host_log.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()

@@ -1,0 +1,48 @@
+"""What an ablation step replaces in Inductor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...core.shared import cuts, operators
+from ...core.shared.contract import events
+from ..record import journal
+
+
+def use_fallback(operator: str) -> None:
+    """Make Inductor call the ATen operator ``operator`` instead of lowering it."""
+    import torch
+    from torch._inductor import lowering
+
+    lowering.make_fallback(getattr(torch.ops.aten, operator).default, override_decomp=True)
+
+
+def skip_compiler_steps(
+    subsystem: str, most: int | None = None, only: str = "", without: Sequence[str] = ()
+) -> None:
+    """Apply the first ``most`` steps of a subsystem, or only those of the operator ``only``.
+
+    The subsystems ``without`` are not applied at all. The number of each step is journaled, with
+    the description of step ``most``.
+    """
+    from torch._inductor.compiler_bisector import CompilerBisector
+
+    count = 0
+
+    def disable_subsystem(
+        backend: str, name: str, debug_info: Callable[[], str] | None = None
+    ) -> bool:
+        nonlocal count
+        if name in without:
+            return True
+        if name != subsystem:
+            return False
+        count += 1
+        info = debug_info() if debug_info is not None and (only or count == most) else ""
+        if only:
+            return operators.plain_operator(info) != only
+        journal.write_event(events.Bisected(n=count, info=cuts.cut_head(info, 500)))
+        return most is not None and count > most
+
+    replacement = staticmethod(disable_subsystem)
+    CompilerBisector.disable_subsystem = replacement  # type: ignore[method-assign, assignment]

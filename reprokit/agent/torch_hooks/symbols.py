@@ -1,0 +1,196 @@
+"""The private functions of torch and Triton that the agent hooks or replaces.
+
+To support a new torch, edit the rows of ``SYMBOLS``. ``reprokit env --hooks`` shows which of them
+an interpreter has.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from ...core.shared.contract import events
+from ..record import journal
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A private function or variable of torch or Triton."""
+
+    name: str
+    """``module:attribute``, such as ``torch._dynamo.convert_frame:_compile``."""
+    purpose: str
+    since: str = "2.9"
+    """The first supported version of torch that has it."""
+    until: str = ""
+    """The first version that lacks it; empty if the newest version has it."""
+
+    def is_expected(self, version: tuple[int, int]) -> bool:
+        """Whether the table says that this version of torch has it."""
+        return _numbers(self.since) <= version and (
+            not self.until or version < _numbers(self.until)
+        )
+
+    def import_owner(self) -> Any:
+        """Import the module, and return the module or class that has the attribute.
+
+        Raises ImportError or AttributeError if this torch lacks it.
+        """
+        module, _, path = self.name.partition(":")
+        owner: Any = importlib.import_module(module)
+        *parents, name = path.split(".")
+        for parent in parents:
+            owner = getattr(owner, parent)
+        getattr(owner, name)
+        return owner
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+_DYNAMO, _INDUCTOR = "torch._dynamo", "torch._inductor"
+_TRANSLATOR = f"{_DYNAMO}.symbolic_convert:InstructionTranslatorBase"
+_SKIPS = "why a CUDA graph is skipped"
+_CODEGEN = "compile to the end of code generation on fake tensors"
+_KERNELS = "the kernels that a program launches, without a launch"
+_SIMULATED = "the simulation of a GPU"
+HOOKED = (
+    Symbol(f"{_DYNAMO}.utils:ChromiumEventLogger.log_event_start", "a phase begins"),
+    Symbol(f"{_DYNAMO}.utils:ChromiumEventLogger.log_event_end", "a phase ends"),
+    Symbol(f"{_TRANSLATOR}.starts_line", "which user line is traced"),
+    Symbol(f"{_DYNAMO}.output_graph:OutputGraph._call_user_compiler", "Dynamo's graphs"),
+    Symbol(f"{_DYNAMO}.convert_frame:_compile", "exceptions that leave the compiler"),
+    Symbol(f"{_DYNAMO}.convert_frame:get_and_maybe_log_recompilation_reasons", "why it recompiles"),
+    Symbol(f"{_DYNAMO}.convert_frame:exceeds_recompile_limit", "limits of recompilation"),
+    Symbol(f"{_TRANSLATOR}.log_graph_break", "where a graph breaks", since="2.10"),
+    Symbol(f"{_DYNAMO}.symbolic_convert:log_graph_break", "where a graph breaks", until="2.10"),
+    Symbol(f"{_INDUCTOR}.compile_fx:_compile_fx_inner", "ATen graphs"),
+    Symbol(f"{_INDUCTOR}.graph:GraphLowering.run_node", "which node is lowered"),
+    Symbol(f"{_INDUCTOR}.output_code:CompiledFxGraph.__call__", "calls of compiled graphs"),
+    Symbol(f"{_INDUCTOR}.cudagraph_utils:log_cudagraph_skip_and_bump_counter", _SKIPS),
+    Symbol(f"{_INDUCTOR}.output_code:log_cudagraph_skip_and_bump_counter", _SKIPS),
+    Symbol(f"{_INDUCTOR}.compile_fx:log_cudagraph_skip_and_bump_counter", _SKIPS),
+    Symbol("torch._logging._internal:LogState.is_artifact_enabled", "TORCH_LOGS to a file"),
+    Symbol("torch._logging._internal:LOG_TRACE_HANDLER", "TORCH_TRACE beside the program's own"),
+    Symbol("torch._logging.structured:from_traceback", "no frames of the agent in TORCH_TRACE"),
+)
+"""Symbols that the agent hooks in each run."""
+REPLACED = (
+    Symbol(f"{_INDUCTOR}.codecache:PyCodeCache.load_by_key_path", _CODEGEN),
+    Symbol(f"{_INDUCTOR}.cpu_vec_isa:VecISA.check_build", _CODEGEN),
+    Symbol(f"{_INDUCTOR}.config:wrap_inductor_compiled_regions", _CODEGEN, since="2.10"),
+    Symbol("torch.nn:Module._apply", _CODEGEN),
+    Symbol(f"{_INDUCTOR}.compiler_bisector:CompilerBisector.disable_subsystem", "ablation"),
+    Symbol(f"{_INDUCTOR}.lowering:make_fallback", "ablation"),
+    Symbol(f"{_INDUCTOR}.graph:GraphLowering.run", "a probe that stops after a phase"),
+    Symbol(f"{_INDUCTOR}.graph:GraphLowering.codegen", "a probe server that builds nothing"),
+    Symbol(f"{_INDUCTOR}.scheduler:Scheduler.codegen", "a probe that stops after a phase"),
+    Symbol("torch._subclasses.fake_tensor:FakeTensorMode.avoid_device_init", _SIMULATED),
+    Symbol(f"{_INDUCTOR}.constant_folding:ConstantFolder.run", _SIMULATED),
+    Symbol(f"{_INDUCTOR}.runtime.triton_helpers:set_driver_to_gpu", _SIMULATED),
+    Symbol(f"{_INDUCTOR}.select_algorithm:AlgorithmSelectorCache.benchmark", _SIMULATED),
+    Symbol(f"{_INDUCTOR}.select_algorithm:AlgorithmSelectorCache.make_precompile_fn", _SIMULATED),
+    Symbol(f"{_INDUCTOR}.output_code:CompiledFxGraph.post_compile", _SIMULATED),
+    *(
+        Symbol(f"torch.cuda:{name}", _SIMULATED)
+        for name in (
+            "device_count current_device get_device_properties synchronize set_device"
+            " _exchange_device _maybe_exchange_device is_current_stream_capturing"
+            " reset_peak_memory_stats _lazy_init get_rng_state mem_get_info"
+        ).split()
+    ),
+    Symbol("torch.cuda.graphs:is_current_stream_capturing", _SIMULATED),
+    Symbol("torch._subclasses.fake_tensor:FakeTensor.data_ptr", _KERNELS),
+    Symbol("triton.runtime.jit:JITFunction._do_compile", _KERNELS),
+    Symbol("triton.runtime.autotuner:Autotuner.do_bench", _KERNELS),
+)
+"""Symbols that the agent replaces in some runs."""
+SYMBOLS = (*HOOKED, *REPLACED)
+_BY_NAME = {symbol.name: symbol for symbol in SYMBOLS}
+
+DYNAMO_HOOKS: list[Callable[[], None]] = []
+"""Functions that add hooks when ``torch._dynamo`` has been imported; overrides add theirs here."""
+INDUCTOR_HOOKS: list[Callable[[], None]] = []
+"""Functions that add hooks when ``torch._inductor.compile_fx`` has been imported."""
+
+
+class SymbolReport(TypedDict):
+    """Whether the torch of this interpreter has a symbol."""
+
+    symbol: str
+    purpose: str
+    since: str
+    until: str
+    expected: bool
+    """Whether the table says that this torch has it."""
+    problem: str
+    """Why torch lacks it; empty if it has it."""
+
+
+def attempt_hook(hook: Callable[[], None]) -> None:
+    """Install one hook. A hook that this torch does not support is journaled as a problem."""
+    try:
+        hook()
+    except Exception as problem:  # a newer torch may have moved the symbol
+        journal.write_event(events.AgentProblem(hook=hook.__name__, problem=repr(problem)))
+
+
+def has_symbol(name: str) -> bool:
+    """Whether this torch has a symbol of the table."""
+    return not _problem(_BY_NAME[name])
+
+
+def wrap_symbol(name: str, make_hook: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace the function of a symbol of the table by ``make_hook(function)``."""
+    owner = _BY_NAME[name].import_owner()
+    wrap_function(owner, name.rpartition(":")[2].rpartition(".")[2], make_hook)
+
+
+def wrap_function(
+    owner: Any, name: str, make_hook: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> None:
+    """Replace ``owner.name`` by ``make_hook(owner.name)``."""
+    real = getattr(owner, name)
+    setattr(owner, name, functools.wraps(real)(make_hook(real)))
+
+
+def compile_id() -> str | None:
+    """Return Dynamo's id of the current compile, such as ``0/1``."""
+    guards = sys.modules.get("torch._guards")
+    if guards is None:
+        return None
+    current = guards.CompileContext.current_compile_id()
+    return str(current) if current is not None else None
+
+
+def check_symbols() -> list[SymbolReport]:
+    """Check each row of the table against the torch of this interpreter."""
+    import torch
+
+    version = _numbers(torch.__version__)
+    return [
+        {
+            "symbol": symbol.name,
+            "purpose": symbol.purpose,
+            "since": symbol.since,
+            "until": symbol.until,
+            "expected": symbol.is_expected(version),
+            "problem": _problem(symbol),
+        }
+        for symbol in SYMBOLS
+    ]
+
+
+def _problem(symbol: Symbol) -> str:
+    """Return why this torch lacks a symbol; empty if it has it."""
+    try:
+        symbol.import_owner()
+    except (ImportError, AttributeError) as problem:
+        return str(problem)
+    return ""

@@ -1,0 +1,39 @@
+"""The reduction passes in the order in which they are applied: a new pass is a module in ``passes``
+and a row here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reprokit.core.reduce import ast_edits, readable
+from reprokit.core.reduce.passes import (
+    dead_code,
+    inline_classes,
+    kernel_arguments,
+    statements,
+    straight_line,
+)
+
+PASSES: tuple[tuple[str, Callable[[str, ast_edits.Test], str]], ...] = (
+    ("a straight line", straight_line.straighten_program),
+    ("names that nothing reads", dead_code.drop_unused),
+    ("sizes of the model", statements.shrink_knobs),
+    ("submodules alone", inline_classes.inline_submodules),
+    ("statements", statements.drop_statements),
+    ("arguments and elements", statements.drop_parts),
+    ("intermediate steps", statements.bypass_calls),
+    ("equal inputs", dead_code.merge_arguments),
+    ("numbers", statements.shrink_numbers),
+    ("blocks", statements.unwrap_blocks),
+    ("expressions", statements.simplify_expressions),
+    ("loops", inline_classes.unroll_loops),
+    ("constants", inline_classes.inline_constants),
+    ("modules as functions", inline_classes.inline_functions),
+    ("names that nothing reads", dead_code.drop_unused),
+    ("arguments of a kernel", kernel_arguments.drop_kernel_arguments),
+    ("public names", readable.public_names),
+    ("a straight line", straight_line.straighten_program),
+    ("names", readable.plain_names),
+)
+"""Name for the status line, and a function of a program and a test that returns a program."""

@@ -1,0 +1,74 @@
+"""Prepare the issue of a pack: the form, its fields, the attachment and a search.
+
+Nothing is posted, and no address in the pack is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from reprokit.core.judge.responsible import responsibility
+from reprokit.core.triage import issue_search
+from reprokit.host.pack import issue_forms, writer
+from reprokit.host.pack.reopen import OpenedPack
+
+MAX_FIELD_CHARS = 65_536
+"""GitHub refuses a body with more characters, over all fields."""
+SEARCH_URL = "https://github.com/search"
+
+
+@dataclass(frozen=True)
+class FormField:
+    """One field of a form."""
+
+    name: str
+    files: tuple[str, ...]
+    """The files of the pack whose text goes into the field."""
+    text: str
+
+
+@dataclass(frozen=True)
+class FormFiling:
+    """What the user does by hand to file the issue."""
+
+    form: str
+    """A name of ``issue_forms.FORMS``."""
+    url: str
+    fields: tuple[FormField, ...]
+    size: int
+    """Bytes of the tarball."""
+    query: str
+
+    @property
+    def search_url(self) -> str:
+        """The address of a search for similar issues."""
+        return f"{SEARCH_URL}?{urlencode({'type': 'issues', 'q': self.query})}"
+
+    @property
+    def fits(self) -> bool:
+        """Whether GitHub accepts the tarball as an attachment."""
+        return self.size <= writer.MAX_PACK_BYTES
+
+
+def why_not_filed(opened: OpenedPack) -> str:
+    """Return why the failure of this pack must not be filed; empty if it can be."""
+    return responsibility.why_not_filed(opened.verdict)
+
+
+def prepare_filing(opened: OpenedPack) -> FormFiling:
+    """Return what to open, paste, attach and search for."""
+    repository = responsibility.repository_for(opened.verdict)
+    form = issue_forms.FORMS[repository]
+    fields = []
+    for name, wanted in form.fields.items():
+        files = tuple(file for file in wanted if file in opened.pack.files)
+        texts = [opened.pack.files[file].decode("utf-8", "replace").strip() for file in files]
+        fields.append(FormField(name, files, "\n\n".join(texts) + "\n" if files else ""))
+    return FormFiling(
+        form.name,
+        issue_forms.issue_form_url(opened.signature.title, repository),
+        tuple(fields),
+        opened.pack.path.stat().st_size,
+        issue_search.search_query(opened.signature, repository),
+    )
